@@ -1,0 +1,43 @@
+# heddle_room(NAME SOURCES … DEPENDS …)   one room of src/ as a static library heddle_NAME
+# heddle_test(SOURCE ROOM… [LABELS …])    one GoogleTest program beside its source, registered with ctest
+
+add_library(heddle_flags INTERFACE)
+target_compile_options(heddle_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                       -fno-rtti)
+target_include_directories(heddle_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(heddle_flags INTERFACE Threads::Threads)
+if(HEDDLE_WERROR)
+  target_compile_options(heddle_flags INTERFACE -Werror)
+endif()
+if(HEDDLE_SANITIZE)
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+endif()
+
+function(heddle_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(heddle_${name} STATIC ${ROOM_SOURCES})
+  target_link_libraries(heddle_${name} PUBLIC heddle_flags)
+  foreach(other ${ROOM_DEPENDS})
+    target_link_libraries(heddle_${name} PUBLIC heddle_${other})
+  endforeach()
+endfunction()
+
+function(heddle_test source)
+  if(NOT HEDDLE_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(TEST "" "TIMEOUT" "LABELS;ROOMS" ${ARGN})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  foreach(room ${TEST_ROOMS})
+    target_link_libraries(${name} PRIVATE heddle_${room})
+  endforeach()
+  target_link_libraries(${name} PRIVATE heddle_flags GTest::gtest GTest::gtest_main)
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
+                       SKIP_REGULAR_EXPRESSION "^skipped:")
+endfunction()

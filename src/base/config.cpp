@@ -1,0 +1,138 @@
+#include "base/config.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+extern char** environ;  // NOLINT: POSIX
+
+namespace heddle::base {
+namespace {
+
+constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
+    {"HEDDLE_TRANSPORT", Type::text, "shm", "transport of the job: shm, loopback, fault+shm or fault+loopback"},
+    {"HEDDLE_SHARING", Type::text, "exclusive",
+     "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive"},
+    {"HEDDLE_MAX_WORKERS", Type::count, "64", "workers that one process may open (1-256); the same in all ranks"},
+    {"HEDDLE_WORKER_OPERATIONS", Type::count, "1024", "operations in flight per worker before HEDDLE_AGAIN (16-65536)"},
+    {"HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
+    {"HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
+     "most memory one worker holds for active messages that arrive in parts; beyond it they are dropped and counted"},
+    {"HEDDLE_SHM_RING_BYTES", Type::bytes, "32K", "message ring of one worker to one worker, control lines included"},
+    {"HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
+    {"HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
+    {"HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
+     "bounce space of a process for registered memory; larger than the L2 cache is faster; 0: none"},
+    {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", Type::bytes, "16K", "unit in which bounce space is lent"},
+    {"HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "16K", "registered memory: smaller transfers use CMA where allowed"},
+    {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
+     "how long a chunk waits for a peer that makes no progress before CMA takes over"},
+    {"HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
+    {"HEDDLE_FAULT_DELAY", Type::count, "0", "fault transports: hold a completion back for up to this many polls"},
+    {"HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
+    {"HEDDLE_FAULT_AGAIN", Type::count, "0", "fault transports: percentage of posts that are refused (0-95)"},
+    {"HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
+    {"HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
+}};
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> with_unit(std::string_view text,
+                                       std::span<const std::pair<std::string_view, std::uint64_t>> units) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto value = parse_number(text.substr(0, digits));
+  if (!value) return std::nullopt;
+  for (const auto& [unit, factor] : units) {
+    std::uint64_t product = 0;
+    if (text.substr(digits) == unit && !__builtin_mul_overflow(*value, factor, &product)) return product;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> parse_flag(std::string_view text) {
+  if (text == "1" || text == "yes" || text == "on" || text == "true") return 1;
+  if (text == "0" || text == "no" || text == "off" || text == "false") return 0;
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> parse(Type type, std::string_view text) {
+  switch (type) {
+    case Type::text:
+      return 0;
+    case Type::count:
+      return parse_number(text);
+    case Type::bytes:
+      return parse_bytes(text);
+    case Type::time_ns:
+      return parse_time_ns(text);
+    case Type::flag:
+      return parse_flag(text);
+  }
+  return std::nullopt;
+}
+
+const char* accepted(Type type) {
+  switch (type) {
+    case Type::text:
+      return "text";
+    case Type::count:
+      return "a whole number";
+    case Type::bytes:
+      return "bytes such as 4096, 64K, 1M or 1G";
+    case Type::time_ns:
+      return "a time such as 500ns, 3us, 2ms or 1s";
+    case Type::flag:
+      return "0 or 1";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::span<const Variable> variables() {
+  return kVariables;
+}
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+      {"", 1}, {"K", 1ULL << 10}, {"k", 1ULL << 10}, {"M", 1ULL << 20}, {"G", 1ULL << 30}, {"T", 1ULL << 40}};
+  return with_unit(text, kUnits);
+}
+
+std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+      {"", 1}, {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
+  return with_unit(text, kUnits);
+}
+
+Result<Config> Config::read(const Overrides& overrides) {
+  Config config;
+  for (std::size_t i = 0; i < kVariables.size(); ++i) {
+    const Variable& variable = kVariables[i];
+    const char* set = std::getenv(variable.name);
+    config.text_[i] = set != nullptr ? set : variable.default_value;
+    if (const auto it = overrides.find(variable.name); it != overrides.end()) config.text_[i] = it->second;
+    const auto value = parse(variable.type, config.text_[i]);
+    if (!value) {
+      return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is not %s (default %s: %s)", variable.name, config.text_[i].c_str(),
+                  accepted(variable.type), variable.default_value, variable.help);
+    }
+    config.number_[i] = *value;
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::string_view name = line.substr(0, line.find('='));
+    if (!name.starts_with("HEDDLE_")) continue;
+    const bool known = std::any_of(kVariables.begin(), kVariables.end(), [&](auto& v) { return name == v.name; }) ||
+                       std::find(kInternalNames.begin(), kInternalNames.end(), name) != kInternalNames.end();
+    if (!known) config.unknown_.emplace_back(name);
+  }
+  return config;
+}
+
+}  // namespace heddle::base

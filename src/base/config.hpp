@@ -1,0 +1,84 @@
+// Every HEDDLE_* variable, in one table: the code, `heddle info`, the docs and the check for unknown names read it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace heddle::base {
+
+enum class Type { text, count, bytes, time_ns, flag };
+
+// One entry per row of kVariables, in the same order (checked at compile time by name in config.cpp).
+enum class Var : std::size_t {
+  transport,
+  sharing,
+  max_workers,
+  worker_operations,
+  am_max_bytes,
+  am_reassembly_bytes,
+  shm_ring_bytes,
+  shm_direct,
+  shm_cma,
+  shm_bounce_pool_bytes,
+  shm_bounce_chunk_bytes,
+  shm_bounce_min_bytes,
+  shm_bounce_patience_ns,
+  fault_seed,
+  fault_delay,
+  fault_reorder,
+  fault_again,
+  log,
+  stats,
+  kCount
+};
+
+struct Variable {
+  const char* name;
+  Type type;
+  const char* default_value;
+  const char* help;
+};
+
+// All variables a user may set, for printing.
+std::span<const Variable> variables();
+
+// Names that begin with HEDDLE_ but are not settings (the launcher gives them to the processes it starts).
+inline constexpr std::array<std::string_view, 3> kInternalNames = {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK",
+                                                                   "HEDDLE_LOCAL_SIZE"};
+
+// The values in force for one context: defaults, then the environment, then explicit overrides. Immutable once read.
+class Config {
+ public:
+  using Overrides = std::map<std::string, std::string>;
+
+  // Reads and parses everything. An unparsable value is HEDDLE_ERR_CONFIG naming variable, value and what is accepted.
+  // Unknown HEDDLE_* names are listed in unknown().
+  static Result<Config> read(const Overrides& overrides = {});
+
+  [[nodiscard]] const std::string& text(Var var) const { return text_[index(var)]; }
+  [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }  // count, bytes, time_ns
+  [[nodiscard]] bool flag(Var var) const { return number_[index(var)] != 0; }
+  [[nodiscard]] std::span<const std::string> unknown() const { return unknown_; }
+
+ private:
+  static constexpr std::size_t kCount = static_cast<std::size_t>(Var::kCount);
+  static std::size_t index(Var var) { return static_cast<std::size_t>(var); }
+  std::array<std::string, kCount> text_;
+  std::array<std::uint64_t, kCount> number_{};
+  std::vector<std::string> unknown_;
+};
+
+// Parses "64K", "1M", "4096", "1G" (binary multiples). Empty optional: not a size.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+// Parses "500ns", "3us", "2ms", "1s"; a bare number is nanoseconds.
+std::optional<std::uint64_t> parse_time_ns(std::string_view text);
+
+}  // namespace heddle::base

@@ -1,0 +1,19 @@
+// What every part of a context shares: settings, time, log, seed. Handed down by reference; there are no globals.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/log.hpp"
+
+namespace heddle::base {
+
+struct Environment {
+  Config config;
+  Log log;
+  Clock* clock = nullptr;  // not owned; outlives the context
+  std::uint64_t seed = 1;
+};
+
+}  // namespace heddle::base

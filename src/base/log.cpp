@@ -1,0 +1,39 @@
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+
+namespace heddle::base {
+namespace {
+
+constexpr std::array<const char*, 4> kNames = {"error", "warn", "info", "debug"};
+
+}  // namespace
+
+bool Log::parse(std::string_view text, Level* level) {
+  const auto it = std::find(kNames.begin(), kNames.end(), text);
+  if (it == kNames.end()) return false;
+  *level = static_cast<Level>(it - kNames.begin());
+  return true;
+}
+
+void Log::line(Level level, const char* format, ...) const {
+  if (level > level_) return;
+  std::array<char, 1024> text;
+  int used = std::snprintf(text.data(), text.size(), "heddle[%u] %s: ", rank_, kNames[static_cast<std::size_t>(level)]);
+  std::va_list arguments;
+  va_start(arguments, format);
+  const int more =
+      std::vsnprintf(text.data() + used, text.size() - static_cast<std::size_t>(used) - 1, format, arguments);
+  va_end(arguments);
+  used = std::min<int>(used + std::max(more, 0), static_cast<int>(text.size()) - 2);
+  text[static_cast<std::size_t>(used)] = '\n';
+  // Nothing can be done about a standard error that cannot be written.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(used) + 1);
+}
+
+}  // namespace heddle::base

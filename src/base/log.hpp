@@ -1,0 +1,27 @@
+// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot path.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace heddle::base {
+
+enum class Level { error = 0, warn = 1, info = 2, debug = 3 };
+
+class Log {
+ public:
+  Log() = default;
+  Log(Level level, std::uint32_t rank) : level_(level), rank_(rank) {}
+
+  // The level that a HEDDLE_LOG text names; false: no such level.
+  static bool parse(std::string_view text, Level* level);
+
+  // Writes one line if `level` is at or above the configured one. Any thread.
+  [[gnu::cold, gnu::format(printf, 3, 4)]] void line(Level level, const char* format, ...) const;
+
+ private:
+  Level level_ = Level::warn;
+  std::uint32_t rank_ = 0;
+};
+
+}  // namespace heddle::base

@@ -1,0 +1,80 @@
+// How a process becomes a member of a job: the contract every bootstrap fulfils.
+//
+// A bootstrap knows this process's rank, carries a few bytes and one file descriptor per rank between the processes during
+// set-up, and tells who has died. It is not for the hot path. All functions may be called from any thread unless noted.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+
+namespace heddle::bootstrap {
+
+// Random per job; membership is proved by knowing it, and packed regions carry a digest of it.
+using JobSecret = std::array<std::uint8_t, 16>;
+
+// What a rank shows to its peers: a descriptor (its shared segment, or -1), its process and a few bytes.
+struct Card {
+  int fd = -1;  // publish: stays the caller's. fetch: a new descriptor that is the caller's to close.
+  std::int32_t pid = 0;
+  std::vector<std::byte> bytes;  // at most kMaxCardBytes
+};
+inline constexpr std::size_t kMaxCardBytes = 4096;
+inline constexpr std::size_t kMaxExchangeBytes = std::size_t{1} << 20;
+
+class Bootstrap {
+ public:
+  Bootstrap() = default;
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
+  virtual ~Bootstrap() = default;
+
+  [[nodiscard]] virtual const char* name() const = 0;
+  [[nodiscard]] virtual std::uint32_t rank() const = 0;
+  [[nodiscard]] virtual std::uint32_t size() const = 0;
+  [[nodiscard]] virtual const JobSecret& secret() const = 0;
+
+  // Once, before any peer can fetch it.
+  [[nodiscard]] virtual base::Status publish(const Card& card) = 0;
+  // Blocks until the peer has published. PEER_FAILED if it dies first.
+  [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
+
+  // Collective exchange, split so that the caller can make progress on other things while it waits. One at a time: start,
+  // then exchange_test until it does not say AGAIN. A barrier is an exchange of zero bytes. `all` becomes the
+  // contributions of all ranks in rank order, each with the length its rank gave. PEER_FAILED if a rank died or left
+  // before it arrived.
+  [[nodiscard]] virtual base::Status exchange_start(std::span<const std::byte> mine) = 0;
+  [[nodiscard]] virtual base::Status exchange_test(std::vector<std::vector<std::byte>>* all) = 0;
+
+  // Grows by one whenever a peer is found dead or has left without this rank leaving; read by every progress call.
+  [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
+  [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
+
+  // Tells the others that this rank ends its membership in good order; afterwards only the destructor may be called.
+  virtual void leave() = 0;
+
+  // Ends the job; see heddle_context_abort.
+  [[noreturn]] virtual void abort(int code, const char* message) = 0;
+
+ protected:
+  // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after failed(rank) is true.
+  std::atomic<std::uint64_t> failure_epoch_{0};
+};
+
+struct Options {
+  const char* name = "auto";
+  void* inproc_job = nullptr;  // inproc: the inproc::Job
+  std::uint32_t rank = 0;      // inproc
+};
+
+// Opens the bootstrap that the options name; "auto": local if the launcher's variables are set, else single.
+base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base::Environment& environment);
+
+}  // namespace heddle::bootstrap

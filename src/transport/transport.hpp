@@ -1,0 +1,180 @@
+// What carries operations between processes: the contract every transport fulfils, and the conformance suite checks.
+//
+// A Transport is opened once per context; a TransportWorker once per worker. Commands go down through post(), plain
+// completion records come up through poll(). A transport never calls the engine, never allocates an operation, never
+// throws after open, and never blocks: what cannot be taken now is not accepted.
+//
+// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "bootstrap/bootstrap.hpp"
+
+namespace heddle::transport {
+
+enum class Opcode : std::uint8_t {
+  message,  // header + payload to a peer's worker, with 32 bits of immediate data
+  put,
+  get,
+  atomic,  // with or without result
+  kCount
+};
+constexpr std::uint32_t bit(Opcode opcode) {
+  return 1U << static_cast<unsigned>(opcode);
+}
+
+// Limits and abilities; constant once the transport is open. Selection, `heddle info` and the conformance suite read it.
+struct Capabilities {
+  const char* name = "";
+  std::uint32_t opcodes = 0;          // bit(Opcode), for remote memory that is not direct
+  bool direct = false;                // allocated regions may import as direct memory
+  bool ordered_messages = false;      // messages of one worker to one worker arrive in the order of posting
+  std::uint32_t max_message = 0;      // bytes of header + payload in one message
+  std::uint64_t max_transfer = 0;     // bytes of one put or get command
+  std::uint32_t max_workers = 0;      // per process
+  std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)
+};
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+inline constexpr std::size_t kKeyBytes = 48;
+
+// What a peer needs to reach a region through this transport. Carried as bytes; import() must treat it as hostile.
+struct MemoryKey {
+  std::array<std::byte, kKeyBytes> bytes{};
+};
+
+// A region of this process, as the transport knows it.
+struct LocalMemory {
+  void* address = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t id = 0;  // transport's own; names it in deregister and free
+  MemoryKey key;
+};
+
+// A region of a peer (or one's own) after import.
+struct RemoteMemory {
+  std::byte* direct = nullptr;  // address in this process for plain loads and stores; null: commands only
+  std::uint32_t opcodes = 0;    // which of put, get, atomic this memory accepts as commands
+  std::uint32_t rank = 0;
+  std::uint64_t bytes = 0;
+  std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
+};
+
+// ---- commands and completions -------------------------------------------------------------------------------------------
+
+using Token = std::uint64_t;
+
+// One command. Pointers must stay valid until its completion, except the message header, which is copied by post().
+struct Command {
+  Opcode opcode = Opcode::message;
+  bool wants_source_free = false;  // in: report separately when the source may be reused
+  bool done = false;               // out: finished during post(); no completion will follow
+  bool source_free = false;        // out: source reusable already; no source_free completion will follow
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;  // message: the target's worker number. put/get/atomic: the worker that serves, if any must
+  std::uint32_t immediate = 0;     // message
+  std::uint32_t header_bytes = 0;  // message; header and payload arrive as one contiguous packet, header padded to 8
+  const void* header = nullptr;    // message
+  void* local = nullptr;    // message, put: source (not written). get, atomic: destination (atomic: null, no result)
+  std::uint64_t bytes = 0;  // message: of payload. atomic: 4 or 8
+  const RemoteMemory* remote = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t operand = 0;   // atomic
+  std::uint64_t compare = 0;   // atomic
+  std::uint8_t atomic_op = 0;  // heddle_atomic_op
+  Token token = 0;             // returned in the completion
+};
+
+enum class Event : std::uint8_t {
+  done,         // the command with this token is finished at the target (message: source reusable), or failed
+  source_free,  // the source of the command with this token may be reused; `done` follows
+  message       // a message has arrived: data (header then payload), valid until the next poll()
+};
+
+struct Completion {
+  Event event = Event::done;
+  base::Status status = HEDDLE_DONE;
+  Token token = 0;
+  const std::byte* data = nullptr;  // message, 8-byte aligned
+  std::uint32_t bytes = 0;
+  std::uint32_t immediate = 0;
+  std::uint32_t rank = 0;    // message: source
+  std::uint32_t worker = 0;  // message: source
+};
+
+// ---- the two interfaces ---------------------------------------------------------------------------------------------------
+
+struct WorkerCounters {
+  std::uint64_t malformed = 0;  // arrivals refused by the transport
+};
+
+class TransportWorker {
+ public:
+  TransportWorker() = default;
+  TransportWorker(const TransportWorker&) = delete;
+  TransportWorker& operator=(const TransportWorker&) = delete;
+  virtual ~TransportWorker() = default;
+
+  // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again). For each accepted
+  // command either `done` is set or exactly one Event::done with its token comes from a later poll(), whatever happens to
+  // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED.
+  [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
+
+  // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the
+  // previous poll.
+  [[nodiscard]] virtual std::size_t poll(std::span<Completion> completions) = 0;
+
+  // The peer is dead: everything outstanding towards it completes with PEER_FAILED in later polls; what arrived whole
+  // from it before may still be delivered.
+  virtual void peer_failed(std::uint32_t rank) = 0;
+
+  [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
+};
+
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;  // after all its workers
+
+  [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+
+  // `index` < capabilities().max_workers, each at most once.
+  [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;
+
+  // New zeroed memory that peers can reach best; free it with free().
+  [[nodiscard]] virtual base::Result<LocalMemory> allocate(std::uint64_t bytes) = 0;
+  virtual void free(const LocalMemory& memory) = 0;
+  // Memory of the caller.
+  [[nodiscard]] virtual base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) = 0;
+  virtual void withdraw(const LocalMemory& memory) = 0;
+
+  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one. May block for the peer's
+  // card; PEER_FAILED if the peer has died.
+  [[nodiscard]] virtual base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) = 0;
+  virtual void release(const RemoteMemory& memory) = 0;
+};
+
+// One row of table.cpp per transport.
+struct Entry {
+  const char* name;
+  const char* help;
+  base::Result<std::unique_ptr<Transport>> (*open)(bootstrap::Bootstrap& bootstrap,
+                                                   const base::Environment& environment);
+};
+std::span<const Entry> table();
+
+// Opens by name; "fault+NAME" wraps NAME in the fault decorator. Unknown: HEDDLE_ERR_CONFIG listing what there is.
+base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
+                                              const base::Environment& environment);
+
+}  // namespace heddle::transport
