@@ -30,6 +30,9 @@ constexpr std::uint32_t bit(Opcode opcode) {
   return 1U << static_cast<unsigned>(opcode);
 }
 
+// A message header passed to post() is at most this long.
+inline constexpr std::uint32_t kMaxHeaderBytes = 128;
+
 // Limits and abilities; constant once the transport is open. Selection, `heddle info` and the conformance suite read it.
 struct Capabilities {
   const char* name = "";
@@ -94,7 +97,7 @@ struct Command {
 };
 
 enum class Event : std::uint8_t {
-  done,         // the command with this token is finished at the target (message: source reusable), or failed
+  done,         // the command with this token is finished at the target (message: in the target's memory), or failed
   source_free,  // the source of the command with this token may be reused; `done` follows
   message       // a message has arrived: data (header then payload), valid until the next poll()
 };

@@ -1,0 +1,128 @@
+// What travels in a message: 32 immediate bits that say what it is, and for all but a small active message a packet header.
+//
+// Encode and decode stand side by side; decode treats every byte as hostile and never reads past what it was given.
+// Byte order is the machine's: all processes of a job run on machines of one byte order (checked by the version word of the
+// packed region and of the transports' cards).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "heddle/heddle.h"
+
+namespace heddle::wire {
+
+// ---- immediate -------------------------------------------------------------------------------------------------------
+
+//   bits 29–31  kind
+//   active_message: bits 0–9 handler, bits 10–16 header bytes; the others: zero
+enum class Kind : std::uint32_t { invalid = 0, active_message = 1, fragment = 2, request = 3, reply = 4 };
+
+inline constexpr std::uint32_t kKindShift = 29;
+inline constexpr std::uint32_t kHandlerMask = HEDDLE_AM_HANDLERS - 1;
+inline constexpr std::uint32_t kHeaderShift = 10;
+inline constexpr std::uint32_t kHeaderMask = 0x7F;
+static_assert((HEDDLE_AM_HANDLERS & kHandlerMask) == 0 && HEDDLE_AM_HANDLERS == 1U << kHeaderShift);
+static_assert(HEDDLE_AM_HEADER_BYTES <= kHeaderMask);
+
+constexpr Kind kind_of(std::uint32_t immediate) {
+  return static_cast<Kind>(immediate >> kKindShift);
+}
+constexpr std::uint32_t immediate_of(Kind kind) {
+  return static_cast<std::uint32_t>(kind) << kKindShift;
+}
+constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_bytes) {
+  return immediate_of(Kind::active_message) | header_bytes << kHeaderShift | handler;
+}
+
+constexpr std::uint32_t pad8(std::uint32_t bytes) {
+  return (bytes + 7U) & ~7U;
+}
+
+// A small active message as it arrived: pointers into the packet.
+struct ActiveMessage {
+  std::uint32_t handler;
+  std::uint32_t header_bytes;
+  const std::byte* header;
+  const std::byte* payload;
+  std::uint32_t payload_bytes;
+};
+
+// Packet: header padded to 8 bytes, then payload. Empty: not well formed.
+inline std::optional<ActiveMessage> decode_am(std::uint32_t immediate, std::span<const std::byte> packet) {
+  const std::uint32_t header_bytes = immediate >> kHeaderShift & kHeaderMask;
+  const std::uint32_t padded = pad8(header_bytes);
+  if (header_bytes > HEDDLE_AM_HEADER_BYTES || padded > packet.size()) return std::nullopt;
+  return ActiveMessage{immediate & kHandlerMask, header_bytes, packet.data(), packet.data() + padded,
+                       static_cast<std::uint32_t>(packet.size() - padded)};
+}
+
+// ---- part of a large active message ------------------------------------------------------------------------------------
+
+// The part with offset 0 carries the message's header (padded to 8) between this and its payload.
+struct FragmentHeader {
+  std::uint64_t token;        // the sender's; returned in the reply when the whole message has arrived
+  std::uint64_t message;      // number of the message, per sending worker
+  std::uint64_t total_bytes;  // of the whole payload
+  std::uint64_t offset;       // of this part in the payload
+  std::uint32_t handler;
+  std::uint32_t header_bytes;
+};
+static_assert(sizeof(FragmentHeader) == 40);
+
+struct Fragment {
+  FragmentHeader head;
+  std::span<const std::byte> header;   // of the message; empty unless offset is 0
+  std::span<const std::byte> payload;  // this part
+};
+std::optional<Fragment> decode_fragment(std::span<const std::byte> packet);
+
+// ---- put, get and atomics by message, where a transport lacks them -------------------------------------------------------
+
+enum class RequestKind : std::uint32_t { put = 0, get = 1, atomic = 2 };
+
+struct RequestHeader {
+  std::uint64_t token;   // the requester's; returned in the reply
+  std::uint64_t region;  // the target's region number
+  std::uint64_t offset;
+  std::uint64_t bytes;  // put: of the payload that follows. get: wanted. atomic: 4 or 8
+  std::uint64_t operand;
+  std::uint64_t compare;
+  std::uint64_t piece;  // get: where the answer belongs in the requester's buffer
+  RequestKind kind;
+  std::uint32_t atomic_op;
+};
+static_assert(sizeof(RequestHeader) == 64);
+
+struct Request {
+  RequestHeader head;
+  std::span<const std::byte> payload;
+};
+std::optional<Request> decode_request(std::span<const std::byte> packet);
+
+struct ReplyHeader {
+  std::uint64_t token;
+  std::uint64_t value;   // atomic: the old value
+  std::uint64_t offset;  // get: of this data in the requester's buffer
+  std::int32_t status;   // heddle_status: DONE or an error
+  std::uint32_t last;    // 1: the request is finished; 0: more data of a get follows
+};
+static_assert(sizeof(ReplyHeader) == 32);
+
+struct Reply {
+  ReplyHeader head;
+  std::span<const std::byte> payload;
+};
+std::optional<Reply> decode_reply(std::span<const std::byte> packet);
+
+constexpr std::uint32_t atomic_bytes(std::uint32_t op) {
+  return op >= HEDDLE_ADD64 ? 8 : 4;
+}
+constexpr bool atomic_known(std::uint32_t op) {
+  return (op & 7U) <= HEDDLE_COMPARE_SWAP32 && op <= HEDDLE_COMPARE_SWAP64;
+}
+
+}  // namespace heddle::wire

@@ -1,0 +1,105 @@
+#include "wire/packet.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/random.hpp"
+#include "wire/packed_region.hpp"
+
+namespace heddle::wire {
+namespace {
+
+template <class Header>
+std::vector<std::byte> packet_of(const Header& header, std::size_t payload) {
+  std::vector<std::byte> packet(sizeof header + payload, std::byte{0x5A});
+  std::memcpy(packet.data(), &header, sizeof header);
+  return packet;
+}
+
+TEST(Packet, ActiveMessageCarriesHandlerAndHeaderInTheImmediate) {
+  const std::vector<std::byte> packet(24);
+  const auto message = decode_am(encode_am(1023, 13), packet);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->handler, 1023U);
+  EXPECT_EQ(message->header_bytes, 13U);
+  EXPECT_EQ(message->payload, packet.data() + 16);
+  EXPECT_EQ(message->payload_bytes, 8U);
+}
+
+TEST(Packet, ActiveMessageWithAHeaderBeyondItsPacketIsRefused) {
+  const std::vector<std::byte> packet(16);
+  EXPECT_FALSE(decode_am(encode_am(0, 17), packet));
+  EXPECT_FALSE(decode_am(encode_am(0, 65), std::vector<std::byte>(128)));
+  EXPECT_TRUE(decode_am(encode_am(0, 16), packet));
+}
+
+TEST(Packet, FragmentBeyondItsMessageIsRefused) {
+  FragmentHeader head{1, 2, 100, 90, 5, 0};
+  EXPECT_TRUE(decode_fragment(packet_of(head, 10)));
+  EXPECT_FALSE(decode_fragment(packet_of(head, 11)));
+  head.offset = ~std::uint64_t{0} - 3;
+  EXPECT_FALSE(decode_fragment(packet_of(head, 10)));
+  head = {1, 2, 100, 0, 5, 12};
+  const auto first = decode_fragment(packet_of(head, 16 + 100));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->header.size(), 12U);
+  EXPECT_EQ(first->payload.size(), 100U);
+  head.handler = HEDDLE_AM_HANDLERS;
+  EXPECT_FALSE(decode_fragment(packet_of(head, 16)));
+}
+
+TEST(Packet, RequestsMustBeConsistent) {
+  RequestHeader head{};
+  head.kind = RequestKind::put;
+  head.bytes = 8;
+  EXPECT_TRUE(decode_request(packet_of(head, 8)));
+  EXPECT_FALSE(decode_request(packet_of(head, 7)));
+  head.kind = RequestKind::atomic;
+  head.atomic_op = HEDDLE_ADD64;
+  EXPECT_TRUE(decode_request(packet_of(head, 0)));
+  head.bytes = 4;
+  EXPECT_FALSE(decode_request(packet_of(head, 0)));
+  head.atomic_op = 6;
+  EXPECT_FALSE(decode_request(packet_of(head, 0)));
+  head.kind = static_cast<RequestKind>(9);
+  EXPECT_FALSE(decode_request(packet_of(head, 0)));
+}
+
+TEST(Packet, RandomBytesNeverLeadOutside) {
+  base::Random random(7);
+  for (int round = 0; round < 200000; ++round) {
+    std::vector<std::byte> packet(random.below(160));
+    for (auto& byte : packet) byte = static_cast<std::byte>(random.below(8) != 0 ? random.below(16) : random.next());
+    const auto inside = [&](std::span<const std::byte> part) {
+      return part.empty() ||
+             (part.data() >= packet.data() && part.data() + part.size() <= packet.data() + packet.size());
+    };
+    if (const auto fragment = decode_fragment(packet)) {
+      ASSERT_TRUE(inside(fragment->header) && inside(fragment->payload));
+      ASSERT_LE(fragment->head.offset + fragment->payload.size(), fragment->head.total_bytes);
+    }
+    if (const auto request = decode_request(packet)) ASSERT_TRUE(inside(request->payload));
+    if (const auto reply = decode_reply(packet)) ASSERT_TRUE(inside(reply->payload));
+  }
+}
+
+TEST(PackedRegion, SurvivesTheTripAndNothingElseDoes) {
+  PackedRegion region{0x1234, 7, 99, 1 << 20, {}};
+  region.key[5] = std::byte{42};
+  auto bytes = encode(region);
+  const auto read = decode_region(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->rank, 7U);
+  EXPECT_EQ(read->region, 99U);
+  EXPECT_EQ(read->key, region.key);
+  EXPECT_EQ(decode_region(std::span(bytes).first(95)).status(), HEDDLE_ERR_PROTOCOL);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    auto damaged = bytes;
+    damaged[i] ^= std::byte{1};
+    EXPECT_FALSE(decode_region(damaged)) << "byte " << i;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::wire
