@@ -1,0 +1,323 @@
+// Heddle in C++20: the C API of heddle.h with owners, spans and awaitable completions. Header only, no second semantics.
+//
+// Set-up functions throw heddle::Error; operations return the C status and never throw. An owner closes its handle when it is
+// destroyed; handles may be copied out with .handle() and used with the C functions at any time.
+#ifndef HEDDLE_HEDDLE_HPP
+#define HEDDLE_HEDDLE_HPP
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heddle/heddle.h"
+
+namespace heddle {
+
+using Status = heddle_status;
+
+// What a failing set-up function throws: the status and the message of heddle_last_error().
+class Error : public std::runtime_error {
+ public:
+  explicit Error(Status status)
+      : std::runtime_error(std::string(heddle_status_name(status)) + ": " + heddle_last_error()), status_(status) {}
+  [[nodiscard]] Status status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+// For set-up: turns an error into an exception, passes everything else through.
+inline Status check(Status status) {
+  if (status < 0) throw Error(status);
+  return status;
+}
+
+// Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle.
+template <class Handle, heddle_status (*close)(Handle)>
+class Owner {
+ public:
+  Owner() = default;
+  explicit Owner(Handle handle) noexcept : handle_(handle) {}
+  Owner(Owner&& other) noexcept : handle_(std::exchange(other.handle_, Handle{})) {}
+  Owner& operator=(Owner&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owner() {
+    if (handle_.id != 0) static_cast<void>(close(handle_));
+  }
+  [[nodiscard]] Handle handle() const noexcept { return handle_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return handle_.id != 0; }
+  // Gives the handle up without closing it.
+  Handle release() noexcept { return std::exchange(handle_, Handle{}); }
+
+ protected:
+  Handle handle_{};
+};
+
+class Counter : public Owner<heddle_counter, heddle_counter_free> {
+ public:
+  using Owner::Owner;
+  [[nodiscard]] std::uint64_t value() const {
+    std::uint64_t value = 0;
+    static_cast<void>(heddle_counter_read(handle_, &value));
+    return value;
+  }
+  [[nodiscard]] Status status() const {
+    std::uint64_t value = 0;
+    return heddle_counter_read(handle_, &value);
+  }
+  // A completion that raises this counter.
+  [[nodiscard]] heddle_completion completion(heddle_when when = HEDDLE_WHEN_REMOTE) const noexcept {
+    return {nullptr, nullptr, handle_, when};
+  }
+};
+
+class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_release> {
+ public:
+  using Owner::Owner;
+  // The remote address `offset` bytes into the region.
+  [[nodiscard]] heddle_remote at(std::uint64_t offset) const noexcept { return {handle_, offset}; }
+  [[nodiscard]] std::uint32_t rank() const {
+    std::uint32_t rank = 0;
+    check(heddle_remote_region_rank(handle_, &rank));
+    return rank;
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    std::uint64_t bytes = 0;
+    check(heddle_remote_region_bytes(handle_, &bytes));
+    return bytes;
+  }
+};
+
+class Region : public Owner<heddle_region, heddle_region_release> {
+ public:
+  using Owner::Owner;
+  // The region's memory as an array of T (as many as fit).
+  template <class T = std::byte>
+  [[nodiscard]] std::span<T> memory() const {
+    void* address = nullptr;
+    std::size_t bytes = 0;
+    check(heddle_region_address(handle_, &address, &bytes));
+    return {static_cast<T*>(address), bytes / sizeof(T)};
+  }
+  [[nodiscard]] std::vector<std::byte> pack() const {
+    std::size_t bytes = HEDDLE_PACKED_REGION_BYTES;
+    std::vector<std::byte> packed(bytes);
+    check(heddle_region_pack(handle_, packed.data(), &bytes));
+    packed.resize(bytes);
+    return packed;
+  }
+};
+
+// Awaitable completion of one operation: `Status s = co_await worker.async_put(…)`. The coroutine resumes in the thread that
+// makes progress on the worker (or goes on at once if the operation is DONE). HEDDLE_AGAIN is a result like any other:
+// make progress and await again. Worker::async_… make these; Post is a callable (const heddle_completion*) -> Status.
+template <class Post>
+class Await {
+ public:
+  explicit Await(Post post) : post_(std::move(post)) {}
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<> waiting) noexcept {
+    waiting_ = waiting;
+    const heddle_completion completion{&Await::finished, this, {}, HEDDLE_WHEN_REMOTE};
+    const Status posted = post_(&completion);
+    if (posted == HEDDLE_POSTED) return true;  // finished() resumes
+    status_ = posted;
+    return false;
+  }
+  [[nodiscard]] Status await_resume() const noexcept { return status_; }
+
+ private:
+  static void finished(void* self, Status status) {
+    auto* await = static_cast<Await*>(self);
+    await->status_ = status;
+    await->waiting_.resume();
+  }
+  Post post_;
+  std::coroutine_handle<> waiting_;
+  Status status_ = HEDDLE_DONE;
+};
+
+// One thread at a time. The try_ functions and the blocking ones have the meaning of their C namesakes.
+class Worker : public Owner<heddle_worker, heddle_worker_close> {
+ public:
+  using Owner::Owner;
+
+  int progress() noexcept { return heddle_worker_progress(handle_); }
+  [[nodiscard]] std::uint32_t index() const {
+    std::uint32_t index = 0;
+    check(heddle_worker_index(handle_, &index));
+    return index;
+  }
+  [[nodiscard]] heddle_worker_stats stats() const {
+    heddle_worker_stats stats{};
+    stats.size = sizeof stats;
+    check(heddle_worker_stats_read(handle_, &stats));
+    return stats;
+  }
+
+  [[nodiscard]] Status try_put(std::span<const std::byte> source, heddle_remote target,
+                               const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_put(handle_, source.data(), source.size(), target, completion);
+  }
+  [[nodiscard]] Status put(std::span<const std::byte> source, heddle_remote target,
+                           const heddle_completion* completion = nullptr) noexcept {
+    return heddle_put(handle_, source.data(), source.size(), target, completion);
+  }
+  [[nodiscard]] Status try_get(std::span<std::byte> target, heddle_remote source,
+                               const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_get(handle_, target.data(), target.size(), source, completion);
+  }
+  [[nodiscard]] Status get(std::span<std::byte> target, heddle_remote source,
+                           const heddle_completion* completion = nullptr) noexcept {
+    return heddle_get(handle_, target.data(), target.size(), source, completion);
+  }
+  [[nodiscard]] Status try_put_signal(std::span<const std::byte> source, heddle_remote target,
+                                      const heddle_signal& signal,
+                                      const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_put_signal(handle_, source.data(), source.size(), target, &signal, completion);
+  }
+  [[nodiscard]] Status put_signal(std::span<const std::byte> source, heddle_remote target, const heddle_signal& signal,
+                                  const heddle_completion* completion = nullptr) noexcept {
+    return heddle_put_signal(handle_, source.data(), source.size(), target, &signal, completion);
+  }
+  [[nodiscard]] Status try_atomic(heddle_atomic_op op, heddle_remote target, std::uint64_t operand,
+                                  const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_atomic(handle_, op, target, operand, completion);
+  }
+  // The old value is stored in *result (owned by the operation until its completion).
+  [[nodiscard]] Status try_fetch_add(heddle_remote target, std::uint64_t operand, std::uint64_t* result,
+                                     const heddle_completion* completion = nullptr) noexcept {
+    const heddle_fetch fetch{operand, 0, result};
+    return heddle_try_fetch_atomic(handle_, HEDDLE_ADD64, target, &fetch, completion);
+  }
+  [[nodiscard]] Status try_am(heddle_peer target, const heddle_am_message& message,
+                              const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_am(handle_, target, &message, completion);
+  }
+  [[nodiscard]] Status am(heddle_peer target, const heddle_am_message& message,
+                          const heddle_completion* completion = nullptr) noexcept {
+    return heddle_am(handle_, target, &message, completion);
+  }
+
+  // Awaitable forms of the try_ functions; see Await.
+  [[nodiscard]] auto async_put(std::span<const std::byte> source, heddle_remote target) noexcept {
+    return Await([this, source, target](const heddle_completion* done) { return try_put(source, target, done); });
+  }
+  [[nodiscard]] auto async_get(std::span<std::byte> target, heddle_remote source) noexcept {
+    return Await([this, target, source](const heddle_completion* done) { return try_get(target, source, done); });
+  }
+  [[nodiscard]] auto async_fetch_add(heddle_remote target, std::uint64_t operand, std::uint64_t* result) noexcept {
+    return Await([this, target, operand, result](const heddle_completion* done) {
+      return try_fetch_add(target, operand, result, done);
+    });
+  }
+
+  [[nodiscard]] Status fence() noexcept { return heddle_fence(handle_); }
+  [[nodiscard]] Status flush(std::uint32_t rank) noexcept { return heddle_flush(handle_, rank); }
+  [[nodiscard]] Status quiet() noexcept { return heddle_quiet(handle_); }
+  [[nodiscard]] Status wait(const Counter& counter, std::uint64_t value,
+                            std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept {
+    return heddle_counter_wait(handle_, counter.handle(), value, timeout_ns);
+  }
+  [[nodiscard]] Status wait(const std::uint64_t& word, heddle_compare compare, std::uint64_t value,
+                            std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept {
+    return heddle_signal_wait(handle_, &word, compare, value, timeout_ns);
+  }
+};
+
+class Context : public Owner<heddle_context, heddle_context_leave> {
+ public:
+  using Owner::Owner;
+
+  // Joins the job this process was started in (a job of one if it was started by itself).
+  static Context join() {
+    return join(heddle_context_options{sizeof(heddle_context_options), nullptr, nullptr, {}, 0});
+  }
+  static Context join(const heddle_context_options& options) {
+    heddle_context handle{};
+    check(heddle_context_join(&options, &handle));
+    return Context(handle);
+  }
+
+  [[nodiscard]] std::uint32_t rank() const {
+    std::uint32_t rank = 0;
+    check(heddle_context_rank(handle_, &rank));
+    return rank;
+  }
+  [[nodiscard]] std::uint32_t size() const {
+    std::uint32_t size = 0;
+    check(heddle_context_size(handle_, &size));
+    return size;
+  }
+  [[nodiscard]] Worker open_worker(heddle_sharing sharing = HEDDLE_SHARING_DEFAULT) const {
+    const heddle_worker_options options{sizeof options, sharing};
+    heddle_worker handle{};
+    check(heddle_worker_open(handle_, &options, &handle));
+    return Worker(handle);
+  }
+  [[nodiscard]] Region alloc(std::size_t bytes) const {
+    heddle_region handle{};
+    check(heddle_region_alloc(handle_, bytes, &handle));
+    return Region(handle);
+  }
+  [[nodiscard]] Region register_memory(std::span<std::byte> memory) const {
+    heddle_region handle{};
+    check(heddle_region_register(handle_, memory.data(), memory.size(), &handle));
+    return Region(handle);
+  }
+  [[nodiscard]] RemoteRegion unpack(std::span<const std::byte> packed) const {
+    heddle_remote_region handle{};
+    check(heddle_region_unpack(handle_, packed.data(), packed.size(), &handle));
+    return RemoteRegion(handle);
+  }
+  // Collective: the regions that all ranks give, in rank order.
+  [[nodiscard]] std::vector<RemoteRegion> exchange(const Region& region) const {
+    std::vector<heddle_remote_region> handles(size());
+    check(heddle_region_exchange(handle_, region.handle(), handles.data()));
+    std::vector<RemoteRegion> all;
+    all.reserve(handles.size());
+    for (const heddle_remote_region handle : handles) all.emplace_back(handle);
+    return all;
+  }
+  // A counter; with a worker: one that only this worker's operations raise.
+  [[nodiscard]] Counter counter() const { return counter_for({}); }
+  [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
+
+  void register_am(std::uint32_t handler, heddle_am_handler fn, void* arg) const {
+    check(heddle_am_register(handle_, handler, fn, arg));
+  }
+  // Collective; makes progress on the worker while it waits.
+  void barrier(const Worker& worker, std::int64_t timeout_ns = HEDDLE_FOREVER) const {
+    check(heddle_context_barrier(handle_, worker.handle(), timeout_ns));
+  }
+  void barrier() const { check(heddle_context_barrier(handle_, {}, HEDDLE_FOREVER)); }
+
+ private:
+  [[nodiscard]] Counter counter_for(heddle_worker only) const {
+    const heddle_counter_options options{sizeof options, only};
+    heddle_counter handle{};
+    check(heddle_counter_create(handle_, &options, &handle));
+    return Counter(handle);
+  }
+};
+
+// The bytes of a trivially copyable object or array, as puts and gets take them.
+template <class T>
+[[nodiscard]] std::span<const std::byte> bytes_of(const T& object) noexcept {
+  return std::as_bytes(std::span(&object, 1));
+}
+template <class T>
+[[nodiscard]] std::span<std::byte> writable_bytes_of(T& object) noexcept {
+  return std::as_writable_bytes(std::span(&object, 1));
+}
+
+}  // namespace heddle
+
+#endif  // HEDDLE_HEDDLE_HPP

@@ -1,0 +1,40 @@
+#include "api/arguments.hpp"
+
+namespace heddle::api {
+
+Status bad_handle(const char* what, std::uint64_t id) {
+  if (id == 0) return base::fail(HEDDLE_ERR_HANDLE, "the %s is the null handle", what);
+  return base::fail(HEDDLE_ERR_HANDLE,
+                    "the %s 0x%llx is not open: it was closed, is of another type, or belongs to the parent of a fork",
+                    what, static_cast<unsigned long long>(id));
+}
+
+Status null_argument(const char* function, const char* argument) {
+  return base::fail(HEDDLE_ERR_ARGUMENT, "%s: %s is null", function, argument);
+}
+
+Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
+  if (&const_cast<Worker&>(worker).context() != remote.context) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the worker and the remote region belong to different contexts");
+  }
+  if (remote.failed.load(std::memory_order_relaxed)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of the region, has failed", remote.rank);
+  }
+  if (!remote.range(offset, bytes)) {
+    return base::fail(HEDDLE_ERR_RANGE, "offset %llu and %llu bytes leave the region of rank %u, which has %llu bytes",
+                      static_cast<unsigned long long>(offset), static_cast<unsigned long long>(bytes), remote.rank,
+                      static_cast<unsigned long long>(remote.bytes));
+  }
+  return HEDDLE_DONE;
+}
+
+Status out_of_memory() {
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "out of memory");
+}
+
+Status in_handler(const char* function) {
+  return base::fail(HEDDLE_ERR_STATE, "%s waits, which is not allowed inside a handler or completion callback",
+                    function);
+}
+
+}  // namespace heddle::api

@@ -1,0 +1,77 @@
+// What the C functions share: from handles to objects, from bad arguments to messages, no exception across the C ABI.
+//
+// The checks that every operation makes are inline and decided by one branch; the text of what is wrong is made in
+// arguments.cpp, out of line.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/context.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::api {
+
+using base::Status;
+using engine::Context;
+using engine::Counter;
+using engine::find_handle;
+using engine::Region;
+using engine::RemoteRegion;
+using engine::Worker;
+
+[[gnu::cold]] Status bad_handle(const char* what, std::uint64_t id);
+[[gnu::cold]] Status null_argument(const char* function, const char* argument);
+// Why [offset, offset + bytes) of `remote` may not be accessed by `worker`; DONE if it may (by commands).
+[[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
+                                    std::uint64_t bytes);
+[[gnu::cold]] Status out_of_memory();
+[[gnu::cold]] Status in_handler(const char* function);
+
+// Runs set-up code; what it throws becomes a status.
+template <class Function>
+Status guarded(Function&& function) noexcept {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::exception& error) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "%s", error.what());
+  }
+}
+
+// Resolves a completion. False: its counter is no live counter (or only another worker may raise it).
+inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+  if (from == nullptr) return HEDDLE_DONE;
+  to->fn = from->fn;
+  to->arg = from->arg;
+  to->when = from->when;
+  if (from->counter.id == 0) return HEDDLE_DONE;
+  to->counter = find_handle<Counter>(from->counter.id);
+  if (to->counter == nullptr) [[unlikely]] {
+    return bad_handle("counter of the completion", from->counter.id);
+  }
+  if (to->counter->only() != nullptr && to->counter->only() != &worker) [[unlikely]] {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the counter of the completion was created for another worker");
+  }
+  return HEDDLE_DONE;
+}
+
+inline Status again(Worker& worker) {
+  ++worker.stats().again;
+  return HEDDLE_AGAIN;
+}
+
+// The blocking form of a try_ function: progress until it is accepted.
+template <class Attempt>
+Status blocking(heddle_worker handle, Attempt&& attempt) {
+  const Status first = attempt();
+  if (first != HEDDLE_AGAIN) [[likely]] {
+    return first;
+  }
+  Worker* worker = find_handle<Worker>(handle.id);
+  return worker->until(HEDDLE_FOREVER, std::forward<Attempt>(attempt));
+}
+
+}  // namespace heddle::api

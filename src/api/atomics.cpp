@@ -1,0 +1,113 @@
+// Atomic operations.
+#include <cstring>
+
+#include "api/arguments.hpp"
+#include "protocol/atomics.hpp"
+
+namespace heddle::api {
+namespace {
+
+[[gnu::cold]] Status explain_atomic(const Worker& worker, const RemoteRegion& remote, std::uint32_t op,
+                                    std::uint64_t offset, bool fetching) {
+  if (!wire::atomic_known(op)) return base::fail(HEDDLE_ERR_ARGUMENT, "%u is not a heddle_atomic_op", op);
+  if (!fetching && (op & 7U) == HEDDLE_COMPARE_SWAP32) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "compare-swap needs heddle_fetch_atomic, which has the value to compare with");
+  }
+  const std::uint64_t width = wire::atomic_bytes(op);
+  if (offset % width != 0) {
+    return base::fail(HEDDLE_ERR_ALIGNMENT, "offset %llu is not a multiple of %llu, the width of the atomic",
+                      static_cast<unsigned long long>(offset), static_cast<unsigned long long>(width));
+  }
+  return explain_access(worker, remote, offset, width);
+}
+
+[[gnu::noinline]] Status slow(Worker& worker, const Worker::AtomicRequest& request, bool fetching,
+                              const heddle_completion* completion) {
+  if (const Status status = explain_atomic(worker, *request.remote, request.op, request.offset, fetching);
+      status != HEDDLE_DONE) {
+    return status;
+  }
+  engine::Completion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  const Status status = worker.try_atomic(request, resolved);
+  if (status == HEDDLE_AGAIN) return again(worker);
+  if (status >= 0) {
+    ++worker.stats().atomics;
+    worker.stats().bytes += wire::atomic_bytes(request.op);
+  }
+  return status;
+}
+
+inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t offset) {
+  const std::uint64_t width = wire::atomic_bytes(op);
+  // Regions are page-aligned when allocated; registered ones may not be, so the address decides.
+  return remote.direct_range(offset, width) &&
+         (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
+}
+
+inline bool counter_live(const heddle_completion* completion) {
+  return completion == nullptr || completion->counter.id == 0 ||
+         find_handle<Counter>(completion->counter.id) != nullptr;
+}
+
+inline Status counted(Worker& worker, std::uint64_t width) {
+  heddle_worker_stats& stats = worker.stats();
+  ++stats.atomics;
+  ++stats.direct;
+  stats.bytes += width;
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+}  // namespace heddle::api
+
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
+
+heddle_status heddle_try_atomic(heddle_worker handle, heddle_atomic_op op, heddle_remote target, uint64_t operand,
+                                const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", target.region.id);
+  const bool known = heddle::wire::atomic_known(op) && (op & 7U) != HEDDLE_COMPARE_SWAP32;
+  if (known && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
+    heddle::protocol::apply_atomic(op, remote->direct + target.offset, operand);
+    return counted(*worker, heddle::wire::atomic_bytes(op));
+  }
+  return slow(*worker, {static_cast<uint32_t>(op), remote, target.offset, operand, 0, nullptr}, false, completion);
+}
+
+heddle_status heddle_try_fetch_atomic(heddle_worker handle, heddle_atomic_op op, heddle_remote target,
+                                      const heddle_fetch* fetch, const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", target.region.id);
+  if (fetch == nullptr) return null_argument("fetch_atomic", "fetch");
+  if (fetch->result == nullptr) return null_argument("fetch_atomic", "fetch->result");
+  if (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
+    const uint64_t old =
+        heddle::protocol::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
+    if (op >= HEDDLE_ADD64) {
+      std::memcpy(fetch->result, &old, 8);
+      return counted(*worker, 8);
+    }
+    const auto low = static_cast<uint32_t>(old);
+    std::memcpy(fetch->result, &low, 4);
+    return counted(*worker, 4);
+  }
+  return slow(*worker,
+              {static_cast<uint32_t>(op), remote, target.offset, fetch->operand, fetch->compare, fetch->result}, true,
+              completion);
+}
+
+heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target, uint64_t operand,
+                            const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_atomic(worker, op, target, operand, completion); });
+}
+
+heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
+                                  const heddle_fetch* fetch, const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
+}

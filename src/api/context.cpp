@@ -1,0 +1,228 @@
+// Contexts, jobs in one process, set-up collectives, counters, the words for statuses.
+#include <algorithm>
+#include <cstring>
+
+#include "api/arguments.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
+namespace base = heddle::base;
+namespace engine = heddle::engine;
+
+namespace {
+
+// An inproc job under its handle. Shared with the contexts that joined it, so that closing it early harms nobody.
+struct Job {
+  static constexpr engine::HandleType kType = engine::HandleType::inproc_job;
+  explicit Job(uint32_t size) : job(size) {}
+  heddle::bootstrap::inproc::Job job;
+  uint32_t size = 0;
+};
+
+Status check_options(const heddle_context_options* options, engine::ContextOptions* to) {
+  if (options == nullptr) return HEDDLE_DONE;
+  if (options->size != sizeof(heddle_context_options)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "context options of size %zu, this version has %zu: set options.size = sizeof options",
+                      options->size, sizeof(heddle_context_options));
+  }
+  to->transport = options->transport;
+  if (options->bootstrap != nullptr) to->bootstrap.name = options->bootstrap;
+  if (std::strcmp(to->bootstrap.name, "inproc") != 0) return HEDDLE_DONE;
+  Job* job = find_handle<Job>(options->job.id);
+  if (job == nullptr) return bad_handle("inproc job", options->job.id);
+  if (options->rank >= job->size) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", options->rank, job->size);
+  }
+  to->bootstrap.inproc_job = &job->job;
+  to->bootstrap.rank = options->rank;
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
+const char* heddle_last_error(void) {
+  return base::last_message();
+}
+
+void heddle_version(int* major, int* minor, int* patch) {
+  if (major != nullptr) *major = HEDDLE_VERSION_MAJOR;
+  if (minor != nullptr) *minor = HEDDLE_VERSION_MINOR;
+  if (patch != nullptr) *patch = HEDDLE_VERSION_PATCH;
+}
+
+heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context) {
+  if (context == nullptr) return null_argument("context_join", "context");
+  *context = {};
+  return guarded([&]() -> Status {
+    engine::ContextOptions to;
+    if (const Status status = check_options(options, &to); status != HEDDLE_DONE) return status;
+    auto joined = Context::join(to);
+    if (!joined) return joined.status();
+    context->id = (*joined)->handle();
+    joined->release();  // owned by its handle, until it leaves
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_context_leave(heddle_context handle) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  return guarded([&]() -> Status {
+    const Status status = context->leave();
+    if (status == HEDDLE_ERR_STATE) return status;
+    delete context;
+    return status;
+  });
+}
+
+heddle_status heddle_context_rank(heddle_context handle, uint32_t* rank) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (rank == nullptr) return null_argument("context_rank", "rank");
+  *rank = context->rank();
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_context_size(heddle_context handle, uint32_t* size) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (size == nullptr) return null_argument("context_size", "size");
+  *size = context->size();
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_context_barrier(heddle_context handle, heddle_worker worker_handle, int64_t timeout_ns) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  Worker* worker = worker_handle.id == 0 ? nullptr : find_handle<Worker>(worker_handle.id);
+  if (worker_handle.id != 0 && worker == nullptr) return bad_handle("worker", worker_handle.id);
+  if (worker != nullptr && worker->in_handler()) return in_handler("heddle_context_barrier");
+  return guarded([&]() -> Status {
+    std::vector<std::vector<std::byte>> none;
+    return context->exchange({}, worker, timeout_ns, &none);
+  });
+}
+
+heddle_status heddle_context_exchange(heddle_context handle, const void* mine, size_t bytes, void* all) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (bytes == 0 || bytes > heddle::bootstrap::kMaxExchangeBytes) {
+    return base::fail(HEDDLE_ERR_SIZE, "an exchange of %zu bytes: 1 to %zu are possible", bytes,
+                      heddle::bootstrap::kMaxExchangeBytes);
+  }
+  if (mine == nullptr) return null_argument("context_exchange", "mine");
+  if (all == nullptr) return null_argument("context_exchange", "all");
+  return guarded([&]() -> Status {
+    std::vector<std::vector<std::byte>> parts;
+    const std::span part(static_cast<const std::byte*>(mine), bytes);
+    if (const Status status = context->exchange(part, nullptr, HEDDLE_FOREVER, &parts); status != HEDDLE_DONE)
+      return status;
+    for (uint32_t rank = 0; rank < parts.size(); ++rank) {
+      if (parts[rank].size() != bytes) {
+        return base::fail(HEDDLE_ERR_SIZE, "rank %u exchanged %zu bytes, this rank %zu: they must agree", rank,
+                          parts[rank].size(), bytes);
+      }
+      std::memcpy(static_cast<std::byte*>(all) + rank * bytes, parts[rank].data(), bytes);
+    }
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_context_peer_status(heddle_context handle, uint32_t rank) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (rank >= context->size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has ranks 0-%u", rank, context->size() - 1);
+  }
+  if (!context->bootstrap().failed(rank)) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+}
+
+heddle_status heddle_context_abort(heddle_context handle, int code, const char* message) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  context->abort(code, message == nullptr ? "" : message);
+}
+
+heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job) {
+  constexpr uint32_t kMaxRanks = 1024;
+  if (job == nullptr) return null_argument("inproc_create", "job");
+  *job = {};
+  if (size == 0 || size > kMaxRanks) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "an inproc job of %u ranks: 1 to %u are possible", size, kMaxRanks);
+  }
+  return guarded([&]() -> Status {
+    auto created = std::make_unique<Job>(size);
+    created->size = size;
+    job->id = engine::open_handle(Job::kType, created.get());
+    if (job->id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open; close some");
+    created.release();  // owned by its handle
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_inproc_close(heddle_inproc_job handle) {
+  Job* job = find_handle<Job>(handle.id);
+  if (job == nullptr) return bad_handle("inproc job", handle.id);
+  engine::close_handle(handle.id);
+  delete job;
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_inproc_fail(heddle_inproc_job handle, uint32_t rank) {
+  Job* job = find_handle<Job>(handle.id);
+  if (job == nullptr) return bad_handle("inproc job", handle.id);
+  if (rank >= job->size) return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", rank, job->size);
+  job->job.fail(rank);
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_options* options,
+                                    heddle_counter* counter) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (counter == nullptr) return null_argument("counter_create", "counter");
+  *counter = {};
+  const Worker* only = nullptr;
+  if (options != nullptr) {
+    if (options->size != sizeof(heddle_counter_options)) {
+      return base::fail(HEDDLE_ERR_ARGUMENT, "counter options of size %zu, this version has %zu", options->size,
+                        sizeof(heddle_counter_options));
+    }
+    if (options->worker.id != 0) only = find_handle<Worker>(options->worker.id);
+    if (options->worker.id != 0 && only == nullptr) return bad_handle("worker", options->worker.id);
+  }
+  return guarded([&]() -> Status {
+    auto opened = context->open_counter(only);
+    if (!opened) return opened.status();
+    counter->id = context->handle_of(*opened);
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_counter_free(heddle_counter handle) {
+  Counter* counter = find_handle<Counter>(handle.id);
+  if (counter == nullptr) return bad_handle("counter", handle.id);
+  return guarded([&]() -> Status {
+    counter->context().close_counter(counter);
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_counter_read(heddle_counter handle, uint64_t* value) {
+  const Counter* counter = find_handle<Counter>(handle.id);
+  if (counter == nullptr) return bad_handle("counter", handle.id);
+  if (value == nullptr) return null_argument("counter_read", "value");
+  *value = counter->value();
+  const Status status = counter->status();
+  if (status == HEDDLE_DONE) return status;
+  return base::fail(status, "an operation of this counter ended with %s", heddle_status_name(status));
+}
+
+heddle_status heddle_counter_reset(heddle_counter handle) {
+  Counter* counter = find_handle<Counter>(handle.id);
+  if (counter == nullptr) return bad_handle("counter", handle.id);
+  counter->reset();
+  return HEDDLE_DONE;
+}

@@ -1,0 +1,117 @@
+// Progress, waits, and the order of operations.
+#include <atomic>
+
+#include "api/arguments.hpp"
+#include "base/fence.hpp"
+
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
+
+namespace {
+
+inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
+  switch (compare) {
+    case HEDDLE_EQ:
+      return left == right;
+    case HEDDLE_NE:
+      return left != right;
+    case HEDDLE_GT:
+      return left > right;
+    case HEDDLE_GE:
+      return left >= right;
+    case HEDDLE_LT:
+      return left < right;
+    case HEDDLE_LE:
+      return left <= right;
+  }
+  return false;
+}
+
+[[gnu::cold]] Status bad_rank(Worker& worker, uint32_t rank) {
+  return heddle::base::fail(HEDDLE_ERR_RANK, "rank %u: the job has ranks 0-%u", rank, worker.size() - 1);
+}
+
+[[gnu::cold]] Status timed_out(const char* what, int64_t timeout_ns) {
+  return heddle::base::fail(HEDDLE_ERR_TIMEOUT, "%s: not within %lld ns", what, static_cast<long long>(timeout_ns));
+}
+
+}  // namespace
+
+int heddle_worker_progress(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  return worker->progress();
+}
+
+heddle_status heddle_fence(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  // Direct operations take effect at once, so a fence between stores orders them among each other. Operations in the hands of
+  // a transport may overtake each other and later direct ones: they are waited for.
+  if (worker->outstanding() > 0) {
+    if (worker->in_handler()) return in_handler("heddle_fence");
+    const Status status =
+        worker->until(HEDDLE_FOREVER, [&] { return worker->outstanding() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; });
+    if (status != HEDDLE_DONE) return status;
+  }
+  heddle::base::store_fence();
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_try_flush(heddle_worker handle, uint32_t rank) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (rank >= worker->size()) return bad_rank(*worker, rank);
+  return worker->try_flush(rank);
+}
+
+heddle_status heddle_flush(heddle_worker handle, uint32_t rank) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (rank >= worker->size()) return bad_rank(*worker, rank);
+  return worker->until(HEDDLE_FOREVER, [&] { return worker->try_flush(rank); });
+}
+
+heddle_status heddle_try_quiet(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  return worker->try_quiet();
+}
+
+heddle_status heddle_quiet(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  return worker->until(HEDDLE_FOREVER, [&] { return worker->try_quiet(); });
+}
+
+heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_handle, uint64_t value,
+                                  int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  const Counter* counter = find_handle<Counter>(counter_handle.id);
+  if (counter == nullptr) return bad_handle("counter", counter_handle.id);
+  const Status status = worker->until(timeout_ns, [&] {
+    if (counter->status() != HEDDLE_DONE) return counter->status();
+    return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
+  });
+  return status == HEDDLE_ERR_TIMEOUT ? timed_out("heddle_counter_wait", timeout_ns) : status;
+}
+
+heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, heddle_compare compare, uint64_t value,
+                                 int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (word == nullptr) return null_argument("signal_wait", "word");
+  if (reinterpret_cast<uintptr_t>(word) % 8 != 0) {
+    return heddle::base::fail(HEDDLE_ERR_ALIGNMENT, "the signal word %p is not 8-byte aligned",
+                              static_cast<const void*>(word));
+  }
+  if (compare < HEDDLE_EQ || compare > HEDDLE_LE) {
+    return heddle::base::fail(HEDDLE_ERR_ARGUMENT, "%d is not a heddle_compare", static_cast<int>(compare));
+  }
+  const std::atomic_ref<uint64_t> signal(*const_cast<uint64_t*>(word));
+  const Status status = worker->until(timeout_ns, [&] {
+    // Acquire: who sees the signal sees its data. Partner: the release in put_signal.
+    return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
+  });
+  return status == HEDDLE_ERR_TIMEOUT ? timed_out("heddle_signal_wait", timeout_ns) : status;
+}

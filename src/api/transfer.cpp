@@ -1,0 +1,326 @@
+// put and get: contiguous, strided, lists, with signal.
+#include <cstring>
+
+#include "api/arguments.hpp"
+#include "base/fence.hpp"
+#include "protocol/atomics.hpp"
+
+namespace heddle::api {
+namespace {
+
+using engine::Kind;
+using engine::Pieces;
+
+// Copies so that naturally aligned 1-, 2-, 4- and 8-byte accesses stay single ones.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  switch (bytes) {
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 1:
+      std::memcpy(to, from, 1);
+      return;
+    default:
+      std::memcpy(to, from, bytes);
+      return;
+  }
+}
+
+template <Kind kind>
+inline void tally(Worker& worker, std::uint64_t bytes) {
+  heddle_worker_stats& stats = worker.stats();
+  ++(kind == Kind::put ? stats.puts : stats.gets);
+  stats.bytes += bytes;
+}
+
+struct Transfer {
+  std::byte* local;
+  std::uint64_t bytes;
+  RemoteRegion* remote;
+  std::uint64_t offset;
+};
+
+// By commands: everything that is not direct, and everything that is wrong.
+template <Kind kind>
+[[gnu::noinline]] Status slow(Worker& worker, const Transfer& transfer, const heddle_completion* completion) {
+  if (const Status status = explain_access(worker, *transfer.remote, transfer.offset, transfer.bytes);
+      status != HEDDLE_DONE) {
+    return status;
+  }
+  if (transfer.bytes == 0) return HEDDLE_DONE;
+  engine::Completion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  const Pieces pieces(transfer.local, transfer.remote, transfer.offset, {transfer.bytes, 1, 0, 0});
+  const Status status = worker.try_transfer(kind, pieces, transfer.remote->rank, resolved);
+  if (status == HEDDLE_AGAIN) return again(worker);
+  if (status >= 0) tally<kind>(worker, transfer.bytes);
+  return status;
+}
+
+template <Kind kind>
+inline Status try_transfer(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
+                           const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (worker == nullptr) [[unlikely]] {
+    return bad_handle("worker", handle.id);
+  }
+  if (remote == nullptr) [[unlikely]] {
+    return bad_handle("remote region", address.region.id);
+  }
+  if (local == nullptr && bytes != 0) [[unlikely]] {
+    return null_argument(kind == Kind::put ? "put" : "get", kind == Kind::put ? "source" : "target");
+  }
+  if (remote->direct_range(address.offset, bytes)) [[likely]] {
+    if (completion != nullptr && completion->counter.id != 0 && find_handle<Counter>(completion->counter.id) == nullptr)
+        [[unlikely]] {
+      return bad_handle("counter of the completion", completion->counter.id);
+    }
+    std::byte* memory = remote->direct + address.offset;
+    kind == Kind::put ? copy_bytes(memory, local, bytes) : copy_bytes(local, memory, bytes);
+    tally<kind>(*worker, bytes);
+    ++worker->stats().direct;
+    return HEDDLE_DONE;
+  }
+  return slow<kind>(*worker, {static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
+}
+
+// ---- strided ---------------------------------------------------------------------------------------------------------
+
+// The extent of a strided access on one side; false: it does not fit 64 bits.
+bool extent(std::uint64_t blocks, std::uint64_t stride, std::uint64_t block_bytes, std::uint64_t* bytes) {
+  *bytes = 0;
+  if (blocks == 0 || block_bytes == 0) return true;
+  return !__builtin_mul_overflow(blocks - 1, stride, bytes) && !__builtin_add_overflow(*bytes, block_bytes, bytes);
+}
+
+Status check_shape(const heddle_strided& shape, std::uint64_t* remote_bytes) {
+  const bool overlaps =
+      shape.blocks > 1 && (shape.local_stride < shape.block_bytes || shape.remote_stride < shape.block_bytes);
+  std::uint64_t local_bytes = 0;
+  if (overlaps || !extent(shape.blocks, shape.local_stride, shape.block_bytes, &local_bytes) ||
+      !extent(shape.blocks, shape.remote_stride, shape.block_bytes, remote_bytes)) {
+    return base::fail(
+        HEDDLE_ERR_ARGUMENT,
+        "strided shape of %llu blocks of %llu bytes: strides %llu (local) and %llu (remote) must be at least "
+        "the block, and the extent must fit 64 bits",
+        static_cast<unsigned long long>(shape.blocks), static_cast<unsigned long long>(shape.block_bytes),
+        static_cast<unsigned long long>(shape.local_stride), static_cast<unsigned long long>(shape.remote_stride));
+  }
+  return HEDDLE_DONE;
+}
+
+template <Kind kind>
+Status try_strided(heddle_worker handle, void* local, heddle_remote address, const heddle_strided* shape,
+                   const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (shape == nullptr) return null_argument("strided transfer", "shape");
+  std::uint64_t remote_bytes = 0;
+  if (const Status status = check_shape(*shape, &remote_bytes); status != HEDDLE_DONE) return status;
+  if (local == nullptr && remote_bytes != 0) return null_argument("strided transfer", "the local address");
+  engine::Completion resolved;
+  if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  const std::uint64_t bytes = remote_bytes == 0 ? 0 : shape->blocks * shape->block_bytes;
+  if (remote->direct_range(address.offset, remote_bytes)) {
+    std::byte* near = static_cast<std::byte*>(local);
+    std::byte* far = remote->direct + address.offset;
+    for (std::uint64_t i = 0; bytes > 0 && i < shape->blocks; ++i) {
+      kind == Kind::put ? copy_bytes(far, near, shape->block_bytes) : copy_bytes(near, far, shape->block_bytes);
+      near += shape->local_stride;
+      far += shape->remote_stride;
+    }
+    tally<kind>(*worker, bytes);
+    ++worker->stats().direct;
+    return HEDDLE_DONE;
+  }
+  if (const Status status = explain_access(*worker, *remote, address.offset, remote_bytes); status != HEDDLE_DONE) {
+    return status;
+  }
+  if (bytes == 0) return HEDDLE_DONE;
+  const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
+  const Status status = worker->try_transfer(kind, pieces, remote->rank, resolved);
+  if (status == HEDDLE_AGAIN) return again(*worker);
+  if (status >= 0) tally<kind>(*worker, bytes);
+  return status;
+}
+
+// ---- lists -------------------------------------------------------------------------------------------------------------
+
+struct ListSummary {
+  std::uint64_t bytes = 0;
+  std::uint32_t rank = engine::kManyRanks;
+  bool direct = true;
+};
+
+Status check_list(const Worker& worker, const heddle_segment* segments, std::size_t count, ListSummary* summary) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const heddle_segment& segment = segments[i];
+    const RemoteRegion* remote = find_handle<RemoteRegion>(segment.remote.region.id);
+    if (remote == nullptr) return bad_handle("remote region of a segment", segment.remote.region.id);
+    if (segment.local == nullptr && segment.bytes != 0) return null_argument("list", "the local address of a segment");
+    if (!remote->direct_range(segment.remote.offset, segment.bytes)) {
+      summary->direct = false;
+      const Status status = explain_access(worker, *remote, segment.remote.offset, segment.bytes);
+      if (status != HEDDLE_DONE) return status;
+    }
+    if (__builtin_add_overflow(summary->bytes, segment.bytes, &summary->bytes)) {
+      return base::fail(HEDDLE_ERR_SIZE, "the segments' bytes do not fit 64 bits");
+    }
+    if (i == 0) summary->rank = remote->rank;
+    if (remote->rank != summary->rank) summary->rank = engine::kManyRanks;
+  }
+  return HEDDLE_DONE;
+}
+
+template <Kind kind>
+Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_t count_of,
+                const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (segments == nullptr && count_of > 0) return null_argument("list", "segments");
+  ListSummary summary;
+  if (const Status status = check_list(*worker, segments, count_of, &summary); status != HEDDLE_DONE) return status;
+  engine::Completion resolved;
+  if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (summary.direct) {
+    for (std::size_t i = 0; i < count_of; ++i) {
+      const heddle_segment& segment = segments[i];
+      std::byte* far = find_handle<RemoteRegion>(segment.remote.region.id)->direct + segment.remote.offset;
+      kind == Kind::put ? copy_bytes(far, segment.local, segment.bytes) : copy_bytes(segment.local, far, segment.bytes);
+    }
+    tally<kind>(*worker, summary.bytes);
+    ++worker->stats().direct;
+    return HEDDLE_DONE;
+  }
+  const Status status = worker->try_transfer(kind, Pieces(segments, count_of), summary.rank, resolved);
+  if (status == HEDDLE_AGAIN) return again(*worker);
+  if (status >= 0) tally<kind>(*worker, summary.bytes);
+  return status;
+}
+
+// ---- put with signal -----------------------------------------------------------------------------------------------------
+
+Status check_signal(const Worker& worker, const RemoteRegion& data, const heddle_signal* signal, RemoteRegion** word) {
+  if (signal == nullptr) return null_argument("put_signal", "signal");
+  *word = find_handle<RemoteRegion>(signal->word.region.id);
+  if (*word == nullptr) return bad_handle("remote region of the signal", signal->word.region.id);
+  if (signal->op != HEDDLE_SIGNAL_SET && signal->op != HEDDLE_SIGNAL_ADD) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "signal operation %d is neither HEDDLE_SIGNAL_SET nor HEDDLE_SIGNAL_ADD",
+                      static_cast<int>(signal->op));
+  }
+  if (signal->word.offset % 8 != 0) {
+    return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu is not a multiple of 8",
+                      static_cast<unsigned long long>(signal->word.offset));
+  }
+  if ((*word)->rank != data.rank) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the signal is on rank %u, its data on rank %u: they must be on one rank",
+                      (*word)->rank, data.rank);
+  }
+  if ((*word)->direct_range(signal->word.offset, 8)) return HEDDLE_DONE;
+  return explain_access(worker, **word, signal->word.offset, 8);
+}
+
+Status try_put_signal(heddle_worker handle, const void* source, std::size_t bytes, heddle_remote target,
+                      const heddle_signal* signal, const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
+  RemoteRegion* word = nullptr;
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", target.region.id);
+  if (source == nullptr && bytes != 0) return null_argument("put_signal", "source");
+  if (const Status status = check_signal(*worker, *remote, signal, &word); status != HEDDLE_DONE) return status;
+  engine::Completion resolved;
+  if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (remote->direct_range(target.offset, bytes) && word->direct_range(signal->word.offset, 8)) {
+    copy_bytes(remote->direct + target.offset, source, bytes);
+    const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
+    // Release: the data first. Partner: the acquire load in heddle_signal_wait, or the user's own.
+    signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
+                                    : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));
+    tally<Kind::put>(*worker, bytes);
+    ++worker->stats().direct;
+    return HEDDLE_DONE;
+  }
+  if (const Status status = explain_access(*worker, *remote, target.offset, bytes); status != HEDDLE_DONE)
+    return status;
+  const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, {bytes, 1, 0, 0});
+  const Status status = worker->try_put_signal(pieces, remote->rank, word, signal->word.offset, *signal, resolved);
+  if (status == HEDDLE_AGAIN) return again(*worker);
+  if (status >= 0) tally<Kind::put>(*worker, bytes);
+  return status;
+}
+
+}  // namespace
+}  // namespace heddle::api
+
+using heddle::api::blocking;
+using heddle::engine::Kind;
+
+heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
+                             const heddle_completion* completion) {
+  return heddle::api::try_transfer<Kind::put>(worker, const_cast<void*>(source), bytes, target, completion);
+}
+heddle_status heddle_try_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
+                             const heddle_completion* completion) {
+  return heddle::api::try_transfer<Kind::get>(worker, target, bytes, source, completion);
+}
+heddle_status heddle_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
+                         const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_put(worker, source, bytes, target, completion); });
+}
+heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
+                         const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_get(worker, target, bytes, source, completion); });
+}
+
+heddle_status heddle_try_put_strided(heddle_worker worker, const void* source, heddle_remote target,
+                                     const heddle_strided* shape, const heddle_completion* completion) {
+  return heddle::api::try_strided<Kind::put>(worker, const_cast<void*>(source), target, shape, completion);
+}
+heddle_status heddle_try_get_strided(heddle_worker worker, void* target, heddle_remote source,
+                                     const heddle_strided* shape, const heddle_completion* completion) {
+  return heddle::api::try_strided<Kind::get>(worker, target, source, shape, completion);
+}
+heddle_status heddle_put_strided(heddle_worker worker, const void* source, heddle_remote target,
+                                 const heddle_strided* shape, const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_put_strided(worker, source, target, shape, completion); });
+}
+heddle_status heddle_get_strided(heddle_worker worker, void* target, heddle_remote source, const heddle_strided* shape,
+                                 const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_get_strided(worker, target, source, shape, completion); });
+}
+
+heddle_status heddle_try_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
+                                  const heddle_completion* completion) {
+  return heddle::api::try_list<Kind::put>(worker, segments, count, completion);
+}
+heddle_status heddle_try_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
+                                  const heddle_completion* completion) {
+  return heddle::api::try_list<Kind::get>(worker, segments, count, completion);
+}
+heddle_status heddle_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
+                              const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_put_list(worker, segments, count, completion); });
+}
+heddle_status heddle_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
+                              const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_get_list(worker, segments, count, completion); });
+}
+
+heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
+                                    const heddle_signal* signal, const heddle_completion* completion) {
+  return heddle::api::try_put_signal(worker, source, bytes, target, signal, completion);
+}
+heddle_status heddle_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
+                                const heddle_signal* signal, const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_put_signal(worker, source, bytes, target, signal, completion); });
+}

@@ -1,0 +1,209 @@
+// Workers and regions.
+#include <algorithm>
+#include <cstring>
+
+#include "api/arguments.hpp"
+
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
+namespace base = heddle::base;
+namespace wire = heddle::wire;
+
+heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_options* options, heddle_worker* worker) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (worker == nullptr) return null_argument("worker_open", "worker");
+  *worker = {};
+  if (options != nullptr) {
+    if (options->size != sizeof(heddle_worker_options)) {
+      return base::fail(HEDDLE_ERR_ARGUMENT,
+                        "worker options of size %zu, this version has %zu: set options.size = sizeof options",
+                        options->size, sizeof(heddle_worker_options));
+    }
+    if (options->sharing != HEDDLE_SHARING_DEFAULT && options->sharing != HEDDLE_SHARING_EXCLUSIVE) {
+      return base::fail(HEDDLE_ERR_UNSUPPORTED,
+                        "sharing mode %d is not one of this version; it has HEDDLE_SHARING_EXCLUSIVE",
+                        static_cast<int>(options->sharing));
+    }
+  }
+  return guarded([&]() -> Status {
+    auto opened = context->open_worker();
+    if (!opened) return opened.status();
+    worker->id = context->handle_of(*opened);
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_worker_close(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (worker->in_handler()) return in_handler("heddle_worker_close");
+  return guarded([&]() -> Status { return worker->context().close_worker(worker); });
+}
+
+heddle_status heddle_worker_index(heddle_worker handle, uint32_t* index) {
+  const Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (index == nullptr) return null_argument("worker_index", "index");
+  *index = worker->index();
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats* stats) {
+  const Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (stats == nullptr) return null_argument("worker_stats_read", "stats");
+  if (stats->size != sizeof(heddle_worker_stats)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "stats of size %zu, this version has %zu: set stats.size = sizeof stats",
+                      stats->size, sizeof(heddle_worker_stats));
+  }
+  *stats = worker->read_stats();
+  return HEDDLE_DONE;
+}
+
+namespace {
+
+Status open_region(heddle_context handle, void* address, size_t bytes, heddle_region* region) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (region == nullptr) return null_argument("region", "region");
+  *region = {};
+  if (bytes == 0) return base::fail(HEDDLE_ERR_SIZE, "a region of 0 bytes: at least 1 is needed");
+  return guarded([&]() -> Status {
+    auto opened = context->open_region(address, bytes);
+    if (!opened) return opened.status();
+    region->id = context->handle_of(*opened);
+    return HEDDLE_DONE;
+  });
+}
+
+Status import_region(Context& context, const void* buffer, size_t bytes, heddle_remote_region* remote) {
+  auto imported = context.import({static_cast<const std::byte*>(buffer), bytes});
+  if (!imported) return imported.status();
+  remote->id = context.handle_of(*imported);
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
+heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region) {
+  return open_region(context, nullptr, bytes, region);
+}
+
+heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes, heddle_region* region) {
+  if (address == nullptr) return null_argument("region_register", "address");
+  uintptr_t end = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(address), bytes, &end)) {
+    return base::fail(HEDDLE_ERR_SIZE, "%zu bytes from %p leave the address space", bytes, address);
+  }
+  return open_region(context, address, bytes, region);
+}
+
+heddle_status heddle_region_release(heddle_region handle) {
+  Region* region = find_handle<Region>(handle.id);
+  if (region == nullptr) return bad_handle("region", handle.id);
+  return guarded([&]() -> Status {
+    region->context->close_region(region);
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_region_address(heddle_region handle, void** address, size_t* bytes) {
+  const Region* region = find_handle<Region>(handle.id);
+  if (region == nullptr) return bad_handle("region", handle.id);
+  if (address != nullptr) *address = region->memory.address;
+  if (bytes != nullptr) *bytes = region->memory.bytes;
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_region_pack(heddle_region handle, void* buffer, size_t* bytes) {
+  const Region* region = find_handle<Region>(handle.id);
+  if (region == nullptr) return bad_handle("region", handle.id);
+  if (buffer == nullptr) return null_argument("region_pack", "buffer");
+  if (bytes == nullptr) return null_argument("region_pack", "bytes");
+  if (*bytes < wire::kPackedRegionBytes) {
+    return base::fail(HEDDLE_ERR_SIZE,
+                      "room for %zu bytes, a packed region needs %zu (at most HEDDLE_PACKED_REGION_BYTES)", *bytes,
+                      wire::kPackedRegionBytes);
+  }
+  const auto packed = region->context->pack(*region);
+  std::memcpy(buffer, packed.data(), packed.size());
+  *bytes = packed.size();
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_region_unpack(heddle_context handle, const void* buffer, size_t bytes,
+                                   heddle_remote_region* remote) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (buffer == nullptr) return null_argument("region_unpack", "buffer");
+  if (remote == nullptr) return null_argument("region_unpack", "remote");
+  *remote = {};
+  return guarded([&] { return import_region(*context, buffer, bytes, remote); });
+}
+
+heddle_status heddle_region_exchange(heddle_context handle, heddle_region region_handle, heddle_remote_region* all) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  const Region* region = find_handle<Region>(region_handle.id);
+  if (region == nullptr) return bad_handle("region", region_handle.id);
+  if (region->context != context) return base::fail(HEDDLE_ERR_ARGUMENT, "the region belongs to another context");
+  if (all == nullptr) return null_argument("region_exchange", "all");
+  return guarded([&]() -> Status {
+    const auto packed = context->pack(*region);
+    std::vector<std::vector<std::byte>> parts;
+    if (const Status status = context->exchange(packed, nullptr, HEDDLE_FOREVER, &parts); status != HEDDLE_DONE)
+      return status;
+    std::fill_n(all, parts.size(), heddle_remote_region{});
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const Status status = import_region(*context, parts[rank].data(), parts[rank].size(), &all[rank]);
+      if (status == HEDDLE_DONE) continue;
+      for (size_t undo = 0; undo < rank; ++undo) heddle_remote_region_release(all[undo]);
+      std::fill_n(all, parts.size(), heddle_remote_region{});
+      return status;
+    }
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_remote_region_release(heddle_remote_region handle) {
+  RemoteRegion* remote = find_handle<RemoteRegion>(handle.id);
+  if (remote == nullptr) return bad_handle("remote region", handle.id);
+  return guarded([&]() -> Status {
+    remote->context->close_remote(remote);
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_remote_region_rank(heddle_remote_region handle, uint32_t* rank) {
+  const RemoteRegion* remote = find_handle<RemoteRegion>(handle.id);
+  if (remote == nullptr) return bad_handle("remote region", handle.id);
+  if (rank == nullptr) return null_argument("remote_region_rank", "rank");
+  *rank = remote->rank;
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_remote_region_bytes(heddle_remote_region handle, uint64_t* bytes) {
+  const RemoteRegion* remote = find_handle<RemoteRegion>(handle.id);
+  if (remote == nullptr) return bad_handle("remote region", handle.id);
+  if (bytes == nullptr) return null_argument("remote_region_bytes", "bytes");
+  *bytes = remote->bytes;
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
+  const RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (pointer == nullptr) return null_argument("remote_pointer", "address");
+  *pointer = nullptr;
+  if (!remote->range(address.offset, 0)) {
+    return base::fail(HEDDLE_ERR_RANGE, "offset %llu leaves the region of rank %u, which has %llu bytes",
+                      static_cast<unsigned long long>(address.offset), remote->rank,
+                      static_cast<unsigned long long>(remote->bytes));
+  }
+  if (remote->direct == nullptr) {
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "the region of rank %u cannot be mapped here; use put and get",
+                      remote->rank);
+  }
+  *pointer = remote->direct + address.offset;
+  return HEDDLE_DONE;
+}

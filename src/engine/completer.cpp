@@ -1,0 +1,230 @@
+// The completer: what the transport reports becomes finished operations, handlers and answers.
+#include <cstring>
+
+#include "base/fence.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine {
+
+using transport::Event;
+
+int Worker::progress() {
+  if (in_progress_) [[unlikely]] {
+    return base::fail(
+        HEDDLE_ERR_STATE,
+        "progress was asked for from inside a handler or completion callback of this worker; post with try_ "
+        "there, and wait outside");
+  }
+  in_progress_ = true;
+  ++stats_.polls;
+  std::size_t events = transport_->poll(arrivals_);
+  for (std::size_t i = 0; i < events; ++i) handle(arrivals_[i]);
+  if (!pending_.empty() || !responder_.idle()) [[unlikely]] {
+    events += advance_pending();
+  }
+  if (context_.bootstrap().failure_epoch().load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
+    note_failures();
+  }
+  in_progress_ = false;
+  return static_cast<int>(events);
+}
+
+void Worker::handle(const transport::Completion& completion) {
+  if (completion.event == Event::message) [[likely]] {
+    return arrived(completion);
+  }
+  Operation* operation = operations_.find(completion.token);
+  if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
+  if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {
+    if (operation->unfreed > 0) --operation->unfreed;
+    if (completion.status != HEDDLE_DONE && operation->status == HEDDLE_DONE) operation->status = completion.status;
+    return conclude(*operation);
+  }
+  // `done` without a source_free before it (a failure): the source is free as well.
+  if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
+  settle(*operation, completion.status);
+}
+
+void Worker::arrived(const transport::Completion& completion) {
+  const heddle_peer source{completion.rank, completion.worker};
+  const std::span packet(completion.data, completion.bytes);
+  switch (wire::kind_of(completion.immediate)) {
+    case wire::Kind::active_message:
+      if (const auto message = wire::decode_am(completion.immediate, packet)) [[likely]] {
+        return run_handler(source, *message, message->payload_bytes);
+      }
+      break;
+    case wire::Kind::fragment:
+      if (const auto fragment = wire::decode_fragment(packet)) return arrived_fragment(source, *fragment);
+      break;
+    case wire::Kind::request:
+      if (const auto request = wire::decode_request(packet)) return responder_.serve(source, *request);
+      break;
+    case wire::Kind::reply:
+      if (const auto reply = wire::decode_reply(packet)) return arrived_reply(source, *reply);
+      break;
+    case wire::Kind::invalid:
+      break;
+  }
+  drop(source, "it is not well formed");
+}
+
+void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes) {
+  Handler& handler = context_.handler(message.handler);
+  const heddle_am_handler fn = handler.fn.load(std::memory_order_acquire);
+  if (fn == nullptr) [[unlikely]] {
+    return drop(source, "no handler is registered for its number");
+  }
+  ++stats_.received;
+  if (handle_.id == 0) [[unlikely]] {
+    handle_.id = context_.handle_of(this);
+  }
+  const heddle_am_arrival arrival{handle_,        source,          message.handler, message.header_bytes,
+                                  message.header, message.payload, payload_bytes};
+  fn(&arrival, handler.arg.load(std::memory_order_relaxed));
+}
+
+void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment) {
+  protocol::Reassembly::Message whole;
+  switch (reassembly_.add(source, fragment, &whole)) {
+    case protocol::Reassembly::Outcome::incomplete:
+      return;
+    case protocol::Reassembly::Outcome::refused:
+      drop(source, "its parts exceed HEDDLE_AM_REASSEMBLY_BYTES");
+      return responder_.answer(source, whole.token, HEDDLE_ERR_NO_MEMORY);
+    case protocol::Reassembly::Outcome::complete:
+      responder_.answer(source, whole.token, HEDDLE_DONE);
+      return run_handler(source, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
+                         whole.total_bytes);
+  }
+}
+
+void Worker::arrived_reply(heddle_peer source, const wire::Reply& reply) {
+  Operation* operation = operations_.find(reply.head.token);
+  if (operation == nullptr || OperationPool::role(reply.head.token) != Role::reply || operation->served == 0 ||
+      operation->served_rank != source.rank) {
+    return drop(source, "it answers nothing that was asked");
+  }
+  if (!reply.payload.empty()) {
+    const std::uint64_t bytes = reply.payload.size();
+    if (operation->kind != Kind::get || reply.head.offset > operation->window_bytes ||
+        bytes > operation->window_bytes - reply.head.offset || bytes > operation->window_left) {
+      return drop(source, "it answers a get with data outside what was asked");
+    }
+    std::memcpy(operation->window + reply.head.offset, reply.payload.data(), bytes);
+    operation->window_left -= bytes;
+  }
+  // Parts of a get may overtake each other: it is finished when all its bytes are here, or with an error.
+  const bool finished = operation->kind == Kind::get && reply.head.status == HEDDLE_DONE ? operation->window_left == 0
+                                                                                         : reply.head.last == 1;
+  if (!finished) return;
+  if (operation->kind == Kind::atomic && operation->result != nullptr && reply.head.status == HEDDLE_DONE) {
+    std::memcpy(operation->result, &reply.head.value, wire::atomic_bytes(operation->atomic_op));
+  }
+  --operation->served;
+  settle(*operation, static_cast<base::Status>(reply.head.status));
+}
+
+void Worker::drop(heddle_peer source, const char* why) {
+  ++stats_.dropped;
+  context_.report_drop(index_, source, why);
+}
+
+void Worker::settle(Operation& operation, base::Status status) {
+  if (operation.unfinished > 0) --operation.unfinished;
+  if (status != HEDDLE_DONE && operation.status == HEDDLE_DONE) operation.status = status;
+  conclude(operation);
+}
+
+void Worker::conclude(Operation& operation) {
+  const bool ended = operation.posted && operation.unfinished == 0;
+  const bool local = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.posted && operation.unfreed == 0;
+  if (!operation.fired && (ended || local)) {
+    operation.fired = true;
+    if (operation.status != HEDDLE_DONE) ++stats_.failed;
+    if (operation.completion.observed()) {
+      operation.completion.fire(operation.status);
+    } else if (operation.status != HEDDLE_DONE) {
+      base::Status& first = unreported_[operation.rank == kManyRanks ? context_.rank() : operation.rank];
+      if (first == HEDDLE_DONE) first = operation.status;
+      has_unreported_ = true;
+    }
+  }
+  if (!ended || operation.pending) return;
+  --outstanding_total_;
+  --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
+  operations_.give_back(&operation);
+}
+
+base::Status Worker::take_error(std::uint32_t rank) {
+  const base::Status status = unreported_[rank];
+  unreported_[rank] = HEDDLE_DONE;
+  if (status == HEDDLE_DONE) return status;
+  return base::fail(status, "an operation to rank %u that had no completion ended with %s", rank,
+                    heddle_status_name(status));
+}
+
+base::Status Worker::try_flush(std::uint32_t rank) {
+  if (outstanding_[rank] + outstanding_many_ > 0) return HEDDLE_AGAIN;
+  base::full_fence();  // direct stores are visible to everybody before anything that follows
+  if (has_unreported_) [[unlikely]] {
+    if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
+  }
+  if (context_.bootstrap().failure_epoch().load(std::memory_order_relaxed) != 0 && context_.bootstrap().failed(rank))
+      [[unlikely]] {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; what was put to it may be lost", rank);
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Worker::try_quiet() {
+  if (outstanding_total_ > 0) return HEDDLE_AGAIN;
+  base::full_fence();
+  if (!has_unreported_) [[likely]] {
+    return HEDDLE_DONE;
+  }
+  has_unreported_ = false;
+  base::Status first = HEDDLE_DONE;
+  for (std::uint32_t rank = 0; rank < unreported_.size(); ++rank) {
+    const base::Status status = take_error(rank);
+    if (first == HEDDLE_DONE) first = status;
+  }
+  return first;
+}
+
+void Worker::note_failures() {
+  seen_epoch_ = context_.bootstrap().failure_epoch().load(std::memory_order_acquire);
+  context_.note_failures();
+  for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
+    if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;
+    failed_[rank] = true;
+    transport_->peer_failed(rank);
+    responder_.forget(rank);
+    reassembly_.forget(rank);
+    // Requests to it will not be answered.
+    for (Operation& operation : operations_.all()) {
+      if (!operation.live || operation.served == 0 || operation.served_rank != rank) continue;
+      operation.unfinished -= operation.served;
+      operation.served = 0;
+      operation.unfreed = 0;
+      if (operation.status == HEDDLE_DONE) operation.status = HEDDLE_ERR_PEER_FAILED;
+      if (operation.kind == Kind::message) operation.posted = true;  // no more parts
+      conclude(operation);
+    }
+  }
+}
+
+void Worker::cancel_all(base::Status status) {
+  pending_.clear();
+  for (Operation& operation : operations_.all()) {
+    if (!operation.live) continue;
+    operation.pending = false;
+    operation.posted = true;
+    operation.unfinished = 0;
+    operation.unfreed = 0;
+    if (operation.status == HEDDLE_DONE) operation.status = status;
+    conclude(operation);
+  }
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,68 @@
+// What happens when an operation is finished.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine/handles.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::engine {
+
+class Context;
+class Worker;
+
+// Raised by one for each operation that finished. If it belongs to one exclusive worker it has one writer and needs no
+// read-modify-write; its readers may be anywhere.
+class Counter {
+ public:
+  static constexpr HandleType kType = HandleType::counter;
+  Counter(Context& context, const Worker* only) : context_(context), only_(only) {}
+
+  [[nodiscard]] Context& context() const { return context_; }
+  // The one worker that may raise it; null: any.
+  [[nodiscard]] const Worker* only() const { return only_; }
+
+  void raise(heddle_status status) {
+    if (status != HEDDLE_DONE) [[unlikely]] {
+      heddle_status none = HEDDLE_DONE;
+      // Partner: status()'s acquire load.
+      first_error_.compare_exchange_strong(none, status, std::memory_order_release, std::memory_order_relaxed);
+      return;
+    }
+    // Release: who sees the count sees what the operation brought. Partner: value()'s acquire load.
+    if (only_ != nullptr) {
+      value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    } else {
+      value_.fetch_add(1, std::memory_order_release);
+    }
+  }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
+  [[nodiscard]] heddle_status status() const { return first_error_.load(std::memory_order_acquire); }
+  void reset() {
+    value_.store(0, std::memory_order_relaxed);
+    first_error_.store(HEDDLE_DONE, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+  std::atomic<heddle_status> first_error_{HEDDLE_DONE};
+  Context& context_;
+  const Worker* only_;
+};
+
+// A resolved heddle_completion.
+struct Completion {
+  heddle_callback fn = nullptr;
+  void* arg = nullptr;
+  Counter* counter = nullptr;
+  heddle_when when = HEDDLE_WHEN_REMOTE;
+
+  [[nodiscard]] bool observed() const { return fn != nullptr || counter != nullptr; }
+  void fire(heddle_status status) const {
+    if (counter != nullptr) counter->raise(status);
+    if (fn != nullptr) fn(arg, status);
+  }
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,247 @@
+#include "engine/context.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/wait.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine {
+
+static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
+
+Context::Context(base::Environment environment) : environment_(std::move(environment)) {
+  environment_.clock = &clock_;
+}
+
+Context::~Context() {
+  close_handle(handle_);
+  for (Worker* worker : workers_.all()) workers_.remove(worker);
+  for (RemoteRegion* remote : remotes_.all()) close_remote(remote);
+  for (Region* region : owned_regions_.all()) close_region(region);
+}
+
+base::Result<std::unique_ptr<Context>> Context::join(const ContextOptions& options) {
+  auto config = base::Config::read();
+  if (!config) return config.status();
+  base::Environment environment;
+  environment.config = std::move(*config);
+  std::unique_ptr<Context> context(new Context(std::move(environment)));
+  if (const base::Status status = context->open_parts(options); status != HEDDLE_DONE) return status;
+  context->handle_ = open_handle(kType, context.get());
+  if (context->handle_ == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open");
+  return context;
+}
+
+base::Status Context::open_parts(const ContextOptions& options) {
+  base::Level level{};
+  const std::string& wanted = environment_.config.text(base::Var::log);
+  if (!base::Log::parse(wanted, &level)) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_LOG=\"%s\" is none of error, warn, info, debug", wanted.c_str());
+  }
+  const std::string& sharing = environment_.config.text(base::Var::sharing);
+  if (sharing != "exclusive") {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "HEDDLE_SHARING=\"%s\" is not a sharing mode of this version; it has: exclusive",
+                      sharing.c_str());
+  }
+  auto bootstrap = bootstrap::open(options.bootstrap, environment_);
+  if (!bootstrap) return bootstrap.status();
+  bootstrap_ = std::move(*bootstrap);
+  environment_.log = base::Log(level, rank());
+  environment_.seed = environment_.config.number(base::Var::fault_seed) + rank();
+  if (rank() == 0) {
+    for (const std::string& name : environment_.config.unknown()) {
+      environment_.log.line(base::Level::warn,
+                            "%s is not a variable of Heddle and has no effect; `heddle info` lists them", name.c_str());
+    }
+  }
+  known_failed_.resize(size());
+  job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
+  const std::string name =
+      options.transport != nullptr ? options.transport : environment_.config.text(base::Var::transport);
+  auto transport = transport::open(name, *bootstrap_, environment_);
+  if (!transport) return transport.status();
+  transport_ = std::move(*transport);
+  return HEDDLE_DONE;
+}
+
+base::Result<Worker*> Context::open_worker() {
+  std::uint32_t index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (next_worker_ >= transport_->capabilities().max_workers) {
+      return base::fail(HEDDLE_ERR_NO_MEMORY,
+                        "this context has opened all its %u workers; HEDDLE_MAX_WORKERS raises that", next_worker_);
+    }
+    index = next_worker_++;
+  }
+  auto worker = Worker::open(*this, index);
+  if (!worker) return worker.status();
+  return workers_.add(std::move(*worker));
+}
+
+base::Status Context::close_worker(Worker* worker) {
+  const base::Status status = worker->until(HEDDLE_FOREVER, [&] { return worker->try_quiet(); });
+  if (status == HEDDLE_ERR_STATE) return status;
+  workers_.remove(worker);
+  return status;
+}
+
+base::Result<Region*> Context::open_region(void* address, std::uint64_t bytes) {
+  auto memory = address == nullptr ? transport_->allocate(bytes) : transport_->enroll(address, bytes);
+  if (!memory) return memory.status();
+  auto region = std::make_unique<Region>(Region{this, *memory, 0, address == nullptr});
+  region->number = regions_.add(memory->address, bytes);
+  const transport::LocalMemory undo = *memory;
+  const std::uint64_t number = region->number;
+  auto added = number != 0
+                   ? owned_regions_.add(std::move(region))
+                   : base::Result<Region*>(base::fail(HEDDLE_ERR_NO_MEMORY, "a context has at most %zu regions",
+                                                      memory::RegionTable::kChunk * memory::RegionTable::kChunks));
+  if (!added) {
+    if (number != 0) regions_.remove(number);
+    address == nullptr ? transport_->free(undo) : transport_->withdraw(undo);
+  }
+  return added;
+}
+
+void Context::close_region(Region* region) {
+  const auto taken = owned_regions_.remove(region);
+  if (taken == nullptr) return;
+  regions_.remove(taken->number);
+  taken->allocated ? transport_->free(taken->memory) : transport_->withdraw(taken->memory);
+}
+
+std::array<std::byte, wire::kPackedRegionBytes> Context::pack(const Region& region) const {
+  return wire::encode({job_, rank(), region.number, region.memory.bytes, region.memory.key.bytes});
+}
+
+base::Result<RemoteRegion*> Context::import(std::span<const std::byte> packed) {
+  auto name = wire::decode_region(packed);
+  if (!name) return name.status();
+  if (name->job != job_) return base::fail(HEDDLE_ERR_PROTOCOL, "this packed region is of another job");
+  if (name->rank >= size()) {
+    return base::fail(HEDDLE_ERR_RANK, "this packed region is of rank %u, the job has %u ranks", name->rank, size());
+  }
+  auto memory = transport_->import(name->rank, {name->key});
+  if (!memory) return memory.status();
+  auto remote = std::make_unique<RemoteRegion>();
+  remote->direct = memory->direct;
+  remote->bytes = std::min(memory->bytes, name->bytes);
+  remote->direct_bytes = memory->direct != nullptr ? remote->bytes : 0;
+  remote->rank = name->rank;
+  remote->context = this;
+  remote->number = name->region;
+  remote->memory = *memory;
+  if (name->rank != rank() && bootstrap_->failed(name->rank)) {
+    transport_->release(*memory);
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name->rank);
+  }
+  auto added = remotes_.add(std::move(remote));
+  if (!added) transport_->release(*memory);
+  note_failures();  // the owner may have died between the check and the entry in the list
+  return added;
+}
+
+void Context::close_remote(RemoteRegion* remote) {
+  if (const auto taken = remotes_.remove(remote)) transport_->release(taken->memory);
+}
+
+base::Result<Counter*> Context::open_counter(const Worker* only) {
+  return counters_.add(std::make_unique<Counter>(*this, only));
+}
+
+void Context::close_counter(Counter* counter) {
+  counters_.remove(counter);
+}
+
+base::Status Context::exchange(std::span<const std::byte> mine, Worker* worker, std::int64_t timeout_ns,
+                               std::vector<std::vector<std::byte>>* all) {
+  const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "another thread of this rank is in a barrier or exchange; one at a time per context");
+  }
+  if (!in_exchange_) {
+    if (const base::Status status = bootstrap_->exchange_start(mine); status != HEDDLE_DONE) return status;
+    in_exchange_ = true;
+  }
+  base::Waiter waiter(clock_, timeout_ns);
+  for (;;) {
+    const base::Status status = bootstrap_->exchange_test(all);
+    if (status != HEDDLE_AGAIN) {
+      in_exchange_ = false;
+      return status;
+    }
+    const int events = worker != nullptr ? worker->progress() : 0;
+    if (events < 0) return static_cast<base::Status>(events);
+    if (events > 0) {
+      waiter.busy();
+    } else if (!waiter.idle()) {
+      return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns",
+                        static_cast<long long>(timeout_ns));
+    }
+  }
+}
+
+base::Status Context::leave() {
+  const std::vector<Worker*> workers = workers_.all();
+  const auto progress = [&] {
+    int events = 0;
+    for (Worker* worker : workers) events += std::max(worker->progress(), 0);
+    return events;
+  };
+  if (std::any_of(workers.begin(), workers.end(), [](Worker* worker) { return worker->in_handler(); })) {
+    return base::fail(HEDDLE_ERR_STATE, "a context cannot be left from inside one of its handlers");
+  }
+  base::Waiter waiter(clock_, HEDDLE_FOREVER);
+  // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
+  const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
+  while (!std::all_of(workers.begin(), workers.end(), quiet)) {
+    progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
+  }
+  base::Status status = in_exchange_ ? HEDDLE_ERR_STATE : bootstrap_->exchange_start({});
+  if (status == HEDDLE_DONE) {
+    std::vector<std::vector<std::byte>> none;
+    while ((status = bootstrap_->exchange_test(&none)) == HEDDLE_AGAIN) {
+      progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
+    }
+  }
+  for (Worker* worker : workers) workers_.remove(worker);
+  bootstrap_->leave();
+  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
+}
+
+void Context::abort(int code, const char* message) {
+  bootstrap_->abort(code >= 1 && code <= 255 ? code : 1, message);
+}
+
+void Context::note_failures() {
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    if (!bootstrap_->failed(rank)) continue;
+    for (RemoteRegion* remote : remotes_.all()) {
+      if (remote->rank != rank || rank == this->rank()) continue;
+      remote->failed.store(true, std::memory_order_relaxed);
+      remote->direct_bytes.store(0, std::memory_order_relaxed);
+    }
+    const std::lock_guard lock(mutex_);
+    if (known_failed_[rank]) continue;
+    known_failed_[rank] = true;
+    environment_.log.line(base::Level::info, "rank %u has failed or left; operations to it end with PEER_FAILED", rank);
+  }
+}
+
+void Context::report_drop(std::uint32_t worker, heddle_peer source, const char* why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (drop_reported_) return;
+    drop_reported_ = true;
+  }
+  environment_.log.line(base::Level::warn,
+                        "worker %u dropped a message from rank %u worker %u: %s (further ones are only counted, see "
+                        "heddle_worker_stats_read)",
+                        worker, source.rank, source.worker, why);
+}
+
+}  // namespace heddle::engine

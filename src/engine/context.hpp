@@ -1,0 +1,154 @@
+// One process's membership in a job: what all its workers share.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "engine/completion.hpp"
+#include "engine/region.hpp"
+#include "memory/region_table.hpp"
+#include "transport/transport.hpp"
+#include "wire/packed_region.hpp"
+
+namespace heddle::engine {
+
+class Worker;
+
+struct Handler {
+  std::atomic<heddle_am_handler> fn{nullptr};  // release when set, after arg; partner: the acquire load on arrival
+  std::atomic<void*> arg{nullptr};
+};
+
+// Objects of one kind that a context owns, each with the handle under which the C API knows it. Any thread.
+template <class T>
+class Owned {
+ public:
+  ~Owned() {
+    for (auto& [object, entry] : entries_) close_handle(entry.id);
+  }
+  base::Result<T*> add(std::unique_ptr<T> object) {
+    T* raw = object.get();
+    const std::uint64_t id = open_handle(T::kType, raw);
+    if (id == 0) {
+      return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this process are open; close some", kHandles - 1);
+    }
+    const std::lock_guard lock(mutex_);
+    entries_.emplace(raw, Entry{id, std::move(object)});
+    return raw;
+  }
+  // The handle is closed first, so that nobody finds the object any more.
+  std::unique_ptr<T> remove(const T* object) {
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(object);
+    if (it == entries_.end()) return nullptr;
+    close_handle(it->second.id);
+    std::unique_ptr<T> taken = std::move(it->second.object);
+    entries_.erase(it);
+    return taken;
+  }
+  [[nodiscard]] std::uint64_t handle(const T* object) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(object);
+    return it == entries_.end() ? 0 : it->second.id;
+  }
+  [[nodiscard]] std::vector<T*> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<T*> objects;
+    for (const auto& [object, entry] : entries_) objects.push_back(entry.object.get());
+    return objects;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t id;
+    std::unique_ptr<T> object;
+  };
+  mutable std::mutex mutex_;
+  std::unordered_map<const T*, Entry> entries_;
+};
+
+struct ContextOptions {
+  bootstrap::Options bootstrap;
+  const char* transport = nullptr;  // null: HEDDLE_TRANSPORT
+};
+
+class Context {
+ public:
+  static constexpr HandleType kType = HandleType::context;
+
+  static base::Result<std::unique_ptr<Context>> join(const ContextOptions& options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] std::uint32_t rank() const { return bootstrap_->rank(); }
+  [[nodiscard]] std::uint32_t size() const { return bootstrap_->size(); }
+  [[nodiscard]] base::Environment& environment() { return environment_; }
+  [[nodiscard]] base::Clock& clock() { return clock_; }
+  [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
+  [[nodiscard]] transport::Transport& transport() { return *transport_; }
+  [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
+  [[nodiscard]] Handler& handler(std::uint32_t number) { return handlers_[number]; }
+  [[nodiscard]] std::uint64_t handle() const { return handle_; }
+
+  base::Result<Worker*> open_worker();
+  base::Status close_worker(Worker* worker);
+  base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
+  void close_region(Region* region);
+  base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
+  void close_remote(RemoteRegion* remote);
+  base::Result<Counter*> open_counter(const Worker* only);
+  void close_counter(Counter* counter);
+
+  [[nodiscard]] std::uint64_t handle_of(const Worker* object) const { return workers_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const RemoteRegion* object) const { return remotes_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const Counter* object) const { return counters_.handle(object); }
+  [[nodiscard]] std::array<std::byte, wire::kPackedRegionBytes> pack(const Region& region) const;
+
+  // Collective exchange; makes progress on `worker`, if any. See heddle_context_barrier and heddle_context_exchange.
+  base::Status exchange(std::span<const std::byte> mine, Worker* worker, std::int64_t timeout_ns,
+                        std::vector<std::vector<std::byte>>* all);
+  base::Status leave();
+  [[noreturn]] void abort(int code, const char* message);
+
+  // Called by workers when the failure epoch has moved: closes the regions of the dead for direct access, reports each
+  // death once. Any thread.
+  void note_failures();
+  // The first arrival that had to be dropped is reported; the others are only counted.
+  void report_drop(std::uint32_t worker, heddle_peer source, const char* why);
+
+ private:
+  explicit Context(base::Environment environment);
+  base::Status open_parts(const ContextOptions& options);
+
+  base::SystemClock clock_;
+  base::Environment environment_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+  std::unique_ptr<transport::Transport> transport_;
+  memory::RegionTable regions_;
+  std::array<Handler, HEDDLE_AM_HANDLERS> handlers_;
+  std::uint64_t job_ = 0;  // digest of the job's secret
+  std::uint64_t handle_ = 0;
+  bool in_exchange_ = false;  // an exchange was started and has not ended; guarded by exchange_mutex_
+  std::mutex exchange_mutex_;
+
+  Owned<Worker> workers_;
+  Owned<Region> owned_regions_;
+  Owned<RemoteRegion> remotes_;
+  Owned<Counter> counters_;
+
+  std::mutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
+  std::vector<bool> known_failed_;
+  std::uint32_t next_worker_ = 0;
+  bool drop_reported_ = false;
+};
+
+}  // namespace heddle::engine

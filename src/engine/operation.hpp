@@ -1,0 +1,145 @@
+// An operation that did not finish at once, and the pool of them that each worker has.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/completion.hpp"
+#include "engine/region.hpp"
+#include "heddle/heddle.h"
+#include "transport/transport.hpp"
+
+namespace heddle::engine {
+
+// One contiguous part of a put or get.
+struct Piece {
+  std::byte* local = nullptr;
+  RemoteRegion* remote = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+enum class Kind : std::uint8_t { put, get, atomic, message };
+
+// What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape of one block.
+class Pieces {
+ public:
+  Pieces() = default;
+  Pieces(std::byte* local, RemoteRegion* remote, std::uint64_t offset, const heddle_strided& shape)
+      : local_(local), remote_(remote), offset_(offset), shape_(shape) {}
+  Pieces(const heddle_segment* segments, std::size_t count) : segments_(segments) { shape_.blocks = count; }
+
+  // The next piece; false: there is none.
+  [[nodiscard]] bool peek(Piece* piece);
+  // `bytes` of the piece that peek() gave are on their way.
+  void advance(std::uint64_t bytes);
+
+ private:
+  [[nodiscard]] Piece block(std::uint64_t index) const;
+
+  std::byte* local_ = nullptr;
+  RemoteRegion* remote_ = nullptr;
+  std::uint64_t offset_ = 0;
+  heddle_strided shape_{};                    // list: only `blocks`
+  const heddle_segment* segments_ = nullptr;  // list: the caller's, stays until the completion
+  std::uint64_t index_ = 0;
+  std::uint64_t within_ = 0;  // bytes of block index_ that are on their way
+};
+
+inline constexpr std::uint32_t kManyRanks = ~std::uint32_t{0};
+
+struct Operation {
+  Completion completion;
+  Kind kind = Kind::put;
+  bool live = false;
+  bool fired = false;    // the completion has run
+  bool posted = false;   // nothing is left to be posted
+  bool pending = false;  // in the worker's list of operations with something left to post
+  bool signal_due = false;
+  heddle_status status = HEDDLE_DONE;  // the first error
+  std::uint32_t rank = 0;              // kManyRanks: a list over several
+  std::uint32_t generation = 0;
+  std::uint32_t unfinished = 0;   // commands and requests on their way
+  std::uint32_t unfreed = 0;      // of these, those whose source is still in use
+  std::uint32_t served_rank = 0;  // rank and number of requests that wait for a reply (one rank at a time)
+  std::uint32_t served = 0;
+
+  Pieces pieces;                // put, get
+  std::byte* window = nullptr;  // a get by message: where the replies' data belongs
+  std::uint64_t window_bytes = 0;
+  std::uint64_t window_left = 0;
+
+  RemoteRegion* word = nullptr;  // atomic, or signal of a put
+  std::uint64_t word_offset = 0;
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;
+  std::uint32_t atomic_op = 0;
+  void* result = nullptr;
+
+  heddle_peer target{};  // message
+  std::uint32_t handler = 0;
+  std::uint32_t header_bytes = 0;
+  std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
+  const std::byte* payload = nullptr;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t payload_sent = 0;
+  std::uint64_t message_number = 0;
+};
+
+// What a token means when it comes back.
+enum class Role : std::uint8_t {
+  command = 1,  // the operation's data or result: done at the target
+  carrier = 2,  // the message that carries a request or part: only its source matters
+  reply = 3     // the answer to a request
+};
+
+// A fixed number of operations, reached by index; one thread. A stale token (its operation has ended) is told by the
+// generation.
+class OperationPool {
+ public:
+  explicit OperationPool(std::size_t count) : operations_(count) {
+    free_.reserve(count);
+    for (std::size_t i = count; i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));
+  }
+
+  [[nodiscard]] Operation* take() {
+    if (free_.empty()) return nullptr;
+    Operation& operation = operations_[free_.back()];
+    free_.pop_back();
+    const std::uint32_t generation = (operation.generation + 1) & kGenerationMask;
+    operation = Operation{};
+    operation.generation = generation;
+    operation.live = true;
+    return &operation;
+  }
+  void give_back(Operation* operation) {
+    operation->live = false;
+    free_.push_back(static_cast<std::uint32_t>(operation - operations_.data()));
+  }
+
+  [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
+    const auto index = static_cast<std::uint64_t>(&operation - operations_.data());
+    return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(operation.generation) << 32 | index;
+  }
+  static Role role(transport::Token token) { return static_cast<Role>(token >> 60); }
+  // Null: not a token of a live operation.
+  [[nodiscard]] Operation* find(transport::Token token) {
+    const std::uint64_t index = token & 0xFFFFFFFFU;
+    if (index >= operations_.size()) return nullptr;
+    Operation& operation = operations_[index];
+    const bool same = operation.live && operation.generation == (token >> 32 & kGenerationMask);
+    return same ? &operation : nullptr;
+  }
+
+  [[nodiscard]] std::size_t in_use() const { return operations_.size() - free_.size(); }
+  [[nodiscard]] std::vector<Operation>& all() { return operations_; }
+
+ private:
+  static constexpr std::uint32_t kGenerationMask = (1U << 28) - 1;
+  std::vector<Operation> operations_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,48 @@
+// Regions as the engine knows them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/handles.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::engine {
+
+class Context;
+
+struct Region {
+  static constexpr HandleType kType = HandleType::region;
+  Context* context;
+  transport::LocalMemory memory;
+  std::uint64_t number;  // in the context's RegionTable; peers name it in requests
+  bool allocated;        // else registered
+};
+
+// One peer's region, ready for use. The first line is all that a direct operation reads.
+struct RemoteRegion {
+  static constexpr HandleType kType = HandleType::remote_region;
+
+  std::byte* direct = nullptr;
+  // Bytes that direct operations may touch: 0 where there is no direct memory, and from the moment the peer is known to be
+  // dead, so that the one range check also keeps operations away from the dead. Relaxed: it orders nothing.
+  std::atomic<std::uint64_t> direct_bytes{0};
+  std::uint64_t bytes = 0;
+  std::uint32_t rank = 0;
+  std::atomic<bool> failed{false};  // partner of direct_bytes: told apart on the cold path only
+  Context* context = nullptr;
+  std::uint64_t number = 0;  // the owner's region number
+  transport::RemoteMemory memory;
+
+  // True: [offset, offset + count) may be accessed through `direct`.
+  [[nodiscard]] bool direct_range(std::uint64_t offset, std::uint64_t count) const {
+    const std::uint64_t limit = direct_bytes.load(std::memory_order_relaxed);
+    return offset <= limit && count <= limit - offset;
+  }
+  [[nodiscard]] bool range(std::uint64_t offset, std::uint64_t count) const {
+    return offset <= bytes && count <= bytes - offset;
+  }
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,352 @@
+// The requester: checks are done; takes a slot, picks a protocol for each piece, hands commands to the transport.
+#include <algorithm>
+#include <cstring>
+
+#include "base/fence.hpp"
+#include "engine/worker.hpp"
+#include "protocol/atomics.hpp"
+
+namespace heddle::engine {
+
+using transport::Command;
+using transport::Opcode;
+
+Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
+  Operation* operation = operations_.take();
+  if (operation == nullptr) return nullptr;
+  operation->kind = kind;
+  operation->rank = rank;
+  operation->completion = completion;
+  if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  ++outstanding_total_;
+  ++(rank == kManyRanks ? outstanding_many_ : outstanding_[rank]);
+  return operation;
+}
+
+// First attempt. Nothing taken at all: the operation never was.
+base::Status Worker::start(Operation* operation) {
+  const std::uint32_t before = operation->unfinished;
+  const bool moved = advance(*operation);
+  if (!moved && operation->unfinished == before) {
+    --outstanding_total_;
+    --(operation->rank == kManyRanks ? outstanding_many_ : outstanding_[operation->rank]);
+    operations_.give_back(operation);
+    return HEDDLE_AGAIN;
+  }
+  if (operation->posted && operation->unfinished == 0 && operation->unfreed == 0) {
+    const base::Status status = operation->status;
+    operation->completion = {};  // DONE: no completion follows; an error is returned here and nowhere else
+    operation->fired = true;
+    conclude(*operation);
+    return status;
+  }
+  if (!operation->posted && !operation->pending) {
+    operation->pending = true;
+    pending_.push_back(operation);
+  }
+  return HEDDLE_POSTED;
+}
+
+base::Status Worker::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion) {
+  Operation* operation = begin(kind, rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->pieces = pieces;
+  return start(operation);
+}
+
+base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
+                                    std::uint64_t word_offset, const heddle_signal& signal,
+                                    const Completion& completion) {
+  Operation* operation = begin(Kind::put, rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->pieces = pieces;
+  operation->signal_due = true;
+  operation->word = word;
+  operation->word_offset = word_offset;
+  operation->operand = signal.value;
+  operation->atomic_op = signal.op == HEDDLE_SIGNAL_SET ? HEDDLE_SWAP64 : HEDDLE_ADD64;
+  return start(operation);
+}
+
+base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& completion) {
+  Operation* operation = begin(Kind::atomic, request.remote->rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->word = request.remote;
+  operation->word_offset = request.offset;
+  operation->operand = request.operand;
+  operation->compare = request.compare;
+  operation->atomic_op = request.op;
+  operation->result = request.result;
+  return start(operation);
+}
+
+base::Status Worker::try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
+  const std::uint64_t packet_bytes = wire::pad8(message.header_bytes) + message.payload_bytes;
+  Operation* operation = nullptr;
+  if (packet_bytes <= capabilities_.max_message) {
+    Command command;
+    command.opcode = Opcode::message;
+    command.rank = target.rank;
+    command.worker = target.worker;
+    command.immediate = wire::encode_am(message.handler, message.header_bytes);
+    command.header_bytes = message.header_bytes;
+    command.header = message.header;
+    command.local = const_cast<void*>(message.payload);
+    command.bytes = message.payload_bytes;
+    operation = begin(Kind::message, target.rank, completion);
+    if (operation == nullptr) return HEDDLE_AGAIN;
+    operation->posted = true;
+    const bool taken = post_message(command, *operation, Role::command);
+    if (taken && operation->unfinished > 0) return HEDDLE_POSTED;
+    --outstanding_total_;
+    --outstanding_[target.rank];
+    operations_.give_back(operation);
+    return taken ? HEDDLE_DONE : HEDDLE_AGAIN;
+  }
+  operation = begin(Kind::message, target.rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->target = target;
+  operation->handler = message.handler;
+  operation->header_bytes = message.header_bytes;
+  if (message.header_bytes > 0) std::memcpy(operation->header.data(), message.header, message.header_bytes);
+  operation->payload = static_cast<const std::byte*>(message.payload);
+  operation->payload_bytes = message.payload_bytes;
+  operation->message_number = next_message_++;
+  return start(operation);
+}
+
+// True: something was posted or done.
+bool Worker::advance(Operation& operation) {
+  switch (operation.kind) {
+    case Kind::put:
+    case Kind::get:
+      return advance_pieces(operation);
+    case Kind::message:
+      return advance_message(operation);
+    case Kind::atomic:
+      return advance_word(operation);
+  }
+  return false;
+}
+
+bool Worker::advance_pieces(Operation& operation) {
+  bool moved = false;
+  Piece piece;
+  while (operation.status == HEDDLE_DONE && operation.pieces.peek(&piece)) {
+    if (piece.remote == nullptr) {
+      operation.status = base::fail(HEDDLE_ERR_HANDLE, "a list's remote region was closed before its operation ended");
+      break;
+    }
+    const std::uint64_t taken = post_piece(operation, piece);
+    if (taken == 0) return moved;
+    operation.pieces.advance(taken);
+    moved = true;
+  }
+  if (operation.signal_due && operation.status == HEDDLE_DONE) {
+    if (operation.unfinished > 0) return moved;  // the signal follows the data: settle() comes back here
+    return advance_word(operation) || moved;
+  }
+  operation.posted = true;
+  return true;
+}
+
+std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
+  if (piece.remote->direct_range(piece.offset, piece.bytes)) {
+    direct_piece(operation, piece);
+    return piece.bytes;
+  }
+  if (piece.remote->failed.load(std::memory_order_relaxed)) {
+    operation.status = HEDDLE_ERR_PEER_FAILED;
+    return piece.bytes;
+  }
+  const Opcode opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
+  const bool native = (piece.remote->memory.opcodes & transport::bit(opcode)) != 0;
+  return native ? post_command(operation, piece) : post_request(operation, piece);
+}
+
+void Worker::direct_piece(const Operation& operation, const Piece& piece) {
+  std::byte* remote = piece.remote->direct + piece.offset;
+  ++stats_.direct;
+  if (operation.kind == Kind::put) {
+    std::memcpy(remote, piece.local, piece.bytes);
+  } else {
+    std::memcpy(piece.local, remote, piece.bytes);
+  }
+}
+
+std::uint64_t Worker::post_command(Operation& operation, const Piece& piece) {
+  Command command;
+  command.opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
+  command.wants_source_free = operation.kind == Kind::put && operation.completion.when == HEDDLE_WHEN_LOCAL;
+  command.rank = piece.remote->rank;
+  command.worker = 0;
+  command.local = piece.local;
+  command.bytes = std::min(piece.bytes, capabilities_.max_transfer);
+  command.remote = &piece.remote->memory;
+  command.offset = piece.offset;
+  command.token = operations_.token(operation, Role::command);
+  if (transport_->post({&command, 1}) == 0) return 0;
+  if (!command.done) {
+    ++operation.unfinished;
+    if (command.wants_source_free && !command.source_free) ++operation.unfreed;
+  }
+  return command.bytes;
+}
+
+// The transport cannot do it: the owner is asked by a message.
+std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
+  const bool is_put = operation.kind == Kind::put;
+  // Replies of one rank at a time, and one get at a time, keep what a reply may touch a single window.
+  if (operation.served > 0 && (!is_put || operation.served_rank != piece.remote->rank)) return 0;
+  wire::RequestHeader head{};
+  head.token = operations_.token(operation, Role::reply);
+  head.region = piece.remote->number;
+  head.offset = piece.offset;
+  head.kind = is_put ? wire::RequestKind::put : wire::RequestKind::get;
+  head.bytes = is_put ? std::min<std::uint64_t>(piece.bytes, capabilities_.max_message - sizeof head) : piece.bytes;
+  Command command;
+  command.rank = piece.remote->rank;
+  command.worker = 0;
+  command.immediate = wire::immediate_of(wire::Kind::request);
+  command.header = &head;
+  command.header_bytes = sizeof head;
+  command.local = is_put ? piece.local : nullptr;
+  command.bytes = is_put ? head.bytes : 0;
+  if (!post_message(command, operation, Role::carrier)) return 0;
+  ++operation.unfinished;
+  ++operation.served;
+  operation.served_rank = piece.remote->rank;
+  if (!is_put) {
+    operation.window = piece.local;
+    operation.window_bytes = operation.window_left = piece.bytes;
+  }
+  return head.bytes;
+}
+
+// Posts a message on behalf of the operation. False: not taken.
+bool Worker::post_message(Command& command, Operation& operation, Role role) {
+  command.opcode = Opcode::message;
+  command.token = operations_.token(operation, role);
+  command.wants_source_free = role == Role::command && operation.completion.when == HEDDLE_WHEN_LOCAL;
+  if (transport_->post({&command, 1}) == 0) return false;
+  if (command.done) return true;
+  // A carrier's source is in use until its own completion; the request it carries is counted by its reply.
+  if (role == Role::carrier) {
+    ++operation.unfreed;
+  } else {
+    ++operation.unfinished;
+    if (command.wants_source_free && !command.source_free) ++operation.unfreed;
+  }
+  return true;
+}
+
+bool Worker::advance_message(Operation& operation) {
+  bool moved = false;
+  while (operation.payload_sent < operation.payload_bytes && operation.status == HEDDLE_DONE) {
+    std::array<std::byte, transport::kMaxHeaderBytes> header;
+    static_assert(sizeof(wire::FragmentHeader) + HEDDLE_AM_HEADER_BYTES <= transport::kMaxHeaderBytes);
+    const bool first = operation.payload_sent == 0;
+    const wire::FragmentHeader head{operations_.token(operation, Role::reply),
+                                    operation.message_number,
+                                    operation.payload_bytes,
+                                    operation.payload_sent,
+                                    operation.handler,
+                                    operation.header_bytes};
+    std::memcpy(header.data(), &head, sizeof head);
+    std::memcpy(header.data() + sizeof head, operation.header.data(), operation.header_bytes);
+    Command command;
+    command.rank = operation.target.rank;
+    command.worker = operation.target.worker;
+    command.immediate = wire::immediate_of(wire::Kind::fragment);
+    command.header = header.data();
+    command.header_bytes = static_cast<std::uint32_t>(sizeof head) + (first ? wire::pad8(operation.header_bytes) : 0);
+    command.local = const_cast<std::byte*>(operation.payload + operation.payload_sent);
+    command.bytes = std::min<std::uint64_t>(capabilities_.max_message - command.header_bytes,
+                                            operation.payload_bytes - operation.payload_sent);
+    if (!post_message(command, operation, Role::carrier)) return moved;
+    if (first) {  // one reply for the whole message
+      ++operation.unfinished;
+      ++operation.served;
+      operation.served_rank = operation.target.rank;
+    }
+    operation.payload_sent += command.bytes;
+    moved = true;
+  }
+  operation.posted = true;
+  return true;
+}
+
+// An atomic, or the signal that follows a put.
+bool Worker::advance_word(Operation& operation) {
+  RemoteRegion& remote = *operation.word;
+  const std::uint64_t width = wire::atomic_bytes(operation.atomic_op);
+  if (remote.direct_range(operation.word_offset, width)) {
+    const std::uint64_t old = protocol::execute_atomic(operation.atomic_op, remote.direct + operation.word_offset,
+                                                       operation.operand, operation.compare);
+    if (operation.result != nullptr) std::memcpy(operation.result, &old, width);
+    operation.signal_due = false;
+    operation.posted = true;
+    return true;
+  }
+  if (remote.failed.load(std::memory_order_relaxed)) {
+    operation.status = HEDDLE_ERR_PEER_FAILED;
+    operation.signal_due = false;
+    operation.posted = true;
+    return true;
+  }
+  Command command;
+  command.rank = remote.rank;
+  wire::RequestHeader head{};
+  if ((remote.memory.opcodes & transport::bit(Opcode::atomic)) != 0) {
+    command.opcode = Opcode::atomic;
+    command.local = operation.result;
+    command.bytes = width;
+    command.remote = &remote.memory;
+    command.offset = operation.word_offset;
+    command.operand = operation.operand;
+    command.compare = operation.compare;
+    command.atomic_op = static_cast<std::uint8_t>(operation.atomic_op);
+    command.token = operations_.token(operation, Role::command);
+    if (transport_->post({&command, 1}) == 0) return false;
+    if (!command.done) ++operation.unfinished;
+  } else {
+    head = {operations_.token(operation, Role::reply),
+            remote.number,
+            operation.word_offset,
+            width,
+            operation.operand,
+            operation.compare,
+            0,
+            wire::RequestKind::atomic,
+            operation.atomic_op};
+    command.immediate = wire::immediate_of(wire::Kind::request);
+    command.header = &head;
+    command.header_bytes = sizeof head;
+    if (!post_message(command, operation, Role::carrier)) return false;
+    ++operation.unfinished;
+    ++operation.served;
+    operation.served_rank = remote.rank;
+  }
+  operation.signal_due = false;
+  operation.posted = true;
+  return true;
+}
+
+std::size_t Worker::advance_pending() {
+  std::size_t moved = responder_.flush();
+  // Each operation gets its turn once: one whose peer is busy must not hold up the others.
+  for (std::size_t left = pending_.size(); left > 0; --left) {
+    Operation* operation = pending_.front();
+    pending_.pop_front();
+    if (advance(*operation)) ++moved;
+    if (operation->posted) {
+      operation->pending = false;
+      conclude(*operation);
+    } else {
+      pending_.push_back(operation);
+    }
+  }
+  return moved;
+}
+
+}  // namespace heddle::engine

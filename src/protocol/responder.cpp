@@ -1,0 +1,84 @@
+#include "protocol/responder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/atomics.hpp"
+
+namespace heddle::protocol {
+
+void Responder::serve(heddle_peer source, const wire::Request& request) {
+  const wire::RequestHeader& head = request.head;
+  Answer answer{source, {head.token, 0, head.piece, HEDDLE_DONE, 1}, {}};
+  const auto memory = regions_.find(head.region, head.offset, head.bytes);
+  if (!memory) {
+    answer.head.status = regions_.known(head.region) ? HEDDLE_ERR_RANGE : HEDDLE_ERR_HANDLE;
+    return dispatch(answer);
+  }
+  switch (head.kind) {
+    case wire::RequestKind::put:
+      std::memcpy(memory->address, request.payload.data(), head.bytes);
+      break;
+    case wire::RequestKind::get:
+      answer.data = {memory->address, head.bytes};
+      break;
+    case wire::RequestKind::atomic:
+      if (reinterpret_cast<std::uintptr_t>(memory->address) % head.bytes != 0) {
+        answer.head.status = HEDDLE_ERR_ALIGNMENT;
+      } else {
+        answer.head.value = execute_atomic(head.atomic_op, memory->address, head.operand, head.compare);
+      }
+      break;
+  }
+  dispatch(answer);
+}
+
+void Responder::answer(heddle_peer source, std::uint64_t token, base::Status status) {
+  dispatch({source, {token, 0, 0, status, 1}, {}});
+}
+
+void Responder::dispatch(Answer answer) {
+  if (!waiting_.empty() || !send(answer)) waiting_.push_back(answer);
+}
+
+std::size_t Responder::flush() {
+  std::size_t sent = 0;
+  // One peer whose queue is full must not hold up the answers to others: each gets its turn once.
+  for (std::size_t left = waiting_.size(); left > 0; --left) {
+    Answer answer = waiting_.front();
+    waiting_.pop_front();
+    if (send(answer)) {
+      ++sent;
+    } else {
+      waiting_.push_back(answer);
+    }
+  }
+  return sent;
+}
+
+void Responder::forget(std::uint32_t rank) {
+  std::erase_if(waiting_, [rank](const Answer& answer) { return answer.peer.rank == rank; });
+}
+
+bool Responder::send(Answer& answer) {
+  for (;;) {
+    const std::size_t bytes = std::min(max_data_, answer.data.size());
+    answer.head.last = bytes == answer.data.size() ? 1 : 0;
+    transport::Command command;
+    command.opcode = transport::Opcode::message;
+    command.rank = answer.peer.rank;
+    command.worker = answer.peer.worker;
+    command.immediate = wire::immediate_of(wire::Kind::reply);
+    command.header = &answer.head;
+    command.header_bytes = sizeof answer.head;
+    command.local = const_cast<std::byte*>(answer.data.data());
+    command.bytes = bytes;
+    command.token = 0;  // the source is region memory, which stays; nobody waits for this message's completion
+    if (transport_.post({&command, 1}) == 0) return false;
+    answer.data = answer.data.subspan(bytes);
+    answer.head.offset += bytes;
+    if (answer.head.last == 1) return true;
+  }
+}
+
+}  // namespace heddle::protocol
