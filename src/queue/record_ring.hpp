@@ -1,0 +1,191 @@
+// A ring of variable-length records: one producer, one consumer, over raw memory that two processes may share.
+//
+//   control:  [tail, written by the producer][head, written by the consumer], each on a line pair of its own
+//   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to 8
+//
+// Positions are 64-bit indices that only grow; each side keeps its own, and its place in the data, privately. The memory
+// is shared, the objects RecordProducer and RecordConsumer are not.
+//
+// Invariants
+//   head <= tail, tail - head <= capacity, both multiples of 8.
+//   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is left at the end.
+//   Bytes in [head, tail) are written by nobody; the rest belongs to the producer.
+//   tail is stored only after all that it publishes; a producer killed at any instruction leaves whole records.
+//   head is stored only after the consumer's last look at what it gives back.
+//
+// Why a separate tail and not a header that is polled in place: measured (docs/decisions/record-ring.md). The consumer's
+// polling takes an in-place line away between the producer's stores to it.
+//
+// The other side is not trusted: the consumer checks tail and every header before use and then says `malformed`, after
+// which it must not be asked again; the producer takes an impossible head as "full".
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/cache_line.hpp"
+
+namespace heddle::queue {
+
+// Two lines, since x86 fetches them in pairs.
+inline constexpr std::size_t kRingLine = base::kCacheLine < 128 ? 128 : base::kCacheLine;
+
+// Zeroed memory is a valid empty ring.
+template <template <class> class Atomic = std::atomic>
+struct RingControl {
+  alignas(kRingLine) Atomic<std::uint64_t> tail{
+      0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
+  alignas(kRingLine) Atomic<std::uint64_t> head{0};  // release by RecordConsumer::give_back; acquire by has_room
+};
+static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
+
+inline constexpr std::uint32_t kRecordHeaderBytes = 8;
+inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
+inline constexpr std::uint8_t kPaddingType = 1;  // 0 is never valid; the ring's users take types from 2 on
+
+constexpr std::uint32_t record_space(std::uint32_t bytes) {
+  return kRecordHeaderBytes + ((bytes + 7U) & ~7U);
+}
+
+// The largest payload that a ring of `capacity` bytes takes in every state, the consumer's lazily returned quarter
+// included: padding (less than one record) and the record fit into half of it.
+constexpr std::uint32_t largest_record(std::uint32_t capacity) {
+  return (capacity / 4 & ~7U) - kRecordHeaderBytes;
+}
+
+struct Record {
+  const std::byte* data = nullptr;
+  std::uint32_t bytes = 0;
+  std::uint32_t immediate = 0;
+  std::uint8_t type = 0;
+};
+
+template <template <class> class Atomic = std::atomic>
+class RecordProducer {
+ public:
+  RecordProducer() = default;
+  // `capacity` bytes at `data`, both multiples of 8; the ring is empty and has never been used.
+  RecordProducer(RingControl<Atomic>* control, std::byte* data, std::uint32_t capacity)
+      : control_(control), data_(data), capacity_(capacity) {}
+
+  // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls publish(). Null: full.
+  // Several records may be begun before one publish().
+  [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    const std::uint32_t space = record_space(bytes);
+    const std::uint32_t to_end = capacity_ - place_;
+    const std::uint32_t padding = space <= to_end ? 0 : to_end;
+    if (!has_room(padding + space)) return nullptr;
+    if (padding != 0) {
+      write_header(kPaddingType, 0, padding - kRecordHeaderBytes);
+      place_ = 0;
+    }
+    write_header(type, immediate, bytes);
+    std::byte* payload = data_ + place_ + kRecordHeaderBytes;
+    index_ += padding + space;
+    place_ += space;
+    if (place_ == capacity_) place_ = 0;
+    return payload;
+  }
+
+  // Makes everything begun so far visible to the consumer.
+  void publish() {
+    control_->tail.store(index_, std::memory_order_release);
+    // The next record's line was last read by the consumer a lap ago: begin to own it before it is needed.
+    __builtin_prefetch(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0), 1);
+  }
+
+  [[nodiscard]] std::uint64_t index() const { return index_; }
+
+ private:
+  static constexpr std::uint32_t kAhead = 256;
+
+  bool has_room(std::uint32_t space) {
+    if (capacity_ - (index_ - head_) >= space && index_ - head_ <= capacity_) return true;
+    head_ = control_->head.load(std::memory_order_acquire);
+    const std::uint64_t used = index_ - head_;  // wraps to something huge if the head is impossible
+    return used <= capacity_ && capacity_ - used >= space;
+  }
+
+  void write_header(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    const std::uint64_t header = bytes | std::uint64_t{type} << 24 | std::uint64_t{immediate} << 32;
+    std::memcpy(data_ + place_, &header, sizeof header);
+  }
+
+  RingControl<Atomic>* control_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::uint64_t index_ = 0;  // of the next record
+  std::uint64_t head_ = 0;   // as last seen
+  std::uint32_t capacity_ = 0;
+  std::uint32_t place_ = 0;  // of the next record in data_
+};
+
+enum class Take : std::uint8_t { none, record, malformed };
+
+template <template <class> class Atomic = std::atomic>
+class RecordConsumer {
+ public:
+  RecordConsumer() = default;
+  RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
+      : control_(control), data_(data), capacity_(capacity) {}
+
+  // The next record; its bytes stay valid until release().
+  [[nodiscard]] Take take(Record* record) {
+    for (;;) {
+      if (index_ == tail_) {
+        tail_ = control_->tail.load(std::memory_order_acquire);
+        if (index_ == tail_) {
+          if (free_ - returned_ > capacity_ / 8) give_back();  // nothing to do: the producer may be blocked
+          return Take::none;
+        }
+        if (tail_ - returned_ > capacity_ || tail_ < index_ || tail_ % 8 != 0) return Take::malformed;
+      }
+      std::uint64_t header = 0;
+      std::memcpy(&header, data_ + place_, sizeof header);  // read once: the producer might change it behind our back
+      const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
+      const auto type = static_cast<std::uint8_t>(header >> 24);
+      const std::uint32_t space = record_space(bytes);
+      if (type == 0 || space > tail_ - index_ || space > capacity_ - place_) return Take::malformed;
+      const std::byte* payload = data_ + place_ + kRecordHeaderBytes;
+      index_ += space;
+      place_ += space;
+      if (place_ == capacity_) place_ = 0;
+      if (type == kPaddingType) {
+        if (place_ != 0) return Take::malformed;
+        continue;
+      }
+      *record = {payload, bytes, static_cast<std::uint32_t>(header >> 32), type};
+      return Take::record;
+    }
+  }
+
+  // Everything taken so far will not be looked at again. The producer learns it a quarter of the ring at a time, so that
+  // the head's line moves rarely.
+  void release() {
+    free_ = index_;
+    if (free_ - returned_ >= capacity_ / 4) give_back();
+  }
+
+ private:
+  void give_back() {
+    returned_ = free_;
+    control_->head.store(free_, std::memory_order_release);
+  }
+
+  RingControl<Atomic>* control_ = nullptr;
+  const std::byte* data_ = nullptr;
+  std::uint64_t index_ = 0;     // of the next record
+  std::uint64_t tail_ = 0;      // as last seen
+  std::uint64_t free_ = 0;      // everything before it was released
+  std::uint64_t returned_ = 0;  // the head as last stored
+  std::uint32_t capacity_ = 0;
+  std::uint32_t place_ = 0;  // of the next record in data_
+};
+
+// A ring of `bytes` bytes in all: control first, then data.
+constexpr std::uint32_t ring_capacity(std::uint64_t bytes) {
+  return static_cast<std::uint32_t>((bytes - sizeof(RingControl<>)) & ~std::uint64_t{7});
+}
+
+}  // namespace heddle::queue
