@@ -1,0 +1,268 @@
+// What is wrong is told: exact status, and a message that names the value.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+void expect_error(Status status, Status expected, const char* words) {
+  EXPECT_EQ(status, expected) << heddle_status_name(status) << ": " << heddle_last_error();
+  EXPECT_NE(std::string(heddle_last_error()).find(words), std::string::npos) << heddle_last_error();
+}
+
+class Arguments : public testing::Test {
+ protected:
+  Context context_ = Context::join();
+  Worker worker_ = context_.open_worker();
+  Region region_ = context_.alloc(4096);
+  RemoteRegion remote_ = context_.unpack(region_.pack());
+  std::uint64_t value_ = 1;
+};
+
+TEST_F(Arguments, AProcessStartedByItselfIsAJobOfOne) {
+  EXPECT_EQ(context_.rank(), 0U);
+  EXPECT_EQ(context_.size(), 1U);
+  context_.barrier(worker_);
+}
+
+TEST_F(Arguments, ClosedHandlesAreErrorsForEveryType) {
+  const auto worker = worker_.handle();
+  const auto remote = remote_.handle();
+  const auto region = region_.handle();
+  Counter counter = context_.counter();
+  const auto counter_handle = counter.handle();
+  counter = {};
+  remote_ = {};
+  region_ = {};
+  expect_error(heddle_try_put(worker, &value_, 8, {remote, 0}, nullptr), HEDDLE_ERR_HANDLE, "remote region");
+  std::size_t bytes = HEDDLE_PACKED_REGION_BYTES;
+  char buffer[HEDDLE_PACKED_REGION_BYTES];
+  expect_error(heddle_region_pack(region, buffer, &bytes), HEDDLE_ERR_HANDLE, "region");
+  expect_error(heddle_counter_read(counter_handle, &value_), HEDDLE_ERR_HANDLE, "counter");
+  worker_ = {};
+  expect_error(heddle_try_put(worker, &value_, 8, {remote, 0}, nullptr), HEDDLE_ERR_HANDLE, "worker");
+  EXPECT_EQ(heddle_worker_progress(worker), HEDDLE_ERR_HANDLE);
+  const auto context = context_.handle();
+  context_ = {};
+  std::uint32_t rank = 0;
+  expect_error(heddle_context_rank(context, &rank), HEDDLE_ERR_HANDLE, "context");
+}
+
+TEST_F(Arguments, NullForeignAndInventedHandlesAreErrors) {
+  expect_error(heddle_try_put({}, &value_, 8, remote_.at(0), nullptr), HEDDLE_ERR_HANDLE, "null handle");
+  expect_error(heddle_try_put({remote_.handle().id}, &value_, 8, remote_.at(0), nullptr), HEDDLE_ERR_HANDLE, "worker");
+  for (const std::uint64_t id : {~0ULL, 0xDEADBEEFULL, 1ULL << 63}) {
+    EXPECT_EQ(heddle_try_put({id}, &value_, 8, remote_.at(0), nullptr), HEDDLE_ERR_HANDLE);
+    EXPECT_EQ(heddle_context_leave({id}), HEDDLE_ERR_HANDLE);
+  }
+}
+
+TEST_F(Arguments, RangesAreChecked) {
+  EXPECT_EQ(worker_.try_put(bytes_of(value_), remote_.at(4088)), HEDDLE_DONE);
+  expect_error(worker_.try_put(bytes_of(value_), remote_.at(4089)), HEDDLE_ERR_RANGE, "offset 4089");
+  expect_error(worker_.try_put(bytes_of(value_), remote_.at(~0ULL - 3)), HEDDLE_ERR_RANGE, "leave the region");
+  expect_error(worker_.try_get(writable_bytes_of(value_), remote_.at(4096)), HEDDLE_ERR_RANGE, "4096 bytes");
+  expect_error(heddle_try_put(worker_.handle(), &value_, ~std::size_t{0}, remote_.at(8), nullptr), HEDDLE_ERR_RANGE,
+               "leave");
+  EXPECT_EQ(heddle_try_put(worker_.handle(), nullptr, 0, remote_.at(4096), nullptr), HEDDLE_DONE);
+  void* pointer = nullptr;
+  expect_error(heddle_remote_pointer(remote_.at(4097), &pointer), HEDDLE_ERR_RANGE, "4097");
+}
+
+TEST_F(Arguments, NullPointersAreNamed) {
+  expect_error(heddle_try_put(worker_.handle(), nullptr, 8, remote_.at(0), nullptr), HEDDLE_ERR_ARGUMENT, "source");
+  expect_error(heddle_try_get(worker_.handle(), nullptr, 8, remote_.at(0), nullptr), HEDDLE_ERR_ARGUMENT, "target");
+  expect_error(heddle_try_am(worker_.handle(), {0, 0}, nullptr, nullptr), HEDDLE_ERR_ARGUMENT, "message");
+  expect_error(heddle_try_put_list(worker_.handle(), nullptr, 3, nullptr), HEDDLE_ERR_ARGUMENT, "segments");
+  expect_error(heddle_context_join(nullptr, nullptr), HEDDLE_ERR_ARGUMENT, "context");
+  expect_error(heddle_region_register(context_.handle(), nullptr, 8, nullptr), HEDDLE_ERR_ARGUMENT, "address");
+}
+
+TEST_F(Arguments, MessagesAreChecked) {
+  const auto send = [&](heddle_peer target, heddle_am_message message) {
+    return heddle_try_am(worker_.handle(), target, &message, nullptr);
+  };
+  expect_error(send({5, 0}, {1, 0, nullptr, nullptr, 0}), HEDDLE_ERR_RANK, "rank 5");
+  expect_error(send({0, 4000}, {1, 0, nullptr, nullptr, 0}), HEDDLE_ERR_RANK, "worker 4000");
+  expect_error(send({0, 0}, {1024, 0, nullptr, nullptr, 0}), HEDDLE_ERR_ARGUMENT, "handler 1024");
+  expect_error(send({0, 0}, {1, 65, &value_, nullptr, 0}), HEDDLE_ERR_SIZE, "65 bytes");
+  expect_error(send({0, 0}, {1, 8, nullptr, nullptr, 0}), HEDDLE_ERR_ARGUMENT, "header");
+  expect_error(send({0, 0}, {1, 0, nullptr, nullptr, 8}), HEDDLE_ERR_ARGUMENT, "payload");
+  expect_error(send({0, 0}, {1, 0, nullptr, &value_, std::size_t{1} << 40}), HEDDLE_ERR_SIZE, "HEDDLE_AM_MAX_BYTES");
+  expect_error(heddle_am_register(context_.handle(), 1024, nullptr, nullptr), HEDDLE_ERR_ARGUMENT, "1024");
+}
+
+TEST_F(Arguments, AtomicsNeedAlignmentAndAKnownOperation) {
+  expect_error(worker_.try_atomic(HEDDLE_ADD64, remote_.at(4), 1), HEDDLE_ERR_ALIGNMENT, "offset 4");
+  EXPECT_EQ(worker_.try_atomic(HEDDLE_ADD32, remote_.at(4), 1), HEDDLE_DONE);
+  expect_error(worker_.try_atomic(HEDDLE_ADD32, remote_.at(2), 1), HEDDLE_ERR_ALIGNMENT, "offset 2");
+  expect_error(worker_.try_atomic(HEDDLE_COMPARE_SWAP64, remote_.at(0), 1), HEDDLE_ERR_ARGUMENT, "compare-swap");
+  expect_error(worker_.try_atomic(static_cast<heddle_atomic_op>(6), remote_.at(0), 1), HEDDLE_ERR_ARGUMENT, "6");
+  const heddle_fetch no_result{1, 0, nullptr};
+  expect_error(heddle_try_fetch_atomic(worker_.handle(), HEDDLE_ADD64, remote_.at(0), &no_result, nullptr),
+               HEDDLE_ERR_ARGUMENT, "result");
+}
+
+TEST_F(Arguments, ShapesAndSignalsAreChecked) {
+  heddle_strided shape{16, 4, 8, 16};
+  expect_error(heddle_try_put_strided(worker_.handle(), &value_, remote_.at(0), &shape, nullptr), HEDDLE_ERR_ARGUMENT,
+               "strides 8");
+  shape = {8, ~0ULL, 8, ~0ULL / 2};
+  expect_error(heddle_try_put_strided(worker_.handle(), &value_, remote_.at(0), &shape, nullptr), HEDDLE_ERR_ARGUMENT,
+               "64 bits");
+  shape = {8, 600, 8, 8};
+  expect_error(heddle_try_put_strided(worker_.handle(), &value_, remote_.at(0), &shape, nullptr), HEDDLE_ERR_RANGE,
+               "4800 bytes");
+  const heddle_signal crooked{remote_.at(12), 1, HEDDLE_SIGNAL_SET};
+  expect_error(worker_.try_put_signal(bytes_of(value_), remote_.at(0), crooked), HEDDLE_ERR_ALIGNMENT, "12");
+  const heddle_signal outside{remote_.at(4096), 1, HEDDLE_SIGNAL_SET};
+  expect_error(worker_.try_put_signal(bytes_of(value_), remote_.at(0), outside), HEDDLE_ERR_RANGE, "4096");
+}
+
+TEST_F(Arguments, RegionsOfNothingAndOfEverythingAreRefused) {
+  heddle_region region{};
+  expect_error(heddle_region_alloc(context_.handle(), 0, &region), HEDDLE_ERR_SIZE, "0 bytes");
+  EXPECT_LT(heddle_region_alloc(context_.handle(), std::size_t{1} << 62, &region), 0);
+  EXPECT_EQ(region.id, 0U);
+  auto packed = region_.pack();
+  heddle_remote_region remote{};
+  EXPECT_EQ(heddle_region_unpack(context_.handle(), packed.data(), 10, &remote), HEDDLE_ERR_PROTOCOL);
+  packed[20] ^= std::byte{1};
+  expect_error(heddle_region_unpack(context_.handle(), packed.data(), packed.size(), &remote), HEDDLE_ERR_PROTOCOL,
+               "damaged");
+}
+
+TEST_F(Arguments, TenThousandRegions) {
+  std::vector<Region> regions;
+  std::vector<RemoteRegion> remotes;
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    regions.push_back(context_.alloc(64));
+    remotes.push_back(context_.unpack(regions.back().pack()));
+    ASSERT_EQ(worker_.try_put(bytes_of(i), remotes.back().at(8)), HEDDLE_DONE);
+  }
+  for (std::uint64_t i = 0; i < 10'000; ++i) ASSERT_EQ(regions[i].memory<std::uint64_t>()[1], i);
+}
+
+TEST_F(Arguments, WaitsEndInTime) {
+  expect_error(worker_.wait(region_.memory<std::uint64_t>()[0], HEDDLE_EQ, 99, 1'000'000), HEDDLE_ERR_TIMEOUT,
+               "1000000 ns");
+  const Counter counter = context_.counter();
+  expect_error(worker_.wait(counter, 1, 1'000'000), HEDDLE_ERR_TIMEOUT, "1000000 ns");
+}
+
+TEST_F(Arguments, WhatWaitsIsRefusedInsideAHandler) {
+  static Status seen[3];
+  context_.register_am(
+      1,
+      [](const heddle_am_arrival* message, void*) {
+        seen[0] = heddle_quiet(message->worker);
+        seen[1] = static_cast<Status>(heddle_worker_progress(message->worker));
+        seen[2] = heddle_worker_close(message->worker);
+      },
+      nullptr);
+  ASSERT_EQ(worker_.am({0, 0}, {1, 0, nullptr, nullptr, 0}), HEDDLE_DONE);
+  while (worker_.stats().received == 0) worker_.progress();
+  EXPECT_EQ(seen[0], HEDDLE_DONE) << "nothing was outstanding, so nothing was waited for";
+  EXPECT_EQ(seen[1], HEDDLE_ERR_STATE);
+  EXPECT_EQ(seen[2], HEDDLE_ERR_STATE);
+}
+
+TEST_F(Arguments, AMessageForNoHandlerIsCountedAndDropped) {
+  ASSERT_EQ(worker_.am({0, 0}, {99, 0, nullptr, &value_, 8}), HEDDLE_DONE);
+  while (worker_.stats().dropped == 0) ASSERT_GE(worker_.progress(), 0);
+  EXPECT_EQ(worker_.stats().received, 0U);
+}
+
+TEST_F(Arguments, AChildOfForkHoldsOnlyClosedHandles) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool closed = heddle_try_put(worker_.handle(), &value_, 8, remote_.at(0), nullptr) == HEDDLE_ERR_HANDLE &&
+                        heddle_context_leave(context_.handle()) == HEDDLE_ERR_HANDLE;
+    // A child may join for itself: a job of one.
+    heddle_context own{};
+    const bool joined = heddle_context_join(nullptr, &own) == HEDDLE_DONE && heddle_context_leave(own) == HEDDLE_DONE;
+    _exit(closed && joined ? 0 : 1);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  EXPECT_EQ(worker_.try_put(bytes_of(value_), remote_.at(0)), HEDDLE_DONE) << "the parent's membership goes on";
+}
+
+TEST(Join, RefusesWhatItCannotUnderstand) {
+  heddle_context context{};
+  {
+    const Variables variables({{"HEDDLE_SHM_RING_BYTES", "many"}});
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES=\"many\"");
+  }
+  {
+    const Variables variables({{"HEDDLE_TRANSPORT", "pigeon"}});
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "pigeon");
+  }
+  {
+    const Variables variables({{"HEDDLE_WORKER_OPERATIONS", "3"}});
+    const Context joined = Context::join();
+    heddle_worker worker{};
+    expect_error(heddle_worker_open(joined.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG,
+                 "HEDDLE_WORKER_OPERATIONS=3");
+  }
+  heddle_context_options options{sizeof options, "carrier", nullptr, {}, 0};
+  EXPECT_LT(heddle_context_join(&options, &context), 0);
+  options.size = 3;
+  expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "size 3");
+}
+
+TEST(Join, UnknownVariablesAreNamed) {
+  const Variables variables({{"HEDDLE_TRANPSORT", "shm"}});
+  testing::internal::CaptureStderr();
+  {
+    const Context context = Context::join();
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("HEDDLE_TRANPSORT"), std::string::npos);
+}
+
+TEST(Failure, OperationsToADeadRankEndWithPeerFailed) {
+  const Job job(2, "loopback-messages");
+  Context alive = job.join(0);
+  Context dead = job.join(1);
+  Worker worker = alive.open_worker();
+  Worker unattended = dead.open_worker();
+  const Region region = dead.alloc(64);
+  const RemoteRegion remote = alive.unpack(region.pack());
+  const Counter counter = alive.counter(worker);
+  const heddle_completion completion = counter.completion();
+  std::uint64_t value = 7;
+  ASSERT_EQ(worker.put(bytes_of(value), remote.at(0), &completion), HEDDLE_POSTED);
+  ASSERT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_POSTED);
+  check(heddle_inproc_fail(job.handle(), 1));
+  EXPECT_EQ(worker.wait(counter, 1), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.flush(1), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(heddle_context_peer_status(alive.handle(), 1), HEDDLE_ERR_PEER_FAILED);
+  static_cast<void>(worker.quiet());  // what had no completion has been told by flush
+  EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+}
+
+TEST(Failure, DirectMemoryOfADeadRankIsClosed) {
+  const Job job(2, "shm");
+  Context alive = job.join(0);
+  Context dead = job.join(1);
+  Worker worker = alive.open_worker();
+  const Region region = dead.alloc(64);
+  const RemoteRegion remote = alive.unpack(region.pack());
+  const std::uint64_t value = 7;
+  ASSERT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_DONE);
+  check(heddle_inproc_fail(job.handle(), 1));
+  EXPECT_EQ(worker.flush(1), HEDDLE_ERR_PEER_FAILED);
+  worker.progress();
+  EXPECT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED);
+}
+
+}  // namespace
+}  // namespace heddle::test

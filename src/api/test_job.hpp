@@ -1,0 +1,114 @@
+// For tests: a job whose ranks are threads of this process, over any transport.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "heddle/heddle.hpp"
+
+namespace heddle::test {
+
+// A named set of HEDDLE_* settings with a transport, as one parameter of a test.
+struct Setting {
+  const char* name;
+  const char* transport;
+  std::vector<std::pair<const char*, const char*>> variables;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+  return out << setting.name;
+}
+
+inline std::string name_of(const testing::TestParamInfo<Setting>& info) {
+  return info.param.name;
+}
+
+// Sets the variables for its life. The environment is process-wide: not for concurrent tests in one process.
+class Variables {
+ public:
+  explicit Variables(const std::vector<std::pair<const char*, const char*>>& variables) : variables_(variables) {
+    for (const auto& [name, value] : variables_) setenv(name, value, 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : variables_) unsetenv(name);
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::vector<std::pair<const char*, const char*>> variables_;
+};
+
+class Job {
+ public:
+  explicit Job(std::uint32_t size, const char* transport) : size_(size), transport_(transport) {
+    check(heddle_inproc_create(size, &handle_));
+  }
+  ~Job() { static_cast<void>(heddle_inproc_close(handle_)); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] heddle_inproc_job handle() const { return handle_; }
+
+  [[nodiscard]] Context join(std::uint32_t rank) const {
+    return Context::join({sizeof(heddle_context_options), "inproc", transport_, handle_, rank});
+  }
+
+  // Runs `body` once per rank, each in a thread of its own with a context and a worker.
+  void run(const std::function<void(Context&, Worker&)>& body) const {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([this, rank, &body] {
+        try {
+          Context context = join(rank);
+          Worker worker = context.open_worker();
+          context.barrier(worker);
+          body(context, worker);
+          context.barrier(worker);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::uint32_t size_;
+  const char* transport_;
+  heddle_inproc_job handle_{};
+};
+
+inline const std::vector<Setting>& all_settings() {
+  static const std::vector<Setting> settings = {
+      {"shm", "shm", {}},
+      {"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
+      {"shm_bounce",
+       "shm",
+       {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+      {"loopback", "loopback", {}},
+      {"loopback_messages", "loopback-messages", {}},
+      {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
+      {"fault_loopback",
+       "fault+loopback",
+       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+      {"fault_messages",
+       "fault+loopback-messages",
+       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+      {"fault_shm",
+       "fault+shm",
+       {{"HEDDLE_SHM_DIRECT", "0"},
+        {"HEDDLE_FAULT_DELAY", "3"},
+        {"HEDDLE_FAULT_REORDER", "1"},
+        {"HEDDLE_FAULT_AGAIN", "20"}}},
+  };
+  return settings;
+}
+
+}  // namespace heddle::test
