@@ -198,15 +198,15 @@ TEST_F(Arguments, AChildOfForkHoldsOnlyClosedHandles) {
 TEST(Join, RefusesWhatItCannotUnderstand) {
   heddle_context context{};
   {
-    const Variables variables({{"HEDDLE_SHM_RING_BYTES", "many"}});
+    const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHM_RING_BYTES", "many"}}};
     expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES=\"many\"");
   }
   {
-    const Variables variables({{"HEDDLE_TRANSPORT", "pigeon"}});
+    const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TRANSPORT", "pigeon"}}};
     expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "pigeon");
   }
   {
-    const Variables variables({{"HEDDLE_WORKER_OPERATIONS", "3"}});
+    const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_WORKER_OPERATIONS", "3"}}};
     const Context joined = Context::join();
     heddle_worker worker{};
     expect_error(heddle_worker_open(joined.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG,
@@ -219,7 +219,7 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
 }
 
 TEST(Join, UnknownVariablesAreNamed) {
-  const Variables variables({{"HEDDLE_TRANPSORT", "shm"}});
+  const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TRANPSORT", "shm"}}};
   testing::internal::CaptureStderr();
   {
     const Context context = Context::join();
