@@ -22,7 +22,7 @@ int Worker::progress() {
   if (!pending_.empty() || !responder_.idle()) [[unlikely]] {
     events += advance_pending();
   }
-  if (context_.bootstrap().failure_epoch().load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
+  if (failure_epoch_.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
     note_failures();
   }
   in_progress_ = false;
@@ -170,8 +170,7 @@ base::Status Worker::try_flush(std::uint32_t rank) {
   if (has_unreported_) [[unlikely]] {
     if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
   }
-  if (context_.bootstrap().failure_epoch().load(std::memory_order_relaxed) != 0 && context_.bootstrap().failed(rank))
-      [[unlikely]] {
+  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && context_.bootstrap().failed(rank)) [[unlikely]] {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; what was put to it may be lost", rank);
   }
   return HEDDLE_DONE;
@@ -193,7 +192,7 @@ base::Status Worker::try_quiet() {
 }
 
 void Worker::note_failures() {
-  seen_epoch_ = context_.bootstrap().failure_epoch().load(std::memory_order_acquire);
+  seen_epoch_ = failure_epoch_.load(std::memory_order_acquire);
   context_.note_failures();
   for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
     if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;

@@ -114,6 +114,13 @@ class OperationPool {
     operation.live = true;
     return &operation;
   }
+  [[nodiscard]] bool empty() const { return free_.empty(); }
+  // The token that the operation from the next take() will have, so that it need not be taken before it is needed.
+  [[nodiscard]] transport::Token next_token(Role role) const {
+    const std::uint32_t index = free_.back();
+    const std::uint64_t generation = (operations_[index].generation + 1) & kGenerationMask;
+    return static_cast<std::uint64_t>(role) << 60 | generation << 32 | index;
+  }
   void give_back(Operation* operation) {
     operation->live = false;
     free_.push_back(static_cast<std::uint32_t>(operation - operations_.data()));

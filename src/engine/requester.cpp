@@ -81,30 +81,36 @@ base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& 
 }
 
 base::Status Worker::try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
-  const std::uint64_t packet_bytes = wire::pad8(message.header_bytes) + message.payload_bytes;
-  Operation* operation = nullptr;
-  if (packet_bytes <= capabilities_.max_message) {
-    Command command;
-    command.opcode = Opcode::message;
-    command.rank = target.rank;
-    command.worker = target.worker;
-    command.immediate = wire::encode_am(message.handler, message.header_bytes);
-    command.header_bytes = message.header_bytes;
-    command.header = message.header;
-    command.local = const_cast<void*>(message.payload);
-    command.bytes = message.payload_bytes;
-    operation = begin(Kind::message, target.rank, completion);
-    if (operation == nullptr) return HEDDLE_AGAIN;
-    operation->posted = true;
-    const bool taken = post_message(command, *operation, Role::command);
-    if (taken && operation->unfinished > 0) return HEDDLE_POSTED;
-    --outstanding_total_;
-    --outstanding_[target.rank];
-    operations_.give_back(operation);
-    return taken ? HEDDLE_DONE : HEDDLE_AGAIN;
+  if (operations_.empty()) return HEDDLE_AGAIN;
+  if (wire::pad8(message.header_bytes) + message.payload_bytes > capabilities_.max_message) {
+    return try_large_message(target, message, completion);
   }
-  operation = begin(Kind::message, target.rank, completion);
-  if (operation == nullptr) return HEDDLE_AGAIN;
+  Command command;
+  command.opcode = Opcode::message;
+  command.wants_source_free = completion.when == HEDDLE_WHEN_LOCAL;
+  command.rank = target.rank;
+  command.worker = target.worker;
+  command.immediate = wire::encode_am(message.handler, message.header_bytes);
+  command.header_bytes = message.header_bytes;
+  command.header = message.header;
+  command.local = const_cast<void*>(message.payload);
+  command.bytes = message.payload_bytes;
+  command.token = operations_.next_token(Role::command);
+  if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+  if (command.done) [[likely]] {
+    return HEDDLE_DONE;
+  }
+  // Only now it needs a slot: most messages never do.
+  Operation* operation = begin(Kind::message, target.rank, completion);
+  operation->posted = true;
+  operation->unfinished = 1;
+  operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
+  return HEDDLE_POSTED;
+}
+
+base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
+                                       const Completion& completion) {
+  Operation* operation = begin(Kind::message, target.rank, completion);
   operation->target = target;
   operation->handler = message.handler;
   operation->header_bytes = message.header_bytes;

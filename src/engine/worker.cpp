@@ -29,6 +29,7 @@ Worker::Worker(Context& context, std::uint32_t index, std::unique_ptr<transport:
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       transport_(std::move(transport)),
       capabilities_(context.transport().capabilities()),
+      failure_epoch_(context.bootstrap().failure_epoch()),
       operations_(context.environment().config.number(base::Var::worker_operations)),
       outstanding_(context.size()),
       unreported_(context.size(), HEDDLE_DONE),

@@ -70,6 +70,7 @@ class Worker {
   Worker(Context& context, std::uint32_t index, std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
+  base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   base::Status start(Operation* operation);
   bool advance(Operation& operation);  // posts what it can; false: nothing more could be posted now
@@ -102,6 +103,7 @@ class Worker {
   std::uint64_t max_payload_;
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;
+  const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
   std::uint64_t seen_epoch_ = 0;
   heddle_worker handle_{};  // for arrivals; found at the first
   heddle_worker_stats stats_{};
