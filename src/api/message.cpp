@@ -5,6 +5,8 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 
 namespace {
 
+using Sent = heddle::transport::TransportWorker::Sent;
+
 [[gnu::cold]] Status explain_message(Worker& worker, heddle_peer target, const heddle_am_message& message) {
   Context& context = worker.context();
   const uint64_t limit = context.environment().config.number(heddle::base::Var::am_max_bytes);
@@ -39,6 +41,12 @@ inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_mess
          (message.payload != nullptr || message.payload_bytes == 0);
 }
 
+inline Status accepted(Worker& worker, const heddle_am_message& message, Status status) {
+  ++worker.stats().messages;
+  worker.stats().bytes += message.payload_bytes;
+  return status;
+}
+
 }  // namespace
 
 heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle_am_handler fn, void* arg) {
@@ -61,15 +69,21 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   if (!well_formed(*worker, target, *message)) [[unlikely]] {
     return explain_message(*worker, target, *message);
   }
+  if (completion == nullptr || completion->counter.id == 0) [[likely]] {
+    switch (worker->try_send(target, *message)) {
+      case Sent::sent:
+        return accepted(*worker, *message, HEDDLE_DONE);
+      case Sent::full:
+        return again(*worker);
+      case Sent::unsuitable:
+        break;
+    }
+  }
   heddle::engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = worker->try_message(target, *message, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
-  if (status >= 0) {
-    ++worker->stats().messages;
-    worker->stats().bytes += message->payload_bytes;
-  }
-  return status;
+  return status < 0 ? status : accepted(*worker, *message, status);
 }
 
 heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,

@@ -80,11 +80,9 @@ base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& 
   return start(operation);
 }
 
-base::Status Worker::try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
+base::Status Worker::post_small_message(heddle_peer target, const heddle_am_message& message,
+                                        const Completion& completion) {
   if (operations_.empty()) return HEDDLE_AGAIN;
-  if (wire::pad8(message.header_bytes) + message.payload_bytes > capabilities_.max_message) {
-    return try_large_message(target, message, completion);
-  }
   Command command;
   command.opcode = Opcode::message;
   command.wants_source_free = completion.when == HEDDLE_WHEN_LOCAL;
@@ -97,10 +95,8 @@ base::Status Worker::try_message(heddle_peer target, const heddle_am_message& me
   command.bytes = message.payload_bytes;
   command.token = operations_.next_token(Role::command);
   if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
-  if (command.done) [[likely]] {
-    return HEDDLE_DONE;
-  }
-  // Only now it needs a slot: most messages never do.
+  if (command.done) return HEDDLE_DONE;
+  // Only now it needs a slot.
   Operation* operation = begin(Kind::message, target.rank, completion);
   operation->posted = true;
   operation->unfinished = 1;
@@ -111,6 +107,7 @@ base::Status Worker::try_message(heddle_peer target, const heddle_am_message& me
 base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
                                        const Completion& completion) {
   Operation* operation = begin(Kind::message, target.rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
   operation->target = target;
   operation->handler = message.handler;
   operation->header_bytes = message.header_bytes;

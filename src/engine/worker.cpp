@@ -27,6 +27,7 @@ Worker::Worker(Context& context, std::uint32_t index, std::unique_ptr<transport:
       index_(index),
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
+      small_payload_(context.transport().capabilities().max_message - HEDDLE_AM_HEADER_BYTES),
       transport_(std::move(transport)),
       capabilities_(context.transport().capabilities()),
       failure_epoch_(context.bootstrap().failure_epoch()),

@@ -49,7 +49,17 @@ class Worker {
     void* result;
   };
   base::Status try_atomic(const AtomicRequest& request, const Completion& completion);
-  base::Status try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
+  // The common case costs one call of the transport; `unsuitable`: try_message must do it.
+  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message) {
+    if (message.payload_bytes > small_payload_) return transport::TransportWorker::Sent::unsuitable;
+    return transport_->try_send({target.rank, target.worker}, wire::encode_am(message.handler, message.header_bytes),
+                                {static_cast<const std::byte*>(message.header), message.header_bytes},
+                                {static_cast<const std::byte*>(message.payload), message.payload_bytes});
+  }
+  base::Status try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
+    const bool small = wire::pad8(message.header_bytes) + message.payload_bytes <= capabilities_.max_message;
+    return small ? post_small_message(target, message, completion) : try_large_message(target, message, completion);
+  }
 
   // ---- completer -----------------------------------------------------------------------------------------------------------
   // Number of events, or ERR_STATE from inside a handler.
@@ -70,6 +80,7 @@ class Worker {
   Worker(Context& context, std::uint32_t index, std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
+  base::Status post_small_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   base::Status start(Operation* operation);
@@ -101,6 +112,7 @@ class Worker {
   bool in_progress_ = false;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
+  std::uint64_t small_payload_;  // fits one message beside any header
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release

@@ -131,6 +131,23 @@ class TransportWorker {
   // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED.
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
 
+  // The short way for a message that is copied out at once, by value instead of by Command: `sent` means what done and
+  // source_free mean for post(), `full` that nothing happened, `unsuitable` that post() must be used (always a legal answer).
+  // The caller has checked rank, worker and the length (at most max_message).
+  enum class Sent : std::uint8_t { sent, full, unsuitable };
+  struct Target {
+    std::uint32_t rank;
+    std::uint32_t worker;
+  };
+  [[nodiscard]] virtual Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                                      std::span<const std::byte> payload) {
+    static_cast<void>(target);
+    static_cast<void>(immediate);
+    static_cast<void>(header);
+    static_cast<void>(payload);
+    return Sent::unsuitable;
+  }
+
   // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the
   // previous poll.
   [[nodiscard]] virtual std::size_t poll(std::span<Completion> completions) = 0;
