@@ -1,0 +1,51 @@
+#include "transport/shm/extents.hpp"
+
+#include <iterator>
+
+namespace heddle::transport::shm {
+
+Extents::Extents(std::uint64_t begin, std::uint64_t end, std::uint64_t page) : page_(page) {
+  if (end > begin) free_.emplace(begin, end - begin);
+}
+
+std::uint64_t Extents::rounded(std::uint64_t bytes) const {
+  const std::uint64_t up = bytes + (page_ - 1);
+  return up < bytes ? 0 : up / page_ * page_;
+}
+
+std::optional<std::uint64_t> Extents::take(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t need = rounded(bytes);
+  if (need == 0) return std::nullopt;
+  for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
+    const auto [begin, room] = *hole;
+    const std::uint64_t at = (begin + alignment - 1) & ~(alignment - 1);
+    if (at < begin || at - begin > room || room - (at - begin) < need) continue;
+    const std::uint64_t behind = room - (at - begin) - need;
+    if (at == begin) {
+      free_.erase(hole);
+    } else {
+      hole->second = at - begin;
+    }
+    if (behind != 0) free_.emplace(at + need, behind);
+    return at;
+  }
+  return std::nullopt;
+}
+
+void Extents::give(std::uint64_t offset, std::uint64_t bytes) {
+  auto [hole, added] = free_.emplace(offset, rounded(bytes));
+  if (!added) return;
+  const auto next = std::next(hole);
+  if (next != free_.end() && hole->first + hole->second == next->first) {
+    hole->second += next->second;
+    free_.erase(next);
+  }
+  if (hole == free_.begin()) return;
+  const auto previous = std::prev(hole);
+  if (previous->first + previous->second == hole->first) {
+    previous->second += hole->second;
+    free_.erase(hole);
+  }
+}
+
+}  // namespace heddle::transport::shm

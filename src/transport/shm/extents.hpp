@@ -1,0 +1,30 @@
+// Which parts of a process's segment are in use: page-granular, first fit. Bookkeeping only; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace heddle::transport::shm {
+
+class Extents {
+ public:
+  // The file space [begin, end), `end` being the most that the file may ever grow to; multiples of `page`.
+  Extents(std::uint64_t begin, std::uint64_t end, std::uint64_t page);
+
+  // The lowest place with room for `bytes` (rounded up to pages) at a multiple of `alignment` (a power of two, at least
+  // a page). Empty: there is none.
+  [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t bytes, std::uint64_t alignment);
+  // What take() gave, with the same bytes.
+  void give(std::uint64_t offset, std::uint64_t bytes);
+
+  // Rounded up to pages; 0 if that does not fit into 64 bits.
+  [[nodiscard]] std::uint64_t rounded(std::uint64_t bytes) const;
+  [[nodiscard]] std::size_t holes() const { return free_.size(); }
+
+ private:
+  std::uint64_t page_;
+  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes; neighbours are always merged
+};
+
+}  // namespace heddle::transport::shm

@@ -1,0 +1,106 @@
+#include "transport/shm/home.hpp"
+
+#include <unistd.h>
+
+namespace heddle::transport::shm {
+namespace {
+
+constexpr std::uint64_t kMinRingBytes = 2048;
+constexpr std::uint64_t kMaxRingBytes = std::uint64_t{16} << 20;
+
+}  // namespace
+
+Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement)
+    : bootstrap_(bootstrap),
+      environment_(environment),
+      agreement_(agreement),
+      layout_(agreement),
+      rank_(bootstrap.rank()),
+      peers_(bootstrap.size()) {}
+
+base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
+                                                 const base::Environment& environment) {
+  const base::Config& config = environment.config;
+  Agreement agreement;
+  agreement.size = bootstrap.size();
+  agreement.max_workers = static_cast<std::uint32_t>(config.number(base::Var::max_workers));
+  agreement.ring_bytes = config.number(base::Var::shm_ring_bytes);
+  if (agreement.max_workers < 1 || agreement.max_workers > 256) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS is %llu; it must be 1 to 256",
+                      static_cast<unsigned long long>(config.number(base::Var::max_workers)));
+  }
+  if (agreement.ring_bytes < kMinRingBytes || agreement.ring_bytes > kMaxRingBytes || agreement.ring_bytes % 64 != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES is %llu; it must be 2K to 16M, a multiple of 64",
+                      static_cast<unsigned long long>(agreement.ring_bytes));
+  }
+  std::unique_ptr<Home> home(new Home(bootstrap, environment, agreement));
+  auto segment = Segment::create(home->layout_.control_bytes);
+  if (!segment) return segment.status();
+  home->segment_ = std::move(*segment);
+  const auto control = home->segment_->mapping().map(0, home->layout_.control_bytes);
+  if (!control) return control.status();
+  home->control_ = ControlView(*control, &home->layout_);
+
+  bootstrap::Card card;
+  card.fd = home->segment_->mapping().fd();
+  card.pid = static_cast<std::int32_t>(getpid());
+  card.bytes = encode_card(agreement);
+  if (const base::Status status = bootstrap.publish(card); status != HEDDLE_DONE) return status;
+  return home;
+}
+
+base::Result<Peer*> Home::peer(std::uint32_t rank) {
+  Peer* known = peers_[rank].load(std::memory_order_acquire);
+  return known != nullptr ? known : meet(rank);
+}
+
+base::Result<Peer*> Home::meet(std::uint32_t rank) {
+  auto peer = std::make_unique<Peer>();
+  peer->rank = rank;
+  if (rank == rank_) {
+    peer->pid = static_cast<std::int32_t>(getpid());
+    peer->mapping = &segment_->mapping();
+    peer->control = control_;
+    peer->agreement = agreement_;
+  } else {
+    auto card = bootstrap_.fetch(rank);
+    if (!card) return card.status();
+    if (card->fd < 0)
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no segment; is it of another transport?", rank);
+    peer->owned_mapping = std::make_unique<Mapping>(card->fd);
+    peer->mapping = peer->owned_mapping.get();
+    peer->pid = card->pid;
+    const auto agreement = decode_card(card->bytes, agreement_, rank);
+    if (!agreement) return agreement.status();
+    peer->agreement = *agreement;
+    if (const base::Status status = check_seals(card->fd, rank); status != HEDDLE_DONE) return status;
+    const auto control = peer->mapping->map(0, layout_.control_bytes);
+    if (!control) return control.status();
+    peer->control = ControlView(*control, &layout_);
+  }
+  const std::lock_guard lock(meeting_);
+  if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;  // another thread was faster
+  peers_[rank].store(peer.get(), std::memory_order_release);
+  owned_peers_.push_back(std::move(peer));
+  return owned_peers_.back().get();
+}
+
+base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {
+  const auto extent = segment_->allocate(layout_.ring_bytes);
+  if (!extent) return extent.status();
+  {
+    const std::lock_guard lock(ring_list_);
+    std::atomic<std::uint64_t>& count = control_.header().ring_count;
+    const std::uint64_t index = count.load(std::memory_order_relaxed);
+    control_.ring(index) = {target.rank, static_cast<std::uint16_t>(target_worker),
+                            static_cast<std::uint16_t>(source_worker), extent->offset};
+    count.store(index + 1, std::memory_order_release);
+  }
+  // From here the receiver may find the ring; should we die in between, it just never hears of it.
+  target.control.senders(target_worker, rank_ / 64)
+      .fetch_or(std::uint64_t{1} << (rank_ % 64), std::memory_order_release);
+  target.control.worker(target_worker).attention.store(1, std::memory_order_release);
+  return extent->address;
+}
+
+}  // namespace heddle::transport::shm

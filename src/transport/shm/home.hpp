@@ -1,0 +1,69 @@
+// What the workers of one process share: its segment, its regions, and the peers it has met.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/shm/layout.hpp"
+#include "transport/shm/region_key.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace heddle::transport::shm {
+
+enum class Cma : std::uint32_t { untried, allowed, forbidden };
+
+// A process of the job, this one included, as seen from here. Lives as long as the Home.
+struct Peer {
+  std::uint32_t rank = 0;
+  std::int32_t pid = 0;
+  Mapping* mapping = nullptr;
+  ControlView control;
+  Agreement agreement;
+  std::atomic<Cma> cma{Cma::untried};      // partner: none; any thread may learn it, and learning it twice does no harm
+  std::unique_ptr<Mapping> owned_mapping;  // of other processes
+};
+
+class Home {
+ public:
+  // CONFIG, SYSTEM, BOOTSTRAP, … Publishes the card, so peers may appear in the segment from now on.
+  static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
+                                                    const base::Environment& environment);
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return layout_.size; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+  [[nodiscard]] const base::Environment& environment() const { return environment_; }
+  [[nodiscard]] const ControlView& control() const { return control_; }
+  [[nodiscard]] Segment& segment() { return *segment_; }
+  [[nodiscard]] RegionTable& regions() { return regions_; }
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
+
+  // The peer, met on first use: then this waits until it has published its card. PEER_FAILED, VERSION, PROTOCOL, SYSTEM.
+  [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
+
+  // A new ring of this process towards a peer's worker; announced, empty.
+  [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,
+                                                   std::uint32_t target_worker);
+
+ private:
+  Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
+  base::Result<Peer*> meet(std::uint32_t rank);
+
+  bootstrap::Bootstrap& bootstrap_;
+  const base::Environment& environment_;
+  Agreement agreement_;
+  Layout layout_;
+  std::uint32_t rank_;
+  std::unique_ptr<Segment> segment_;
+  ControlView control_;
+  RegionTable regions_;
+  std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
+  std::mutex meeting_;                     // guards owned_peers_ and the storing into peers_
+  std::vector<std::unique_ptr<Peer>> owned_peers_;
+  std::mutex ring_list_;  // guards the appending to the ring list
+};
+
+}  // namespace heddle::transport::shm

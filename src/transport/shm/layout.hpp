@@ -1,0 +1,104 @@
+// What stands where in a process's segment: the control part, which peers read and write, and the card that announces it.
+//
+//   [ header | worker entries | ring list | … extents: rings, regions, bounce pool ]
+//
+// Everything here is written by other processes too and must be treated as hostile by whoever reads it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/cache_line.hpp"
+#include "base/error.hpp"
+#include "queue/record_ring.hpp"
+
+namespace heddle::transport::shm {
+
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::size_t kLine = base::kCacheLine;
+
+// What all processes of a job must agree on; travels in the card.
+struct Agreement {
+  std::uint32_t magic = 0x4D485348;  // "HSHM"
+  std::uint32_t version = kLayoutVersion;
+  std::uint32_t size = 0;         // ranks of the job
+  std::uint32_t max_workers = 0;  // HEDDLE_MAX_WORKERS
+  std::uint64_t ring_bytes = 0;   // HEDDLE_SHM_RING_BYTES
+  std::uint64_t line = kLine;     // bytes; two builds may differ
+  // Of this process's bounce pool, which need not agree: peers check places in it against these.
+  std::uint64_t bounce_chunks = 0;
+  std::uint64_t bounce_chunk_bytes = 0;
+};
+static_assert(sizeof(Agreement) == 48);
+
+std::vector<std::byte> encode_card(const Agreement& agreement);
+// VERSION, naming both values, if `bytes` disagrees with `mine`; PROTOCOL if they are no card.
+base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agreement& mine, std::uint32_t rank);
+
+enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
+
+// One per worker that may exist. `attention` has its own line: its owner polls it, and it changes only when a ring is new.
+struct WorkerEntry {
+  alignas(kLine) std::atomic<std::uint32_t> attention{0};  // release by announce_ring; acquire by the owner's poll
+  alignas(kLine) std::atomic<std::uint32_t> state{0};  // WorkerState. release by the owner; acquire by blocked senders
+};
+
+// A ring that this process sends through. Written once, before `ring_count` is raised over it.
+struct RingEntry {
+  std::uint32_t target_rank = 0;
+  std::uint16_t target_worker = 0;
+  std::uint16_t source_worker = 0;
+  std::uint64_t offset = 0;
+};
+
+struct ControlHeader {
+  alignas(kLine) std::atomic<std::uint64_t> ring_count{0};  // release after the entry; acquire by receivers
+};
+
+// Sizes and places in the control part, the same in all processes of a job.
+struct Layout {
+  explicit Layout(const Agreement& agreement);
+
+  std::uint32_t size;
+  std::uint32_t max_workers;
+  std::uint32_t sender_words;   // 64-bit words of the bitmap of sender ranks
+  std::uint64_t worker_stride;  // WorkerEntry and its bitmap
+  std::uint64_t workers_at;
+  std::uint64_t rings_at;
+  std::uint64_t max_rings;
+  std::uint64_t control_bytes;  // whole pages
+  std::uint32_t ring_bytes;
+  std::uint32_t ring_capacity;
+};
+
+// The control part of one process as mapped here.
+class ControlView {
+ public:
+  ControlView() = default;
+  ControlView(std::byte* base, const Layout* layout) : base_(base), layout_(layout) {}
+
+  [[nodiscard]] ControlHeader& header() const { return *reinterpret_cast<ControlHeader*>(base_); }
+  [[nodiscard]] WorkerEntry& worker(std::uint32_t index) const {
+    return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
+  }
+  // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by announce_ring, before
+  // `attention`; exchange (acquire) by the owner's poll, after `attention`.
+  [[nodiscard]] std::atomic<std::uint64_t>& senders(std::uint32_t worker, std::uint32_t word) const {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
+                                                          worker * layout_->worker_stride + sizeof(WorkerEntry) +
+                                                          word * sizeof(std::uint64_t));
+  }
+  [[nodiscard]] RingEntry& ring(std::uint64_t index) const {
+    return reinterpret_cast<RingEntry*>(base_ + layout_->rings_at)[index];
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  const Layout* layout_ = nullptr;
+};
+
+std::uint64_t page_bytes();
+
+}  // namespace heddle::transport::shm

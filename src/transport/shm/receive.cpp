@@ -1,0 +1,147 @@
+// The worker's receiving side: finding new rings, scanning the known ones.
+#include <algorithm>
+
+#include "transport/shm/worker.hpp"
+
+namespace heddle::transport::shm {
+
+std::size_t Worker::poll(std::span<Completion> completions) {
+  if (!lent_.empty()) release_lent();
+  if (entry_.attention.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    discover();
+  std::size_t n = outbox_.empty() ? 0 : outbox_.drain(completions);
+  const std::size_t hot = std::min(incoming_.size(), kHot);
+  if (++turn_ >= hot) turn_ = 0;
+  // A ring whose peer has died leaves the list while we go over it; the one moved to its place is then seen next time.
+  for (std::size_t i = 0; i < hot && n < completions.size(); ++i) {
+    const std::size_t position = turn_ + i < hot ? turn_ + i : turn_ + i - hot;
+    if (position < incoming_.size()) n += drain(position, completions.subspan(n));
+  }
+  if (incoming_.size() > kHot) n += drain_cold(completions.subspan(n));
+  return n;
+}
+
+void Worker::release_lent() {
+  for (Incoming* from : lent_) {
+    from->ring.release();
+    from->lent = false;
+  }
+  lent_.clear();
+}
+
+std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
+  Incoming& from = *incoming_[position];
+  std::size_t n = 0;
+  queue::Take taken = queue::Take::record;
+  while (n < out.size()) {
+    queue::Record record;
+    taken = from.ring.take(&record);
+    if (taken != queue::Take::record) break;
+    if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
+      taken = queue::Take::malformed;
+      break;
+    }
+    Completion& completion = out[n++];
+    completion.event = Event::message;
+    completion.status = HEDDLE_DONE;
+    completion.token = 0;
+    completion.data = record.data;
+    completion.bytes = record.bytes;
+    completion.immediate = record.immediate;
+    completion.rank = from.peer->rank;
+    completion.worker = from.worker;
+  }
+  if (n != 0 && !from.lent) {
+    from.lent = true;
+    lent_.push_back(&from);
+  }
+  if (taken == queue::Take::malformed) [[unlikely]] {
+    malformed(from.peer->rank, "a message ring");
+    drop(position);
+  } else if (taken == queue::Take::none && failed_[from.peer->rank] != 0) [[unlikely]] {
+    drop(position);
+  }
+  return n;
+}
+
+std::size_t Worker::drain_cold(std::span<Completion> out) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < kColdPortion && n < out.size() && incoming_.size() > kHot; ++i) {
+    if (cold_ < kHot || cold_ >= incoming_.size()) cold_ = kHot;
+    const Incoming* from = incoming_[cold_];
+    const std::size_t got = drain(cold_, out.subspan(n));
+    n += got;
+    if (got != 0 && cold_ < incoming_.size() && incoming_[cold_] == from) {
+      std::swap(incoming_[cold_], incoming_[victim_]);
+      victim_ = (victim_ + 1) % kHot;
+    }
+    ++cold_;
+  }
+  return n;
+}
+
+// The ring is not looked at again. Its object stays: records of it may be lent.
+void Worker::drop(std::size_t position) {
+  incoming_[position] = incoming_.back();
+  incoming_.pop_back();
+}
+
+[[gnu::cold]] void Worker::malformed(std::uint32_t rank, const char* what) {
+  ++counters_.malformed;
+  home_.environment().log.line(base::Level::error, "%s from rank %u is malformed and was closed; worker %u goes on",
+                               what, rank, index_);
+}
+
+[[gnu::cold]] void Worker::discover() {
+  // Acquire: pairs with the release of `attention` in open_ring; what is announced after this exchange raises it again.
+  entry_.attention.exchange(0, std::memory_order_acquire);
+  for (std::uint32_t word = 0; word < home_.layout().sender_words; ++word) {
+    std::uint64_t bits = home_.control().senders(index_, word).exchange(0, std::memory_order_acquire);
+    while (bits != 0) {
+      const auto rank = word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
+      bits &= bits - 1;
+      if (rank < home_.size()) {
+        read_ring_list(rank);
+      } else {
+        malformed(rank, "an announcement");
+      }
+    }
+  }
+}
+
+void Worker::read_ring_list(std::uint32_t rank) {
+  const auto peer = home_.peer(rank);
+  if (!peer) return;  // it died before we met; what it had sent is lost with it
+  const ControlView& control = (*peer)->control;
+  const std::uint64_t count = control.header().ring_count.load(std::memory_order_acquire);
+  if (count > home_.layout().max_rings) return malformed(rank, "a ring list");
+  for (std::uint64_t& i = cursors_[rank]; i < count; ++i) {
+    const RingEntry entry = control.ring(i);
+    if (entry.target_rank == home_.rank() && entry.target_worker == index_) accept(**peer, entry);
+  }
+}
+
+void Worker::accept(Peer& peer, const RingEntry& entry) {
+  const Layout& layout = home_.layout();
+  if (entry.source_worker >= layout.max_workers || entry.offset < layout.control_bytes) {
+    return malformed(peer.rank, "a ring");
+  }
+  const std::uint64_t page = page_bytes();
+  const auto memory = peer.mapping->map(entry.offset, (layout.ring_bytes + page - 1) / page * page);
+  if (!memory) return malformed(peer.rank, "a ring");
+  auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
+  auto made = std::make_unique<Incoming>();
+  made->ring = queue::RecordConsumer<>(control, *memory + sizeof *control, layout.ring_capacity);
+  made->peer = &peer;
+  made->worker = entry.source_worker;
+  // New rings come first: their first message is there already, or about to be.
+  incoming_.push_back(made.get());
+  if (incoming_.size() > kHot) {
+    std::swap(incoming_.back(), incoming_[victim_]);
+    victim_ = (victim_ + 1) % kHot;
+  }
+  lent_.reserve(owned_incoming_.size() + 1);
+  owned_incoming_.push_back(std::move(made));
+}
+
+}  // namespace heddle::transport::shm

@@ -1,0 +1,86 @@
+#include "transport/shm/region_key.hpp"
+
+#include <cstring>
+
+#include "transport/shm/layout.hpp"
+
+namespace heddle::transport::shm {
+namespace {
+
+std::uint64_t checksum(const RegionKey& key) {
+  std::uint64_t sum = 0x9E3779B97F4A7C15ULL;
+  for (const std::uint64_t part : {std::uint64_t{key.magic}, std::uint64_t{static_cast<std::uint32_t>(key.kind)},
+                                   key.id, key.address, key.bytes, key.offset}) {
+    sum = (sum ^ part) * 0xBF58476D1CE4E5B9ULL;
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+
+constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;  // no machine's user space goes beyond
+
+}  // namespace
+
+MemoryKey encode(RegionKey key) {
+  key.check = checksum(key);
+  MemoryKey out;
+  std::memcpy(out.bytes.data(), &key, sizeof key);
+  return out;
+}
+
+base::Result<RegionKey> decode(const MemoryKey& bytes) {
+  RegionKey key;
+  std::memcpy(&key, bytes.bytes.data(), sizeof key);
+  const bool kind_known = key.kind == RegionKind::allocated || key.kind == RegionKind::registered;
+  if (key.magic != RegionKey::kMagic || !kind_known || key.check != checksum(key)) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "these bytes are not the key of a region of the shm transport");
+  }
+  const bool possible = key.bytes != 0 && key.bytes < kMaxAddress && key.address < kMaxAddress &&
+                        key.address + key.bytes <= kMaxAddress && key.offset < kMaxAddress &&
+                        (key.kind == RegionKind::registered || key.offset % page_bytes() == 0);
+  if (!possible) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a key of %llu bytes at offset %llu does not describe memory",
+                      static_cast<unsigned long long>(key.bytes), static_cast<unsigned long long>(key.offset));
+  }
+  return key;
+}
+
+std::uint64_t RegionTable::add(const Region& region) {
+  const std::lock_guard lock(mutex_);
+  std::uint32_t index = 0;
+  if (unused_.empty()) {
+    index = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    index = unused_.back();
+    unused_.pop_back();
+  }
+  Slot& slot = slots_[index];
+  slot.region = region;
+  ++slot.generation;
+  return std::uint64_t{slot.generation} << 32 | index;
+}
+
+RegionTable::Slot* RegionTable::living(std::uint64_t id) {
+  const auto index = static_cast<std::uint32_t>(id);
+  const auto generation = static_cast<std::uint32_t>(id >> 32);
+  if (index >= slots_.size() || generation % 2 == 0 || slots_[index].generation != generation) return nullptr;
+  return &slots_[index];
+}
+
+std::optional<RegionTable::Region> RegionTable::find(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const Slot* slot = living(id);
+  return slot == nullptr ? std::nullopt : std::optional<Region>(slot->region);
+}
+
+std::optional<RegionTable::Region> RegionTable::remove(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  Slot* slot = living(id);
+  if (slot == nullptr) return std::nullopt;
+  ++slot->generation;
+  unused_.push_back(static_cast<std::uint32_t>(id));
+  return slot->region;
+}
+
+}  // namespace heddle::transport::shm

@@ -1,0 +1,61 @@
+// Regions: the table of this process's own, and the keys that name them to peers.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace heddle::transport::shm {
+
+enum class RegionKind : std::uint32_t { allocated = 1, registered = 2 };
+
+// What a MemoryKey of this transport carries.
+struct RegionKey {
+  std::uint32_t magic = kMagic;
+  RegionKind kind = RegionKind::registered;
+  std::uint64_t id = 0;       // index and generation in the owner's table
+  std::uint64_t address = 0;  // in the owner
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;  // allocated: in the owner's segment
+  std::uint64_t check = 0;   // of the fields above: catches bytes that were never a key, is no protection
+
+  static constexpr std::uint32_t kMagic = 0x4B4D5348;  // "HSMK"
+};
+static_assert(sizeof(RegionKey) == kKeyBytes);
+
+MemoryKey encode(RegionKey key);
+// PROTOCOL if the bytes are no key or name an impossible range. Whether the range lies in the owner's segment is for
+// whoever maps it to find out.
+base::Result<RegionKey> decode(const MemoryKey& bytes);
+
+// Any thread.
+class RegionTable {
+ public:
+  struct Region {
+    std::byte* address = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;
+    RegionKind kind = RegionKind::registered;
+  };
+
+  std::uint64_t add(const Region& region);
+  // Empty: not the id of a living region.
+  [[nodiscard]] std::optional<Region> find(std::uint64_t id);
+  std::optional<Region> remove(std::uint64_t id);
+
+ private:
+  struct Slot {
+    Region region;
+    std::uint32_t generation = 0;  // odd: in use
+  };
+  Slot* living(std::uint64_t id);
+
+  std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> unused_;
+};
+
+}  // namespace heddle::transport::shm

@@ -1,0 +1,167 @@
+#include "transport/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "transport/shm/layout.hpp"
+
+namespace heddle::transport::shm {
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;  // half of what x86 and aarch64 can map
+constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
+
+base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  void* address =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  if (address == MAP_FAILED) {
+    return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM,
+                            "mmap of %llu bytes of a shared segment", static_cast<unsigned long long>(bytes));
+  }
+  // A child of fork() has no membership (heddle.h); it must not keep peers' memory alive or touch it either.
+  madvise(address, bytes, MADV_DONTFORK);
+  return static_cast<std::byte*>(address);
+}
+
+}  // namespace
+
+Mapping::~Mapping() {
+  for (const auto& [number, address] : windows_) munmap(address, kWindowBytes);
+  for (const auto& [extent, own] : own_) munmap(own.address, extent.second);
+  if (fd_ >= 0) close(fd_);
+}
+
+base::Result<std::byte*> Mapping::map(std::uint64_t offset, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes == 0 || offset % page_bytes() != 0 || offset > kMaxFileBytes || bytes > kMaxFileBytes) {
+    return base::fail(HEDDLE_ERR_RANGE, "extent %llu + %llu is not one of a shared segment",
+                      static_cast<unsigned long long>(offset), static_cast<unsigned long long>(bytes));
+  }
+  if (offset + bytes > known_bytes_) {
+    struct stat status{};
+    if (fstat(fd_, &status) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "fstat of a shared segment");
+    known_bytes_ = static_cast<std::uint64_t>(status.st_size);
+    if (offset + bytes > known_bytes_) {
+      return base::fail(HEDDLE_ERR_RANGE, "extent %llu + %llu leaves the shared segment of %llu bytes",
+                        static_cast<unsigned long long>(offset), static_cast<unsigned long long>(bytes),
+                        static_cast<unsigned long long>(known_bytes_));
+    }
+  }
+  const std::uint64_t number = offset / kWindowBytes;
+  if ((offset + bytes - 1) / kWindowBytes == number) {
+    auto window = windows_.find(number);
+    if (window == windows_.end()) {
+      const auto mapped = map_file(fd_, number * kWindowBytes, kWindowBytes);
+      if (!mapped) return mapped;
+      window = windows_.emplace(number, *mapped).first;
+    }
+    return window->second + offset % kWindowBytes;
+  }
+  Own& own = own_[{offset, bytes}];
+  if (own.uses == 0) {
+    const auto mapped = map_file(fd_, offset, bytes);
+    if (!mapped) {
+      own_.erase({offset, bytes});
+      return mapped;
+    }
+    own.address = *mapped;
+  }
+  ++own.uses;
+  return own.address;
+}
+
+void Mapping::unmap(std::uint64_t offset, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = own_.find({offset, bytes});
+  if (found == own_.end() || --found->second.uses != 0) return;
+  munmap(found->second.address, bytes);
+  own_.erase(found);
+}
+
+std::size_t Mapping::mappings() {
+  const std::lock_guard lock(mutex_);
+  return windows_.size() + own_.size();
+}
+
+Segment::Segment(int fd, std::uint64_t control_bytes)
+    : mapping_(std::make_unique<Mapping>(fd)), extents_(control_bytes, kMaxFileBytes, page_bytes()) {}
+
+base::Result<std::unique_ptr<Segment>> Segment::create(std::uint64_t control_bytes) {
+  const int fd = memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "memfd_create for the shared segment");
+  std::unique_ptr<Segment> segment(new Segment(fd, control_bytes));
+  if (fchmod(fd, S_IRUSR | S_IWUSR) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "setting up the shared segment");
+  }
+  if (const base::Status status = segment->grow(control_bytes); status != HEDDLE_DONE) return status;
+  return segment;
+}
+
+base::Status Segment::grow(std::uint64_t end) {
+  if (end <= file_bytes_) return HEDDLE_DONE;
+  if (ftruncate(mapping_->fd(), static_cast<off_t>(end)) != 0) {
+    return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "growing the shared segment to %llu bytes",
+                            static_cast<unsigned long long>(end));
+  }
+  file_bytes_ = end;
+  return HEDDLE_DONE;
+}
+
+base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes) {
+  const std::uint64_t page = page_bytes();
+  Extent extent;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = extents_.take(bytes, bytes >= kHugePage ? kHugePage : page);
+    if (!at) {
+      return base::fail(HEDDLE_ERR_NO_MEMORY, "no room for %llu bytes in the shared segment",
+                        static_cast<unsigned long long>(bytes));
+    }
+    extent.offset = *at;
+    const base::Status status = grow(*at + extents_.rounded(bytes));
+    if (status != HEDDLE_DONE) {
+      extents_.give(extent.offset, bytes);
+      return status;
+    }
+  }
+  const auto mapped = mapping_->map(extent.offset, extents_.rounded(bytes));
+  if (!mapped) {
+    const std::lock_guard lock(mutex_);
+    extents_.give(extent.offset, bytes);
+    return mapped.status();
+  }
+  extent.address = *mapped;
+  if (bytes >= kHugePage) madvise(extent.address, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  return extent;
+}
+
+void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t rounded = extents_.rounded(bytes);
+  mapping_->unmap(offset, rounded);
+  // Gives the memory back and makes what is handed out next zero again. Should the kernel refuse, the pages must not be
+  // reused: they keep what was in them.
+  const bool punched = fallocate(mapping_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                                 static_cast<off_t>(rounded)) == 0;
+  const std::lock_guard lock(mutex_);
+  if (punched) extents_.give(offset, bytes);
+}
+
+std::uint64_t Segment::bytes_in_use() const {
+  struct stat status{};
+  if (fstat(mapping_->fd(), &status) != 0) return 0;
+  return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+base::Status check_seals(int fd, std::uint32_t rank) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the segment of rank %u is not sealed against shrinking", rank);
+  }
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::transport::shm

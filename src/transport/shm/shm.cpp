@@ -1,0 +1,147 @@
+#include "transport/shm/shm.hpp"
+
+#include "transport/shm/home.hpp"
+#include "transport/shm/worker.hpp"
+
+namespace heddle::transport::shm {
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(std::unique_ptr<Home> home);
+
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
+  void free(const LocalMemory& memory) override;
+  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override;
+  void withdraw(const LocalMemory& memory) override;
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override;
+  void release(const RemoteMemory& memory) override;
+
+ private:
+  LocalMemory enter(const RegionTable::Region& region);
+  base::Result<RemoteMemory> import_own(const RegionKey& key);
+
+  std::unique_ptr<Home> home_;
+  Capabilities capabilities_;
+};
+
+ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) {
+  const Layout& layout = home_->layout();
+  capabilities_.name = "shm";
+  capabilities_.opcodes = bit(Opcode::message) | bit(Opcode::put) | bit(Opcode::get);
+  capabilities_.direct = home_->environment().config.flag(base::Var::shm_direct);
+  capabilities_.ordered_messages = true;
+  capabilities_.max_message = queue::largest_record(layout.ring_capacity);
+  capabilities_.max_transfer = std::uint64_t{1} << 46;
+  capabilities_.max_workers = layout.max_workers;
+  capabilities_.memory_per_peer = layout.ring_bytes;
+}
+
+base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::uint32_t index) {
+  if (index >= capabilities_.max_workers) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "worker %u: there may be %u; raise HEDDLE_MAX_WORKERS (in all ranks)",
+                      index, capabilities_.max_workers);
+  }
+  return make_worker(*home_, index);
+}
+
+LocalMemory ShmTransport::enter(const RegionTable::Region& region) {
+  LocalMemory memory;
+  memory.address = region.address;
+  memory.bytes = region.bytes;
+  memory.id = home_->regions().add(region);
+  RegionKey key;
+  key.kind = region.kind;
+  key.id = memory.id;
+  key.address = reinterpret_cast<std::uintptr_t>(region.address);
+  key.bytes = region.bytes;
+  key.offset = region.offset;
+  memory.key = encode(key);
+  return memory;
+}
+
+base::Result<LocalMemory> ShmTransport::allocate(std::uint64_t bytes) {
+  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; ask for at least 1");
+  const auto extent = home_->segment().allocate(bytes);
+  if (!extent) return extent.status();
+  return enter({extent->address, bytes, extent->offset, RegionKind::allocated});
+}
+
+void ShmTransport::free(const LocalMemory& memory) {
+  const auto region = home_->regions().remove(memory.id);
+  if (region && region->kind == RegionKind::allocated) home_->segment().free(region->offset, region->bytes);
+}
+
+base::Result<LocalMemory> ShmTransport::enroll(void* address, std::uint64_t bytes) {
+  if (address == nullptr || bytes == 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "memory at %p of %llu bytes cannot be a region", address,
+                      static_cast<unsigned long long>(bytes));
+  }
+  return enter({static_cast<std::byte*>(address), bytes, 0, RegionKind::registered});
+}
+
+void ShmTransport::withdraw(const LocalMemory& memory) {
+  home_->regions().remove(memory.id);
+}
+
+base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
+  const auto region = home_->regions().find(key.id);
+  if (!region || region->bytes != key.bytes || region->kind != key.kind ||
+      key.address != reinterpret_cast<std::uintptr_t>(region->address)) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "this key names no living region of this rank; was it released?");
+  }
+  RemoteMemory memory;
+  memory.rank = home_->rank();
+  memory.bytes = key.bytes;
+  memory.direct = region->address;  // our own address space, however it was registered
+  return memory;
+}
+
+// handle: [0] address in the owner, [1] region id, [2] extent to unmap at release: offset, [3] its bytes (0: none).
+base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const MemoryKey& bytes) {
+  if (rank >= home_->size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has %u ranks", rank, home_->size());
+  }
+  const auto key = decode(bytes);
+  if (!key) return key.status();
+  if (rank == home_->rank()) return import_own(*key);
+  const auto peer = home_->peer(rank);
+  if (!peer) return peer.status();
+  RemoteMemory memory;
+  memory.rank = rank;
+  memory.bytes = key->bytes;
+  memory.opcodes = bit(Opcode::put) | bit(Opcode::get);
+  memory.handle = {key->address, key->id, 0, 0};
+  if (key->kind == RegionKind::registered || !capabilities_.direct) return memory;
+
+  const std::uint64_t page = page_bytes();
+  const std::uint64_t rounded = (key->bytes + page - 1) / page * page;
+  if (key->offset < home_->layout().control_bytes) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a key of rank %u names its control part", rank);
+  }
+  const auto mapped = (*peer)->mapping->map(key->offset, rounded);
+  if (!mapped) return mapped.status() == HEDDLE_ERR_RANGE ? HEDDLE_ERR_PROTOCOL : mapped.status();
+  memory.direct = *mapped;
+  memory.opcodes = 0;
+  memory.handle[2] = key->offset;
+  memory.handle[3] = rounded;
+  return memory;
+}
+
+void ShmTransport::release(const RemoteMemory& memory) {
+  if (memory.handle[3] == 0 || memory.rank >= home_->size() || memory.rank == home_->rank()) return;
+  const auto peer = home_->peer(memory.rank);  // met when it was imported
+  if (peer) (*peer)->mapping->unmap(memory.handle[2], memory.handle[3]);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
+  auto home = Home::create(bootstrap, environment);
+  if (!home) return home.status();
+  return std::unique_ptr<Transport>(new ShmTransport(std::move(*home)));
+}
+
+}  // namespace heddle::transport::shm

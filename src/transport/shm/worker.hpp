@@ -1,0 +1,111 @@
+// A worker of the shm transport: the rings it sends through, those it receives from, and its transfers.
+//
+// One thread at a time. Everything that another process can write is read through RecordConsumer or validated here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "queue/record_ring.hpp"
+#include "transport/shm/home.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::shm {
+
+base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index);
+
+inline constexpr std::uint8_t kMessageType = 2;
+
+// A ring to a peer's worker.
+struct Outgoing {
+  queue::RecordProducer<> ring;
+  Peer* peer = nullptr;
+  std::uint32_t worker = 0;
+};
+
+// A ring from a peer's worker.
+struct Incoming {
+  queue::RecordConsumer<> ring;
+  Peer* peer = nullptr;
+  std::uint32_t worker = 0;
+  bool lent = false;  // records were handed out that the next poll releases
+};
+
+// Completions that wait for the next poll; bounded.
+class Outbox {
+ public:
+  explicit Outbox(std::size_t capacity) : slots_(capacity) {}
+  [[nodiscard]] bool full() const { return count_ == slots_.size(); }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  void put(Token token, base::Status status);  // not when full
+  std::size_t drain(std::span<Completion> out);
+
+ private:
+  struct Slot {
+    Token token = 0;
+    base::Status status = HEDDLE_DONE;
+  };
+  std::vector<Slot> slots_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+};
+
+class Worker final : public TransportWorker {
+ public:
+  Worker(Home& home, std::uint32_t index);
+  ~Worker() override;
+
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override;
+  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                              std::span<const std::byte> payload) override;
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override;
+  [[nodiscard]] WorkerCounters counters() const override { return counters_; }
+
+ private:
+  // Rings that had something lately are looked at in every poll, the others a few at a time.
+  static constexpr std::size_t kHot = 8;
+  static constexpr std::size_t kColdPortion = 8;
+  static constexpr std::size_t kOutbox = 1024;
+
+  bool post_one(Command& command);
+  bool post_message(Command& command);
+  bool post_transfer(Command& command);
+  bool refuse(Command& command, base::Status status);
+  Outgoing* outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why);
+  Outgoing* connect(std::uint32_t rank, std::uint32_t worker, base::Status* why);
+  bool full_ring(Command& command, const Outgoing& to);
+
+  void release_lent();
+  void discover();
+  void read_ring_list(std::uint32_t rank);
+  void accept(Peer& peer, const RingEntry& entry);
+  std::size_t drain(std::size_t position, std::span<Completion> out);
+  std::size_t drain_cold(std::span<Completion> out);
+  void drop(std::size_t position);
+  void malformed(std::uint32_t rank, const char* what);
+
+  Home& home_;
+  std::uint32_t index_;
+  std::uint32_t max_workers_;
+  std::uint32_t max_message_;
+  WorkerEntry& entry_;
+  WorkerCounters counters_;
+
+  std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
+  std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
+  Outgoing* unpublished_ = nullptr;
+  std::vector<std::uint8_t> failed_;  // by rank
+
+  std::vector<Incoming*> incoming_;  // the first kHot are the hot ones
+  std::vector<std::unique_ptr<Incoming>> owned_incoming_;
+  std::vector<Incoming*> lent_;
+  std::vector<std::uint64_t> cursors_;  // by rank: how much of its ring list was read
+  std::size_t turn_ = 0;                // where the hot scan begins
+  std::size_t cold_ = 0;                // where the cold scan goes on
+  std::size_t victim_ = 0;              // which hot ring makes place for a cold one that woke up
+  Outbox outbox_;
+};
+
+}  // namespace heddle::transport::shm
