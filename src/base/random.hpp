@@ -18,7 +18,8 @@ class Random {
   }
   // Uniform in [0, bound), bound > 0.
   std::uint64_t below(std::uint64_t bound) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+    __extension__ typedef unsigned __int128 Wide;  // not ISO C++, but of both compilers
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
 
  private:

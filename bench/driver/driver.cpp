@@ -1,0 +1,152 @@
+#include "driver/driver.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "driver/participants.hpp"
+#include "driver/table.hpp"
+#include "harness/channel.hpp"
+#include "harness/cores.hpp"
+#include "report/report.hpp"
+
+namespace heddle::bench::driver {
+
+namespace {
+
+using harness::Options;
+using harness::Sample;
+
+constexpr std::uint64_t kSilenceNs = 60'000'000'000;
+constexpr std::uint32_t kTurns = 3;  // with peers: each takes part so many times, in turns
+
+// What goes on, on one line of the terminal, or nothing where there is none.
+class Progress {
+ public:
+  Progress() : shown_(isatty(2) == 1) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& name, std::uint32_t turn, std::uint32_t turns, const Sample& sample) {
+    if (!shown_) return;
+    std::fprintf(stderr, "\r\033[K[%u/%u] %s: %s %s %s, %u thread%s: %.4g %s", turn + 1, turns, name.c_str(),
+                 sample.key.bench.c_str(), sample.key.op.c_str(), size_text(sample.key.size_bytes).c_str(),
+                 sample.key.threads, sample.key.threads == 1 ? "" : "s", sample.value, sample.key.unit.c_str());
+    std::fflush(stderr);
+  }
+  void clear() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+
+ private:
+  bool shown_;
+};
+
+// One turn of one participant. False: it failed.
+bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, Progress* progress,
+               std::vector<Sample>* samples) {
+  bool understood = true;
+  const int status = run(program, kSilenceNs, [&](const std::string& line) {
+    if (line.empty() || line[0] != '{') return;  // a launcher's own talk
+    std::string error;
+    const auto objects = harness::parse_json(line, &error);
+    const auto sample = objects ? harness::sample_from(objects->front(), &error) : std::nullopt;
+    if (!sample) {
+      std::fprintf(stderr, "heddle bench: %s printed a line that is no sample: %s\n", program.name.c_str(),
+                   error.c_str());
+      understood = false;
+      return;
+    }
+    progress->show(program.name, turn, turns, *sample);
+    samples->push_back(*sample);
+  });
+  if (status != 0) {
+    progress->clear();
+    std::fprintf(stderr, "heddle bench: %s ended with status %d\n", program.name.c_str(), status);
+  }
+  return status == 0 && understood;
+}
+
+void say_machine(const harness::Cores& cores, const Options& options) {
+  std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %u repeats of %.0f ms%s\n", cores.text().c_str(),
+               options.repeat, static_cast<double>(options.target_ns) / 1e6,
+               options.quick ? " (quick: not for figures)" : "");
+  if (cores.count() < 2) {
+    std::fputs("heddle bench: only one core may be used: the processes share it and the figures mean little\n", stderr);
+  }
+}
+
+}  // namespace
+
+int run_session(const Options& given) {
+  Options options = given;
+  const harness::Cores cores = harness::Cores::allowed();
+  options.cores = cores.text();
+  auto channel = harness::Channel::create(options.quick ? 0 : 15'000'000'000);
+  if (!channel) {
+    std::perror("heddle bench: cannot make shared memory");
+    return 1;
+  }
+  options.channel = channel->path();
+  const std::uint32_t turns = options.peers ? std::min(kTurns, options.repeat) : 1;
+  const Participants all = participants(options, (options.repeat + turns - 1) / turns);
+  say_machine(cores, options);
+  for (const std::string& line : all.missing) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
+
+  std::vector<Sample> samples;
+  bool good = true;
+  {
+    Progress progress;
+    for (std::uint32_t turn = 0; turn < turns; ++turn) {
+      for (const Program& program : all.programs) {
+        channel->reset();
+        good = take_turn(program, turn, turns, &progress, &samples) && good;
+      }
+    }
+  }
+  const int status = finish(options, samples);
+  return good ? status : 1;
+}
+
+int finish(const Options& options, const std::vector<Sample>& samples) {
+  const std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(samples));
+  std::fputs(table(records, isatty(1) == 1).c_str(), stdout);
+  std::fflush(stdout);
+  if (!options.json.empty()) {
+    std::ofstream file(options.json);
+    file << harness::to_json(records);
+    file.close();
+    if (!file) {
+      std::fprintf(stderr, "heddle bench: cannot write %s\n", options.json.c_str());
+      return 1;
+    }
+  }
+  if (records.empty()) {
+    std::fputs("heddle bench: nothing was measured; do --op and --size leave anything over?\n", stderr);
+    return 1;
+  }
+  const bool right = std::all_of(records.begin(), records.end(), [](const auto& record) { return record.verified; });
+  if (!right) std::fputs("heddle bench: a result was wrong; see the table\n", stderr);
+  return right ? 0 : 1;
+}
+
+int run_demo(Options options) {
+  options.sizes = {};
+  options.repeat = std::min<std::uint32_t>(options.repeat, 7);
+  options.target_ns = 10'000'000;
+  options.json = "heddle-results.json";
+  const int status = run_session(options);
+  std::string error;
+  if (!report::write_report({options.json}, "heddle-report.html", &error)) {
+    std::fprintf(stderr, "heddle bench: %s\n", error.c_str());
+    return 1;
+  }
+  char* directory = realpath("heddle-report.html", nullptr);
+  std::printf("\nReport: %s\n", directory != nullptr ? directory : "heddle-report.html");
+  std::free(directory);
+  return status;
+}
+
+}  // namespace heddle::bench::driver

@@ -1,0 +1,20 @@
+// Who takes part in a session: Heddle and the limit always, the peers whose programs were built.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/spawn.hpp"
+#include "harness/options.hpp"
+
+namespace heddle::bench::driver {
+
+struct Participants {
+  std::vector<Program> programs;
+  std::vector<std::string> missing;  // a line for each peer that cannot take part: why, and what to install
+};
+
+// `repeat`: repeats per figure in one turn.
+Participants participants(const harness::Options& options, std::uint32_t repeat);
+
+}  // namespace heddle::bench::driver

@@ -1,0 +1,88 @@
+#include "driver/table.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace heddle::bench::driver {
+
+namespace {
+
+using harness::Record;
+
+std::string figure_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : "%.2f", value);
+  return text;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  // Width counts characters, not bytes; the only longer ones here are × and –.
+  const auto continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  const auto shown = text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continuation));
+  if (shown < width) text.append(width - shown, ' ');
+  return text;
+}
+
+std::string right(const std::string& text, std::size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string ratio_text(const Record& record, bool colour) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f× ", record.ratio);
+  const std::string plain = text + record.against;
+  // Being slower than a physical limit is no defeat.
+  const bool peer = record.against != "P" && record.against != "limit";
+  if (!colour || !peer) return plain;
+  const bool better = harness::larger_is_better(record.key.metric) ? record.ratio >= 1 : record.ratio <= 1;
+  return (better ? "\033[32m" : "\033[31m") + plain + "\033[0m";
+}
+
+std::string row(const Record& record, const std::string& ratios) {
+  const harness::Key& key = record.key;
+  std::string op = key.op;
+  if (key.memory == "registered") op += " (registered)";
+  std::string line = "  " + padded(op, 22) + padded(key.transport + (key.sharing == "shared" ? " shared" : ""), 14) +
+                     right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
+                     right(figure_text(record.median), 9) + " " + padded(key.unit, 6) +
+                     padded("[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]", 20) +
+                     right(figure_text(record.p_ns), 7) + "  ";
+  if (record.distance != "near") line += "(" + record.distance + ") ";
+  if (!record.verified) line += "WRONG RESULT ";
+  line += ratios;
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes >= (1U << 20) && bytes % (1U << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
+  if (bytes >= 1024 && bytes % 1024 == 0) return std::to_string(bytes >> 10) + " KiB";
+  return std::to_string(bytes);
+}
+
+std::string table(const std::vector<Record>& records, bool colour) {
+  std::string out;
+  std::vector<std::string> benches;
+  for (const Record& record : records) {
+    if (std::find(benches.begin(), benches.end(), record.key.bench) == benches.end()) {
+      benches.push_back(record.key.bench);
+    }
+  }
+  for (const std::string& bench : benches) {
+    out += "\n" + padded(bench, 24) + padded("on", 14) + right("bytes", 8) + right("thr", 4) + "   " +
+           right("median", 9) + " " + padded("", 6) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
+    for (const Record& record : records) {
+      if (record.key.bench != bench || !record.against.empty()) continue;
+      std::string ratios;
+      for (const Record& other : records) {
+        if (other.key == record.key && !other.against.empty()) ratios += ratio_text(other, colour) + "  ";
+      }
+      out += row(record, ratios);
+    }
+  }
+  return out;
+}
+
+}  // namespace heddle::bench::driver

@@ -1,0 +1,180 @@
+#include "harness/channel.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "harness/statistics.hpp"
+
+namespace heddle::bench::harness {
+
+namespace {
+
+constexpr std::uint64_t kStop = ~std::uint64_t{0};
+constexpr int kRounds = 256;  // per batch: long against the clock, short against a move of the cores
+constexpr int kBatches = 15;
+constexpr std::uint64_t kPingPongLimitNs = 30'000'000;  // two processes on one core take milliseconds a round
+
+ChannelMemory* map(int fd) {
+  void* memory = mmap(nullptr, sizeof(ChannelMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<ChannelMemory*>(memory);
+}
+
+void futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
+  // Not FUTEX_PRIVATE: the waiter is another process.
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), op, value, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+std::uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::optional<Channel> Channel::create(std::uint64_t retry_budget_ns) {
+  const int fd = memfd_create("heddle-bench", MFD_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  ChannelMemory* memory = ftruncate(fd, sizeof(ChannelMemory)) == 0 ? map(fd) : nullptr;
+  if (memory == nullptr) {
+    close(fd);
+    return std::nullopt;
+  }
+  new (memory) ChannelMemory{};
+  memory->retry_budget.word.store(retry_budget_ns, std::memory_order_relaxed);
+  return Channel(fd, memory);
+}
+
+std::optional<Channel> Channel::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  ChannelMemory* memory = lseek(fd, 0, SEEK_END) == sizeof(ChannelMemory) ? map(fd) : nullptr;
+  if (memory == nullptr) {
+    close(fd);
+    return std::nullopt;
+  }
+  return Channel(fd, memory);
+}
+
+Channel::Channel(Channel&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), memory_(std::exchange(other.memory_, nullptr)), rank_(other.rank_) {}
+
+Channel::~Channel() {
+  if (memory_ != nullptr) munmap(memory_, sizeof(ChannelMemory));
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string Channel::path() const {
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_);
+}
+
+void Channel::reset() {
+  for (Arrival& arrival : memory_->arrival) {
+    arrival.count.store(0, std::memory_order_relaxed);
+    arrival.sleeping.store(0, std::memory_order_relaxed);
+  }
+  for (Line& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
+}
+
+void Channel::arrive() {
+  // seq_cst with the store and the load in sleep_until_met: either this rank sees that the other sleeps, or the other
+  // sees this arrival before it does.
+  memory_->arrival[rank_].count.fetch_add(1, std::memory_order_seq_cst);
+  if (memory_->arrival[1 - rank_].sleeping.load(std::memory_order_seq_cst) != 0) {
+    futex(&memory_->arrival[rank_].count, FUTEX_WAKE, INT_MAX);
+  }
+}
+
+bool Channel::met() const {
+  const std::uint32_t mine = memory_->arrival[rank_].count.load(std::memory_order_relaxed);
+  const std::uint32_t theirs = memory_->arrival[1 - rank_].count.load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(theirs - mine) >= 0;
+}
+
+void Channel::sleep_until_met() {
+  for (int spins = 0; spins < 2000; ++spins) {
+    if (met()) return;
+    base::cpu_relax();
+  }
+  Arrival& mine = memory_->arrival[rank_];
+  std::atomic<std::uint32_t>& theirs = memory_->arrival[1 - rank_].count;
+  mine.sleeping.store(1, std::memory_order_seq_cst);
+  while (true) {
+    const std::uint32_t seen = theirs.load(std::memory_order_seq_cst);
+    if (static_cast<std::int32_t>(seen - mine.count.load(std::memory_order_relaxed)) >= 0) break;
+    futex(&theirs, FUTEX_WAIT, seen);
+  }
+  mine.sleeping.store(0, std::memory_order_relaxed);
+}
+
+std::uint64_t Channel::share(std::uint64_t number) {
+  if (rank_ == 0) memory_->shared_number.word.store(number, std::memory_order_relaxed);
+  barrier();  // release and acquire
+  const std::uint64_t result = memory_->shared_number.word.load(std::memory_order_relaxed);
+  barrier();  // nobody overwrites it before both have read it
+  return result;
+}
+
+double Channel::ping_pong_ns() {
+  std::atomic<std::uint64_t>& ping = memory_->ping.word;
+  std::atomic<std::uint64_t>& pong = memory_->pong.word;
+  if (rank_ == 0) {
+    ping.store(0, std::memory_order_relaxed);
+    pong.store(0, std::memory_order_relaxed);
+  }
+  barrier();
+  double p_ns = 0;
+  if (rank_ == 0) {
+    std::vector<double> batches;
+    const std::uint64_t begin = now_ns();
+    std::uint64_t sequence = 0;
+    for (int batch = 0; batch < kBatches + 1 && now_ns() - begin < kPingPongLimitNs; ++batch) {
+      const std::uint64_t start = now_ns();
+      for (int i = 0; i < kRounds; ++i) {
+        ping.store(++sequence, std::memory_order_release);
+        spin_until([&] { return pong.load(std::memory_order_acquire) == sequence; });
+      }
+      // The first wakes the other process up.
+      if (batch > 0) batches.push_back(static_cast<double>(now_ns() - start) / (2.0 * kRounds));
+    }
+    ping.store(kStop, std::memory_order_release);
+    p_ns = median_of(batches);
+  } else {
+    std::uint64_t last = 0;
+    while (last != kStop) {
+      spin_until([&] { return ping.load(std::memory_order_acquire) != last; });
+      last = ping.load(std::memory_order_acquire);
+      pong.store(last, std::memory_order_release);
+    }
+  }
+  return static_cast<double>(share(static_cast<std::uint64_t>(p_ns * 1000))) / 1000;
+}
+
+double Channel::best_p_ns(double p_ns) {
+  std::atomic<std::uint64_t>& best = memory_->best_p.word;
+  const auto mine = static_cast<std::uint64_t>(p_ns * 1000);
+  std::uint64_t seen = best.load(std::memory_order_relaxed);
+  while ((seen == 0 || mine < seen) && !best.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) {
+  }
+  return static_cast<double>(best.load(std::memory_order_relaxed)) / 1000;
+}
+
+bool Channel::spend_retry_ns(std::uint64_t ns) {
+  std::atomic<std::uint64_t>& budget = memory_->retry_budget.word;
+  std::uint64_t left = budget.load(std::memory_order_relaxed);
+  do {
+    if (left < ns) return false;
+  } while (!budget.compare_exchange_weak(left, left - ns, std::memory_order_relaxed));
+  return true;
+}
+
+}  // namespace heddle::bench::harness

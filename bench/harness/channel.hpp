@@ -1,0 +1,109 @@
+// Where the two processes of a participant meet, apart from the library that is measured: a page of shared memory with a
+// barrier, a place to hand over numbers, and the lines of the ping-pong P.
+//
+// Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a memfd: nothing is left
+// behind) to every process. One participant uses it at a time; reset() makes it fresh for the next.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/cache_line.hpp"
+#include "base/wait.hpp"
+
+namespace heddle::bench::harness {
+
+// Twice a line, so that the prefetcher of adjacent lines does not tie two of them together.
+inline constexpr std::size_t kApart = 2 * base::kCacheLine;
+
+struct alignas(kApart) Line {
+  std::atomic<std::uint64_t> word;  // partner: the other process's load or store of the same word (P: release/acquire)
+};
+
+struct alignas(kApart) Arrival {
+  std::atomic<std::uint32_t> count;     // barriers this rank has arrived at; futex. partner: the other rank's acquire
+  std::atomic<std::uint32_t> sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
+};
+
+struct ChannelMemory {
+  std::array<Arrival, 2> arrival;
+  Line shared_number;
+  Line ping;
+  Line pong;
+  Line best_p;         // smallest P seen in this session in picoseconds, 0: none yet; survives reset()
+  Line retry_budget;   // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
+  Line flags[4];       // for the participants' own use (counts of messages, stop flags)
+};
+
+class Channel {
+ public:
+  // A fresh one. Empty optional: the system call that failed is in errno.
+  static std::optional<Channel> create(std::uint64_t retry_budget_ns);
+  static std::optional<Channel> open(const std::string& path);
+  Channel(Channel&& other) noexcept;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  Channel& operator=(Channel&&) = delete;
+  ~Channel();
+
+  // How another process of the same user opens it.
+  [[nodiscard]] std::string path() const;
+  void reset();
+
+  // Which of the two this process is (0 or 1). After fork, the child says so again.
+  void set_rank(std::uint32_t rank) { rank_ = rank; }
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+
+  // Waits for the other process: spins a little, then sleeps, so that who waits leaves its core alone.
+  void barrier() {
+    arrive();
+    sleep_until_met();
+  }
+  // The same, with `work()` over and over while it waits: progress of the library that is measured.
+  template <class Work>
+  void barrier_while(Work&& work) {
+    arrive();
+    while (!met()) work();
+  }
+  // Rank 0's number, in both.
+  std::uint64_t share(std::uint64_t number);
+
+  // P: half the round trip of a word between two lines, each written by one of the processes. Both call it; both get it.
+  double ping_pong_ns();
+  // Remembers it as a candidate for the session's best and returns the best.
+  double best_p_ns(double p_ns);
+  // Takes the time from the budget; false if it does not have that much.
+  bool spend_retry_ns(std::uint64_t ns);
+
+  [[nodiscard]] std::atomic<std::uint64_t>& flag(std::size_t i) { return memory_->flags[i].word; }
+  [[nodiscard]] ChannelMemory& memory() { return *memory_; }
+
+ private:
+  Channel(int fd, ChannelMemory* memory) : fd_(fd), memory_(memory) {}
+  void arrive();
+  [[nodiscard]] bool met() const;
+  void sleep_until_met();
+
+  int fd_;
+  ChannelMemory* memory_;
+  std::uint32_t rank_ = 0;
+};
+
+// Spins on a condition that the other process fulfils within a cache transfer; where both share a core, gives it away.
+template <class Condition>
+inline void spin_until(Condition&& condition) {
+  for (std::uint32_t spins = 0; !condition(); ++spins) {
+    if (spins > 100'000) base::cpu_relax();
+    if (spins > 110'000) {
+      sched_yield();
+      spins = 0;
+    }
+  }
+}
+
+std::uint64_t now_ns();
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,207 @@
+#include "harness/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "base/config.hpp"
+
+namespace heddle::bench::harness {
+
+const char* const kUsage =
+    "usage: heddle bench [NAMES…] [options]      measure; NAMES: limit pingpong rate bandwidth atomics gups\n"
+    "       heddle bench demo                    the main job in under a minute, with a report\n"
+    "  --op put,get,am,fadd,…   only these operations\n"
+    "  --size 8,4K,1M           sizes instead of each bench's own\n"
+    "  --threads 1,2            threads per process\n"
+    "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
+    "  --memory KIND            allocated, registered or both\n"
+    "  --repeat R               repeats per figure (default 9)\n"
+    "  --total-words 20M        gups: words of the table, over both processes\n"
+    "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
+    "  --json FILE              write the records\n"
+    "  --quick                  short repeats: checks that everything runs, measures little\n"
+    "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
+
+namespace {
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
+
+bool parse_number(std::string_view text, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc{} && end == text.data() + text.size() && *out >= low && *out <= high;
+}
+
+bool parse_size(std::string_view text, std::uint64_t* out) {
+  const auto bytes = base::parse_bytes(text);
+  if (!bytes || *bytes == 0) return false;
+  *out = *bytes;
+  return true;
+}
+
+constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
+const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",  "tagged", "fadd",
+                                       "add", "and",       "or",       "xor", "swap", "cswap",  "memcpy"};
+
+class Parser {
+ public:
+  Parser(Options* options, std::string* error) : options_(options), error_(error) {}
+
+  bool option(std::string_view name, const char* value) {
+    if (name == "--op") return list(name, value, [this](const std::string& item) { return op(item); });
+    if (name == "--size") return list(name, value, [this](const std::string& item) { return size(item); });
+    if (name == "--threads") return list(name, value, [this](const std::string& item) { return threads(item); });
+    if (name == "--workers") return number(name, value, 1, 64, &options_->workers);
+    if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
+    if (name == "--memory") return memory(value);
+    if (name == "--total-words") return words(value);
+    if (name == "--json") return text(name, value, &options_->json);
+    if (name == "--channel") return text(name, value, &options_->channel);
+    if (name == "--cores") return text(name, value, &options_->cores);
+    return fail("unknown option " + std::string(name));
+  }
+  bool fail(std::string message) {
+    *error_ = std::move(message);
+    return false;
+  }
+
+ private:
+  template <class Each>
+  bool list(std::string_view name, const char* value, Each each) {
+    if (value == nullptr || *value == '\0') return fail(std::string(name) + " needs a list, such as a,b");
+    const std::vector<std::string> items = split(value);
+    return std::all_of(items.begin(), items.end(), each);
+  }
+  bool op(const std::string& item) {
+    if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
+      return fail("--op " + item + " is not an operation; there are put, get, am, fadd, add, and, or, xor, swap, cswap");
+    }
+    options_->ops.push_back(item);
+    return true;
+  }
+  bool size(const std::string& item) {
+    std::uint64_t bytes = 0;
+    if (!parse_size(item, &bytes) || bytes % 8 != 0 || bytes > kMaxSize) {
+      return fail("--size " + item + " is not a multiple of 8 from 8 to 256M");
+    }
+    options_->sizes.push_back(bytes);
+    return true;
+  }
+  bool threads(const std::string& item) {
+    std::uint32_t count = 0;
+    if (!parse_number(item, 1, 64, &count)) return fail("--threads " + item + " is not a number from 1 to 64");
+    options_->threads.push_back(count);
+    return true;
+  }
+  bool number(std::string_view name, const char* value, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
+    if (value != nullptr && parse_number(value, low, high, out)) return true;
+    return fail(std::string(name) + " needs a number from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  bool memory(const char* value) {
+    const std::string_view kind = value != nullptr ? value : "";
+    if (kind != "allocated" && kind != "registered" && kind != "both") {
+      return fail("--memory needs allocated, registered or both");
+    }
+    options_->memory = kind;
+    return true;
+  }
+  bool words(const char* value) {
+    std::uint64_t count = 0;
+    if (value == nullptr || !parse_size(value, &count) || count < 1024 || count > (std::uint64_t{1} << 33)) {
+      return fail("--total-words needs a number from 1K to 8G, such as 20M");
+    }
+    options_->total_words = count;
+    return true;
+  }
+  bool text(std::string_view name, const char* value, std::string* out) {
+    if (value == nullptr || *value == '\0') return fail(std::string(name) + " needs a value");
+    *out = value;
+    return true;
+  }
+
+  Options* options_;
+  std::string* error_;
+};
+
+template <class T>
+std::string join(const std::vector<T>& items) {
+  std::string out;
+  for (const T& item : items) {
+    if (!out.empty()) out += ',';
+    if constexpr (std::is_same_v<T, std::string>) {
+      out += item;
+    } else {
+      out += std::to_string(item);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
+  Options options;
+  Parser parser(&options, error);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--peers") {
+      options.peers = true;
+    } else if (word == "--quick") {
+      options.quick = true;
+    } else if (word == "--pair") {
+      options.pair = true;
+    } else if (word == "demo") {
+      options.demo = true;
+    } else if (word.starts_with("--")) {
+      const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+      if (!parser.option(word, value)) return std::nullopt;
+      ++i;
+    } else if (std::find(kBenchNames.begin(), kBenchNames.end(), word) != kBenchNames.end()) {
+      options.names.emplace_back(word);
+    } else {
+      parser.fail("there is no bench \"" + std::string(word) + "\"; there are limit, pingpong, rate, bandwidth, "
+                  "atomics, gups, and demo");
+      return std::nullopt;
+    }
+  }
+  if (options.quick) options.target_ns = 1'000'000;
+  return options;
+}
+
+std::vector<std::string> participant_arguments(const Options& options, std::uint32_t repeat) {
+  std::vector<std::string> out = options.names;
+  const auto add = [&out](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    out.emplace_back(name);
+    out.push_back(value);
+  };
+  add("--op", join(options.ops));
+  add("--size", join(options.sizes));
+  add("--threads", join(options.threads));
+  if (options.workers != 0) add("--workers", std::to_string(options.workers));
+  add("--memory", options.memory);
+  add("--repeat", std::to_string(repeat));
+  if (options.total_words != 0) add("--total-words", std::to_string(options.total_words));
+  add("--channel", options.channel);
+  add("--cores", options.cores);
+  if (options.quick) out.emplace_back("--quick");
+  return out;
+}
+
+std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes) {
+  return options.sizes.empty() ? sizes : options.sizes;
+}
+
+std::vector<std::uint32_t> threads_of(const Options& options) {
+  return options.threads.empty() ? std::vector<std::uint32_t>{1, 2} : options.threads;
+}
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,44 @@
+// What the command line of `heddle bench` and of every peer program says: the same for all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle::bench::harness {
+
+struct Options {
+  std::vector<std::string> names;         // benches; empty: all
+  std::vector<std::string> ops;           // empty: all
+  std::vector<std::uint64_t> sizes;       // empty: each bench's own
+  std::vector<std::uint32_t> threads;     // empty: 1, 2
+  std::uint32_t workers = 0;              // per process; 0: one per thread
+  std::uint32_t repeat = 9;
+  bool peers = false;
+  bool quick = false;
+  bool demo = false;
+  std::string memory = "both";            // allocated, registered, both
+  std::string json;                       // file to write
+  std::uint64_t total_words = 0;          // gups table over both processes; 0: the default
+  std::uint64_t target_ns = 20'000'000;   // time of one repeat
+
+  // Between the driver and the participants it starts.
+  std::string channel;  // path; set: this is a participant
+  std::string cores;
+  bool pair = false;    // start both processes by fork
+};
+
+inline const std::vector<std::string> kBenchNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
+
+// Empty optional: *error says what was wrong with the value and what is accepted.
+std::optional<Options> parse_options(int argc, char** argv, std::string* error);
+// The arguments that give a participant these options, for `repeat` repeats.
+std::vector<std::string> participant_arguments(const Options& options, std::uint32_t repeat);
+extern const char* const kUsage;
+
+// The list, or its default.
+std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes);
+std::vector<std::uint32_t> threads_of(const Options& options);
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,246 @@
+#include "harness/record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "harness/statistics.hpp"
+
+namespace heddle::bench::harness {
+
+namespace {
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", std::isfinite(value) ? value : 0.0);
+  return text;
+}
+
+void append_key(std::string* out, const Key& key) {
+  *out += "\"bench\":" + json_quote(key.bench) + ",\"op\":" + json_quote(key.op) +
+          ",\"transport\":" + json_quote(key.transport) + ",\"sharing\":" + json_quote(key.sharing) +
+          ",\"memory\":" + json_quote(key.memory) + ",\"processes\":" + std::to_string(key.processes) +
+          ",\"threads\":" + std::to_string(key.threads) + ",\"workers\":" + std::to_string(key.workers) +
+          ",\"size_bytes\":" + std::to_string(key.size_bytes) + ",\"metric\":" + json_quote(key.metric) +
+          ",\"unit\":" + json_quote(key.unit);
+}
+
+// Fetches members and remembers the first that was missing or of another type.
+class Members {
+ public:
+  explicit Members(const JsonObject& object) : object_(object) {}
+  template <class T>
+  T get(const char* name) {
+    const auto found = object_.find(name);
+    if (found != object_.end()) {
+      if (const T* value = std::get_if<T>(&found->second)) return *value;
+    }
+    if (bad_.empty()) bad_ = name;
+    return T{};
+  }
+  template <class T>
+  T count(const char* name) {
+    const double value = get<double>(name);
+    if (!(value >= 0 && value < 9e15)) {
+      if (bad_.empty()) bad_ = name;
+      return 0;
+    }
+    return static_cast<T>(value);
+  }
+  Key key() {
+    Key key;
+    key.bench = get<std::string>("bench");
+    key.op = get<std::string>("op");
+    key.transport = get<std::string>("transport");
+    key.sharing = get<std::string>("sharing");
+    key.memory = get<std::string>("memory");
+    key.metric = get<std::string>("metric");
+    key.unit = get<std::string>("unit");
+    key.processes = count<std::uint32_t>("processes");
+    key.threads = count<std::uint32_t>("threads");
+    key.workers = count<std::uint32_t>("workers");
+    key.size_bytes = count<std::uint64_t>("size_bytes");
+    return key;
+  }
+  bool good(std::string* error) const {
+    if (!bad_.empty() && error != nullptr) *error = "member \"" + bad_ + "\" is missing or of another type";
+    return bad_.empty();
+  }
+
+ private:
+  const JsonObject& object_;
+  std::string bad_;
+};
+
+// The figure a participant's operation is compared by: two-sided messages of peers stand beside active messages.
+std::string comparable_op(const Key& key) {
+  return key.op == "tagged" ? "am" : key.op;
+}
+
+std::string peer_name(const Key& key) {
+  std::string name = key.transport;
+  if (key.op == "tagged") name += " tagged";
+  if (key.sharing == "shared") name += " shared";
+  return name;
+}
+
+bool comparable(const Key& ours, const Key& other) {
+  return ours.bench == other.bench && ours.op == comparable_op(other) && ours.memory == other.memory &&
+         ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
+         ours.processes == other.processes;
+}
+
+}  // namespace
+
+const char* distance_name(Distance distance) {
+  switch (distance) {
+    case Distance::near:
+      return "near";
+    case Distance::far:
+      return "far";
+    case Distance::changed:
+      return "changed";
+  }
+  return "changed";
+}
+
+bool larger_is_better(std::string_view metric) {
+  return metric != "latency";
+}
+
+bool is_heddle(const Key& key) {
+  return key.transport.ends_with("shm") || key.transport.ends_with("loopback");  // fault+shm too
+}
+
+std::string to_json(const Sample& sample) {
+  std::string out = "{";
+  append_key(&out, sample.key);
+  out += ",\"value\":" + number(sample.value) + ",\"p_ns\":" + number(sample.p_ns) + ",\"distance\":\"" +
+         distance_name(sample.distance) + "\",\"verified\":" + (sample.verified ? "true" : "false");
+  return out + "}";
+}
+
+std::string to_json(const Record& record) {
+  std::string out = "{";
+  append_key(&out, record.key);
+  out += ",\"median\":" + number(record.median) + ",\"low95\":" + number(record.low95) +
+         ",\"high95\":" + number(record.high95) + ",\"repeats\":" + std::to_string(record.repeats) +
+         ",\"p_ns\":" + number(record.p_ns) + ",\"distance\":" + json_quote(record.distance) +
+         ",\"verified\":" + (record.verified ? "true" : "false") +
+         ",\"against\":" + (record.against.empty() ? "null" : json_quote(record.against)) +
+         ",\"ratio\":" + (record.against.empty() ? "null" : number(record.ratio));
+  return out + "}";
+}
+
+std::string to_json(const std::vector<Record>& records) {
+  std::string out = "[\n";
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    out += to_json(records[i]) + (i + 1 < records.size() ? ",\n" : "\n");
+  }
+  return out + "]\n";
+}
+
+std::optional<Sample> sample_from(const JsonObject& object, std::string* error) {
+  Members members(object);
+  Sample sample;
+  sample.key = members.key();
+  sample.value = members.get<double>("value");
+  sample.p_ns = members.get<double>("p_ns");
+  sample.verified = members.get<bool>("verified");
+  const auto distance = members.get<std::string>("distance");
+  sample.distance = distance == "near" ? Distance::near : distance == "far" ? Distance::far : Distance::changed;
+  if (!members.good(error)) return std::nullopt;
+  return sample;
+}
+
+std::optional<Record> record_from(const JsonObject& object, std::string* error) {
+  Members members(object);
+  Record record;
+  record.key = members.key();
+  record.median = members.get<double>("median");
+  record.low95 = members.get<double>("low95");
+  record.high95 = members.get<double>("high95");
+  record.repeats = members.count<std::uint64_t>("repeats");
+  record.p_ns = members.get<double>("p_ns");
+  record.distance = members.get<std::string>("distance");
+  record.verified = members.get<bool>("verified");
+  const auto against = object.find("against");
+  if (against != object.end() && !std::holds_alternative<std::nullptr_t>(against->second)) {
+    record.against = members.get<std::string>("against");
+    record.ratio = members.get<double>("ratio");
+  }
+  if (!members.good(error)) return std::nullopt;
+  return record;
+}
+
+std::vector<Record> aggregate(const std::vector<Sample>& samples) {
+  std::vector<Key> order;
+  std::map<Key, std::vector<const Sample*>> groups;
+  for (const Sample& sample : samples) {
+    auto& group = groups[sample.key];
+    if (group.empty()) order.push_back(sample.key);
+    group.push_back(&sample);
+  }
+  std::vector<Record> records;
+  for (const Key& key : order) {
+    const auto& group = groups[key];
+    const auto near = [](const Sample* sample) { return sample->distance == Distance::near; };
+    const bool any_near = std::any_of(group.begin(), group.end(), near);
+    Record record;
+    record.key = key;
+    std::vector<double> values;
+    std::vector<double> ps;
+    bool far = true;
+    for (const Sample* sample : group) {
+      record.verified = record.verified && sample->verified;
+      if (any_near && !near(sample)) continue;
+      far = far && sample->distance == Distance::far;
+      values.push_back(sample->value);
+      ps.push_back(sample->p_ns);
+    }
+    const Summary summary = summarize(values);
+    record.median = summary.median;
+    record.low95 = summary.low95;
+    record.high95 = summary.high95;
+    record.repeats = summary.repeats;
+    record.p_ns = median_of(ps);
+    record.distance = any_near ? "near" : far ? "far" : "changed";
+    records.push_back(record);
+  }
+  return records;
+}
+
+std::vector<Record> with_ratios(const std::vector<Record>& records) {
+  std::vector<Record> out;
+  for (const Record& ours : records) {
+    out.push_back(ours);
+    if (!is_heddle(ours.key)) continue;
+    const auto add = [&](const std::string& against, double reference) {
+      if (!(reference > 0)) return;
+      Record ratio = ours;
+      ratio.against = against;
+      ratio.ratio = ours.median / reference;
+      out.push_back(ratio);
+    };
+    if (ours.key.metric == "latency" && ours.key.bench == "pingpong") add("P", ours.p_ns);
+    for (const Record& other : records) {
+      if (is_heddle(other.key)) continue;
+      const bool limit = other.key.transport == "limit" && other.key.bench == ours.key.bench &&
+                         other.key.op == "memcpy" && other.key.size_bytes == ours.key.size_bytes &&
+                         other.key.metric == ours.key.metric;
+      const bool cma = other.key.bench == "limit" && other.key.op == "cma" && ours.key.memory == "registered" &&
+                       ours.key.bench == "bandwidth" && other.key.size_bytes == ours.key.size_bytes &&
+                       other.key.metric == ours.key.metric;
+      if (limit) {
+        add("limit", other.median);
+      } else if (cma) {
+        add("CMA", other.median);
+      } else if (other.key.transport != "limit" && comparable(ours.key, other.key)) {
+        add(peer_name(other.key), other.median);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace heddle::bench::harness

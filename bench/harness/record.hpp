@@ -1,0 +1,85 @@
+// What a measurement is called, what one repeat of it gave, and what is said of all repeats; and their JSON form, in which
+// they travel from the participants (Heddle, its peers, the limit) to the driver, into files and into the report.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace heddle::bench::harness {
+
+// A flat JSON object: no value is an object or an array.
+using JsonValue = std::variant<std::nullptr_t, bool, double, std::string>;
+using JsonObject = std::map<std::string, JsonValue>;
+
+// One flat object, or an array of flat objects. Empty optional: not well formed (error says where and what).
+std::optional<std::vector<JsonObject>> parse_json(std::string_view text, std::string* error);
+std::string json_quote(std::string_view text);
+
+// What was measured. Two participants' figures are comparable if everything but transport, sharing and workers is equal.
+struct Key {
+  std::string bench;              // limit, pingpong, rate, bandwidth, atomics, gups
+  std::string op;                 // put, get, am, fadd, …
+  std::string transport;          // heddle's transport, a peer's name, or "limit"
+  std::string sharing;            // exclusive; of peers: own, shared, none
+  std::string memory = "allocated";  // allocated (direct) or registered (malloc'd)
+  std::string metric;             // latency, rate, bandwidth
+  std::string unit;               // ns, Mop/s, GB/s
+  std::uint32_t processes = 2;
+  std::uint32_t threads = 1;
+  std::uint32_t workers = 1;
+  std::uint64_t size_bytes = 8;
+  auto operator<=>(const Key&) const = default;
+};
+
+// How the machine stood around a repeat: P near and steady; far throughout; or moved in the middle.
+enum class Distance : std::uint8_t { near, far, changed };
+const char* distance_name(Distance distance);
+
+struct Sample {
+  Key key;
+  double value = 0;
+  double p_ns = 0;  // the mean of P before and after
+  Distance distance = Distance::near;
+  bool verified = true;
+};
+
+struct Record {
+  Key key;
+  double median = 0;
+  double low95 = 0;
+  double high95 = 0;
+  std::uint64_t repeats = 0;
+  double p_ns = 0;
+  std::string distance;  // near; far or changed where that could not be repeated away
+  bool verified = true;  // results were checked and right (gups: the error bound held)
+  std::string against;   // a peer, or "limit"; empty (null in JSON): none
+  double ratio = 0;      // this / against, whichever is better
+};
+
+// One line of JSON without newline.
+std::string to_json(const Sample& sample);
+std::string to_json(const Record& record);
+std::string to_json(const std::vector<Record>& records);  // an array, one record a line
+
+// Empty optional: a member is missing or of the wrong type (error names it).
+std::optional<Sample> sample_from(const JsonObject& object, std::string* error);
+std::optional<Record> record_from(const JsonObject& object, std::string* error);
+
+// One record per key, in order of first appearance: over the near samples, or over all where none was near.
+std::vector<Record> aggregate(const std::vector<Sample>& samples);
+
+// For every Heddle record the same record again for each comparable figure of a peer and of the limit, with ratio.
+// Latencies of a whole transfer are also compared with P itself.
+std::vector<Record> with_ratios(const std::vector<Record>& records);
+
+// True if a larger value of this metric is the better one.
+bool larger_is_better(std::string_view metric);
+// True for transports that are Heddle's own.
+bool is_heddle(const Key& key);
+
+}  // namespace heddle::bench::harness

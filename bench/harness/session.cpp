@@ -1,0 +1,175 @@
+#include "harness/session.hpp"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace heddle::bench::harness {
+
+namespace {
+
+constexpr int kAttempts = 4;
+constexpr double kFarNs = 150;  // two cores of one package exchange a line in less; "far" is a fact about the machine
+constexpr double kChanged = 1.6;
+
+Distance judge(double before, double after, double best) {
+  const double low = std::min(before, after);
+  const double high = std::max(before, after);
+  if (high > kChanged * low) return Distance::changed;
+  return low > kFarNs || low > 2 * best ? Distance::far : Distance::near;
+}
+
+const char* unit_of(const std::string& metric) {
+  if (metric == "latency") return "ns";
+  return metric == "bandwidth" ? "GB/s" : "Mop/s";
+}
+
+double value_of(const Figure& figure, double elapsed_ns, std::uint64_t n) {
+  const double things = figure.per_iteration * static_cast<double>(n);
+  if (elapsed_ns <= 0) return 0;
+  if (figure.key.metric == "latency") return elapsed_ns / things;
+  return things / elapsed_ns * (figure.key.metric == "bandwidth" ? 1 : 1000);  // bytes per ns are GB/s
+}
+
+}  // namespace
+
+Session::Session(Channel& channel, const Options& options, std::function<void(const Sample&)> sink)
+    : channel_(channel),
+      options_(options),
+      cores_(options.cores.empty() ? Cores::allowed() : Cores::parse(options.cores)),
+      sink_(std::move(sink)) {}
+
+bool Session::wants(const char* bench, const char* op) const {
+  const auto in = [](const std::vector<std::string>& list, const char* name) {
+    return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
+  };
+  if (!in(options_.names, bench)) return false;
+  if (op == nullptr) return true;
+  const std::string name = op;
+  // put_flush and put_wait are put; tagged is what peers have for am; fadd stands for all atomics.
+  return in(options_.ops, op) || (name.starts_with("put") && in(options_.ops, "put")) ||
+         (name == "tagged" && in(options_.ops, "am"));
+}
+
+std::uint64_t Session::find_iterations(const Body& body) {
+  std::uint64_t n = 1;
+  while (true) {
+    const auto elapsed = static_cast<std::uint64_t>(body(n).elapsed_ns);
+    const std::uint64_t took = std::max<std::uint64_t>(channel_.share(elapsed), 1);
+    const double more = static_cast<double>(options_.target_ns) / static_cast<double>(took);
+    if (more <= 8) return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(n) * more));
+    n = static_cast<std::uint64_t>(static_cast<double>(n) * std::min(more, 16.0)) + 1;
+  }
+}
+
+bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
+  // Rank 0 decides for both: the budget is shared.
+  bool again = false;
+  if (rank() == 0 && distance != Distance::near && attempt + 1 < kAttempts) again = channel_.spend_retry_ns(cost_ns);
+  return channel_.share(again ? 1 : 0) != 0;
+}
+
+void Session::measure(const Figure& figure, const Body& body) {
+  cores_.pin_sharing(rank(), 0);
+  channel_.barrier();
+  const std::uint64_t n = figure.fixed > 0 ? figure.fixed : find_iterations(body);
+  for (std::uint32_t repeat = 0; repeat < options_.repeat; ++repeat) {
+    Sample sample;
+    sample.key = figure.key;
+    sample.key.unit = unit_of(figure.key.metric);
+    for (int attempt = 0;; ++attempt) {
+      const std::uint64_t begin = now_ns();
+      cores_.pin_sharing(rank(), 0);
+      const double before = channel_.ping_pong_ns();
+      channel_.barrier();
+      const Run run = body(n);
+      channel_.barrier();
+      cores_.pin_sharing(rank(), 0);
+      const double after = channel_.ping_pong_ns();
+      sample.value = value_of(figure, run.elapsed_ns, n);
+      sample.verified = run.verified;
+      sample.p_ns = (before + after) / 2;
+      sample.distance = judge(before, after, channel_.best_p_ns(std::min(before, after)));
+      if (!disturbed(sample.distance, attempt, now_ns() - begin)) break;
+    }
+    ++samples_;
+    if (rank() == 0) sink_(sample);
+  }
+}
+
+int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) {
+    std::perror("heddle bench: fork");
+    return 1;
+  }
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    channel.set_rank(1);
+    const int status = work(1);
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  channel.set_rank(0);
+  // If the other process ends early, nobody arrives at the barrier any more: end this one too.
+  std::atomic<bool> over{false};
+  std::atomic<int> other{0};
+  std::thread watcher([&] {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    other.store(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    if (other.load() != 0 && !over.load()) {
+      std::fprintf(stderr, "heddle bench: the second process ended with status %d\n", other.load());
+      std::_Exit(1);
+    }
+  });
+  const int status = work(0);
+  over.store(true);
+  watcher.join();
+  return status != 0 ? status : other.load();
+}
+
+void print_sample(const Sample& sample) {
+  std::string line = to_json(sample) + "\n";
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
+                   const std::function<void(std::uint32_t)>& work) {
+  std::vector<std::uint64_t> begin(threads);
+  std::vector<std::uint64_t> end(threads);
+  std::atomic<std::uint32_t> ready{0};  // partner: itself, in the other threads
+  const auto run = [&](std::uint32_t thread) {
+    pin(thread);
+    ready.fetch_add(1, std::memory_order_acq_rel);
+    while (ready.load(std::memory_order_acquire) < threads) sched_yield();
+    begin[thread] = now_ns();
+    work(thread);
+    end[thread] = now_ns();
+  };
+  if (threads == 1) {
+    run(0);
+  } else {
+    std::vector<std::thread> pool;
+    pool.reserve(threads);
+    for (std::uint32_t thread = 0; thread < threads; ++thread) pool.emplace_back(run, thread);
+    for (std::thread& thread : pool) thread.join();
+  }
+  return static_cast<double>(*std::max_element(end.begin(), end.end()) -
+                             *std::min_element(begin.begin(), begin.end()));
+}
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,68 @@
+// One participant's measurements: finds how many iterations fill the time, warms up by that, measures P around each repeat,
+// repeats what was disturbed, and hands the samples on. Both processes of the participant make the same calls.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "harness/channel.hpp"
+#include "harness/cores.hpp"
+#include "harness/options.hpp"
+#include "harness/record.hpp"
+
+namespace heddle::bench::harness {
+
+// What one run of `n` iterations gave. Rank 0's counts; the other's is ignored.
+struct Run {
+  double elapsed_ns = 0;
+  bool verified = true;
+};
+using Body = std::function<Run(std::uint64_t n)>;  // called a few times per figure, never per operation
+
+struct Figure {
+  Key key;                   // unit is filled in
+  double per_iteration = 1;  // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
+  std::uint64_t fixed = 0;   // > 0: this many iterations, no search
+};
+
+class Session {
+ public:
+  // `sink` receives the samples, in rank 0 only.
+  Session(Channel& channel, const Options& options, std::function<void(const Sample&)> sink);
+
+  void measure(const Figure& figure, const Body& body);
+
+  [[nodiscard]] Channel& channel() { return channel_; }
+  [[nodiscard]] std::uint32_t rank() const { return channel_.rank(); }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const Cores& cores() const { return cores_; }
+  // Should this bench, and this operation of it, be measured?
+  [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const;
+  [[nodiscard]] std::uint64_t samples() const { return samples_; }
+
+ private:
+  std::uint64_t find_iterations(const Body& body);
+  // True: the same repeat must be measured again.
+  bool disturbed(Distance distance, int attempt, std::uint64_t cost_ns);
+
+  Channel& channel_;
+  const Options& options_;
+  Cores cores_;
+  std::function<void(const Sample&)> sink_;
+  std::uint64_t samples_ = 0;
+};
+
+// Runs both processes of a participant: forks, makes the channel's rank known and calls `work(rank)` in each; the exit
+// status of the pair. For participants that have no launcher of their own (the limit, UCX).
+int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work);
+
+// Prints a sample as a line on stdout at once: the way from a participant to the driver.
+void print_sample(const Sample& sample);
+
+// Threads of one process that start together; returns the time from the first start to the last end.
+// `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is more than one.
+double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
+                   const std::function<void(std::uint32_t thread)>& work);
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,46 @@
+#include "harness/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace heddle::bench::harness {
+
+namespace {
+
+// How many of the smallest (and of the largest) values may be cut off: the largest k for which
+// P(Binomial(n, 1/2) < k) ≤ 2.5 %, so that [value k, value n-1-k] (from 0) covers the median with ≥ 95 %.
+std::size_t cut(std::size_t n) {
+  double term = std::pow(0.5, static_cast<double>(n));  // C(n, 0) / 2^n
+  double tail = term;
+  std::size_t k = 0;
+  while (tail <= 0.025 && k < n / 2) {
+    term *= static_cast<double>(n - k) / static_cast<double>(k + 1);
+    tail += term;
+    ++k;
+  }
+  return k == 0 ? 0 : k - 1;
+}
+
+}  // namespace
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const std::size_t middle = values.size() / 2;
+  std::sort(values.begin(), values.end());
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Summary summarize(std::span<const double> values) {
+  Summary summary;
+  summary.repeats = values.size();
+  if (values.empty()) return summary;
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t k = cut(sorted.size());
+  summary.median = median_of(sorted);
+  summary.low95 = sorted[k];
+  summary.high95 = sorted[sorted.size() - 1 - k];
+  return summary;
+}
+
+}  // namespace heddle::bench::harness

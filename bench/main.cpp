@@ -1,0 +1,62 @@
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench.hpp"
+#include "driver/driver.hpp"
+#include "harness/channel.hpp"
+#include "harness/session.hpp"
+#include "limit/limit.hpp"
+#include "report/report.hpp"
+#include "work/job.hpp"
+
+namespace heddle::bench {
+
+namespace {
+
+// The limit as a participant: both processes by fork, nothing of Heddle.
+int run_limit_pair(const harness::Options& options) {
+  auto channel = harness::Channel::open(options.channel);
+  if (!channel) {
+    std::perror("heddle bench: --channel");
+    return 1;
+  }
+  return harness::run_pair(*channel, [&](std::uint32_t) {
+    harness::Session session(*channel, options, harness::print_sample);
+    return limit::run(session);
+  });
+}
+
+bool in_job() {
+  return std::getenv("HEDDLE_LOCAL_RANK") != nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
+      std::fputs(harness::kUsage, stdout);
+      return 0;
+    }
+  }
+  std::string error;
+  const auto options = harness::parse_options(argc, argv, &error);
+  if (!options) {
+    std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kUsage);
+    return 2;
+  }
+  if (!work::workers_allowed(*options, &error)) {
+    std::fprintf(stderr, "heddle bench: %s\n", error.c_str());
+    return 2;
+  }
+  if (options->pair) return run_limit_pair(*options);
+  if (in_job()) return work::take_part(*options);
+  return options->demo ? driver::run_demo(*options) : driver::run_session(*options);
+}
+
+int report_main(int argc, char** argv) {
+  return report::run(argc, argv);
+}
+
+}  // namespace heddle::bench

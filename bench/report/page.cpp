@@ -1,0 +1,259 @@
+// The page: header, the figures that matter most, charts, and the table of everything.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "driver/table.hpp"
+#include "harness/statistics.hpp"
+#include "report/plot.hpp"
+#include "report/report.hpp"
+
+namespace heddle::bench::report {
+
+namespace {
+
+using harness::Record;
+
+const char* const kStyle = R"(
+:root{--ink:#1c2430;--soft:#5d6a7a;--line:#e3e8ee;--paper:#fff;--ground:#f5f7fa;--good:#12803c;--bad:#c22f2f;--heddle:#d9480f}
+@media (prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#98a5b5;--line:#2b3542;--paper:#182029;--ground:#10161d;
+--good:#4cc38a;--bad:#ff7b72}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:1240px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:26px;margin:0}h2{font-size:18px;margin:38px 0 12px}
+.sub{color:var(--soft);margin:4px 0 22px}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:14px}
+.card{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:14px 16px}
+.card .what{color:var(--soft);font-size:13px}.card .big{font-size:25px;font-weight:650;margin:2px 0 6px}
+.card .big small{font-size:14px;font-weight:500;color:var(--soft)}
+.chip{display:inline-block;font-size:12.5px;border-radius:20px;padding:0 9px;margin:2px 4px 2px 0;border:1px solid var(--line)}
+.good{color:var(--good)}.bad{color:var(--bad)}.plain{color:var(--soft)}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(440px,1fr));gap:16px}
+@media (max-width:520px){.charts{grid-template-columns:1fr}}
+figure{margin:0;background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:10px}
+svg{width:100%;height:auto;display:block}
+svg text{font:12px system-ui,sans-serif;fill:var(--soft)}svg .title{font-size:15px;font-weight:650;fill:var(--ink)}
+svg .value{font-size:11px;fill:var(--ink)}svg .grid{stroke:var(--line);stroke-width:1}svg .whisker{stroke:var(--ink);opacity:.55}
+.scroll{overflow-x:auto;background:var(--paper);border:1px solid var(--line);border-radius:10px}
+table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
+th,td{padding:6px 12px;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap}
+td:last-child{white-space:normal}th{color:var(--soft);font-weight:600;font-size:12.5px}
+td.n,th.n{text-align:right}tr.ours td:nth-child(2){font-weight:650}tr:last-child td{border-bottom:0}
+footer{color:var(--soft);font-size:13px;margin-top:30px}
+)";
+
+std::string figure_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : "%.2f", value);
+  return text;
+}
+
+std::string who(const Record& record) {
+  std::string name = harness::is_heddle(record.key) ? "Heddle" : record.key.transport;
+  if (record.key.transport == "limit") name = record.key.op;
+  if (record.key.op == "tagged") name += " tagged";
+  if (record.key.sharing == "shared") name += ", one shared worker";
+  if (record.key.memory == "registered") name += ", registered";
+  return name;
+}
+
+std::string colour(const Record& record) {
+  static const std::map<std::string, std::string> colours = {
+      {"ucx", "#2f7fd1"}, {"openmpi", "#2f9e44"}, {"oshmem", "#9c36b5"}, {"limit", "#868e96"}};
+  if (harness::is_heddle(record.key)) return record.key.memory == "registered" ? "#f2a25c" : "#d9480f";
+  const auto found = colours.find(record.key.transport);
+  return found != colours.end() ? found->second : "#c2a000";
+}
+
+bool dashed(const Record& record) {
+  return record.key.memory == "registered" || record.key.transport == "limit" || record.key.sharing == "shared" ||
+         record.key.op == "tagged";
+}
+
+Point point(const Record& record, double x) {
+  return {x, record.median, record.low95, record.high95};
+}
+
+std::string chips(const std::vector<Record>& records, const Record& record) {
+  std::string out;
+  for (const Record& other : records) {
+    if (other.key != record.key || other.against.empty()) continue;
+    const bool peer = other.against != "P" && other.against != "limit";
+    const bool better = harness::larger_is_better(other.key.metric) ? other.ratio >= 1 : other.ratio <= 1;
+    out += std::string("<span class=\"chip ") + (peer ? better ? "good" : "bad" : "plain") + "\">" +
+           figure_text(other.ratio) + " × " + escape(other.against) + "</span>";
+  }
+  return out;
+}
+
+// A card for the figure, if it was measured.
+std::string card(const std::vector<Record>& records, const char* what, const char* bench, const char* op,
+                 std::uint32_t threads, std::uint64_t size) {
+  for (const Record& record : records) {
+    const harness::Key& key = record.key;
+    if (!harness::is_heddle(key) || !record.against.empty() || key.bench != bench || key.op != op ||
+        key.threads != threads || key.size_bytes != size || key.memory != "allocated") {
+      continue;
+    }
+    return std::string("<div class=\"card\"><div class=\"what\">") + what + "</div><div class=\"big\">" +
+           figure_text(record.median) + " <small>" + escape(key.unit) + "</small></div>" + chips(records, record) +
+           "</div>\n";
+  }
+  return {};
+}
+
+// Lines over size, one per participant, for the records that `take` accepts.
+template <class Take>
+std::string by_size(const std::vector<Record>& records, const char* title, const char* unit, Take take) {
+  std::vector<Series> series;
+  for (const Record& record : records) {
+    if (!record.against.empty() || !take(record)) continue;
+    const std::string name = who(record);
+    auto found = std::find_if(series.begin(), series.end(), [&](const Series& one) { return one.name == name; });
+    if (found == series.end()) {
+      series.push_back({name, colour(record), dashed(record), {}});
+      found = series.end() - 1;
+    }
+    found->points.push_back(point(record, static_cast<double>(record.key.size_bytes)));
+  }
+  std::size_t longest = 0;
+  for (Series& one : series) {
+    std::sort(one.points.begin(), one.points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
+    longest = std::max(longest, one.points.size());
+  }
+  return longest < 2 ? std::string() : line_chart(title, unit, series);  // one size is no curve
+}
+
+std::string latency_charts(const std::vector<Record>& records) {
+  const struct {
+    const char* op;
+    const char* title;
+  } charts[] = {{"put", "Put: one-way latency"},
+                {"am", "Active message: one-way latency, handler run"},
+                {"put_flush", "Put + flush, at the origin"},
+                {"get", "Get, at the origin"}};
+  std::string out;
+  for (const auto& chart : charts) {
+    out += by_size(records, chart.title, "ns, lower is better", [&](const Record& record) {
+      const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
+      return record.key.bench == "pingpong" && op == chart.op;
+    });
+  }
+  return out;
+}
+
+std::string bandwidth_charts(const std::vector<Record>& records) {
+  std::string out;
+  for (const std::string op : {"put", "get"}) {
+    const std::string limit = op == "put" ? "memcpy" : "memcpy_get";
+    const std::string title = (op == "put" ? "Put" : "Get") + std::string(": bandwidth");
+    out += by_size(records, title.c_str(), "GB/s, higher is better", [&](const Record& record) {
+      return record.key.bench == "bandwidth" && (record.key.op == op || record.key.op == limit);
+    });
+  }
+  return out + by_size(records, "Limits of copying on this machine", "GB/s", [](const Record& record) {
+           return record.key.bench == "limit" && record.key.metric == "bandwidth";
+         });
+}
+
+// Groups by number of threads, bars by participant.
+std::string by_threads(const std::vector<Record>& records, const char* title, const char* bench,
+                       const std::string& wanted) {
+  std::map<std::uint32_t, Group> groups;
+  for (const Record& record : records) {
+    const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
+    if (!record.against.empty() || record.key.bench != bench || op != wanted || record.key.size_bytes != 8) continue;
+    Group& group = groups[record.key.threads];
+    group.name = std::to_string(record.key.threads) + (record.key.threads == 1 ? " thread" : " threads");
+    group.bars.push_back({who(record), colour(record), dashed(record), {point(record, 0)}});
+  }
+  std::vector<Group> list;
+  for (auto& [threads, group] : groups) list.push_back(std::move(group));
+  return bar_chart(title, "million per second, higher is better", list);
+}
+
+std::string rate_charts(const std::vector<Record>& records) {
+  return by_threads(records, "Puts of 8 bytes, target asleep", "rate", "put") +
+         by_threads(records, "Active messages of 8 bytes, in total", "rate", "am") +
+         by_threads(records, "Gets of 8 bytes", "rate", "get") +
+         by_threads(records, "Fetch-and-add", "rate", "fadd") +
+         by_threads(records, "GUPS: get + xor + put", "gups", "get_put") +
+         by_threads(records, "GUPS: atomic xor", "gups", "atomic");
+}
+
+std::string row(const std::vector<Record>& records, const Record& record) {
+  const harness::Key& key = record.key;
+  std::string notes = chips(records, record);
+  if (record.distance != "near") notes += "<span class=\"chip plain\">cores " + escape(record.distance) + "</span>";
+  if (!record.verified) notes += "<span class=\"chip bad\">wrong result</span>";
+  return std::string("<tr") + (harness::is_heddle(key) ? " class=\"ours\"" : "") + "><td>" + escape(key.op) +
+         (key.memory == "registered" ? " (registered)" : "") + "</td><td>" +
+         escape(key.transport + (key.sharing == "shared" ? ", shared worker" : "")) + "</td><td class=\"n\">" +
+         driver::size_text(key.size_bytes) + "</td><td class=\"n\">" + std::to_string(key.threads) +
+         "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " + escape(key.unit) + "</td><td class=\"n\">" +
+         figure_text(record.low95) + " – " + figure_text(record.high95) + "</td><td class=\"n\">" +
+         std::to_string(record.repeats) + "</td><td class=\"n\">" + figure_text(record.p_ns) + "</td><td>" + notes +
+         "</td></tr>\n";
+}
+
+std::string tables(const std::vector<Record>& records) {
+  std::string out;
+  std::vector<std::string> benches;
+  for (const Record& record : records) {
+    if (std::find(benches.begin(), benches.end(), record.key.bench) == benches.end()) {
+      benches.push_back(record.key.bench);
+    }
+  }
+  for (const std::string& bench : benches) {
+    out += "<h2>" + escape(bench) +
+           "</h2><div class=\"scroll\"><table><thead><tr><th>operation</th><th>on</th><th class=\"n\">bytes</th>"
+           "<th class=\"n\">threads</th><th class=\"n\">median</th><th class=\"n\">95 % interval</th>"
+           "<th class=\"n\">repeats</th><th class=\"n\">P, ns</th><th>ratio to</th></tr></thead><tbody>\n";
+    for (const Record& record : records) {
+      if (record.key.bench == bench && record.against.empty()) out += row(records, record);
+    }
+    out += "</tbody></table></div>\n";
+  }
+  return out;
+}
+
+std::string p_text(const std::vector<Record>& records) {
+  std::vector<double> near;
+  std::size_t figures = 0;
+  for (const Record& record : records) {
+    if (!record.against.empty()) continue;
+    ++figures;
+    if (record.distance == "near") near.push_back(record.p_ns);
+  }
+  const std::string share = std::to_string(near.size()) + " of " + std::to_string(figures) + " figures";
+  if (near.empty()) return "the cores were never near: read latencies as multiples of P";
+  return "P = " + figure_text(harness::median_of(near)) + " ns (near in " + share + ")";
+}
+
+}  // namespace
+
+std::string page(const std::vector<Record>& records, const std::string& machine, const std::string& date) {
+  std::string cards = card(records, "Put, 8 bytes, one way", "pingpong", "put", 1, 8) +
+                      card(records, "Active message, 8 bytes, one way", "pingpong", "am", 1, 8) +
+                      card(records, "Puts from one thread", "rate", "put", 1, 8) +
+                      card(records, "Puts from two threads", "rate", "put", 2, 8) +
+                      card(records, "Active messages, one thread a process", "rate", "am", 1, 8) +
+                      card(records, "Active messages, two threads a process", "rate", "am", 2, 8) +
+                      card(records, "Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20) +
+                      card(records, "GUPS, atomic, one thread a process", "gups", "atomic", 1, 8);
+  std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records);
+  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: measured</title><style>" +
+         std::string(kStyle) + "</style></head><body><main>\n<h1>Heddle, measured</h1><p class=\"sub\">" +
+         escape(date) + " · " + escape(machine) + " · 2 processes, shared memory · " + escape(p_text(records)) +
+         "</p>\n<div class=\"cards\">" + cards + "</div>\n" +
+         (charts.empty() ? "" : "<h2>Charts</h2>\n<div class=\"charts\">" + charts + "</div>\n") + tables(records) +
+         "<footer>Median and 95 % interval over the repeats. P is half the round trip of a word between two cache lines, "
+         "measured before and after each repeat; figures taken while it was far or changed are marked. A ratio is "
+         "Heddle's figure divided by the other's, measured in the same session: green where Heddle is the better "
+         "one.</footer>\n</main></body></html>\n";
+}
+
+}  // namespace heddle::bench::report

@@ -1,0 +1,151 @@
+#include "work/job.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "driver/driver.hpp"
+
+namespace heddle::bench::work {
+
+namespace {
+
+heddle_context job_context{};  // the one job of this program; must() ends it
+
+// The channel: the driver's, or one that rank 0 makes and names to the other.
+std::optional<harness::Channel> open_channel(const harness::Options& options, std::uint32_t rank) {
+  if (!options.channel.empty()) return harness::Channel::open(options.channel);
+  std::optional<harness::Channel> mine =
+      rank == 0 ? harness::Channel::create(options.quick ? 0 : 15'000'000'000) : std::nullopt;
+  char path[64] = {};
+  if (mine) std::snprintf(path, sizeof path, "%s", mine->path().c_str());
+  char paths[2][64];
+  must(heddle_context_exchange(job_context, path, sizeof path, paths), "heddle_context_exchange");
+  if (rank == 0) return mine;
+  return harness::Channel::open(paths[0]);
+}
+
+std::uint64_t largest_size(const harness::Options& options) {
+  const auto sizes = harness::sizes_or(options, {std::uint64_t{1} << 20});
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
+std::uint32_t workers_needed(const harness::Options& options) {
+  const auto threads = harness::threads_of(options);
+  return std::max(options.workers, *std::max_element(threads.begin(), threads.end()));
+}
+
+int measure_all(const harness::Options& options, harness::Channel& channel) {
+  std::vector<harness::Sample> samples;
+  const bool alone = options.channel.empty();
+  harness::Session session(channel, options, [&](const harness::Sample& sample) {
+    if (alone) {
+      samples.push_back(sample);
+      std::fprintf(stderr, "%s %s: %.4g %s\n", sample.key.bench.c_str(), sample.key.op.c_str(), sample.value,
+                   sample.key.unit.c_str());
+    } else {
+      harness::print_sample(sample);
+    }
+  });
+  {
+    Job job(job_context, workers_needed(options), largest_size(options));
+    run_pingpong(session, job);
+    run_messages(session, job);
+    run_rate(session, job);
+    run_bandwidth(session, job);
+    run_atomics(session, job);
+    run_gups(session, job);
+  }
+  return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
+}
+
+}  // namespace
+
+bool workers_allowed(const harness::Options& options, std::string* error) {
+  if (options.workers == 0) return true;
+  for (const std::uint32_t threads : harness::threads_of(options)) {
+    if (threads <= options.workers) continue;
+    *error = std::to_string(threads) + " threads would share " + std::to_string(options.workers) +
+             " workers, and an exclusive worker is for one thread; give --workers " + std::to_string(threads) +
+             ", or --threads " + std::to_string(options.workers) + ", or leave --workers out";
+    return false;
+  }
+  return true;
+}
+
+heddle_status must(heddle_status status, const char* what) {
+  if (status >= 0) return status;
+  char message[512];
+  std::snprintf(message, sizeof message, "heddle bench: %s: %s: %s", what, heddle_status_name(status),
+                heddle_last_error());
+  heddle_context_abort(job_context, 1, message);
+  std::fprintf(stderr, "%s\n", message);  // there was no job to abort yet
+  std::_Exit(1);
+}
+
+int take_part(const harness::Options& options) {
+  must(heddle_context_join(nullptr, &job_context), "heddle_context_join");
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
+  must(heddle_context_size(job_context, &size), "heddle_context_size");
+  if (size != 2) {
+    if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
+    heddle_context_leave(job_context);
+    return 2;
+  }
+  int status = 1;
+  if (auto channel = open_channel(options, rank)) {
+    channel->set_rank(rank);
+    status = measure_all(options, *channel);
+  } else {
+    std::perror("heddle bench: the shared page of the measurement");
+    heddle_context_abort(job_context, 1, "cannot open the shared page of the measurement");
+  }
+  must(heddle_context_leave(job_context), "heddle_context_leave");
+  return status;
+}
+
+Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes)
+    : context_(context), buffer_(new std::byte[bytes]()), local_(new std::byte[bytes]()) {
+  must(heddle_context_rank(context, &rank_), "heddle_context_rank");
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    must(heddle_worker_open(context, nullptr, &workers_.emplace_back()), "heddle_worker_open");
+  }
+  must(heddle_region_alloc(context, kWordsBytes + bytes, &allocated_region_), "heddle_region_alloc");
+  must(heddle_region_register(context, buffer_.get(), bytes, &registered_region_), "heddle_region_register");
+  must(heddle_region_exchange(context, allocated_region_, allocated_), "heddle_region_exchange");
+  must(heddle_region_exchange(context, registered_region_, registered_), "heddle_region_exchange");
+  void* address = nullptr;
+  must(heddle_region_address(allocated_region_, &address, nullptr), "heddle_region_address");
+  own_ = static_cast<std::byte*>(address);
+}
+
+Job::~Job() {
+  for (const heddle_worker worker : workers_) must(heddle_quiet(worker), "heddle_quiet");
+  must(heddle_context_barrier(context_, workers_[0], HEDDLE_FOREVER), "heddle_context_barrier");
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    must(heddle_remote_region_release(allocated_[rank]), "heddle_remote_region_release");
+    must(heddle_remote_region_release(registered_[rank]), "heddle_remote_region_release");
+  }
+  must(heddle_region_release(allocated_region_), "heddle_region_release");
+  must(heddle_region_release(registered_region_), "heddle_region_release");
+  for (const heddle_worker worker : workers_) must(heddle_worker_close(worker), "heddle_worker_close");
+}
+
+harness::Figure Job::figure(const char* bench, const std::string& op, const char* metric, std::uint64_t size,
+                            double per_iteration) const {
+  const char* transport = std::getenv("HEDDLE_TRANSPORT");
+  harness::Figure figure;
+  figure.key.bench = bench;
+  figure.key.op = op;
+  figure.key.transport = transport != nullptr && *transport != '\0' ? transport : "shm";
+  figure.key.sharing = "exclusive";
+  figure.key.metric = metric;
+  figure.key.size_bytes = size;
+  figure.per_iteration = per_iteration;
+  return figure;
+}
+
+}  // namespace heddle::bench::work

@@ -1,0 +1,87 @@
+// Heddle as a participant: membership, workers, memory and the measurements, written against heddle.h as any program is.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/session.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::bench::work {
+
+// False if these options ask for threads that share a worker and the sharing mode forbids it; *error says so.
+bool workers_allowed(const harness::Options& options, std::string* error);
+
+// Joins the job this process was started in, measures, leaves. Inside a driver's session (options.channel) samples go to
+// stdout as lines; otherwise rank 0 prints the table itself. The exit status.
+int take_part(const harness::Options& options);
+
+// Ends the whole job with the library's message if `status` is an error; otherwise gives it back.
+heddle_status must(heddle_status status, const char* what);
+
+// Where the words for flags and counters end and the room for data begins, in the allocated region.
+inline constexpr std::uint64_t kWordsBytes = 65536;
+inline constexpr std::uint64_t kSlotBytes = 256;  // apart enough for every processor's lines
+inline constexpr std::uint32_t kMaxThreads = 64;
+
+class Job {
+ public:
+  // Collective. Opens `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
+  Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+
+  [[nodiscard]] heddle_context context() const { return context_; }
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t peer() const { return 1 - rank_; }
+  [[nodiscard]] heddle_worker worker(std::uint32_t i) const { return workers_[i]; }
+  // Remote addresses at the peer: word slot i, data in the allocated region, data in the registered region.
+  [[nodiscard]] heddle_remote slot(std::uint32_t i) const { return {allocated_[peer()], i * kSlotBytes}; }
+  [[nodiscard]] heddle_remote data(bool registered) const {
+    return registered ? heddle_remote{registered_[peer()], 0} : heddle_remote{allocated_[peer()], kWordsBytes};
+  }
+  // The same slot here.
+  [[nodiscard]] std::atomic<std::uint64_t>& own_slot(std::uint32_t i) const {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + i * kSlotBytes);
+  }
+  [[nodiscard]] std::byte* own_data(bool registered) { return registered ? buffer_.get() : own_ + kWordsBytes; }
+  // Ordinary memory to put from and get into.
+  [[nodiscard]] std::byte* local() { return local_.get(); }
+  // The figure's key with all that is the same for Heddle's own figures.
+  [[nodiscard]] harness::Figure figure(const char* bench, const std::string& op, const char* metric, std::uint64_t size,
+                                       double per_iteration) const;
+
+ private:
+  heddle_context context_;
+  std::uint32_t rank_ = 0;
+  std::vector<heddle_worker> workers_;
+  heddle_region allocated_region_{};
+  heddle_region registered_region_{};
+  heddle_remote_region allocated_[2] = {};
+  heddle_remote_region registered_[2] = {};
+  std::byte* own_ = nullptr;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::unique_ptr<std::byte[]> local_;
+};
+
+// Waits until the operation whose call gave `status` is complete at the target.
+inline void complete(const Job& job, heddle_worker worker, heddle_status status) {
+  if (status == HEDDLE_DONE) return;
+  must(status, "an operation");
+  must(heddle_flush(worker, job.peer()), "heddle_flush");
+}
+
+// What each bench does; both ranks call all of them in the same order.
+void run_pingpong(harness::Session& session, Job& job);
+void run_messages(harness::Session& session, Job& job);  // active messages: pingpong and rate
+void run_rate(harness::Session& session, Job& job);
+void run_bandwidth(harness::Session& session, Job& job);
+void run_atomics(harness::Session& session, Job& job);
+void run_gups(harness::Session& session, Job& job);
+
+}  // namespace heddle::bench::work
