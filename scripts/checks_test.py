@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Tests of the checks themselves: on small trees and files with planted faults, each of which must be found."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_exports  # noqa: E402
+import check_includes  # noqa: E402
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+
+
+class Tree:
+    """A repository of a few files in a temporary folder."""
+
+    def __init__(self, test, files):
+        self.folder = tempfile.TemporaryDirectory()
+        test.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name).resolve()
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def run(self):
+        return subprocess.run(
+            [sys.executable, SCRIPTS / "check_includes.py", self.root], capture_output=True, text=True, check=False
+        )
+
+
+GOOD = {
+    "include/heddle/heddle.h": "#include <stdint.h>\n",
+    "src/base/error.hpp": '#include "heddle/heddle.h"\n',
+    "src/bootstrap/bootstrap.hpp": '#include "base/error.hpp"\n',
+    "src/bootstrap/inproc/inproc.hpp": '#include "bootstrap/bootstrap.hpp"\n',
+    "src/transport/transport.hpp": '#include "bootstrap/bootstrap.hpp"\n',
+    "src/transport/shm/shm.hpp": '#include "transport/transport.hpp"\n',
+    "src/transport/shm/shm.cpp": '#include "shm.hpp"\n',
+    "src/transport/shm/shm_test.cpp": '#include "bootstrap/inproc/inproc.hpp"\n',
+    "src/transport/loopback/loopback.hpp": '#include "transport/transport.hpp"\n',
+    "src/transport/table.cpp": '#include "transport/shm/shm.hpp"\n#include "transport/loopback/loopback.hpp"\n',
+    "src/engine/worker.hpp": '#include <vector>\n  #  include "transport/transport.hpp"\n',
+    "src/api/worker.cpp": '#include "engine/worker.hpp"\n#include "bootstrap/inproc/inproc.hpp"\n',
+    "tools/main.cpp": '#include "bench/bench.hpp"\n#include "transport/transport.hpp"\n',
+    "bench/bench.hpp": '#include <heddle/heddle.h>\n#include "harness/json.hpp"\n',
+    "bench/harness/json.hpp": "\n",
+    "examples/hello.c": "#include <heddle/heddle.h>\n",
+}
+
+
+class Includes(unittest.TestCase):
+    def refused(self, name, line, word):
+        """The planted file alone must be refused, at its second line, for a reason that holds `word`."""
+        tree = Tree(self, {**GOOD, name: "// first line\n" + line + "\n"})
+        result = tree.run()
+        self.assertEqual(result.returncode, 1, result.stdout)
+        first, last = result.stdout.splitlines()[0], result.stdout.splitlines()[-1]
+        self.assertTrue(first.startswith(f"{name}:2: "), result.stdout)
+        self.assertIn(word, first)
+        self.assertIn(" 1 refused", last)
+
+    def test_a_tree_as_planned_passes(self):
+        result = Tree(self, GOOD).run()
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn(f"{len(GOOD)} files, 0 refused", result.stdout)
+
+    def test_up(self):
+        self.refused("src/base/x.cpp", '#include "transport/transport.hpp"', "base may not include")
+        self.refused("src/transport/x.cpp", '#include "engine/worker.hpp"', "transport may not include")
+        self.refused("src/transport/shm/x.cpp", '#include "engine/worker.hpp"', "transport/shm may not include")
+        self.refused("src/bootstrap/x.cpp", '#include "transport/transport.hpp"', "bootstrap may not include")
+
+    def test_across(self):
+        self.refused("src/transport/shm/x.cpp", '#include "transport/loopback/loopback.hpp"', "transport/shm may not")
+        self.refused("src/engine/x.cpp", '#include "transport/shm/shm.hpp"', "engine may not include")
+        self.refused("src/engine/x.cpp", '#include "bootstrap/inproc/inproc.hpp"', "engine may not include")
+        self.refused("src/transport/x.cpp", '#include "transport/shm/shm.hpp"', "transport may not include")
+
+    def test_a_test_is_no_way_around(self):
+        self.refused("src/transport/shm/x_test.cpp", '#include "engine/worker.hpp"', "may not include")
+        self.refused("src/base/x_test.cpp", '#include "bootstrap/bootstrap.hpp"', "may not include")
+
+    def test_users_see_only_the_public_header(self):
+        self.refused("examples/x.cpp", '#include "base/error.hpp"', "include/heddle only")
+        self.refused("bench/x.cpp", '#include "transport/transport.hpp"', "bench may not include")
+        self.refused("tools/x.cpp", '#include "engine/worker.hpp"', "tools may not include")
+        self.refused("include/heddle/x.hpp", '#include "base/error.hpp"', "include may not include")
+
+    def test_ways_to_hide(self):
+        self.refused("src/base/x.cpp", '#  include "../engine/worker.hpp"', "climbs")
+        self.refused("src/base/x.cpp", '#include "no/such.hpp"', "is no file")
+        result = Tree(self, {**GOOD, "include/heddle/y.hpp": "", "include/heddle/x.h": '#include "heddle/y.hpp"\n'}).run()
+        self.assertIn("include/heddle/x.h:1: a C header cannot include", result.stdout)
+
+    def test_unknown_folder(self):
+        result = Tree(self, {**GOOD, "src/attic/x.cpp": "\n"}).run()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/attic/x.cpp:1: the folder src/attic has no row", result.stdout)
+
+    def test_nothing_to_check_is_an_error(self):
+        self.assertEqual(Tree(self, {"docs/a.md": ""}).run().returncode, 2)
+
+
+HEADER = """
+/* HEDDLE_API int not_this(void); */
+#define HEDDLE_API __attribute__((visibility("default")))
+HEDDLE_API const char* heddle_one(int);
+HEDDLE_API heddle_status heddle_two(heddle_worker worker,
+                                    void (*fn)(void));
+// HEDDLE_API int nor_this(void);
+int heddle_unmarked(void);
+"""
+LIBRARY = 'extern "C" { int heddle_one(int) { return 1; } %s }'
+
+
+class Exports(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "h.h").write_text(HEADER)
+
+    def check(self, body):
+        (self.root / "l.cpp").write_text(LIBRARY % body)
+        library = self.root / "l.so"
+        subprocess.run(["c++", "-shared", "-fPIC", "-nostdlib", "-o", library, self.root / "l.cpp"], check=True)
+        return subprocess.run(
+            [sys.executable, SCRIPTS / "check_exports.py", self.root / "h.h", library],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def test_the_same_set_passes(self):
+        self.assertEqual(check_exports.declared(self.root / "h.h"), {"heddle_one", "heddle_two"})
+        result = self.check("int heddle_two() { return 2; }")
+        self.assertEqual((result.returncode, result.stdout), (0, "check_exports: 2 declared, 2 exported\n"))
+
+    def test_missing(self):
+        result = self.check("")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("heddle_two is declared but", result.stdout)
+
+    def test_one_too_many(self):
+        result = self.check("int heddle_two() { return 2; } int heddle_secret_data = 3;")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("exports heddle_secret_data", result.stdout)
+
+
+class IncludesUnits(unittest.TestCase):
+    def test_rooms(self):
+        path = pathlib.PurePosixPath
+        self.assertEqual(check_includes.room_of(path("src/transport/shm/x.cpp")), ("src/transport", "transport/shm"))
+        self.assertEqual(check_includes.room_of(path("src/transport/x.cpp")), ("src/transport", "transport"))
+        self.assertEqual(check_includes.room_of(path("src/engine/deep/x.cpp")), ("src/engine", "engine"))
+        self.assertEqual(check_includes.room_of(path("include/heddle/heddle.h")), ("include", "include"))
+
+
+if __name__ == "__main__":
+    unittest.main()
