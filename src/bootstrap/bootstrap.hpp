@@ -25,6 +25,9 @@ struct Card {
   int fd = -1;  // publish: stays the caller's. fetch: a new descriptor that is the caller's to close.
   std::int32_t pid = 0;
   std::vector<std::byte> bytes;  // at most kMaxCardBytes
+  // Something to share with ranks of the same process, alive as long as anybody holds it. Peers in another process fetch
+  // null.
+  std::shared_ptr<void> object = nullptr;
 };
 inline constexpr std::size_t kMaxCardBytes = 4096;
 inline constexpr std::size_t kMaxExchangeBytes = std::size_t{1} << 20;

@@ -1,0 +1,26 @@
+// Checks and helpers that the bootstraps have in common.
+#pragma once
+
+#include "base/fd.hpp"
+#include "bootstrap/bootstrap.hpp"
+
+namespace heddle::bootstrap {
+
+// From the system's random source.
+base::Result<JobSecret> make_secret();
+
+// A second descriptor for the same file, closed on exec; -1 gives an invalid Fd without an error.
+base::Result<base::Fd> duplicate(int fd);
+
+base::Status check_card(const Card& card);
+base::Status check_exchange(std::size_t bytes);
+base::Status check_rank(std::uint32_t rank, std::uint32_t size);
+
+// The error of an exchange that `rank` was missing from, and of a fetch from a rank that is gone.
+base::Status fail_missing(std::uint32_t rank);
+base::Status fail_gone(std::uint32_t rank);
+
+// "heddle: rank 3 aborts the job: MESSAGE" on standard error, in one write.
+void print_abort(std::uint32_t rank, const char* message);
+
+}  // namespace heddle::bootstrap

@@ -1,0 +1,79 @@
+// One round of a collective exchange, as whoever brings the ranks together sees it (the inproc job, the launcher).
+//
+// A round ends when every rank has arrived or is gone. So the living always agree on the number of rounds, and a rank
+// that waits in its last exchange has waited for all the living, whatever happened to the others. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace heddle::bootstrap {
+
+inline constexpr std::uint32_t kMaxRanks = 1024;
+
+// What a round gave. missing: a rank that was gone before it arrived; then the round has failed for everybody.
+struct Gathered {
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+  std::uint32_t missing = kNobody;
+  std::vector<std::vector<std::byte>> all;
+};
+
+class Gather {
+ public:
+  explicit Gather(std::uint32_t size) : slots_(size) {}
+
+  // False: the rank has arrived in this round already, or is gone; nothing has changed.
+  [[nodiscard]] bool arrive(std::uint32_t rank, std::vector<std::byte> bytes) {
+    Slot& slot = slots_[rank];
+    if (slot.arrived || slot.gone) return false;
+    slot.arrived = true;
+    slot.bytes = std::move(bytes);
+    ++arrived_;
+    ++settled_;
+    return true;
+  }
+
+  // For good; what it has contributed to this round still counts. Repetition is harmless.
+  void gone(std::uint32_t rank) {
+    Slot& slot = slots_[rank];
+    if (slot.gone) return;
+    slot.gone = true;
+    if (!slot.arrived) ++settled_;
+  }
+
+  [[nodiscard]] bool is_gone(std::uint32_t rank) const { return slots_[rank].gone; }
+  [[nodiscard]] bool has_arrived(std::uint32_t rank) const { return slots_[rank].arrived; }
+
+  // Somebody waits and nobody is to be waited for.
+  [[nodiscard]] bool complete() const { return arrived_ > 0 && settled_ == slots_.size(); }
+
+  // After complete(): takes the result and begins the next round.
+  [[nodiscard]] Gathered take() {
+    Gathered result;
+    arrived_ = settled_ = 0;
+    for (std::uint32_t rank = 0; rank < slots_.size(); ++rank) {
+      Slot& slot = slots_[rank];
+      if (!slot.arrived && result.missing == Gathered::kNobody) result.missing = rank;
+      result.all.push_back(std::move(slot.bytes));
+      slot.bytes.clear();
+      slot.arrived = false;
+      if (slot.gone) ++settled_;
+    }
+    if (result.missing != Gathered::kNobody) result.all.clear();
+    return result;
+  }
+
+ private:
+  struct Slot {
+    bool arrived = false;
+    bool gone = false;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Slot> slots_;
+  std::size_t arrived_ = 0;  // in this round
+  std::size_t settled_ = 0;  // arrived or gone
+};
+
+}  // namespace heddle::bootstrap

@@ -1,0 +1,54 @@
+// The bootstraps there are. A new one is a folder and a row here.
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "bootstrap/local/local.hpp"
+#include "bootstrap/single/single.hpp"
+
+namespace heddle::bootstrap {
+namespace {
+
+using Opened = base::Result<std::unique_ptr<Bootstrap>>;
+
+Opened open_inproc(const Options& options) {
+  if (options.inproc_job == nullptr) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "bootstrap \"inproc\" needs a job; give the one that its ranks share");
+  }
+  return inproc::open(*static_cast<inproc::Job*>(options.inproc_job), options.rank);
+}
+Opened open_local(const Options&) {
+  return local::open();
+}
+Opened open_single(const Options&) {
+  return single::open();
+}
+
+struct Entry {
+  std::string_view name;
+  // In "auto": the first in the order of the table that says yes. Never: only by name.
+  bool (*applies)();
+  Opened (*open)(const Options& options);
+};
+
+constexpr std::array kTable = {
+    Entry{"local", local::started_by_launcher, open_local},
+    Entry{"inproc", [] { return false; }, open_inproc},
+    Entry{"single", [] { return true; }, open_single},
+};
+
+}  // namespace
+
+Opened open(const Options& options, const base::Environment&) {
+  const std::string_view name = options.name != nullptr ? options.name : "auto";
+  for (const Entry& entry : kTable) {
+    if (name == entry.name || (name == "auto" && entry.applies())) return entry.open(options);
+  }
+  std::string names = "auto";
+  for (const Entry& entry : kTable) names += ", " + std::string(entry.name);
+  return base::fail(HEDDLE_ERR_ARGUMENT, "there is no bootstrap \"%s\"; there are %s", options.name, names.c_str());
+}
+
+}  // namespace heddle::bootstrap
