@@ -1,0 +1,37 @@
+# What `cmake --install` puts where: the library, the headers, the tool, and what find_package and pkg-config need.
+# Nothing in it names the prefix, so that an installed tree may be moved, staged with DESTDIR or installed with --prefix.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS heddle EXPORT heddle_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/heddle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+
+if(TARGET heddle_tool)
+  file(RELATIVE_PATH heddle_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(heddle_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${heddle_bin_to_lib}")
+  install(TARGETS heddle_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+set(heddle_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)
+install(EXPORT heddle_targets NAMESPACE heddle:: FILE heddle-targets.cmake DESTINATION ${heddle_cmake_dir})
+configure_package_config_file(cmake/heddle-config.cmake.in ${CMAKE_BINARY_DIR}/heddle-config.cmake
+                              INSTALL_DESTINATION ${heddle_cmake_dir} NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/heddle-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/heddle-config.cmake ${CMAKE_BINARY_DIR}/heddle-config-version.cmake
+        DESTINATION ${heddle_cmake_dir})
+
+# heddle.pc finds its prefix from where it lies. With absolute directories (some distributions) it names them.
+file(RELATIVE_PATH heddle_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" heddle_pc_to_prefix "${heddle_pc_to_prefix}")
+set(heddle_pc_prefix "\${pcfiledir}/${heddle_pc_to_prefix}")
+foreach(kind LIB INCLUDE)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}DIR}")
+    set(heddle_pc_${kind} "${CMAKE_INSTALL_${kind}DIR}")
+  else()
+    set(heddle_pc_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}DIR}")
+  endif()
+endforeach()
+configure_file(cmake/heddle.pc.in ${CMAKE_BINARY_DIR}/heddle.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""An outside user's view of an installation: staged, moved, found by find_package and by pkg-config, built with, run."""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+OPTIONS = argparse.Namespace()
+
+
+def run(*command, **keywords):
+    result = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120, **keywords,
+    )
+    if result.returncode != 0:
+        words = " ".join(str(word) for word in command)
+        raise AssertionError(f"{words}: exit {result.returncode}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def clean_environment(**more):
+    """No HEDDLE_* variable, and nothing that would find a library by accident."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HEDDLE_", "LD_", "PKG_CONFIG"))}
+    return {**kept, **more}
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="heddle-install-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.scratch = pathlib.Path(folder.name)
+        stage = cls.scratch / "stage"
+        # Staged as a distribution does it, then moved: nothing in the installed files may name where they were.
+        run("cmake", "--install", OPTIONS.build, "--prefix", "/opt/heddle", env=clean_environment(DESTDIR=str(stage)))
+        cls.prefix = cls.scratch / "moved" / "here"
+        cls.prefix.parent.mkdir()
+        (stage / "opt" / "heddle").rename(cls.prefix)
+        cls.libdir = cls.prefix / OPTIONS.libdir
+
+    def check_program(self, program, language, env):
+        """As a job of one, and as a job of three where the launcher is installed."""
+        line = f"{language} {OPTIONS.version} rank {{}} of {{}} got {{}}"
+        self.assertEqual(run(program, env=env).splitlines(), [line.format(0, 1, 100)])
+        launched = run(self.prefix / "bin" / "heddle", "run", "-n", "3", program, env=env)
+        expected = [line.format(rank, 3, 100 + (rank + 2) % 3) for rank in range(3)]
+        self.assertEqual(sorted(launched.splitlines()), expected)
+
+    def test_files(self):
+        installed = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if not path.is_dir()}
+        lib = OPTIONS.libdir
+        expected = {
+            "bin/heddle", "include/heddle/heddle.h", "include/heddle/heddle.hpp", f"{lib}/libheddle.so",
+            f"{lib}/libheddle.so.0", f"{lib}/libheddle.so.{OPTIONS.version}", f"{lib}/pkgconfig/heddle.pc",
+            f"{lib}/cmake/heddle/heddle-config.cmake", f"{lib}/cmake/heddle/heddle-config-version.cmake",
+            f"{lib}/cmake/heddle/heddle-targets.cmake", "share/doc/heddle/LICENSE",
+        }
+        self.assertEqual(expected - installed, set())
+        self.assertEqual([name for name in installed if name.endswith((".a", ".cpp")) or "/src/" in name], [])
+
+    def test_nothing_names_the_build_tree(self):
+        for path in self.prefix.rglob("*"):
+            if path.suffix in (".cmake", ".pc", ".h", ".hpp"):
+                self.assertNotIn(OPTIONS.build, path.read_text(), path)
+        for binary in (self.prefix / "bin" / "heddle", self.libdir / "libheddle.so"):
+            self.assertNotIn(OPTIONS.build, run("readelf", "-d", binary))
+
+    def test_soname_and_needed(self):
+        dynamic = run("readelf", "-d", self.libdir / "libheddle.so")
+        self.assertIn("soname: [libheddle.so.0]", dynamic)
+        needed = set(re.findall(r"NEEDED.*\[(.*?)\]", dynamic))
+        self.assertEqual([name for name in needed if "gtest" in name or "san" in name], [])
+
+    def test_find_package(self):
+        build = self.scratch / "cmake_user"
+        run("cmake", "-S", HERE / "cmake_user", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_C_COMPILER={OPTIONS.cc}", f"-DCMAKE_CXX_COMPILER={OPTIONS.cxx}", "-DCMAKE_BUILD_TYPE=Release",
+            env=clean_environment())
+        run("cmake", "--build", build)
+        self.check_program(build / "user_c", "c", clean_environment())
+        self.check_program(build / "user_cpp", "c++", clean_environment())
+
+    def test_find_package_refuses_another_version(self):
+        source = self.scratch / "too_new"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(too_new NONE)\nfind_package(heddle 9.0 REQUIRED)\n"
+        )
+        with self.assertRaisesRegex(AssertionError, "9.0"):
+            run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+
+    def test_pkg_config(self):
+        env = clean_environment(PKG_CONFIG_PATH=str(self.libdir / "pkgconfig"))
+        self.assertEqual(run("pkg-config", "--modversion", "heddle", env=env).strip(), OPTIONS.version)
+        flags = run("pkg-config", "--cflags", "--libs", "heddle", env=env).split()
+        places = {flag[:2]: pathlib.Path(flag[2:]).resolve() for flag in flags if flag[:2] in ("-I", "-L")}
+        self.assertEqual(places, {"-I": self.prefix / "include", "-L": self.libdir})
+        for compiler, source, language in ((OPTIONS.cc, "user.c", "c"), (OPTIONS.cxx, "user.cpp", "c++")):
+            program = self.scratch / f"pc_{source.replace('.', '_')}"
+            standard = "-std=c11" if language == "c" else "-std=c++20"
+            run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", HERE / source, "-o", program, *flags)
+            self.check_program(program, language, clean_environment(LD_LIBRARY_PATH=str(self.libdir)))
+
+    def test_the_tool(self):
+        tool = self.prefix / "bin" / "heddle"
+        self.assertIn(OPTIONS.version, run(tool, "--version", env=clean_environment()))
+        self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", env=clean_environment()))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for option in ("build", "version", "libdir", "cc", "cxx"):
+        parser.add_argument(f"--{option}", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=sys.argv[:1] + rest)
