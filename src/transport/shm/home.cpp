@@ -7,6 +7,37 @@ namespace {
 
 constexpr std::uint64_t kMinRingBytes = 2048;
 constexpr std::uint64_t kMaxRingBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMinBounceChunkBytes = 1024;
+
+base::Status read_settings(const base::Config& config, Agreement* agreement) {
+  const std::uint64_t workers = config.number(base::Var::max_workers);
+  if (workers < 1 || workers > 256) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS is %llu; it must be 1 to 256",
+                      static_cast<unsigned long long>(workers));
+  }
+  agreement->max_workers = static_cast<std::uint32_t>(workers);
+  agreement->ring_bytes = config.number(base::Var::shm_ring_bytes);
+  if (agreement->ring_bytes < kMinRingBytes || agreement->ring_bytes > kMaxRingBytes ||
+      agreement->ring_bytes % 64 != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES is %llu; it must be 2K to 16M, a multiple of 64",
+                      static_cast<unsigned long long>(agreement->ring_bytes));
+  }
+  const std::uint64_t pool = config.number(base::Var::shm_bounce_pool_bytes);
+  const std::uint64_t chunk = config.number(base::Var::shm_bounce_chunk_bytes);
+  if (chunk < kMinBounceChunkBytes || chunk > kMaxBounceChunkBytes || chunk % 64 != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHM_BOUNCE_CHUNK_BYTES is %llu; it must be 1K to 1M, a multiple of 64",
+                      static_cast<unsigned long long>(chunk));
+  }
+  if (pool != 0 && (pool < chunk || pool / chunk > kMaxBounceChunks)) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "HEDDLE_SHM_BOUNCE_POOL_BYTES is %llu; it must be 0, or 1 to %llu chunks of %llu",
+                      static_cast<unsigned long long>(pool), static_cast<unsigned long long>(kMaxBounceChunks),
+                      static_cast<unsigned long long>(chunk));
+  }
+  agreement->bounce_chunks = pool / chunk;
+  agreement->bounce_chunk_bytes = chunk;
+  return HEDDLE_DONE;
+}
 
 }  // namespace
 
@@ -16,23 +47,15 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       agreement_(agreement),
       layout_(agreement),
       rank_(bootstrap.rank()),
+      bounce_(agreement.bounce_chunks, agreement.bounce_chunk_bytes),
+      cma_enabled_(environment.config.flag(base::Var::shm_cma)),
       peers_(bootstrap.size()) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
-  const base::Config& config = environment.config;
   Agreement agreement;
   agreement.size = bootstrap.size();
-  agreement.max_workers = static_cast<std::uint32_t>(config.number(base::Var::max_workers));
-  agreement.ring_bytes = config.number(base::Var::shm_ring_bytes);
-  if (agreement.max_workers < 1 || agreement.max_workers > 256) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS is %llu; it must be 1 to 256",
-                      static_cast<unsigned long long>(config.number(base::Var::max_workers)));
-  }
-  if (agreement.ring_bytes < kMinRingBytes || agreement.ring_bytes > kMaxRingBytes || agreement.ring_bytes % 64 != 0) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES is %llu; it must be 2K to 16M, a multiple of 64",
-                      static_cast<unsigned long long>(agreement.ring_bytes));
-  }
+  if (const base::Status status = read_settings(environment.config, &agreement); status != HEDDLE_DONE) return status;
   std::unique_ptr<Home> home(new Home(bootstrap, environment, agreement));
   auto segment = Segment::create(home->layout_.control_bytes);
   if (!segment) return segment.status();

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/shm/bounce.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/region_key.hpp"
 #include "transport/shm/segment.hpp"
@@ -23,6 +24,7 @@ struct Peer {
   ControlView control;
   Agreement agreement;
   std::atomic<Cma> cma{Cma::untried};      // partner: none; any thread may learn it, and learning it twice does no harm
+  std::atomic<std::byte*> pool{nullptr};   // its bounce pool; release and acquire in Transfers::pool_of
   std::unique_ptr<Mapping> owned_mapping;  // of other processes
 };
 
@@ -38,6 +40,8 @@ class Home {
   [[nodiscard]] const base::Environment& environment() const { return environment_; }
   [[nodiscard]] const ControlView& control() const { return control_; }
   [[nodiscard]] Segment& segment() { return *segment_; }
+  [[nodiscard]] BouncePool& bounce() { return bounce_; }
+  [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
   [[nodiscard]] RegionTable& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
@@ -60,6 +64,8 @@ class Home {
   std::unique_ptr<Segment> segment_;
   ControlView control_;
   RegionTable regions_;
+  BouncePool bounce_;
+  bool cma_enabled_;
   std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
   std::mutex meeting_;                     // guards owned_peers_ and the storing into peers_
   std::vector<std::unique_ptr<Peer>> owned_peers_;

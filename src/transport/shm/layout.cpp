@@ -55,6 +55,10 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
   if (theirs.ring_bytes != mine.ring_bytes) {
     return disagree("HEDDLE_SHM_RING_BYTES", rank, theirs.ring_bytes, mine.ring_bytes);
   }
+  // Of the peer's own pool; bounded so that what is computed from them cannot overflow.
+  if (theirs.bounce_chunks > kMaxBounceChunks || theirs.bounce_chunk_bytes > kMaxBounceChunkBytes) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u describes an impossible bounce pool", rank);
+  }
   if (theirs.line != mine.line) return disagree("the cache line of the build", rank, theirs.line, mine.line);
   return theirs;
 }

@@ -17,6 +17,8 @@
 namespace heddle::transport::shm {
 
 inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
 
 // What all processes of a job must agree on; travels in the card.
@@ -55,6 +57,8 @@ struct RingEntry {
 
 struct ControlHeader {
   alignas(kLine) std::atomic<std::uint64_t> ring_count{0};  // release after the entry; acquire by receivers
+  alignas(kLine) std::atomic<std::uint64_t> pool_offset{
+      0};  // release once the bounce pool is there; acquire by targets
 };
 
 // Sizes and places in the control part, the same in all processes of a job.

@@ -9,6 +9,8 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   if (!lent_.empty()) release_lent();
   if (entry_.attention.load(std::memory_order_relaxed) != 0) [[unlikely]]
     discover();
+  if (!transfers_.idle()) [[unlikely]]
+    transfers_.advance();
   std::size_t n = outbox_.empty() ? 0 : outbox_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
@@ -32,14 +34,20 @@ void Worker::release_lent() {
 std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   Incoming& from = *incoming_[position];
   std::size_t n = 0;
+  std::size_t served = 0;
   queue::Take taken = queue::Take::record;
-  while (n < out.size()) {
+  while (n < out.size() && served < kServed) {
     queue::Record record;
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
-      taken = queue::Take::malformed;
-      break;
+      const bool transfer = record.type == kPutType || record.type == kGetType;
+      if (!transfer || !transfers_.serve(*from.peer, record)) {
+        taken = queue::Take::malformed;
+        break;
+      }
+      ++served;
+      continue;
     }
     Completion& completion = out[n++];
     completion.event = Event::message;
@@ -51,7 +59,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     completion.rank = from.peer->rank;
     completion.worker = from.worker;
   }
-  if (n != 0 && !from.lent) {
+  if (n + served != 0 && !from.lent) {
     from.lent = true;
     lent_.push_back(&from);
   }

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -45,10 +44,8 @@ class TestBootstrap final : public bootstrap::Bootstrap {
     const auto found = cards_.cards.find(rank);
     if (found == cards_.cards.end()) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u never published", rank);
     bootstrap::Card card = found->second;
-    // Another process's descriptor is reached through /proc; our own likewise.
-    const std::string path = "/proc/" + std::to_string(card.pid) + "/fd/" + std::to_string(card.fd);
-    card.fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (card.fd < 0) return base::fail_errno(HEDDLE_ERR_PEER_FAILED, "open %s", path.c_str());
+    card.fd = fcntl(card.fd, F_DUPFD_CLOEXEC, 0);
+    if (card.fd < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "dup of the card of rank %u", rank);
     return card;
   }
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte>) override { return HEDDLE_ERR_UNSUPPORTED; }
@@ -110,6 +107,21 @@ struct TestRank {
     command.bytes = payload.size();
     command.token = 1;
     return worker->post({&command, 1}) == 1;
+  }
+  // A put or get; true: accepted. *done as post() says it.
+  bool transfer(Opcode opcode, const RemoteMemory& remote, std::uint64_t offset, std::span<std::byte> local,
+                Command* posted = nullptr) {
+    Command command;
+    if (posted != nullptr) command = *posted;
+    command.opcode = opcode;
+    command.rank = remote.rank;
+    command.local = local.data();
+    command.bytes = local.size();
+    command.remote = &remote;
+    command.offset = offset;
+    const bool accepted = worker->post({&command, 1}) == 1;
+    if (posted != nullptr) *posted = command;
+    return accepted;
   }
   // The events of one poll, with the message data copied.
   struct Got {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/shm/cma.hpp"
-
 namespace heddle::transport::shm {
 namespace {
 
@@ -31,23 +29,6 @@ inline void copy_small(std::byte* to, const void* from, std::uint64_t bytes) {
 
 }  // namespace
 
-void Outbox::put(Token token, base::Status status) {
-  slots_[(first_ + count_) % slots_.size()] = {token, status};
-  ++count_;
-}
-
-std::size_t Outbox::drain(std::span<Completion> out) {
-  const std::size_t n = std::min(out.size(), count_);
-  for (std::size_t i = 0; i < n; ++i) {
-    out[i] = Completion{};
-    out[i].token = slots_[first_].token;
-    out[i].status = slots_[first_].status;
-    first_ = (first_ + 1) % slots_.size();
-  }
-  count_ -= n;
-  return n;
-}
-
 base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index) {
   const auto state = static_cast<WorkerState>(home.control().worker(index).state.load(std::memory_order_relaxed));
   if (state != WorkerState::unopened) {
@@ -65,7 +46,8 @@ Worker::Worker(Home& home, std::uint32_t index)
       outgoing_(std::size_t{home.size()} * home.layout().max_workers),
       failed_(home.size()),
       cursors_(home.size()),
-      outbox_(kOutbox) {
+      outbox_(kOutbox, 2 * Transfers::kMost),
+      transfers_(home, outbox_) {
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
 
@@ -127,8 +109,7 @@ TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, s
   if (to == nullptr) [[unlikely]]  // not connected yet, or the peer has failed
     return Sent::unsuitable;
   const std::uint32_t header_room = (static_cast<std::uint32_t>(header.size()) + 7U) & ~7U;
-  std::byte* room =
-      to->ring.begin(kMessageType, immediate, header_room + static_cast<std::uint32_t>(payload.size()));
+  std::byte* room = to->ring.begin(kMessageType, immediate, header_room + static_cast<std::uint32_t>(payload.size()));
   if (room == nullptr) [[unlikely]]
     return Sent::unsuitable;  // post() knows what else may be the matter
   if (!header.empty()) {
@@ -202,15 +183,9 @@ bool Worker::post_transfer(Command& command) {
     command.source_free = true;
     return true;
   }
-  const auto peer = home_.peer(command.rank);
-  if (!peer) return refuse(command, peer.status());
-  const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
-  const base::Status status =
-      cma_copy(**peer, direction, command.local, command.remote->handle[0] + command.offset, command.bytes);
-  if (status != HEDDLE_DONE) return refuse(command, status);
-  command.done = true;
-  command.source_free = true;
-  return true;
+  base::Status why = HEDDLE_DONE;
+  Outgoing* to = outgoing(command.rank, command.worker, &why);
+  return to != nullptr ? transfers_.start(command, *to) : refuse(command, why);
 }
 
 void Worker::peer_failed(std::uint32_t rank) {
@@ -218,6 +193,7 @@ void Worker::peer_failed(std::uint32_t rank) {
   failed_[rank] = 1;
   // try_send finds no ring to it any more and leaves the message to post(), which knows why.
   std::fill_n(outgoing_.begin() + std::size_t{rank} * max_workers_, max_workers_, nullptr);
+  if (!transfers_.idle()) transfers_.peer_failed(rank);
 }
 
 }  // namespace heddle::transport::shm

@@ -9,47 +9,14 @@
 
 #include "queue/record_ring.hpp"
 #include "transport/shm/home.hpp"
+#include "transport/shm/outbox.hpp"
+#include "transport/shm/rings.hpp"
+#include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::shm {
 
 base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index);
-
-inline constexpr std::uint8_t kMessageType = 2;
-
-// A ring to a peer's worker.
-struct Outgoing {
-  queue::RecordProducer<> ring;
-  Peer* peer = nullptr;
-  std::uint32_t worker = 0;
-};
-
-// A ring from a peer's worker.
-struct Incoming {
-  queue::RecordConsumer<> ring;
-  Peer* peer = nullptr;
-  std::uint32_t worker = 0;
-  bool lent = false;  // records were handed out that the next poll releases
-};
-
-// Completions that wait for the next poll; bounded.
-class Outbox {
- public:
-  explicit Outbox(std::size_t capacity) : slots_(capacity) {}
-  [[nodiscard]] bool full() const { return count_ == slots_.size(); }
-  [[nodiscard]] bool empty() const { return count_ == 0; }
-  void put(Token token, base::Status status);  // not when full
-  std::size_t drain(std::span<Completion> out);
-
- private:
-  struct Slot {
-    Token token = 0;
-    base::Status status = HEDDLE_DONE;
-  };
-  std::vector<Slot> slots_;
-  std::size_t first_ = 0;
-  std::size_t count_ = 0;
-};
 
 class Worker final : public TransportWorker {
  public:
@@ -68,6 +35,7 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kOutbox = 1024;
+  static constexpr std::size_t kServed = 4;  // transfer chunks copied for peers in one poll, per ring
 
   bool post_one(Command& command);
   bool post_message(Command& command);
@@ -106,6 +74,7 @@ class Worker final : public TransportWorker {
   std::size_t cold_ = 0;                // where the cold scan goes on
   std::size_t victim_ = 0;              // which hot ring makes place for a cold one that woke up
   Outbox outbox_;
+  Transfers transfers_;
 };
 
 }  // namespace heddle::transport::shm

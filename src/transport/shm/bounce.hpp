@@ -1,0 +1,94 @@
+// Bounce space: a pool of chunks in each process's segment, through which data moves between the private memories of two
+// processes. The initiator of a transfer lends a chunk from its own pool; the target copies out of it or into it.
+//
+// Life of a chunk. Its word is {generation, state}; the number circulates through a queue that only the owner sees.
+//   free       in the queue, or in the owner's hand
+//   requested  the owner has announced it to a target: (put) data is in it, (get) room is in it
+//   taken      the target copies                          requested -> taken      by the target
+//   done       the target is finished                     taken -> done           by the target
+//   failed     the target refuses (no such range)         taken -> failed         by the target
+// The owner takes a requested chunk back by requested -> free with the next generation: a target that finds another
+// generation than announced leaves the chunk alone. So exactly one side has it at any time. If the target dies with it
+// taken, nobody will touch it again and the owner goes on with the next generation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "queue/bounded_queue.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace heddle::transport::shm {
+
+enum class ChunkState : std::uint64_t { free = 0, requested = 1, taken = 2, done = 3, failed = 4 };
+
+constexpr std::uint64_t chunk_word(std::uint64_t generation, ChunkState state) {
+  return generation << 3 | static_cast<std::uint64_t>(state);
+}
+constexpr ChunkState state_of(std::uint64_t word) {
+  return static_cast<ChunkState>(word & 7U);
+}
+constexpr std::uint64_t generation_of(std::uint64_t word) {
+  return word >> 3;
+}
+
+// A pool as mapped here, one's own or a peer's.
+class BounceView {
+ public:
+  BounceView() = default;
+  BounceView(std::byte* base, std::uint64_t chunks, std::uint64_t chunk_bytes)
+      : base_(base), data_at_(data_at(chunks)), chunk_bytes_(chunk_bytes) {}
+
+  [[nodiscard]] bool mapped() const { return base_ != nullptr; }
+  // Release by the side that hands the chunk over, acquire by the side that finds it handed over: requested and free
+  // are stored by the owner, taken, done and failed by the target.
+  [[nodiscard]] std::atomic<std::uint64_t>& word(std::uint32_t chunk) const {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + chunk * kLine);
+  }
+  [[nodiscard]] std::byte* data(std::uint32_t chunk) const { return base_ + data_at_ + chunk * chunk_bytes_; }
+
+  static std::uint64_t data_at(std::uint64_t chunks);
+  static std::uint64_t bytes(std::uint64_t chunks, std::uint64_t chunk_bytes) {
+    return data_at(chunks) + chunks * chunk_bytes;
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::uint64_t data_at_ = 0;
+  std::uint64_t chunk_bytes_ = 0;
+};
+
+// This process's own pool. Chunks are lent in first-in-first-out order on purpose: by the time a chunk comes round again
+// its lines have left the L2 caches, and a line from the shared L3 costs less than one from the other core's L2.
+class BouncePool {
+ public:
+  BouncePool(std::uint64_t chunks, std::uint64_t chunk_bytes);
+
+  [[nodiscard]] bool enabled() const { return chunks_ != 0; }
+  [[nodiscard]] std::uint64_t chunk_bytes() const { return chunk_bytes_; }
+  // Makes the pool on first use and announces it in `header`. Any thread.
+  [[nodiscard]] base::Status prepare(Segment& segment, ControlHeader& header);
+
+  // After prepare(). False: all are lent.
+  [[nodiscard]] bool lend(std::uint32_t* chunk) { return free_.pop(chunk); }
+  // The chunk is the owner's again; what was announced of it before becomes void.
+  void give_back(std::uint32_t chunk);
+  // Announces the chunk; returns the generation for the request. Data must be in it already.
+  [[nodiscard]] std::uint64_t request(std::uint32_t chunk);
+  // Takes back a chunk that nobody has taken. False: the target has it, or is finished.
+  [[nodiscard]] bool cancel(std::uint32_t chunk, std::uint64_t generation);
+  [[nodiscard]] const BounceView& view() const { return view_; }
+
+ private:
+  std::uint64_t chunks_;
+  std::uint64_t chunk_bytes_;
+  queue::BoundedQueue<> free_;
+  BounceView view_;
+  std::atomic<bool> ready_{false};  // release after view_ is set; acquire in prepare()
+  std::mutex making_;
+};
+
+}  // namespace heddle::transport::shm

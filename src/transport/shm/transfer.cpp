@@ -1,0 +1,311 @@
+#include "transport/shm/transfer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace heddle::transport::shm {
+
+Transfers::Transfers(Home& home, Outbox& outbox)
+    : home_(home),
+      outbox_(outbox),
+      pool_(home.bounce()),
+      min_bounce_(home.environment().config.number(base::Var::shm_bounce_min_bytes)),
+      patience_ns_(home.environment().config.number(base::Var::shm_bounce_patience_ns)),
+      transfers_(kMost),
+      patience_(home.size()) {
+  for (std::uint32_t i = 0; i < kMost; ++i) idle_.push_back(i);
+  active_.reserve(kMost);
+}
+
+Transfers::~Transfers() {
+  for (const std::uint32_t index : active_) reclaim(transfers_[index]);
+}
+
+bool Transfers::cma_works(Peer& peer, std::uint64_t address) {
+  const Cma known = home_.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
+  if (known != Cma::untried) return known == Cma::allowed;
+  std::byte probe{};
+  return cma_copy(peer, Direction::get, &probe, address, 1) == HEDDLE_DONE;
+}
+
+bool Transfers::prefers_cma(const Command& command, Peer& peer) {
+  if (!cma_works(peer, command.remote->handle[0])) return false;
+  if (!pool_.enabled() || command.bytes < min_bounce_) return true;
+  Patience& patience = patience_[peer.rank];
+  if (patience.skip == 0) return false;
+  --patience.skip;
+  return true;
+}
+
+bool Transfers::start(Command& command, Outgoing& to) {
+  if (outbox_.full() || idle_.empty()) return false;
+  Peer& peer = *to.peer;
+  const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
+  const std::uint64_t address = command.remote->handle[0];
+  const bool by_cma = prefers_cma(command, peer);
+  base::Status status = HEDDLE_DONE;
+  if (by_cma && command.bytes <= kCmaStep) {
+    status = cma_copy(peer, direction, command.local, address + command.offset, command.bytes);
+    command.done = status == HEDDLE_DONE;
+  } else if (!by_cma && !pool_.enabled()) {
+    status = base::fail(HEDDLE_ERR_UNSUPPORTED,
+                        "the kernel or HEDDLE_SHM_CMA forbids access to the memory of rank %u and "
+                        "HEDDLE_SHM_BOUNCE_POOL_BYTES is 0; allow one of them",
+                        peer.rank);
+  } else if (!by_cma) {
+    status = pool_.prepare(home_.segment(), home_.control().header());
+  }
+  if (command.done || status != HEDDLE_DONE) {
+    command.source_free = true;
+    if (!command.done) outbox_.put(command.token, status);
+    return true;
+  }
+  const std::uint32_t index = idle_.back();
+  idle_.pop_back();
+  active_.push_back(index);
+  Transfer& transfer = transfers_[index];
+  transfer.token = command.token;
+  transfer.to = &to;
+  transfer.local = static_cast<std::byte*>(command.local);
+  transfer.region = command.remote->handle[1];
+  transfer.address = address;
+  transfer.offset = command.offset;
+  transfer.bytes = command.bytes;
+  transfer.next = 0;
+  transfer.last_progress = now();
+  transfer.direction = direction;
+  transfer.status = HEDDLE_DONE;
+  transfer.owes_source_free = false;
+  transfer.source_given = false;
+  transfer.by_cma = by_cma;
+  transfer.impatient = false;
+  transfer.first = 0;
+  transfer.out = 0;
+  feed(transfer);
+  command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
+  transfer.source_given = command.source_free && direction == Direction::put;
+  transfer.owes_source_free = command.wants_source_free && !command.source_free;
+  return true;
+}
+
+void Transfers::advance() {
+  for (std::size_t position = 0; position < active_.size();) {
+    Transfer& transfer = transfers_[active_[position]];
+    collect(transfer);
+    if (transfer.status == HEDDLE_DONE) feed(transfer);
+    if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
+      retire(position);
+    } else {
+      ++position;
+    }
+  }
+}
+
+void Transfers::retire(std::size_t position) {
+  const std::uint32_t index = active_[position];
+  Transfer& transfer = transfers_[index];
+  finish_source(transfer);
+  outbox_.put(transfer.token, transfer.status);
+  if (!transfer.impatient && !transfer.by_cma) patience_[transfer.to->peer->rank].last = 0;
+  active_[position] = active_.back();
+  active_.pop_back();
+  idle_.push_back(index);
+}
+
+void Transfers::finish_source(Transfer& transfer) {
+  if (!transfer.owes_source_free || transfer.next != transfer.bytes) return;
+  transfer.owes_source_free = false;
+  transfer.source_given = true;
+  outbox_.put(transfer.token, HEDDLE_DONE, Event::source_free);
+}
+
+// ---- the initiator ----------------------------------------------------------------------------------------------------
+
+void Transfers::feed(Transfer& transfer) {
+  if (transfer.by_cma) {
+    if (transfer.next < transfer.bytes) copy_by_cma(transfer);
+  } else {
+    for (std::uint32_t i = 0; i < kBurst && transfer.next < transfer.bytes && transfer.out < kDepth; ++i) {
+      if (!feed_one(transfer)) break;
+    }
+  }
+  finish_source(transfer);
+}
+
+bool Transfers::feed_one(Transfer& transfer) {
+  std::uint32_t chunk = 0;
+  if (!pool_.lend(&chunk)) return false;
+  const std::uint8_t type = transfer.direction == Direction::put ? kPutType : kGetType;
+  std::byte* room = transfer.to->ring.begin(type, 0, sizeof(TransferRequest));
+  if (room == nullptr) {
+    pool_.give_back(chunk);
+    return false;
+  }
+  TransferRequest request;
+  request.region = transfer.region;
+  request.offset = transfer.offset + transfer.next;
+  request.chunk = chunk;
+  request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), transfer.bytes - transfer.next));
+  if (transfer.direction == Direction::put) {
+    std::memcpy(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
+  }
+  request.generation = pool_.request(chunk);
+  std::memcpy(room, &request, sizeof request);
+  transfer.to->ring.publish();
+  if (transfer.out == 0) transfer.last_progress = now();
+  transfer.pieces[(transfer.first + transfer.out) % kDepth] = {transfer.next, request.generation, chunk, request.bytes};
+  ++transfer.out;
+  transfer.next += request.bytes;
+  return true;
+}
+
+void Transfers::collect(Transfer& transfer) {
+  std::uint32_t copied = 0;
+  while (transfer.out != 0) {
+    const Piece piece = transfer.pieces[transfer.first];
+    const ChunkState state = state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
+    if (state == ChunkState::taken) return;  // it will be finished, or its process dies
+    if (state == ChunkState::requested) {
+      const bool doomed = transfer.status != HEDDLE_DONE;
+      if (doomed || now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
+      return;
+    }
+    if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
+      if (copied == kBurst) return;
+      std::memcpy(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
+      ++copied;
+    } else if (state != ChunkState::done && transfer.status == HEDDLE_DONE) {
+      transfer.status = base::fail(HEDDLE_ERR_RANGE, "rank %u has no living region for this transfer; was it released?",
+                                   transfer.to->peer->rank);
+    }
+    pool_.give_back(piece.chunk);
+    transfer.first = (transfer.first + 1) % kDepth;
+    --transfer.out;
+    transfer.last_progress = now();
+  }
+}
+
+// The target does not look at its rings. What it has not taken goes by the kernel; without the kernel's help we wait.
+void Transfers::give_up_on_target(Transfer& transfer) {
+  Peer& peer = *transfer.to->peer;
+  if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
+    const auto state =
+        static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
+    transfer.last_progress = now();
+    if (state != WorkerState::closed) return;
+    transfer.status =
+        base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed", transfer.to->worker, peer.rank);
+  }
+  // Newest first: the target takes them in order, so that what is left out is a prefix.
+  while (transfer.out != 0) {
+    const Piece& piece = transfer.pieces[(transfer.first + transfer.out - 1) % kDepth];
+    if (!pool_.cancel(piece.chunk, piece.generation)) break;
+    if (transfer.status == HEDDLE_DONE && transfer.source_given) {
+      transfer.status = cma_copy(peer, Direction::put, pool_.view().data(piece.chunk),
+                                 transfer.address + transfer.offset + piece.at, piece.bytes);
+    } else {
+      transfer.next = piece.at;
+    }
+    pool_.give_back(piece.chunk);
+    --transfer.out;
+  }
+  transfer.by_cma = true;
+  transfer.impatient = true;
+  Patience& patience = patience_[peer.rank];
+  patience.last = static_cast<std::uint16_t>(std::clamp(patience.last * 2, 4, int{kMostSkips}));
+  patience.skip = patience.last;
+}
+
+void Transfers::copy_by_cma(Transfer& transfer) {
+  const std::uint64_t step = std::min(transfer.bytes - transfer.next, kCmaStep);
+  const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
+                                       transfer.address + transfer.offset + transfer.next, step);
+  if (status == HEDDLE_DONE) {
+    transfer.next += step;
+  } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled() &&
+             pool_.prepare(home_.segment(), home_.control().header()) == HEDDLE_DONE) {
+    transfer.by_cma = false;
+  } else {
+    transfer.status = status;
+  }
+}
+
+// Takes all chunks back from a peer that will not come back, or for a worker that closes.
+void Transfers::reclaim(Transfer& transfer) {
+  const bool same_process = transfer.to->peer->pid == static_cast<std::int32_t>(getpid());
+  for (; transfer.out != 0; --transfer.out, transfer.first = (transfer.first + 1) % kDepth) {
+    const Piece& piece = transfer.pieces[transfer.first];
+    const ChunkState state = pool_.cancel(piece.chunk, piece.generation)
+                                 ? ChunkState::free
+                                 : state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
+    // A dead process's chunk is ours. But a thread of a rank that was only declared dead, or of a peer that is alive
+    // while we close, may still be copying: that chunk is not used again.
+    if (state == ChunkState::taken && (same_process || !home_.failed(transfer.to->peer->rank))) continue;
+    pool_.give_back(piece.chunk);
+  }
+}
+
+void Transfers::peer_failed(std::uint32_t rank) {
+  for (std::size_t position = 0; position < active_.size();) {
+    Transfer& transfer = transfers_[active_[position]];
+    if (transfer.to->peer->rank != rank) {
+      ++position;
+      continue;
+    }
+    reclaim(transfer);
+    transfer.status = HEDDLE_ERR_PEER_FAILED;
+    retire(position);
+  }
+}
+
+// ---- the target -------------------------------------------------------------------------------------------------------
+
+BounceView Transfers::pool_of(Peer& peer) {
+  const std::uint64_t chunks = peer.agreement.bounce_chunks;
+  const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;
+  std::byte* base = peer.pool.load(std::memory_order_acquire);
+  if (base == nullptr) {
+    const std::uint64_t offset = peer.control.header().pool_offset.load(std::memory_order_acquire);
+    if (offset < home_.layout().control_bytes || chunks == 0) return {};
+    const auto mapped = peer.mapping->map(offset, BounceView::bytes(chunks, chunk_bytes));
+    if (!mapped) return {};
+    base = *mapped;
+    peer.pool.store(base, std::memory_order_release);
+  }
+  return {base, chunks, chunk_bytes};
+}
+
+bool Transfers::serve(Peer& peer, const queue::Record& record) {
+  TransferRequest request;
+  if (record.bytes != sizeof request) return false;
+  std::memcpy(&request, record.data, sizeof request);
+  if (request.chunk >= peer.agreement.bounce_chunks || request.bytes == 0 ||
+      request.bytes > peer.agreement.bounce_chunk_bytes) {
+    return false;
+  }
+  const BounceView pool = pool_of(peer);
+  if (!pool.mapped()) return false;
+  std::atomic<std::uint64_t>& word = pool.word(request.chunk);
+  std::uint64_t expected = chunk_word(request.generation, ChunkState::requested);
+  if (!word.compare_exchange_strong(expected, chunk_word(request.generation, ChunkState::taken),
+                                    std::memory_order_acquire, std::memory_order_relaxed)) {
+    return true;  // taken back meanwhile
+  }
+  const auto region = home_.regions().find(request.region);
+  ChunkState outcome = ChunkState::failed;
+  if (region && request.offset <= region->bytes && request.bytes <= region->bytes - request.offset) {
+    std::byte* there = region->address + request.offset;
+    if (record.type == kPutType) {
+      std::memcpy(there, pool.data(request.chunk), request.bytes);
+    } else {
+      std::memcpy(pool.data(request.chunk), there, request.bytes);
+    }
+    outcome = ChunkState::done;
+  }
+  word.store(chunk_word(request.generation, outcome), std::memory_order_release);
+  return true;
+}
+
+}  // namespace heddle::transport::shm
