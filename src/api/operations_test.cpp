@@ -263,18 +263,22 @@ TEST_P(Operations, ActiveMessagesOfAllSizesArriveWhole) {
   });
 }
 
+constexpr std::uint64_t kAnswer = 2;  // lives longer than any message
+
 TEST_P(Operations, HandlersMayReply) {
   run(2, [](Context& context, Worker& worker) {
     struct State {
       Worker* worker;
+      int pings = 0;
       int pongs = 0;
-      int owed = 0;
+      int owed = 0;  // replies that the worker did not take in the handler
     } state{&worker};
     context.register_am(
         1,
         [](const heddle_am_arrival* message, void* arg) {
           auto* self = static_cast<State*>(arg);
-          const heddle_am_message pong{2, 0, nullptr, message->payload, 8};
+          ++self->pings;
+          const heddle_am_message pong{2, 0, nullptr, &kAnswer, 8};
           if (heddle_try_am(message->worker, message->source, &pong, nullptr) == HEDDLE_AGAIN) ++self->owed;
         },
         &state);
@@ -287,7 +291,7 @@ TEST_P(Operations, HandlersMayReply) {
       accepted(worker.am({1 - context.rank(), 0}, ping));
       for (; state.owed > 0; --state.owed) accepted(worker.am({1 - context.rank(), 0}, {2, 0, nullptr, &value, 8}));
     }
-    while (state.pongs < kPings) {
+    while (state.pongs < kPings || state.pings < kPings || state.owed > 0) {
       ASSERT_GE(worker.progress(), 0);
       for (; state.owed > 0; --state.owed) accepted(worker.am({1 - context.rank(), 0}, {2, 0, nullptr, &value, 8}));
     }

@@ -1,0 +1,83 @@
+#include "transport/fault/fault.hpp"
+
+#include <string>
+
+#include "transport/fault/worker.hpp"
+
+namespace heddle::transport::fault {
+namespace {
+
+constexpr std::uint64_t kMaxAgainPercent = 95;
+constexpr std::uint64_t kMaxDelay = 1'000'000;
+
+class FaultTransport final : public Transport {
+ public:
+  FaultTransport(std::unique_ptr<Transport> inner, std::uint32_t rank, const Settings& settings)
+      : inner_(std::move(inner)),
+        rank_(rank),
+        settings_(settings),
+        name_(std::string("fault+") + inner_->capabilities().name),
+        capabilities_(inner_->capabilities()) {
+    capabilities_.name = name_.c_str();
+    capabilities_.direct = capabilities_.direct && !settings.any();
+    capabilities_.ordered_messages = capabilities_.ordered_messages && !settings.reorder;
+  }
+
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+
+  [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
+    auto inner = inner_->open_worker(index);
+    if (!inner) return inner.status();
+    // Far apart, so that ranks and workers do not share their random choices.
+    const std::uint64_t seed = (settings_.seed * 65537 + rank_) * 65537 + index;
+    return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed));
+  }
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override { return inner_->allocate(bytes); }
+  void free(const LocalMemory& memory) override { inner_->free(memory); }
+  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
+    return inner_->enroll(address, bytes);
+  }
+  void withdraw(const LocalMemory& memory) override { inner_->withdraw(memory); }
+
+  // What is direct inside becomes memory without commands: the protocol layer reaches it by messages, which are faulty.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
+    auto memory = inner_->import(rank, key);
+    if (memory && settings_.any()) memory->direct = nullptr;
+    return memory;
+  }
+  void release(const RemoteMemory& memory) override { inner_->release(memory); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  const std::uint32_t rank_;
+  const Settings settings_;
+  const std::string name_;
+  Capabilities capabilities_;
+};
+
+base::Status check(base::Var var, const char* name, const base::Config& config, std::uint64_t most, const char* why) {
+  const std::uint64_t value = config.number(var);
+  if (value <= most) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG, "%s=%llu is more than %llu; %s", name, static_cast<unsigned long long>(value),
+                    static_cast<unsigned long long>(most), why);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Transport>> decorate(std::unique_ptr<Transport> inner, std::uint32_t rank,
+                                                  const base::Environment& environment) {
+  const base::Config& config = environment.config;
+  base::Status status = check(base::Var::fault_again, "HEDDLE_FAULT_AGAIN", config, kMaxAgainPercent,
+                              "it is a percentage, and something must get through");
+  if (status == HEDDLE_DONE) {
+    status = check(base::Var::fault_delay, "HEDDLE_FAULT_DELAY", config, kMaxDelay,
+                   "it is a number of polls, and everything must come to an end");
+  }
+  if (status != HEDDLE_DONE) return status;
+  const Settings settings{config.number(base::Var::fault_seed), config.number(base::Var::fault_again),
+                          config.number(base::Var::fault_delay), config.flag(base::Var::fault_reorder)};
+  return std::unique_ptr<Transport>(std::make_unique<FaultTransport>(std::move(inner), rank, settings));
+}
+
+}  // namespace heddle::transport::fault

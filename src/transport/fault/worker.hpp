@@ -1,0 +1,90 @@
+// A worker of the fault decorator. One thread at a time.
+//
+// A post is refused, or goes straight to the inner worker, or is accepted and held. What is held goes to the inner worker
+// from poll(), once it is due; what the inner worker reports is held in turn until it is due.
+//
+// Invariants
+//   Held commands and events are bounded: at the bound, posts are refused and the inner worker is not polled.
+//   In order (no reordering): commands to one worker of a peer reach the inner worker in the order of posting, events leave
+//   in the order in which they came. A peer that takes nothing does not hold up commands to others.
+//   A command's source_free leaves before its done.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/random.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::fault {
+
+struct Settings {
+  std::uint64_t seed = 0;
+  std::uint64_t again_percent = 0;
+  std::uint64_t delay = 0;
+  bool reorder = false;
+
+  [[nodiscard]] bool holds() const { return delay != 0 || reorder; }
+  [[nodiscard]] bool any() const { return holds() || again_percent != 0; }
+};
+
+class Worker final : public TransportWorker {
+ public:
+  Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed);
+
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override;
+  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                              std::span<const std::byte> payload) override;
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
+  [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
+
+ private:
+  static constexpr std::size_t kMostCommands = 64;
+  static constexpr std::size_t kMostEvents = 1024;
+  static constexpr std::size_t kPortion = 32;  // events taken from the inner worker in one poll
+  static constexpr std::uint64_t kLongestStorm = 64;
+
+  struct HeldCommand {
+    Command command;
+    std::array<std::byte, kMaxHeaderBytes> header;
+    std::uint64_t due = 0;
+  };
+  struct HeldEvent {
+    Completion completion;
+    std::unique_ptr<std::uint64_t[]> data;  // of a message
+    std::uint64_t due = 0;
+    bool gone = false;
+  };
+
+  std::size_t allowance(std::size_t batch);
+  std::size_t pass(std::span<Command> batch);
+  std::size_t keep(std::span<Command> batch);
+  void submit();
+  bool submit_one(HeldCommand& held);
+  void settle(const Command& command);
+  void collect();
+  void hold(const Completion& completion);
+  std::size_t deliver(std::span<Completion> completions);
+  [[nodiscard]] bool awaits_source_free(const HeldEvent& event) const;
+  std::uint64_t due();
+  void shuffle(std::vector<std::size_t>* order);
+
+  std::unique_ptr<TransportWorker> inner_;
+  const Settings settings_;
+  base::Random random_;
+  std::uint64_t refusal_threshold_;  // of 2^16: a refusal, or a storm of them, begins with this post
+  std::uint64_t longest_hold_;       // in polls
+  std::uint64_t polls_ = 0;
+  std::uint64_t storm_ = 0;  // posts still to be refused
+  std::vector<HeldCommand> commands_;
+  std::vector<HeldEvent> events_;
+  std::size_t held_source_free_ = 0;    // events of that kind in events_
+  std::vector<HeldEvent> lent_;         // handed out by the last poll
+  std::vector<std::size_t> order_;      // scratch
+  std::vector<std::uint64_t> waiting_;  // scratch: targets that must not be overtaken
+};
+
+}  // namespace heddle::transport::fault

@@ -1,0 +1,23 @@
+// The name of a loopback region as key bytes, sealed with the job's secret so that nothing else passes for one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bootstrap/bootstrap.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::loopback {
+
+struct RegionName {
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+};
+
+MemoryKey encode_key(const RegionName& name, const bootstrap::JobSecret& secret);
+
+// Empty: not a key of this job, changed bits and padding included.
+std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobSecret& secret);
+
+}  // namespace heddle::transport::loopback

@@ -1,0 +1,124 @@
+// What one rank shows to the others: a mailbox for each of its workers, and its regions.
+//
+// Shared by the rank's own transport and by every peer that has met it, so it outlives them all. close() is the end of
+// the rank: from then on nothing reaches its memory.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::loopback {
+
+inline constexpr std::uint32_t kMaxMessage = 4096;
+inline constexpr std::size_t kMailboxPackets = 64;
+
+// A message, owned. Words, so that the data is 8-byte aligned.
+struct Packet {
+  std::unique_ptr<std::uint64_t[]> words;
+  std::uint32_t bytes = 0;
+  std::uint32_t immediate = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+};
+
+struct Letter {
+  const void* header;
+  std::uint32_t header_bytes;
+  const void* payload;
+  std::uint32_t payload_bytes;
+  std::uint32_t immediate;
+  std::uint32_t rank;
+  std::uint32_t worker;
+};
+
+// The messages for one worker, in the order of arrival. Any thread puts, the worker's thread takes.
+class Mailbox {
+ public:
+  // False: full. What comes for a worker that was closed is dropped.
+  [[nodiscard]] bool put(const Letter& letter);
+  // Moves at most `most` packets to the end of `packets`.
+  void take(std::size_t most, std::vector<Packet>* packets);
+  // False: it was opened before.
+  [[nodiscard]] bool open();
+  void close();
+
+ private:
+  enum class State : std::uint8_t { unopened, open, closed };
+
+  std::mutex mutex_;  // guards everything below
+  State state_ = State::unopened;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  std::array<Packet, kMailboxPackets> ring_;
+};
+
+inline constexpr std::size_t kPageBytes = 4096;
+struct FreePages {
+  void operator()(std::byte* pages) const { ::operator delete(pages, std::align_val_t{kPageBytes}); }
+};
+using Pages = std::unique_ptr<std::byte, FreePages>;
+
+struct Region {
+  std::mutex mutex;              // held during every access; guards `address`
+  std::byte* address = nullptr;  // null: withdrawn
+  std::uint64_t bytes = 0;       // constant
+  Pages pages;                   // allocated regions
+};
+
+class Node {
+ public:
+  Node(std::uint32_t rank, std::uint32_t workers) : rank_(rank), mailboxes_(workers) {}
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(mailboxes_.size()); }
+  [[nodiscard]] Mailbox& mailbox(std::uint32_t worker) { return mailboxes_[worker]; }
+
+  [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
+  // The rank is gone: withdraws all regions and closes all mailboxes.
+  void close();
+
+  // The new region's number.
+  std::uint64_t add(std::byte* address, std::uint64_t bytes, Pages pages);
+  // Waits for accesses that are going on; afterwards there is none. Unknown: nothing to do.
+  void remove(std::uint64_t region);
+  // The bytes of the region; 0: there is none with that number.
+  [[nodiscard]] std::uint64_t bytes_of(std::uint64_t region);
+
+  // Calls access(address) with [offset, offset + bytes) of the region held in place. RANGE: it is not inside, or the
+  // region was withdrawn. PEER_FAILED: the rank is gone.
+  template <class Access>
+  base::Status with(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes, Access access) {
+    const std::shared_ptr<Region> region = find(number);
+    if (region != nullptr) {
+      const std::lock_guard lock(region->mutex);
+      if (region->address != nullptr) {
+        if (offset <= region->bytes && bytes <= region->bytes - offset) return access(region->address + offset);
+        return fail_outside(region->bytes, offset, bytes);
+      }
+    }
+    return fail_gone();
+  }
+
+ private:
+  std::shared_ptr<Region> find(std::uint64_t number);
+  base::Status fail_outside(std::uint64_t size, std::uint64_t offset, std::uint64_t bytes) const;
+  base::Status fail_gone() const;
+
+  const std::uint32_t rank_;
+  std::vector<Mailbox> mailboxes_;
+  std::atomic<bool> closed_{false};  // release in close(), first; partner: the acquire load in closed()
+  std::mutex mutex_;                 // guards what follows
+  std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace heddle::transport::loopback

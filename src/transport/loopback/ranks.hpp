@@ -1,0 +1,39 @@
+// How a loopback rank finds the others: through the object in their cards.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "transport/loopback/node.hpp"
+
+namespace heddle::transport::loopback {
+
+// The nodes of the job that this rank has met. Any thread.
+class Ranks {
+ public:
+  Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self);
+
+  // Valid as long as this object. The first time it waits until the peer has published its card. RANK, PEER_FAILED, CONFIG.
+  [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
+  // Null: not met yet, or no such rank.
+  [[nodiscard]] Node* find(std::uint32_t rank) const {
+    return rank < known_.size() ? known_[rank].load(std::memory_order_acquire) : nullptr;
+  }
+  // Shows this rank's own node to the others.
+  [[nodiscard]] base::Status publish();
+  [[nodiscard]] std::size_t size() const { return known_.size(); }
+
+ private:
+  base::Result<Node*> meet(std::uint32_t rank);
+
+  bootstrap::Bootstrap& bootstrap_;
+  std::vector<std::atomic<Node*>> known_;  // release in meet(); partner: the acquire loads in get() and find()
+  std::mutex mutex_;                       // guards what follows
+  std::vector<std::shared_ptr<Node>> owned_;
+};
+
+}  // namespace heddle::transport::loopback

@@ -1,0 +1,207 @@
+#include "transport/loopback/worker.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace heddle::transport::loopback {
+namespace {
+
+template <class Word>
+bool is_word(const std::byte* address, std::uint64_t bytes) {
+  return bytes == sizeof(Word) && reinterpret_cast<std::uintptr_t>(address) % sizeof(Word) == 0;
+}
+
+template <class Word>
+void store_word(std::byte* target, const void* source) {
+  Word value = 0;
+  std::memcpy(&value, source, sizeof value);
+  std::atomic_ref<Word>(*reinterpret_cast<Word*>(target)).store(value, std::memory_order_release);
+}
+
+template <class Word>
+void load_word(void* destination, std::byte* source) {
+  const Word value = std::atomic_ref<Word>(*reinterpret_cast<Word*>(source)).load(std::memory_order_acquire);
+  std::memcpy(destination, &value, sizeof value);
+}
+
+base::Status put(std::byte* target, const Command& command) {
+  if (is_word<std::uint64_t>(target, command.bytes)) {
+    store_word<std::uint64_t>(target, command.local);
+  } else if (is_word<std::uint32_t>(target, command.bytes)) {
+    store_word<std::uint32_t>(target, command.local);
+  } else if (command.bytes != 0) {
+    std::memmove(target, command.local, command.bytes);  // in one process the two may overlap
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status get(std::byte* source, const Command& command) {
+  if (is_word<std::uint64_t>(source, command.bytes)) {
+    load_word<std::uint64_t>(command.local, source);
+  } else if (is_word<std::uint32_t>(source, command.bytes)) {
+    load_word<std::uint32_t>(command.local, source);
+  } else if (command.bytes != 0) {
+    std::memmove(command.local, source, command.bytes);
+  }
+  return HEDDLE_DONE;
+}
+
+template <class Word>
+base::Status change(std::byte* target, const Command& command) {
+  const std::atomic_ref<Word> word(*reinterpret_cast<Word*>(target));
+  const auto operand = static_cast<Word>(command.operand);
+  auto old = static_cast<Word>(command.compare);
+  switch (command.atomic_op & 7U) {
+    case HEDDLE_ADD32:
+      old = word.fetch_add(operand);
+      break;
+    case HEDDLE_AND32:
+      old = word.fetch_and(operand);
+      break;
+    case HEDDLE_OR32:
+      old = word.fetch_or(operand);
+      break;
+    case HEDDLE_XOR32:
+      old = word.fetch_xor(operand);
+      break;
+    case HEDDLE_SWAP32:
+      old = word.exchange(operand);
+      break;
+    default:
+      word.compare_exchange_strong(old, operand);
+      break;
+  }
+  if (command.local != nullptr) std::memcpy(command.local, &old, sizeof old);
+  return HEDDLE_DONE;
+}
+
+base::Status check_atomic(const Command& command) {
+  const bool wide = command.atomic_op >= HEDDLE_ADD64;
+  if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "there is no atomic operation %u", command.atomic_op);
+  }
+  if (command.bytes == (wide ? 8U : 4U)) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_SIZE, "an atomic operation on %llu bytes; this one works on %u",
+                    static_cast<unsigned long long>(command.bytes), wide ? 8U : 4U);
+}
+
+base::Status update(std::byte* target, const Command& command) {
+  if (reinterpret_cast<std::uintptr_t>(target) % command.bytes != 0) {
+    return base::fail(HEDDLE_ERR_ALIGNMENT, "an atomic operation at offset %llu; its word must be aligned to %llu",
+                      static_cast<unsigned long long>(command.offset), static_cast<unsigned long long>(command.bytes));
+  }
+  return command.bytes == 8 ? change<std::uint64_t>(target, command) : change<std::uint32_t>(target, command);
+}
+
+}  // namespace
+
+Worker::Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes)
+    : ranks_(ranks),
+      mailbox_(node.mailbox(index)),
+      rank_(node.rank()),
+      index_(index),
+      opcodes_(opcodes),
+      failed_(ranks.size()) {
+  failures_.reserve(kMostFailures);
+  lent_.reserve(kMailboxPackets);
+}
+
+std::size_t Worker::post(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  for (Command& command : batch) {
+    if (failures_.size() == kMostFailures) break;
+    const base::Status status = execute(command);
+    if (status == HEDDLE_AGAIN) break;
+    command.done = status == HEDDLE_DONE;
+    command.source_free = true;
+    if (!command.done) failures_.push_back({command.token, status});
+    ++accepted;
+  }
+  return accepted;
+}
+
+base::Status Worker::execute(Command& command) {
+  if ((opcodes_ & bit(command.opcode)) == 0) {
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
+  }
+  if (command.rank < failed_.size() && failed_[command.rank] != 0) return HEDDLE_ERR_PEER_FAILED;
+  const auto node = ranks_.get(command.rank);
+  if (!node) return node.status();
+  return command.opcode == Opcode::message ? send(**node, command) : access(**node, command);
+}
+
+base::Status Worker::send(Node& node, const Command& command) {
+  if (node.closed()) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has left the job", node.rank());
+  if (command.worker >= node.workers()) {
+    return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, node.rank(),
+                      node.workers());
+  }
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMaxMessage ||
+      ((command.header_bytes + 7U) & ~7U) + command.bytes > kMaxMessage) {
+    return base::fail(
+        HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the loopback transport takes %u, of which %u header",
+        command.header_bytes, static_cast<unsigned long long>(command.bytes), kMaxMessage, kMaxHeaderBytes);
+  }
+  const Letter letter{command.header,
+                      command.header_bytes,
+                      command.local,
+                      static_cast<std::uint32_t>(command.bytes),
+                      command.immediate,
+                      rank_,
+                      index_};
+  return node.mailbox(command.worker).put(letter) ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+base::Status Worker::access(Node& node, const Command& command) {
+  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
+  if (command.opcode == Opcode::atomic) {
+    if (const base::Status status = check_atomic(command); status != HEDDLE_DONE) return status;
+  }
+  return node.with(command.remote->handle[0], command.offset, command.bytes, [&](std::byte* address) {
+    if (command.opcode == Opcode::put) return put(address, command);
+    if (command.opcode == Opcode::get) return get(address, command);
+    return update(address, command);
+  });
+}
+
+TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                                       std::span<const std::byte> payload) {
+  Node* node = ranks_.find(target.rank);
+  if (node == nullptr || failed_[target.rank] != 0 || node->closed()) return Sent::unsuitable;
+  const Letter letter{header.data(),  static_cast<std::uint32_t>(header.size()),
+                      payload.data(), static_cast<std::uint32_t>(payload.size()),
+                      immediate,      rank_,
+                      index_};
+  return node->mailbox(target.worker).put(letter) ? Sent::sent : Sent::full;
+}
+
+std::size_t Worker::poll(std::span<Completion> completions) {
+  lent_.clear();
+  const std::size_t failures = std::min(failures_.size(), completions.size());
+  for (std::size_t i = 0; i < failures; ++i) {
+    completions[i] = Completion{};
+    completions[i].token = failures_[i].token;
+    completions[i].status = failures_[i].status;
+  }
+  failures_.erase(failures_.begin(), failures_.begin() + static_cast<std::ptrdiff_t>(failures));
+  mailbox_.take(completions.size() - failures, &lent_);
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    const Packet& packet = lent_[i];
+    Completion& completion = completions[failures + i];
+    completion = Completion{};
+    completion.event = Event::message;
+    completion.data = reinterpret_cast<const std::byte*>(packet.words.get());
+    completion.bytes = packet.bytes;
+    completion.immediate = packet.immediate;
+    completion.rank = packet.rank;
+    completion.worker = packet.worker;
+  }
+  return failures + lent_.size();
+}
+
+void Worker::peer_failed(std::uint32_t rank) {
+  if (rank < failed_.size()) failed_[rank] = 1;
+}
+
+}  // namespace heddle::transport::loopback
