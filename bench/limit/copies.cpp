@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "limit/lines.hpp"
-#include "limit/shared_memory.hpp"
+#include "harness/shared_memory.hpp"
 
 namespace heddle::bench::limit {
 
@@ -26,7 +26,7 @@ double since(std::uint64_t begin) {
 }
 
 // Rank 0 copies its own, unchanged memory into memory that both map, while the other sleeps.
-void measure_memcpy(harness::Session& session, SharedMemory& memory, std::uint64_t size) {
+void measure_memcpy(harness::Session& session, harness::SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> source(size, std::byte{1});
   session.measure(limit_figure("memcpy", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     const std::uint64_t begin = harness::now_ns();
@@ -43,7 +43,7 @@ void measure_memcpy(harness::Session& session, SharedMemory& memory, std::uint64
 }
 
 // Rank 0 copies out what the other core has just written; only the copies are timed.
-void measure_fresh(harness::Session& session, SharedMemory& memory, std::uint64_t size) {
+void measure_fresh(harness::Session& session, harness::SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> target(size);
   session.measure(limit_figure("memcpy_fresh", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     double elapsed = 0;
@@ -97,7 +97,7 @@ bool measure_cma(harness::Session& session, std::uint64_t size) {
 // Bytes of one message go through a ring in chunks: copied in by rank 0, copied out by rank 1.
 class CopyRing {
  public:
-  CopyRing(SharedMemory& memory, std::uint64_t ring_bytes)
+  CopyRing(harness::SharedMemory& memory, std::uint64_t ring_bytes)
       : tail_(reinterpret_cast<harness::Line*>(memory.data())),
         head_(tail_ + 1),
         data_(memory.data() + 4096),
@@ -129,7 +129,7 @@ class CopyRing {
   std::uint64_t received_ = 0;
 };
 
-void measure_copy_ring(harness::Session& session, SharedMemory& memory, std::uint64_t ring, std::uint64_t size) {
+void measure_copy_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t ring, std::uint64_t size) {
   session.channel().barrier();
   if (session.rank() == 0) std::memset(memory.data(), 0, 4096);
   session.channel().barrier();
@@ -157,7 +157,7 @@ void measure_copy_ring(harness::Session& session, SharedMemory& memory, std::uin
 int run_copies(harness::Session& session) {
   const auto sizes = harness::sizes_or(session.options(), {4096, 65536, 1U << 20, 16U << 20});
   const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  SharedMemory memory(session.channel(), std::max<std::uint64_t>(largest, (4U << 20) + 4096));
+  harness::SharedMemory memory(session.channel(), std::max<std::uint64_t>(largest, (4U << 20) + 4096));
   if (memory.data() == nullptr) return 1;
   for (const std::uint64_t size : sizes) measure_memcpy(session, memory, size);
   for (const std::uint64_t size : sizes) measure_fresh(session, memory, size);

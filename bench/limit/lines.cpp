@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "limit/shared_memory.hpp"
+#include "harness/shared_memory.hpp"
 
 namespace heddle::bench::limit {
 
@@ -58,7 +58,7 @@ struct Ring {
 };
 
 template <std::size_t kBytes>
-void measure_ring(harness::Session& session, SharedMemory& memory, std::uint64_t every) {
+void measure_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t every) {
   if (session.rank() == 0) new (memory.data()) Ring<kBytes>{};
   session.channel().barrier();
   auto* ring = std::launder(reinterpret_cast<Ring<kBytes>*>(memory.data()));
@@ -81,7 +81,7 @@ void measure_ring(harness::Session& session, SharedMemory& memory, std::uint64_t
 }
 
 // Two words that the processes answer each other in: on one line or on two.
-void measure_ping_pong(harness::Session& session, SharedMemory& memory, bool one_line) {
+void measure_ping_pong(harness::Session& session, harness::SharedMemory& memory, bool one_line) {
   auto* words = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   std::atomic<std::uint64_t>& ping = words[0];
   std::atomic<std::uint64_t>& pong = one_line ? words[0] : words[harness::kApart / sizeof(std::uint64_t)];
@@ -109,7 +109,7 @@ void measure_ping_pong(harness::Session& session, SharedMemory& memory, bool one
   });
 }
 
-void measure_fetch_add(harness::Session& session, SharedMemory& memory, bool contended) {
+void measure_fetch_add(harness::Session& session, harness::SharedMemory& memory, bool contended) {
   auto* word = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   harness::Figure figure = limit_figure(contended ? "fadd_contended" : "fadd_alone", "latency", 8, 1);
   session.measure(figure, [&](std::uint64_t n) {
@@ -126,7 +126,7 @@ void measure_fetch_add(harness::Session& session, SharedMemory& memory, bool con
 }  // namespace
 
 int run_lines(harness::Session& session) {
-  SharedMemory memory(session.channel(), std::size_t{1} << 20);
+  harness::SharedMemory memory(session.channel(), std::size_t{1} << 20);
   if (memory.data() == nullptr) return 1;
   measure_ping_pong(session, memory, true);
   measure_ping_pong(session, memory, false);

@@ -1,4 +1,4 @@
-#include "limit/shared_memory.hpp"
+#include "harness/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstring>
 
-namespace heddle::bench::limit {
+namespace heddle::bench::harness {
 
-SharedMemory::SharedMemory(harness::Channel& channel, std::size_t bytes) : bytes_(bytes) {
+SharedMemory::SharedMemory(Channel& channel, std::size_t bytes) : bytes_(bytes) {
   int fd = -1;
   if (channel.rank() == 0) {
-    fd = memfd_create("heddle-bench-limit", MFD_CLOEXEC);
+    fd = memfd_create("heddle-bench-memory", MFD_CLOEXEC);
     if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
       close(fd);
       fd = -1;
@@ -29,7 +29,7 @@ SharedMemory::SharedMemory(harness::Channel& channel, std::size_t bytes) : bytes
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (memory != MAP_FAILED) data_ = static_cast<std::byte*>(memory);
   }
-  if (data_ == nullptr) std::perror("heddle bench limit: shared memory");
+  if (data_ == nullptr) std::perror("heddle bench: shared memory");
   // Both or none.
   channel.flag(0).store(0, std::memory_order_relaxed);
   channel.barrier();
@@ -46,4 +46,4 @@ SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-}  // namespace heddle::bench::limit
+}  // namespace heddle::bench::harness

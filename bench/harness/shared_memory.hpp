@@ -7,12 +7,12 @@
 
 #include "harness/channel.hpp"
 
-namespace heddle::bench::limit {
+namespace heddle::bench::harness {
 
 class SharedMemory {
  public:
   // Both processes call it. data() is null in both if either failed (a message on stderr says why).
-  SharedMemory(harness::Channel& channel, std::size_t bytes);
+  SharedMemory(Channel& channel, std::size_t bytes);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
@@ -25,4 +25,4 @@ class SharedMemory {
   std::size_t bytes_;
 };
 
-}  // namespace heddle::bench::limit
+}  // namespace heddle::bench::harness
