@@ -31,7 +31,7 @@ base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap
     if (inner != entry.name) continue;
     auto transport = entry.open(bootstrap, environment);
     if (!transport || !faulty) return transport;
-    return fault::decorate(std::move(*transport), environment);
+    return fault::decorate(std::move(*transport), bootstrap.rank(), environment);
   }
   std::string names;
   for (const Entry& entry : kTable) names += std::string(names.empty() ? "" : ", ") + entry.name;
