@@ -190,7 +190,9 @@ TEST(Shm, TenThousandRegionsAreFewMappings) {
   const auto maps = [] {
     FILE* file = std::fopen("/proc/self/maps", "r");
     int lines = 0;
-    for (int c = 0; (c = std::fgetc(file)) != EOF;) lines += c == '\n' ? 1 : 0;
+    for (char line[512]; std::fgets(line, sizeof line, file) != nullptr;) {
+      lines += std::strstr(line, "memfd:heddle") != nullptr ? 1 : 0;
+    }
     std::fclose(file);
     return lines;
   };
@@ -208,7 +210,8 @@ TEST(Shm, TenThousandRegionsAreFewMappings) {
     *reinterpret_cast<int*>(remote->direct) = i;
     regions.push_back(*region);
   }
-  EXPECT_LT(maps() - before, 20);
+  EXPECT_GT(maps() - before, 0);
+  EXPECT_LT(maps() - before, 10);
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(*static_cast<int*>(regions[static_cast<std::size_t>(i)].address), i);
 }
 
