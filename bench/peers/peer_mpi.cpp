@@ -40,11 +40,7 @@ class Mpi {
   void atomic(std::uint32_t, std::uint32_t owner, std::uint64_t offset, std::uint64_t operand, std::uint64_t* result) {
     const auto rank = static_cast<int>(owner);
     const auto at = static_cast<MPI_Aint>(offset);
-    if constexpr (kOp == Atomic::compare_swap) {
-      const std::uint64_t compare = 0;
-      MPI_Compare_and_swap(&operand, &compare, result, MPI_UINT64_T, rank, at, window_);
-      MPI_Win_flush(rank, window_);  // operand and compare are this function's
-    } else if constexpr (kOp == Atomic::fetch_add || kOp == Atomic::swap) {
+    if constexpr (kOp == Atomic::fetch_add || kOp == Atomic::swap) {
       MPI_Fetch_and_op(&operand, result, MPI_UINT64_T, rank, at, op<kOp>(), window_);
       MPI_Win_flush_local(rank, window_);
     } else {
@@ -142,7 +138,7 @@ void run(Session& session) {
   bandwidth(session, mpi);
   one_atomic<Atomic::fetch_add>(session, mpi, "fadd");
   one_atomic<Atomic::swap>(session, mpi, "swap");
-  one_atomic<Atomic::compare_swap>(session, mpi, "cswap");
+  // Without compare and swap: it never returns in Open MPI 4.1.4 on shared memory.
   one_atomic<Atomic::add>(session, mpi, "add");
   one_atomic<Atomic::bit_xor>(session, mpi, "xor");
   if (!session.wants("gups")) return;
