@@ -14,9 +14,9 @@ namespace {
 // An inproc job under its handle. Shared with the contexts that joined it, so that closing it early harms nobody.
 struct Job {
   static constexpr engine::HandleType kType = engine::HandleType::inproc_job;
-  explicit Job(uint32_t size) : job(size) {}
+  explicit Job(uint32_t ranks) : job(ranks), size(ranks) {}
   heddle::bootstrap::inproc::Job job;
-  uint32_t size = 0;
+  uint32_t size;
 };
 
 Status check_options(const heddle_context_options* options, engine::ContextOptions* to) {
@@ -154,7 +154,6 @@ heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job) {
   }
   return guarded([&]() -> Status {
     auto created = std::make_unique<Job>(size);
-    created->size = size;
     job->id = engine::open_handle(Job::kType, created.get());
     if (job->id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open; close some");
     created.release();  // owned by its handle
@@ -174,8 +173,7 @@ heddle_status heddle_inproc_fail(heddle_inproc_job handle, uint32_t rank) {
   Job* job = find_handle<Job>(handle.id);
   if (job == nullptr) return bad_handle("inproc job", handle.id);
   if (rank >= job->size) return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", rank, job->size);
-  job->job.fail(rank);
-  return HEDDLE_DONE;
+  return job->job.fail(rank);
 }
 
 heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_options* options,

@@ -126,7 +126,9 @@ TEST_P(Operations, ListsMayNameSeveralRanks) {
     const heddle_completion completion = counter.completion();
     const Status put = heddle_put_list(worker.handle(), segments.data(), segments.size(), &completion);
     accepted(put);
-    if (put == HEDDLE_POSTED) ASSERT_EQ(worker.wait(counter, 1), HEDDLE_DONE);
+    if (put == HEDDLE_POSTED) {
+      ASSERT_EQ(worker.wait(counter, 1), HEDDLE_DONE);
+    }
     std::vector<std::byte> back(9000);
     for (std::uint32_t rank = 0; rank < 3; ++rank) segments[rank * 2].local = &back[rank * 3000];
     accepted(heddle_get_list(worker.handle(), segments.data(), segments.size(), nullptr));

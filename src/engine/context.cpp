@@ -1,6 +1,7 @@
 #include "engine/context.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/wait.hpp"
@@ -215,6 +216,7 @@ base::Status Context::leave() {
 
 void Context::abort(int code, const char* message) {
   bootstrap_->abort(code >= 1 && code <= 255 ? code : 1, message);
+  std::abort();  // not reached: no bootstrap returns from its abort()
 }
 
 void Context::note_failures() {

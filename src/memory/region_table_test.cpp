@@ -53,7 +53,9 @@ TEST(RegionTable, ReadersSeeWholeSlotsWhileOthersAreAdded) {
     while (!stop.load(std::memory_order_relaxed)) {
       // Relaxed on purpose: the table itself must make the slot visible.
       const auto number = newest.load(std::memory_order_relaxed);
-      if (const auto span = table.find(number, 0, 1)) ASSERT_GE(span->address, memory.data());
+      if (const auto span = table.find(number, 0, 1)) {
+        ASSERT_GE(span->address, memory.data());
+      }
     }
   });
   for (int round = 0; round < 20000; ++round) {

@@ -79,8 +79,12 @@ TEST(Packet, RandomBytesNeverLeadOutside) {
       ASSERT_TRUE(inside(fragment->header) && inside(fragment->payload));
       ASSERT_LE(fragment->head.offset + fragment->payload.size(), fragment->head.total_bytes);
     }
-    if (const auto request = decode_request(packet)) ASSERT_TRUE(inside(request->payload));
-    if (const auto reply = decode_reply(packet)) ASSERT_TRUE(inside(reply->payload));
+    if (const auto request = decode_request(packet)) {
+      ASSERT_TRUE(inside(request->payload));
+    }
+    if (const auto reply = decode_reply(packet)) {
+      ASSERT_TRUE(inside(reply->payload));
+    }
   }
 }
 
