@@ -49,7 +49,7 @@ std::uint64_t open_handle(HandleType type, void* object) {
   const std::uint64_t id =
       static_cast<std::uint64_t>(type) << kHandleTypeShift | generation << kHandleIndexBits | index;
   g_handles[index].object = object;
-  g_handles[index].id.store(id, std::memory_order_release);
+  std::atomic_ref(g_handles[index].id).store(id, std::memory_order_release);
   return id;
 }
 
@@ -58,8 +58,8 @@ void close_handle(std::uint64_t id) {
   const std::lock_guard lock(all.mutex);
   const std::uint64_t index = id & (kHandles - 1);
   HandleEntry& entry = g_handles[index];
-  if (id == 0 || entry.id.load(std::memory_order_relaxed) != id) return;
-  entry.id.store(0, std::memory_order_release);
+  if (id == 0 || std::atomic_ref(entry.id).load(std::memory_order_relaxed) != id) return;
+  std::atomic_ref(entry.id).store(0, std::memory_order_release);
   all.free.push_back(index);
 }
 

@@ -20,8 +20,11 @@ inline constexpr std::uint64_t kHandleIndexBits = 20;
 inline constexpr std::size_t kHandles = std::size_t{1} << kHandleIndexBits;
 inline constexpr std::uint64_t kHandleTypeShift = 60;
 
+// A plain word used through atomic_ref, not a std::atomic: clang would run a million constructors to make the table a
+// constant, and gives up.
 struct HandleEntry {
-  std::atomic<std::uint64_t> id;  // 0: free. Release when set; partner: the acquire load in find_handle
+  alignas(std::atomic_ref<std::uint64_t>::required_alignment)
+      std::uint64_t id;  // 0: free. Release when set; partner: the acquire load in find_handle
   void* object;
 };
 extern HandleEntry g_handles[kHandles];
@@ -29,8 +32,8 @@ extern HandleEntry g_handles[kHandles];
 // Null: not a live handle of this type.
 template <class T>
 inline T* find_handle(std::uint64_t id) {
-  const HandleEntry& entry = g_handles[id & (kHandles - 1)];
-  if (entry.id.load(std::memory_order_acquire) != id ||
+  HandleEntry& entry = g_handles[id & (kHandles - 1)];
+  if (std::atomic_ref(entry.id).load(std::memory_order_acquire) != id ||
       id >> kHandleTypeShift != static_cast<std::uint64_t>(T::kType)) {
     return nullptr;
   }
