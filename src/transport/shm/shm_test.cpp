@@ -2,6 +2,7 @@
 #include "transport/shm/shm.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <thread>
 
@@ -156,6 +157,42 @@ TEST(Shm, ManySendersAreServedFairly) {
     ASSERT_EQ(total, 3 * kSenders);
   }
   for (std::uint32_t r = 1; r <= kSenders; ++r) EXPECT_EQ(received[r], 15U);
+}
+
+// 64 ranks of 4 workers, each rank's worker 0 sending to every worker of the job: it starts at once and stays small.
+TEST(Shm, JobOf64RanksStaysSmall) {
+  constexpr std::uint32_t kRanks = 64;
+  constexpr std::uint32_t kWorkers = 4;
+  TestCards cards;
+  std::vector<std::unique_ptr<TestRank>> ranks;
+  std::vector<std::vector<std::unique_ptr<TransportWorker>>> others(kRanks);
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    ranks.push_back(std::make_unique<TestRank>(cards, r, kRanks));
+    for (std::uint32_t w = 1; w < kWorkers; ++w) others[r].push_back(std::move(*ranks[r]->transport->open_worker(w)));
+  }
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    for (std::uint32_t to = 0; to < kRanks * kWorkers; ++to) {
+      ASSERT_TRUE(ranks[r]->send(to / kWorkers, bytes_of(r, 8), r, to % kWorkers));
+    }
+  }
+  std::vector<Completion> events(16);
+  const auto drain = [&events](TransportWorker& worker) {
+    std::size_t got = 0;
+    for (int i = 0; i < 100; ++i) got += worker.poll(events);
+    return got;
+  };
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    ASSERT_EQ(drain(*ranks[r]->worker), kRanks);
+    for (const auto& worker : others[r]) ASSERT_EQ(drain(*worker), kRanks);
+  }
+  std::uint64_t memory = 0;
+  for (const auto& [rank, card] : cards.cards) {
+    struct stat status{};
+    ASSERT_EQ(fstat(card.fd, &status), 0);
+    memory += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  // 16384 rings of one touched page each, and the control parts. All workers sending to all would be four times this.
+  EXPECT_LT(memory, std::uint64_t{128} << 20);
 }
 
 TEST(Shm, AllocatedRegionsAreTheSameMemory) {
