@@ -40,8 +40,8 @@ Cores Cores::parse(const std::string& text) {
     const long cpu = std::strtol(at, &end, 10);
     if (end == at || cpu < 0 || cpu >= CPU_SETSIZE) return Cores{};
     cores.cpus_.push_back(static_cast<int>(cpu));
+    if (*end != '\0' && (*end != ',' || end[1] == '\0')) return Cores{};
     at = *end == ',' ? end + 1 : end;
-    if (at == end && *end != '\0') return Cores{};
   }
   return cores;
 }

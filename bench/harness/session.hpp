@@ -43,6 +43,8 @@ class Session {
 
  private:
   std::uint64_t find_iterations(const Body& body);
+  // Both processes are awake and start within a cache transfer of each other.
+  void meet();
   // True: the same repeat must be measured again.
   bool disturbed(Distance distance, int attempt, std::uint64_t cost_ns);
 

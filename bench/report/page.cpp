@@ -62,6 +62,12 @@ std::string who(const Record& record) {
 std::string colour(const Record& record) {
   static const std::map<std::string, std::string> colours = {
       {"ucx", "#2f7fd1"}, {"openmpi", "#2f9e44"}, {"oshmem", "#9c36b5"}, {"limit", "#868e96"}};
+  static const std::map<std::string, std::string> limits = {{"memcpy", "#868e96"},
+                                                            {"memcpy_fresh", "#5c7cfa"},
+                                                            {"cma", "#c2255c"},
+                                                            {"copy_in_out_256K", "#e8a33d"},
+                                                            {"copy_in_out_4M", "#12b886"}};
+  if (record.key.bench == "limit" && limits.contains(record.key.op)) return limits.at(record.key.op);
   if (harness::is_heddle(record.key)) return record.key.memory == "registered" ? "#f2a25c" : "#d9480f";
   const auto found = colours.find(record.key.transport);
   return found != colours.end() ? found->second : "#c2a000";
@@ -104,6 +110,11 @@ std::string card(const std::vector<Record>& records, const char* what, const cha
   return {};
 }
 
+// Heddle first, then the others as they came.
+void heddle_first(std::vector<Series>* series) {
+  std::stable_partition(series->begin(), series->end(), [](const Series& one) { return one.name.starts_with("Heddle"); });
+}
+
 // Lines over size, one per participant, for the records that `take` accepts.
 template <class Take>
 std::string by_size(const std::vector<Record>& records, const char* title, const char* unit, Take take) {
@@ -118,6 +129,7 @@ std::string by_size(const std::vector<Record>& records, const char* title, const
     }
     found->points.push_back(point(record, static_cast<double>(record.key.size_bytes)));
   }
+  heddle_first(&series);
   std::size_t longest = 0;
   for (Series& one : series) {
     std::sort(one.points.begin(), one.points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
@@ -170,7 +182,10 @@ std::string by_threads(const std::vector<Record>& records, const char* title, co
     group.bars.push_back({who(record), colour(record), dashed(record), {point(record, 0)}});
   }
   std::vector<Group> list;
-  for (auto& [threads, group] : groups) list.push_back(std::move(group));
+  for (auto& [threads, group] : groups) {
+    heddle_first(&group.bars);
+    list.push_back(std::move(group));
+  }
   return bar_chart(title, "million per second, higher is better", list);
 }
 

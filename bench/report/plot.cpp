@@ -73,7 +73,7 @@ std::string legend(const std::vector<Series>& entries, double* height) {
   double x = kLeft;
   double y = *height + 4;
   for (const Series& entry : entries) {
-    const double width = 34 + 6.6 * static_cast<double>(entry.name.size());
+    const double width = 36 + 7.2 * static_cast<double>(entry.name.size());
     if (x + width > kWidth && x > kLeft) {
       x = kLeft;
       y += kLegendRow;

@@ -1,0 +1,83 @@
+#include "harness/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace heddle::bench::harness {
+namespace {
+
+std::optional<Options> parse(std::vector<std::string> words, std::string* error) {
+  words.insert(words.begin(), "bench");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return parse_options(static_cast<int>(argv.size()), argv.data(), error);
+}
+
+TEST(Options, EverythingIsUnderstood) {
+  std::string error;
+  const auto options = parse({"rate", "gups", "--op", "put,am", "--size", "8,4K,1M", "--threads", "1,4", "--workers",
+                              "4", "--repeat", "5", "--memory", "registered", "--total-words", "1M", "--peers",
+                              "--quick", "--json", "x.json"},
+                             &error);
+  ASSERT_TRUE(options) << error;
+  EXPECT_EQ(options->names, (std::vector<std::string>{"rate", "gups"}));
+  EXPECT_EQ(options->ops, (std::vector<std::string>{"put", "am"}));
+  EXPECT_EQ(options->sizes, (std::vector<std::uint64_t>{8, 4096, 1048576}));
+  EXPECT_EQ(options->threads, (std::vector<std::uint32_t>{1, 4}));
+  EXPECT_EQ(options->workers, 4U);
+  EXPECT_EQ(options->total_words, 1048576U);
+  EXPECT_TRUE(options->peers && options->quick);
+}
+
+TEST(Options, ParticipantsGetTheSame) {
+  std::string error;
+  auto options = parse({"rate", "--op", "put", "--size", "8", "--threads", "2", "--workers", "2", "--memory",
+                        "allocated", "--total-words", "2M", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
+                       &error);
+  ASSERT_TRUE(options) << error;
+  const auto again = parse(participant_arguments(*options, 3), &error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->names, options->names);
+  EXPECT_EQ(again->ops, options->ops);
+  EXPECT_EQ(again->sizes, options->sizes);
+  EXPECT_EQ(again->threads, options->threads);
+  EXPECT_EQ(again->workers, options->workers);
+  EXPECT_EQ(again->memory, options->memory);
+  EXPECT_EQ(again->total_words, options->total_words);
+  EXPECT_EQ(again->quick, options->quick);
+  EXPECT_EQ(again->channel, options->channel);
+  EXPECT_EQ(again->cores, options->cores);
+  EXPECT_EQ(again->repeat, 3U);
+}
+
+TEST(Options, WhatIsWrongIsNamed) {
+  const struct {
+    std::vector<std::string> words;
+    const char* named;
+  } cases[] = {
+      {{"speed"}, "\"speed\""},
+      {{"--fast"}, "--fast"},
+      {{"--op", "throw"}, "throw"},
+      {{"--op"}, "--op"},
+      {{"--size", "7"}, "7"},
+      {{"--size", "8,x"}, "x"},
+      {{"--size", "1G"}, "1G"},
+      {{"--threads", "0"}, "0"},
+      {{"--threads", "65"}, "65"},
+      {{"--repeat", "none"}, "--repeat"},
+      {{"--workers", "-1"}, "--workers"},
+      {{"--memory", "shared"}, "--memory"},
+      {{"--total-words", "3"}, "--total-words"},
+      {{"--json"}, "--json"},
+  };
+  for (const auto& one : cases) {
+    std::string error;
+    EXPECT_FALSE(parse(one.words, &error)) << one.words[0];
+    EXPECT_NE(error.find(one.named), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::bench::harness

@@ -1,0 +1,136 @@
+#include "harness/record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace heddle::bench::harness {
+namespace {
+
+Sample sample(const std::string& transport, const std::string& op, double value, Distance distance = Distance::near) {
+  Sample out;
+  out.key.bench = "rate";
+  out.key.op = op;
+  out.key.transport = transport;
+  out.key.sharing = "own";
+  out.key.metric = "rate";
+  out.key.unit = "Mop/s";
+  out.value = value;
+  out.p_ns = distance == Distance::near ? 54 : 250;
+  out.distance = distance;
+  return out;
+}
+
+const Record* find(const std::vector<Record>& records, const std::string& transport, const std::string& against) {
+  for (const Record& record : records) {
+    if (record.key.transport == transport && record.against == against) return &record;
+  }
+  return nullptr;
+}
+
+TEST(Record, SampleSurvivesItsJson) {
+  Sample before = sample("ucx", "a \"quoted\" \\ op\nwith\tcontrol", 1.5, Distance::changed);
+  before.verified = false;
+  before.key.size_bytes = 1U << 20;
+  std::string error;
+  const auto objects = parse_json(to_json(before), &error);
+  ASSERT_TRUE(objects) << error;
+  const auto after = sample_from(objects->front(), &error);
+  ASSERT_TRUE(after) << error;
+  EXPECT_EQ(after->key, before.key);
+  EXPECT_EQ(after->value, 1.5);
+  EXPECT_EQ(after->distance, Distance::changed);
+  EXPECT_FALSE(after->verified);
+}
+
+TEST(Record, ArrayOfRecordsSurvivesItsJson) {
+  const auto records = with_ratios(aggregate({sample("shm", "put", 200), sample("ucx", "put", 100)}));
+  std::string error;
+  const auto objects = parse_json(to_json(records), &error);
+  ASSERT_TRUE(objects) << error;
+  ASSERT_EQ(objects->size(), records.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto record = record_from((*objects)[i], &error);
+    ASSERT_TRUE(record) << error;
+    EXPECT_EQ(record->key, records[i].key);
+    EXPECT_EQ(record->against, records[i].against);
+    EXPECT_DOUBLE_EQ(record->ratio, records[i].ratio);
+  }
+  EXPECT_TRUE(std::holds_alternative<std::nullptr_t>(objects->front().at("against")));
+}
+
+TEST(Record, MalformedJsonIsRefusedWithItsPlace) {
+  for (const char* text : {"", "{", "[", "{\"a\"", "{\"a\":}", "{\"a\":1", "{\"a\":1}x", "[{\"a\":1},]", "{\"a\":[1]}",
+                           "{\"a\":\"x", "{\"a\":\"\\q\"}", "{\"a\":1e}", "{a:1}", "{\"a\":tru}", "{\"a\":\"\\u12\"}"}) {
+    std::string error;
+    EXPECT_FALSE(parse_json(text, &error)) << text;
+    EXPECT_NE(error.find("at byte"), std::string::npos) << text;
+  }
+}
+
+TEST(Record, MissingAndMistypedMembersAreNamed) {
+  std::string error;
+  auto objects = parse_json(to_json(sample("ucx", "put", 1)), &error);
+  ASSERT_TRUE(objects);
+  JsonObject object = objects->front();
+  object["threads"] = std::string("two");
+  EXPECT_FALSE(sample_from(object, &error));
+  EXPECT_NE(error.find("\"threads\""), std::string::npos) << error;
+  object.erase("bench");
+  EXPECT_FALSE(sample_from(object, &error));
+  EXPECT_NE(error.find("\"bench\""), std::string::npos) << error;
+  EXPECT_FALSE(record_from(objects->front(), &error)) << "a sample is no record";
+}
+
+TEST(Record, DisturbedRepeatsAreLeftOutWhereOthersAreNear) {
+  const auto records = aggregate({sample("shm", "put", 10), sample("shm", "put", 999, Distance::far),
+                                  sample("shm", "put", 20), sample("shm", "put", 12)});
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].median, 12);
+  EXPECT_EQ(records[0].repeats, 3U);
+  EXPECT_EQ(records[0].p_ns, 54);
+  EXPECT_EQ(records[0].distance, "near");
+}
+
+TEST(Record, FiguresThatWereNeverNearSaySo) {
+  const auto far = aggregate({sample("shm", "put", 10, Distance::far), sample("shm", "put", 20, Distance::far)});
+  EXPECT_EQ(far[0].distance, "far");
+  EXPECT_EQ(far[0].repeats, 2U);
+  const auto mixed = aggregate({sample("shm", "put", 10, Distance::far), sample("shm", "put", 20, Distance::changed)});
+  EXPECT_EQ(mixed[0].distance, "changed");
+}
+
+TEST(Record, OneWrongRepeatMakesTheRecordWrong) {
+  Sample wrong = sample("shm", "put", 10, Distance::far);
+  wrong.verified = false;
+  EXPECT_FALSE(aggregate({sample("shm", "put", 10), wrong})[0].verified);
+}
+
+TEST(Record, RatiosAreToThePeersThatDidTheSame) {
+  Sample shared = sample("ucx", "am", 25);
+  shared.key.sharing = "shared";
+  Sample two_threads = sample("ucx", "am", 1);
+  two_threads.key.threads = 2;
+  const auto records = with_ratios(aggregate({sample("shm", "am", 100), sample("ucx", "am", 50), shared, two_threads,
+                                              sample("openmpi", "tagged", 10), sample("ucx", "put", 3)}));
+  ASSERT_NE(find(records, "shm", "ucx"), nullptr);
+  EXPECT_EQ(find(records, "shm", "ucx")->ratio, 2);
+  ASSERT_NE(find(records, "shm", "ucx shared"), nullptr);
+  EXPECT_EQ(find(records, "shm", "ucx shared")->ratio, 4);
+  ASSERT_NE(find(records, "shm", "openmpi tagged"), nullptr);
+  EXPECT_EQ(find(records, "shm", "openmpi tagged")->ratio, 10);
+  EXPECT_EQ(records.size(), 6U + 3U) << "nothing else is comparable, and peers get no ratios";
+}
+
+TEST(Record, LatencyIsAlsoAMultipleOfP) {
+  Sample put = sample("shm", "put", 108);
+  put.key.bench = "pingpong";
+  put.key.metric = "latency";
+  const auto records = with_ratios(aggregate({put}));
+  ASSERT_NE(find(records, "shm", "P"), nullptr);
+  EXPECT_EQ(find(records, "shm", "P")->ratio, 2);
+}
+
+}  // namespace
+}  // namespace heddle::bench::harness

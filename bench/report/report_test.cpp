@@ -1,0 +1,112 @@
+#include "report/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "driver/table.hpp"
+#include "report/plot.hpp"
+
+namespace heddle::bench::report {
+namespace {
+
+using harness::Record;
+
+Record record(const std::string& bench, const std::string& op, const std::string& transport, const std::string& metric,
+              std::uint64_t size, double median, std::uint32_t threads = 1) {
+  Record out;
+  out.key.bench = bench;
+  out.key.op = op;
+  out.key.transport = transport;
+  out.key.metric = metric;
+  out.key.unit = metric == "latency" ? "ns" : "Mop/s";
+  out.key.size_bytes = size;
+  out.key.threads = threads;
+  out.median = median;
+  out.low95 = median * 0.9;
+  out.high95 = median * 1.1;
+  out.repeats = 9;
+  out.p_ns = 54;
+  out.distance = "near";
+  return out;
+}
+
+std::vector<Record> session() {
+  std::vector<Record> records;
+  for (const std::uint64_t size : {8U, 4096U, 1048576U}) {
+    records.push_back(record("pingpong", "put", "shm", "latency", size, 50.0 + static_cast<double>(size) / 20));
+    records.push_back(record("pingpong", "put", "ucx", "latency", size, 60.0 + static_cast<double>(size) / 10));
+  }
+  records.push_back(record("rate", "put", "shm", "rate", 8, 210));
+  records.push_back(record("rate", "put", "ucx", "rate", 8, 130));
+  records.push_back(record("gups", "atomic", "shm", "rate", 8, 40, 2));
+  return harness::with_ratios(records);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Report, IsOneFileThatNeedsNothingElse) {
+  const std::string html = page(session(), "a machine", "a date");
+  EXPECT_EQ(html.find("http"), std::string::npos);
+  EXPECT_EQ(html.find("src="), std::string::npos);
+  EXPECT_EQ(html.find("url("), std::string::npos);
+  for (const char* tag : {"svg", "figure", "table", "tr", "td", "div", "main", "text", "span"}) {
+    EXPECT_EQ(count(html, std::string("<") + tag + ">") + count(html, std::string("<") + tag + " "),
+              count(html, std::string("</") + tag + ">"))
+        << tag;
+  }
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+  EXPECT_EQ(html.find("inf\""), std::string::npos);
+}
+
+TEST(Report, HasAChartPerSubjectAndEveryFigureInTheTable) {
+  const std::string html = page(session(), "a machine", "a date");
+  EXPECT_NE(html.find("Put: one-way latency"), std::string::npos);
+  EXPECT_NE(html.find("Puts of 8 bytes"), std::string::npos);
+  EXPECT_NE(html.find("GUPS: atomic xor"), std::string::npos);
+  EXPECT_EQ(html.find("GUPS: get + xor + put"), std::string::npos) << "not measured, not drawn";
+  EXPECT_EQ(count(html, "<tr><td>") + count(html, "<tr class=\"ours\"><td>"), 9U);
+  EXPECT_NE(html.find("<span class=\"chip good\">1.62 × ucx</span>"), std::string::npos);
+}
+
+TEST(Report, TextFromFilesCannotBecomeMarkup) {
+  auto records = session();
+  for (Record& one : records) one.key.op = "<script>\"&";
+  const std::string html = page(records, "<b>machine", "date");
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_EQ(html.find("<b>machine"), std::string::npos);
+  EXPECT_NE(html.find("&lt;script&gt;&quot;&amp;"), std::string::npos);
+}
+
+TEST(Report, ZeroAndAbsentValuesAreDrawnAsNothing) {
+  EXPECT_EQ(line_chart("t", "u", {}), "");
+  EXPECT_EQ(line_chart("t", "u", {{"a", "#000", false, {{8, 0, 0, 0}}}}), "");
+  EXPECT_EQ(bar_chart("t", "u", {}), "");
+  EXPECT_NE(line_chart("t", "u", {{"a", "#000", false, {{8, 5, 5, 5}}}}).find("<circle"), std::string::npos);
+}
+
+TEST(Report, AFileThatIsNotThereIsNamed) {
+  std::string error;
+  EXPECT_FALSE(write_report({"/nonexistent/x.json"}, "/dev/null", &error));
+  EXPECT_NE(error.find("/nonexistent/x.json"), std::string::npos);
+}
+
+TEST(Table, ShowsRatiosAndMarksWhatIsWrongOrFar) {
+  auto records = session();
+  records[0].distance = "far";
+  records[0].verified = false;
+  const std::string text = driver::table(records, false);
+  EXPECT_NE(text.find("1.62× ucx"), std::string::npos);
+  EXPECT_NE(text.find("(far)"), std::string::npos);
+  EXPECT_NE(text.find("WRONG RESULT"), std::string::npos);
+  EXPECT_EQ(text.find('\033'), std::string::npos);
+  EXPECT_NE(driver::table(records, true).find("\033[32m1.62× ucx\033[0m"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::bench::report
