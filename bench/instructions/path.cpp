@@ -1,0 +1,119 @@
+// Executes one operation many times in a job of one, for counting instructions under callgrind: path OP N.
+//
+// Only what runs inside the count_ functions is counted (callgrind's --toggle-collect), so set-up does not matter; what does not
+// grow with N falls out by running it for two N. See scripts/count_instructions.py.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "heddle/heddle.h"
+
+namespace {
+
+constexpr std::uint32_t kHandler = 1;
+constexpr std::uint64_t kBatch = 16;  // messages under way: few enough for every ring
+
+struct Self {
+  heddle_context context{};
+  heddle_worker worker{};
+  heddle_counter counter{};
+  heddle_remote remote{};
+  heddle_am_message message{};
+  heddle_peer peer{0, 0};
+  std::uint64_t value = 7;
+};
+
+std::uint64_t received = 0;
+
+void on_message(const heddle_am_arrival*, void*) {
+  ++received;
+}
+
+void must(heddle_status status) {
+  if (status >= 0) return;
+  std::fprintf(stderr, "path: %s: %s\n", heddle_status_name(status), heddle_last_error());
+  std::exit(1);
+}
+
+void open(Self* self) {
+  must(heddle_context_join(nullptr, &self->context));
+  must(heddle_worker_open(self->context, nullptr, &self->worker));
+  heddle_counter_options counter{};
+  counter.size = sizeof counter;
+  counter.worker = self->worker;
+  must(heddle_counter_create(self->context, &counter, &self->counter));
+  heddle_region region{};
+  must(heddle_region_alloc(self->context, 4096, &region));
+  must(heddle_region_exchange(self->context, region, &self->remote.region));
+  must(heddle_am_register(self->context, kHandler, on_message, nullptr));
+  self->message.handler = kHandler;
+  self->message.payload = &self->value;
+  self->message.payload_bytes = 8;
+}
+
+}  // namespace
+
+// Named without mangling, so that callgrind can be told what to count.
+extern "C" {
+
+[[gnu::noinline]] void count_put(Self* self, std::uint64_t n) {
+  heddle_completion completion{};
+  completion.counter = self->counter;
+  for (std::uint64_t i = 0; i < n; ++i) heddle_put(self->worker, &self->value, 8, self->remote, &completion);
+}
+[[gnu::noinline]] void count_get(Self* self, std::uint64_t n) {
+  for (std::uint64_t i = 0; i < n; ++i) heddle_get(self->worker, &self->value, 8, self->remote, nullptr);
+}
+[[gnu::noinline]] void count_fetch_add(Self* self, std::uint64_t n) {
+  const heddle_fetch fetch{1, 0, &self->value};
+  for (std::uint64_t i = 0; i < n; ++i) {
+    heddle_fetch_atomic(self->worker, HEDDLE_ADD64, self->remote, &fetch, nullptr);
+  }
+}
+[[gnu::noinline]] void count_am_send(Self* self, std::uint64_t n) {
+  for (std::uint64_t i = 0; i < n; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
+}
+[[gnu::noinline]] void count_am_receive(Self* self, std::uint64_t target) {
+  while (received < target) heddle_worker_progress(self->worker);
+}
+
+}  // extern "C"
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: path put|get|fetch_add|am N    (N a multiple of %llu)\n",
+                 static_cast<unsigned long long>(kBatch));
+    return 2;
+  }
+  const char* op = argv[1];
+  const std::uint64_t n = std::strtoull(argv[2], nullptr, 10);
+  Self self;
+  open(&self);
+  if (std::strcmp(op, "put") == 0) {
+    count_put(&self, n);
+  } else if (std::strcmp(op, "get") == 0) {
+    count_get(&self, n);
+  } else if (std::strcmp(op, "fetch_add") == 0) {
+    count_fetch_add(&self, n);
+  } else if (std::strcmp(op, "am") == 0) {
+    for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
+      count_am_send(&self, kBatch);
+      count_am_receive(&self, sent + kBatch);
+    }
+    if (received != n) return 1;
+  } else {
+    std::fprintf(stderr, "path: there is no operation \"%s\"\n", op);
+    return 2;
+  }
+  // Whether the operations took place at all.
+  heddle_worker_stats stats{};
+  stats.size = sizeof stats;
+  must(heddle_worker_stats_read(self.worker, &stats));
+  if (stats.puts + stats.gets + stats.atomics + stats.messages != n) {
+    std::fprintf(stderr, "path: not all operations were accepted\n");
+    return 1;
+  }
+  must(heddle_context_leave(self.context));
+  return 0;
+}
