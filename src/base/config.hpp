@@ -51,8 +51,8 @@ struct Variable {
 std::span<const Variable> variables();
 
 // Names that begin with HEDDLE_ but are not settings (the launcher gives them to the processes it starts).
-inline constexpr std::array<std::string_view, 3> kInternalNames = {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK",
-                                                                   "HEDDLE_LOCAL_SIZE"};
+inline constexpr std::array<std::string_view, 4> kInternalNames = {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK",
+                                                                   "HEDDLE_LOCAL_SIZE", "HEDDLE_THREADS"};
 
 // The values in force for one context: defaults, then the environment, then explicit overrides. Immutable once read.
 class Config {

@@ -1,8 +1,395 @@
 #include "bootstrap/local/local.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "bootstrap/common.hpp"
+#include "bootstrap/local/channel.hpp"
 
 namespace heddle::bootstrap::local {
+namespace {
+
+constexpr int kWelcomeTimeoutMs = 30'000;
+
+// What the launcher has put into the environment.
+struct Given {
+  int fd = -1;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+};
+
+base::Result<std::uint32_t> read_number(const char* name, std::uint32_t most) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "%s is not set although others of the launcher's variables are; start the "
+                      "program with `heddle run`, or unset HEDDLE_LOCAL_* to start a job of one",
+                      name);
+  }
+  const std::string_view all(text);
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), value);
+  if (error != std::errc{} || end != all.data() + all.size() || value > most) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "%s=\"%s\" is not a whole number from 0 to %u; the launcher sets it, nobody else "
+                      "should",
+                      name, text, most);
+  }
+  return value;
+}
+
+base::Result<Given> read_variables() {
+  const auto fd = read_number(kFdVariable, 1U << 30);
+  if (!fd) return fd.status();
+  const auto rank = read_number(kRankVariable, kMaxRanks - 1);
+  if (!rank) return rank.status();
+  const auto size = read_number(kSizeVariable, kMaxRanks);
+  if (!size) return size.status();
+  if (*rank >= *size) {
+    return base::fail(HEDDLE_ERR_CONFIG, "%s=%u and %s=%u do not go together", kRankVariable, *rank, kSizeVariable,
+                      *size);
+  }
+  return Given{static_cast<int>(*fd), *rank, *size};
+}
+
+// Makes the inherited descriptor this process's own. It survived the exec that started this process, so it is not
+// close-on-exec unless the process has claimed it before; claiming sets the flag, and the descriptor is never closed, so
+// that its number cannot come to mean something else.
+base::Status claim(int fd) {
+  // The descriptor belongs to the process, so does the lock between looking and claiming.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) {
+    return base::fail_errno(HEDDLE_ERR_BOOTSTRAP,
+                            "%s=%d is not open in this process (was it started by a rank instead of the launcher? then "
+                            "unset HEDDLE_LOCAL_* for it)",
+                            kFdVariable, fd);
+  }
+  int domain = 0;
+  int type = 0;
+  socklen_t length = sizeof domain;
+  if (!S_ISSOCK(about.st_mode) || ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
+      ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || domain != AF_UNIX || type != SOCK_STREAM) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "%s=%d is not the launcher's socket (was this process started by a rank instead of the launcher? "
+                      "then unset HEDDLE_LOCAL_* for it)",
+                      kFdVariable, fd);
+  }
+  const int flags = ::fcntl(fd, F_GETFD);
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "this process has joined the launcher's job before; a process joins once (keep the context, or "
+                      "open further ones with bootstrap \"single\")");
+  }
+  if (::fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark descriptor %d close-on-exec", fd);
+  }
+  return HEDDLE_DONE;
+}
+
+base::Result<Welcome> greet(const Given& given, Reader& reader) {
+  Hello hello;
+  hello.pid = ::getpid();
+  if (const auto status = send_frame(given.fd, {FrameType::hello}, encode(hello)); status != HEDDLE_DONE) return status;
+  Frame frame;
+  base::Status status{};
+  while ((status = reader.next(&frame)) == HEDDLE_AGAIN) {
+    pollfd readable{given.fd, POLLIN, 0};
+    const int ready = ::poll(&readable, 1, kWelcomeTimeoutMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+      return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher has not answered for %d s", kWelcomeTimeoutMs / 1000);
+    }
+    if (reader.fill(given.fd, 0) != Reader::Fill::data) {
+      return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                        "the launcher has closed the connection (rank %u has been joined before, by this or another "
+                        "process?)",
+                        given.rank);
+    }
+  }
+  if (status != HEDDLE_DONE) return status;
+  if (frame.header.type != FrameType::welcome) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the launcher's first frame is of type %u",
+                      static_cast<unsigned>(frame.header.type));
+  }
+  const auto welcome = decode_welcome(frame.payload);
+  if (!welcome) return welcome.status();
+  if (welcome->rank != given.rank || welcome->size != given.size) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher says rank %u of %u, the environment says rank %u of %u",
+                      welcome->rank, welcome->size, given.rank, given.size);
+  }
+  return welcome;
+}
+
+class Local final : public Bootstrap {
+ public:
+  Local(const Given& given, const JobSecret& secret, Reader reader);
+  ~Local() override;
+
+  // Starts the thread that reads what the launcher sends.
+  base::Status start();
+
+  [[nodiscard]] const char* name() const override { return "local"; }
+  [[nodiscard]] std::uint32_t rank() const override { return rank_; }
+  [[nodiscard]] std::uint32_t size() const override { return size_; }
+  [[nodiscard]] const JobSecret& secret() const override { return secret_; }
+  [[nodiscard]] base::Status publish(const Card& card) override;
+  [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
+  [[nodiscard]] bool failed(std::uint32_t rank) const override {
+    return rank < size_ && gone_[rank].load(std::memory_order_acquire);
+  }
+  void leave() override;
+  [[noreturn]] void abort(int code, const char* message) override;
+
+ private:
+  enum class Exchange { none, waiting, arrived };
+  struct CardBox {
+    std::uint32_t asked = 0;  // fetches sent and not answered
+    struct Arrived {
+      base::Fd fd;
+      std::int32_t pid = 0;
+      std::vector<std::byte> bytes;
+    };
+    std::deque<Arrived> cards;
+  };
+
+  base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
+  void serve();
+  base::Status handle(Frame& frame);
+  base::Status take_card(Frame& frame);
+  base::Status take_result(const Frame& frame);
+  base::Status take_gone(std::uint32_t rank);
+  [[noreturn]] void broken(const char* what, const char* why);
+
+  const int socket_;  // the inherited descriptor; never closed, see claim()
+  const pid_t pid_;   // of the process that joined: a forked child must leave socket and thread alone
+  const std::uint32_t rank_;
+  const std::uint32_t size_;
+  const JobSecret secret_;
+  Reader reader_;  // the service thread's
+  std::thread thread_;
+  // Release when raised, before failure_epoch_; partner: the acquire load in failed().
+  std::unique_ptr<std::atomic<bool>[]> gone_;
+  // Release when set, before the socket is shut down; partner: the acquire load of the service thread at its end.
+  std::atomic<bool> closing_{false};
+
+  std::mutex send_mutex_;            // one frame at a time
+  std::mutex mutex_;                 // guards what follows
+  std::condition_variable changed_;  // a card has arrived or a rank is gone
+  std::vector<CardBox> boxes_;
+  Exchange exchange_ = Exchange::none;
+  std::uint32_t missing_ = Gathered::kNobody;
+  std::vector<std::vector<std::byte>> parts_;
+  bool published_ = false;
+};
+
+Local::Local(const Given& given, const JobSecret& secret, Reader reader)
+    : socket_(given.fd),
+      pid_(::getpid()),
+      rank_(given.rank),
+      size_(given.size),
+      secret_(secret),
+      reader_(std::move(reader)),
+      gone_(std::make_unique<std::atomic<bool>[]>(given.size)),
+      boxes_(given.size) {}
+
+base::Status Local::start() {
+  // Signals are the application's: its handlers must not run on a thread that it does not know.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  base::Status status = HEDDLE_DONE;
+  try {
+    thread_ = std::thread([this] { serve(); });
+    pthread_setname_np(thread_.native_handle(), "heddle-boot");
+  } catch (const std::system_error& error) {
+    status = base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that listens to the launcher: %s", error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+Local::~Local() {
+  if (::getpid() != pid_) {
+    if (thread_.joinable()) thread_.detach();  // it lives in the parent only
+    return;
+  }
+  closing_.store(true, std::memory_order_release);
+  ::shutdown(socket_, SHUT_RDWR);
+  if (thread_.joinable()) thread_.join();
+}
+
+base::Status Local::send(Header header, std::span<const std::byte> payload, int fd) {
+  const std::lock_guard lock(send_mutex_);
+  return send_frame(socket_, header, payload, fd);
+}
+
+base::Status Local::publish(const Card& card) {
+  if (const base::Status status = check_card(card); status != HEDDLE_DONE) return status;
+  if (card.fd >= 0 && ::fcntl(card.fd, F_GETFD) < 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot publish descriptor %d", card.fd);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (published_) return base::fail(HEDDLE_ERR_STATE, "rank %u has published its card already", rank_);
+    published_ = true;
+  }
+  return send({FrameType::publish, 0, 0, card.pid}, card.bytes, card.fd);
+}
+
+base::Result<Card> Local::fetch(std::uint32_t rank) {
+  if (const base::Status status = check_rank(rank, size_); status != HEDDLE_DONE) return status;
+  if (failed(rank)) return fail_gone(rank);
+  {
+    const std::lock_guard lock(mutex_);
+    ++boxes_[rank].asked;
+  }
+  if (const auto status = send({FrameType::fetch, 0, rank}, {}); status != HEDDLE_DONE) return status;
+  std::unique_lock lock(mutex_);
+  CardBox& box = boxes_[rank];
+  changed_.wait(lock, [&] { return !box.cards.empty() || failed(rank); });
+  if (failed(rank)) return fail_gone(rank);
+  CardBox::Arrived arrived = std::move(box.cards.front());
+  box.cards.pop_front();
+  return Card{arrived.fd.release(), arrived.pid, std::move(arrived.bytes), nullptr};
+}
+
+base::Status Local::exchange_start(std::span<const std::byte> mine) {
+  if (const base::Status status = check_exchange(mine.size()); status != HEDDLE_DONE) return status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (exchange_ != Exchange::none) {
+      return base::fail(HEDDLE_ERR_STATE, "rank %u is in an exchange already; one at a time", rank_);
+    }
+    exchange_ = Exchange::waiting;
+  }
+  return send({FrameType::exchange}, mine);
+}
+
+base::Status Local::exchange_test(std::vector<std::vector<std::byte>>* all) {
+  const std::lock_guard lock(mutex_);
+  if (exchange_ == Exchange::waiting) return HEDDLE_AGAIN;
+  if (exchange_ == Exchange::none) {
+    return base::fail(HEDDLE_ERR_STATE, "rank %u tests an exchange that it has not started", rank_);
+  }
+  exchange_ = Exchange::none;
+  if (missing_ != Gathered::kNobody) return fail_missing(missing_);
+  *all = std::move(parts_);
+  return HEDDLE_DONE;
+}
+
+void Local::leave() {
+  closing_.store(true, std::memory_order_release);
+  // If the launcher is gone there is nobody left to tell.
+  static_cast<void>(send({FrameType::leave}, {}));
+}
+
+void Local::abort(int code, const char* message) {
+  const std::string_view text = std::string_view(message != nullptr ? message : "").substr(0, kMaxAbortMessage);
+  const base::Status told = send({FrameType::abort, 0, 0, code}, std::as_bytes(std::span(text.data(), text.size())));
+  if (told != HEDDLE_DONE) print_abort(rank_, message);  // else the launcher does
+  std::_Exit(code);
+}
+
+void Local::serve() {
+  Frame frame;
+  for (;;) {
+    base::Status status = reader_.next(&frame);
+    if (status == HEDDLE_DONE) status = handle(frame);
+    if (status == HEDDLE_AGAIN && reader_.fill(socket_, 0) != Reader::Fill::data) {
+      if (!closing_.load(std::memory_order_acquire)) broken("the launcher has gone", "");
+      return;
+    }
+    if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) {
+      broken("the launcher broke the protocol: ", base::last_message());
+    }
+  }
+}
+
+// Without its launcher a rank cannot learn of failures any more and would be an orphan.
+void Local::broken(const char* what, const char* why) {
+  std::array<char, 640> line;
+  const int used =
+      std::snprintf(line.data(), line.size(), "heddle[%u] error: %s%s; this process ends\n", rank_, what, why);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(used));
+  std::_Exit(1);
+}
+
+base::Status Local::handle(Frame& frame) {
+  switch (frame.header.type) {
+    case FrameType::card:
+      return take_card(frame);
+    case FrameType::result:
+      return take_result(frame);
+    case FrameType::gone:
+      return take_gone(frame.header.rank);
+    default:
+      return base::fail(HEDDLE_ERR_PROTOCOL, "sent a frame of type %u", static_cast<unsigned>(frame.header.type));
+  }
+}
+
+base::Status Local::take_card(Frame& frame) {
+  const std::lock_guard lock(mutex_);
+  CardBox& box = boxes_[frame.header.rank];
+  if (box.asked == 0) return base::fail(HEDDLE_ERR_PROTOCOL, "sent a card that nobody asked for");
+  --box.asked;
+  if (!failed(frame.header.rank)) {
+    box.cards.push_back({std::move(frame.fd), frame.header.value, std::move(frame.payload)});
+  }
+  changed_.notify_all();
+  return HEDDLE_DONE;
+}
+
+base::Status Local::take_result(const Frame& frame) {
+  const std::lock_guard lock(mutex_);
+  if (exchange_ != Exchange::waiting) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "sent the result of an exchange that was not started");
+  }
+  missing_ = frame.header.rank;
+  if (missing_ == Gathered::kNobody) {
+    auto parts = decode_parts(frame.payload, size_);
+    if (!parts) return parts.status();
+    parts_ = std::move(*parts);
+  } else if (missing_ >= size_ || !frame.payload.empty()) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "sent a result of an exchange that rank %u was missing from", missing_);
+  }
+  exchange_ = Exchange::arrived;
+  return HEDDLE_DONE;
+}
+
+base::Status Local::take_gone(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  if (rank == rank_ || failed(rank)) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "said that rank %u is gone, which cannot be", rank);
+  }
+  gone_[rank].store(true, std::memory_order_release);
+  failure_epoch_.fetch_add(1, std::memory_order_release);
+  boxes_[rank].cards.clear();
+  changed_.notify_all();
+  return HEDDLE_DONE;
+}
+
+}  // namespace
 
 bool started_by_launcher() {
   return std::getenv(kFdVariable) != nullptr || std::getenv(kRankVariable) != nullptr ||
@@ -10,7 +397,18 @@ bool started_by_launcher() {
 }
 
 base::Result<std::unique_ptr<Bootstrap>> open() {
-  return base::fail(HEDDLE_ERR_UNSUPPORTED, "bootstrap \"local\" is being built");
+  const auto given = read_variables();
+  if (!given) return given.status();
+  if (const base::Status status = claim(given->fd); status != HEDDLE_DONE) return status;
+  Reader reader(Direction::to_rank, given->size);
+  const auto welcome = greet(*given, reader);
+  if (!welcome) {
+    ::shutdown(given->fd, SHUT_RDWR);  // the launcher must not take this process for a rank
+    return welcome.status();
+  }
+  auto local = std::make_unique<Local>(*given, welcome->secret, std::move(reader));
+  if (const base::Status status = local->start(); status != HEDDLE_DONE) return status;
+  return std::unique_ptr<Bootstrap>(std::move(local));
 }
 
 }  // namespace heddle::bootstrap::local

@@ -1,0 +1,200 @@
+#include "bootstrap/local/broker.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace heddle::bootstrap::local {
+
+Broker::Broker(std::uint32_t size, const JobSecret& secret) : size_(size), secret_(secret), gather_(size) {
+  seats_.reserve(size);
+  for (std::uint32_t rank = 0; rank < size; ++rank)
+    seats_.push_back({{}, {Direction::to_launcher, size}, {}, {}, {}, {}, {}, {}, {}});
+}
+
+short Broker::events(std::uint32_t rank) const {
+  const Seat& seat = seats_[rank];
+  int events = 0;
+  if (seat.outbox.waiting() < kMaxWaiting) events |= POLLIN;
+  if (seat.outbox.waiting() > 0 && !seat.outbox.congested()) events |= POLLOUT;
+  return static_cast<short>(events);
+}
+
+bool Broker::congested() const {
+  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.outbox.congested(); });
+}
+
+bool Broker::anybody_joined() const {
+  return std::any_of(seats_.begin(), seats_.end(),
+                     [](const Seat& seat) { return seat.membership == Membership::joined; });
+}
+
+void Broker::serve(std::uint32_t rank) {
+  Seat& seat = seats_[rank];
+  flush(rank);
+  // Bounded, so that one busy rank does not keep the others waiting.
+  for (int reads = 0; reads < 16 && seat.socket.valid() && seat.outbox.waiting() < kMaxWaiting; ++reads) {
+    const Reader::Fill filled = seat.reader.fill(seat.socket.get(), MSG_DONTWAIT);
+    if (filled == Reader::Fill::nothing) return;
+    if (filled == Reader::Fill::closed) {
+      seat.socket.reset();
+      if (seat.membership == Membership::joined) gone(rank, Membership::lost);
+      return;
+    }
+    Frame frame;
+    base::Status status{};
+    while ((status = seat.reader.next(&frame)) == HEDDLE_DONE) {
+      status = handle(rank, frame);
+      if (status != HEDDLE_DONE) break;
+    }
+    if (status == HEDDLE_AGAIN) continue;
+    seat.problem = base::last_message();
+    seat.socket.reset();
+    gone(rank, Membership::lost);
+    return;
+  }
+}
+
+void Broker::ended(std::uint32_t rank) {
+  Seat& seat = seats_[rank];
+  // What a dead process has sent is finite; nothing is waited for.
+  while (seat.socket.valid()) {
+    const Outbox dropped = std::exchange(seat.outbox, {});
+    pollfd readable{seat.socket.get(), POLLIN, 0};
+    if (::poll(&readable, 1, 0) <= 0) break;
+    serve(rank);
+  }
+  seat.socket.reset();
+  seat.outbox = {};
+  if (seat.membership != Membership::left) gone(rank, Membership::lost);
+}
+
+base::Status Broker::handle(std::uint32_t rank, Frame& frame) {
+  Seat& seat = seats_[rank];
+  const FrameType type = frame.header.type;
+  if (type == FrameType::hello) return hello(rank, frame);
+  if (seat.membership != Membership::joined) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a frame of type %u from outside the job", static_cast<unsigned>(type));
+  }
+  switch (type) {
+    case FrameType::publish:
+      return publish(rank, frame);
+    case FrameType::fetch:
+      if (seats_[frame.header.rank].card) {
+        send_card(rank, frame.header.rank);
+      } else {
+        std::vector<std::uint32_t>& wanted_by = seats_[frame.header.rank].wanted_by;
+        if (wanted_by.size() >= kMaxWanted) return base::fail(HEDDLE_ERR_PROTOCOL, "too many fetches of one card");
+        wanted_by.push_back(rank);
+      }
+      return HEDDLE_DONE;
+    case FrameType::exchange:
+      return exchange(rank, frame);
+    case FrameType::leave:
+      gone(rank, Membership::left);
+      return HEDDLE_DONE;
+    case FrameType::abort:
+      abort(rank, frame);
+      return HEDDLE_DONE;
+    default:
+      return base::fail(HEDDLE_ERR_PROTOCOL, "a frame of type %u", static_cast<unsigned>(type));
+  }
+}
+
+base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
+  Seat& seat = seats_[rank];
+  if (seat.membership != Membership::outside || seat.refused) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a second hello; a rank joins once");
+  }
+  const auto hello = decode_hello(frame.payload);
+  if (!hello && hello.status() != HEDDLE_ERR_VERSION) return hello.status();
+  // The answer goes out in any case: it tells a rank of another version what it is talking to.
+  Welcome welcome;
+  welcome.rank = rank;
+  welcome.size = size_;
+  if (hello) welcome.secret = secret_;
+  seat.outbox.add({FrameType::welcome}, std::make_shared<const std::vector<std::byte>>(encode(welcome)));
+  if (hello) {
+    seat.membership = Membership::joined;
+    seat.pid = hello->pid;
+    for (std::uint32_t other = 0; other < size_; ++other) {
+      if (gather_.is_gone(other)) seat.outbox.add({FrameType::gone, 0, other});
+    }
+  } else {
+    seat.refused = true;
+  }
+  flush(rank);
+  return HEDDLE_DONE;
+}
+
+base::Status Broker::publish(std::uint32_t rank, Frame& frame) {
+  Seat& seat = seats_[rank];
+  if (seat.card) return base::fail(HEDDLE_ERR_PROTOCOL, "a second card");
+  seat.card = CardEntry{frame.header.value, std::make_shared<const std::vector<std::byte>>(std::move(frame.payload)),
+                        std::make_shared<const base::Fd>(std::move(frame.fd))};
+  for (const std::uint32_t other : std::exchange(seat.wanted_by, {})) send_card(other, rank);
+  return HEDDLE_DONE;
+}
+
+void Broker::send_card(std::uint32_t to, std::uint32_t whose) {
+  const CardEntry& card = *seats_[whose].card;
+  seats_[to].outbox.add({FrameType::card, 0, whose, card.pid}, card.bytes, card.fd);
+  flush(to);
+}
+
+base::Status Broker::exchange(std::uint32_t rank, Frame& frame) {
+  if (!gather_.arrive(rank, std::move(frame.payload))) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a second part of one exchange");
+  }
+  finish_round();
+  return HEDDLE_DONE;
+}
+
+void Broker::finish_round() {
+  if (!gather_.complete()) return;
+  std::vector<std::uint32_t> waiting;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (gather_.has_arrived(rank)) waiting.push_back(rank);
+  }
+  const Gathered gathered = gather_.take();
+  const bool whole = gathered.missing == Gathered::kNobody;
+  const auto payload = whole ? std::make_shared<const std::vector<std::byte>>(encode_parts(gathered.all)) : nullptr;
+  for (const std::uint32_t rank : waiting) {
+    seats_[rank].outbox.add({FrameType::result, 0, gathered.missing}, payload);
+    flush(rank);
+  }
+}
+
+void Broker::abort(std::uint32_t rank, const Frame& frame) {
+  if (abort_) return;
+  const int code = frame.header.value;
+  std::string message(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
+  // It goes to a terminal: one line, nothing that moves the cursor.
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; }, ' ');
+  abort_ = Abort{rank, code >= 1 && code <= 255 ? code : 1, std::move(message)};
+}
+
+void Broker::gone(std::uint32_t rank, Membership how) {
+  Seat& seat = seats_[rank];
+  seat.membership = how;
+  seat.card.reset();
+  seat.wanted_by.clear();
+  if (gather_.is_gone(rank)) return;
+  gather_.gone(rank);
+  for (std::uint32_t other = 0; other < size_; ++other) {
+    if (other == rank || seats_[other].membership != Membership::joined) continue;
+    seats_[other].outbox.add({FrameType::gone, 0, rank});
+    flush(other);
+  }
+  finish_round();
+}
+
+void Broker::flush(std::uint32_t rank) {
+  Seat& seat = seats_[rank];
+  // A socket that cannot be written to is left to the reading side, which sees what came before its end.
+  if (seat.socket.valid()) static_cast<void>(seat.outbox.flush(seat.socket.get()));
+}
+
+}  // namespace heddle::bootstrap::local

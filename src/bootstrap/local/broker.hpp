@@ -1,0 +1,91 @@
+// The launcher's side of a local job: keeps the cards, gathers the exchanges, tells who is gone. No threads, no waiting:
+// whoever owns it polls the sockets and calls serve().
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bootstrap/local/channel.hpp"
+
+namespace heddle::bootstrap::local {
+
+enum class Membership {
+  outside,  // has not joined (it may never do)
+  joined,
+  left,  // in good order
+  lost   // died, or its connection broke or was cut for bad frames
+};
+
+struct Abort {
+  std::uint32_t rank = 0;
+  int code = 1;
+  std::string message;
+};
+
+class Broker {
+ public:
+  Broker(std::uint32_t size, const JobSecret& secret);
+
+  // Gives the broker the launcher's end of a rank's socket pair.
+  void attach(std::uint32_t rank, base::Fd socket) { seats_[rank].socket = std::move(socket); }
+
+  // For poll(2): the socket (-1: closed) and what to wait for on it.
+  [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
+  [[nodiscard]] short events(std::uint32_t rank) const;
+  // Some socket looks writable but the kernel refuses descriptors for now: call serve() again soon in any case.
+  [[nodiscard]] bool congested() const;
+
+  // Reads and answers what this rank has sent, and writes what waits for it. Never blocks.
+  void serve(std::uint32_t rank);
+
+  // The rank's process has ended. Serves what it sent before, then tells the others unless it had left.
+  void ended(std::uint32_t rank);
+
+  [[nodiscard]] Membership membership(std::uint32_t rank) const { return seats_[rank].membership; }
+  [[nodiscard]] bool anybody_joined() const;
+  // The process that joined (as it says); 0 before.
+  [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
+  // Why the broker cut the rank off; empty: it did not.
+  [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
+  // The first abort asked for.
+  [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
+
+ private:
+  static constexpr std::size_t kMaxWaiting = 256;  // frames; a rank that does not take them is not read from either
+  static constexpr std::size_t kMaxWanted = 64U * kMaxRanks;  // fetches waiting for one card
+
+  struct CardEntry {
+    std::int32_t pid = 0;
+    Outbox::Payload bytes;
+    std::shared_ptr<const base::Fd> fd;
+  };
+  struct Seat {
+    base::Fd socket;
+    Reader reader;
+    Outbox outbox;
+    Membership membership = Membership::outside;
+    bool refused = false;  // said hello in another version
+    std::int32_t pid = 0;
+    std::optional<CardEntry> card;
+    std::vector<std::uint32_t> wanted_by;  // ranks whose fetch waits for the card
+    std::string problem;
+  };
+
+  base::Status handle(std::uint32_t rank, Frame& frame);
+  base::Status hello(std::uint32_t rank, const Frame& frame);
+  base::Status publish(std::uint32_t rank, Frame& frame);
+  base::Status exchange(std::uint32_t rank, Frame& frame);
+  void abort(std::uint32_t rank, const Frame& frame);
+  void send_card(std::uint32_t to, std::uint32_t whose);
+  void gone(std::uint32_t rank, Membership how);
+  void finish_round();
+  void flush(std::uint32_t rank);
+
+  std::uint32_t size_;
+  JobSecret secret_;
+  std::vector<Seat> seats_;
+  Gather gather_;
+  std::optional<Abort> abort_;
+};
+
+}  // namespace heddle::bootstrap::local

@@ -1,0 +1,161 @@
+#include "bootstrap/local/channel.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace heddle::bootstrap::local {
+namespace {
+
+constexpr std::size_t kChunk = 64U << 10;
+constexpr std::size_t kFdsPerRead = 16;
+
+// One sendmsg of what is left of a frame; the descriptor goes with its first byte. As sendmsg(2).
+ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> payload, int fd, std::size_t sent,
+                  int flags) {
+  std::array<iovec, 2> parts{};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  if (sent < sizeof header) {
+    // sendmsg does not write through iov_base.
+    parts[0] = {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&header)) + sent, sizeof header - sent};
+    parts[1] = {const_cast<std::byte*>(payload.data()), payload.size()};
+    message.msg_iovlen = payload.empty() ? 1 : 2;
+  } else {
+    const auto rest = payload.subspan(sent - sizeof header);
+    parts[0] = {const_cast<std::byte*>(rest.data()), rest.size()};
+    message.msg_iovlen = 1;
+  }
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  if (fd >= 0 && sent == 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* entry = CMSG_FIRSTHDR(&message);
+    entry->cmsg_level = SOL_SOCKET;
+    entry->cmsg_type = SCM_RIGHTS;
+    entry->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(entry), &fd, sizeof fd);
+  }
+  return ::sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+Reader::Fill Reader::fill(int socket, int flags) {
+  if (begin_ > 0) {
+    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
+    begin_ = 0;
+  }
+  const std::size_t old = buffer_.size();
+  buffer_.resize(old + kChunk);
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kFdsPerRead * sizeof(int))> control{};
+  iovec part{buffer_.data() + old, kChunk};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  const bool nothing = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  buffer_.resize(old + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  if (nothing) return Fill::nothing;
+  if (got <= 0) return Fill::closed;
+  if ((message.msg_flags & MSG_CTRUNC) != 0) truncated_ = true;
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&message); entry != nullptr; entry = CMSG_NXTHDR(&message, entry)) {
+    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(entry) + i * sizeof fd, sizeof fd);
+      fds_.emplace_back(fd);
+    }
+  }
+  return Fill::data;
+}
+
+base::Status Reader::next(Frame* frame) {
+  if (truncated_ || fds_.size() > kMaxWaitingFds) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "descriptors were lost on the way (ulimit -n may be too low)");
+  }
+  const auto bytes = std::span<const std::byte>(buffer_).subspan(begin_);
+  if (bytes.size() < sizeof(Header)) return HEDDLE_AGAIN;
+  const auto header = decode_header(bytes, direction_, size_);
+  if (!header) return header.status();
+  const std::size_t total = sizeof(Header) + header->bytes;
+  if (bytes.size() < total) {
+    buffer_.reserve(begin_ + total + kChunk);
+    return HEDDLE_AGAIN;
+  }
+  const auto payload = bytes.subspan(sizeof(Header), header->bytes);
+  frame->header = *header;
+  frame->payload.assign(payload.begin(), payload.end());
+  frame->fd.reset();
+  if ((header->flags & kHasFd) != 0) {
+    if (fds_.empty()) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "a frame of type %u says that it has a descriptor and has none",
+                        static_cast<unsigned>(header->type));
+    }
+    frame->fd = std::move(fds_.front());
+    fds_.pop_front();
+  }
+  begin_ += total;
+  return HEDDLE_DONE;
+}
+
+base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd) {
+  header.bytes = static_cast<std::uint32_t>(payload.size());
+  if (fd >= 0) header.flags |= kHasFd;
+  std::size_t sent = 0;
+  while (sent < sizeof header + payload.size()) {
+    const ssize_t count = send_rest(socket, header, payload, fd, sent, 0);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd writable{socket, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
+    } else if (errno == ETOOMANYREFS) {
+      // Too many descriptors of this user are under way; those of the other ranks arrive soon.
+      const timespec pause{0, 1'000'000};
+      ::nanosleep(&pause, nullptr);
+    } else if (errno != EINTR) {
+      return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
+    }
+  }
+  return HEDDLE_DONE;
+}
+
+void Outbox::add(Header header, Payload payload, std::shared_ptr<const base::Fd> fd) {
+  header.bytes = payload != nullptr ? static_cast<std::uint32_t>(payload->size()) : 0;
+  if (fd != nullptr && fd->valid()) header.flags |= kHasFd;
+  items_.push_back({header, std::move(payload), std::move(fd), 0});
+}
+
+bool Outbox::flush(int socket) {
+  congested_ = false;
+  while (!items_.empty()) {
+    Item& item = items_.front();
+    const auto payload =
+        item.payload != nullptr ? std::span<const std::byte>(*item.payload) : std::span<const std::byte>();
+    const int fd = item.fd != nullptr ? item.fd->get() : -1;
+    const ssize_t count = send_rest(socket, item.header, payload, fd, item.sent, MSG_DONTWAIT);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      congested_ = errno == ETOOMANYREFS;
+      if (errno == EAGAIN || errno == EWOULDBLOCK || congested_) return true;
+      items_.clear();
+      return false;
+    }
+    item.sent += static_cast<std::size_t>(count);
+    if (item.sent == sizeof item.header + payload.size()) items_.pop_front();
+  }
+  return true;
+}
+
+}  // namespace heddle::bootstrap::local

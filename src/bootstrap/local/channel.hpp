@@ -1,0 +1,74 @@
+// Frames over a stream socket, with descriptors: reading them one by one, writing them at once or as the socket takes them.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "base/fd.hpp"
+#include "bootstrap/local/frame.hpp"
+
+namespace heddle::bootstrap::local {
+
+struct Frame {
+  Header header;
+  std::vector<std::byte> payload;
+  base::Fd fd;  // with kHasFd
+};
+
+// Cuts the stream into frames. One thread.
+//
+// A descriptor arrives with or before the last byte of its frame, and descriptors keep the order of their frames; so the
+// n-th frame with kHasFd owns the n-th descriptor.
+class Reader {
+ public:
+  Reader(Direction direction, std::uint32_t size) : direction_(direction), size_(size) {}
+
+  enum class Fill { data, nothing, closed };
+  // One recvmsg with the flags given (MSG_DONTWAIT: `nothing` if there is nothing). closed: by the other end, or the
+  // socket is broken.
+  [[nodiscard]] Fill fill(int socket, int flags);
+
+  // DONE: *frame is the next one. AGAIN: fill first. Otherwise the stream is not well formed and stays so.
+  [[nodiscard]] base::Status next(Frame* frame);
+
+  // The size of the job, once it is known.
+  void set_size(std::uint32_t size) { size_ = size; }
+
+ private:
+  static constexpr std::size_t kMaxWaitingFds = 64;
+
+  Direction direction_;
+  std::uint32_t size_;
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0;  // of what has not been cut off yet
+  std::deque<base::Fd> fds_;
+  bool truncated_ = false;  // descriptors were lost
+};
+
+// Writes a whole frame, waiting as long as it takes. BOOTSTRAP: the other end is closed.
+base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1);
+
+// Frames waiting for a socket that may not take them now. One thread.
+class Outbox {
+ public:
+  using Payload = std::shared_ptr<const std::vector<std::byte>>;
+
+  void add(Header header, Payload payload = nullptr, std::shared_ptr<const base::Fd> fd = nullptr);
+  // Writes what the socket takes. False: the socket is closed; what was waiting is dropped.
+  [[nodiscard]] bool flush(int socket);
+  [[nodiscard]] std::size_t waiting() const { return items_.size(); }
+  // The kernel allows no more descriptors in flight for now: the socket looks writable but is not.
+  [[nodiscard]] bool congested() const { return congested_; }
+
+ private:
+  struct Item {
+    Header header;
+    Payload payload;
+    std::shared_ptr<const base::Fd> fd;
+    std::size_t sent = 0;  // bytes of header and payload
+  };
+  std::deque<Item> items_;
+  bool congested_ = false;
+};
+
+}  // namespace heddle::bootstrap::local

@@ -1,0 +1,13 @@
+// The subcommands of `heddle`. A new one is a function and a row in main.cpp.
+#pragma once
+
+namespace heddle::tools {
+
+// Each parses its own words: argv[0] is the subcommand's name. The result is the exit code.
+int run_command(int argc, char** argv);
+int info_command(int argc, char** argv);
+
+// The exit code for words that make no sense.
+inline constexpr int kUsageCode = 2;
+
+}  // namespace heddle::tools

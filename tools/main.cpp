@@ -1,0 +1,66 @@
+// The heddle command.
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "heddle/heddle.h"
+#include "tools/commands.hpp"
+
+namespace heddle::tools {
+namespace {
+
+struct Command {
+  std::string_view name;
+  const char* help;
+  int (*run)(int argc, char** argv);
+};
+
+int help_command(int argc, char** argv);
+int version_command(int argc, char** argv);
+
+constexpr std::array kCommands = {
+    Command{"run", "start a program as the ranks of a job on this machine", run_command},
+    Command{"info", "show version, machine, transports and every HEDDLE_* variable", info_command},
+    Command{"help", "show this text", help_command},
+    Command{"version", "show the version", version_command},
+};
+
+void print_usage(std::FILE* to) {
+  std::fprintf(to, "usage: heddle COMMAND [arguments]\n\n");
+  for (const Command& command : kCommands) {
+    std::fprintf(to, "  %-10.*s %s\n", static_cast<int>(command.name.size()), command.name.data(), command.help);
+  }
+  std::fprintf(to, "\n`heddle COMMAND --help` tells more about a command.\n");
+}
+
+int help_command(int, char**) {
+  print_usage(stdout);
+  return 0;
+}
+
+int version_command(int, char**) {
+  std::printf("heddle %d.%d.%d\n", HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    print_usage(stderr);
+    return kUsageCode;
+  }
+  std::string_view name = argv[1];
+  if (name == "--version") name = "version";
+  if (name == "--help" || name == "-h") name = "help";
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.run(argc - 1, argv + 1);
+  }
+  std::fprintf(stderr, "heddle: there is no command \"%s\"; `heddle help` lists them\n", argv[1]);
+  return kUsageCode;
+}
+
+}  // namespace
+}  // namespace heddle::tools
+
+int main(int argc, char** argv) {
+  return heddle::tools::main(argc, argv);
+}

@@ -1,0 +1,388 @@
+#include "tools/run/launcher.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "bootstrap/common.hpp"
+
+namespace heddle::tools::run {
+namespace {
+
+using bootstrap::local::Membership;
+
+constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::uint64_t kTerminateNs = 2'000'000'000;  // between SIGTERM and SIGKILL
+constexpr int kTimeoutCode = 124;                      // as timeout(1)
+constexpr int kCannotRunCode = 126;                    // as a shell
+constexpr int kNotFoundCode = 127;
+constexpr int kSystemCode = 125;  // the launcher itself could not do its work
+constexpr int kCongestedMs = 2;
+// Per rank: socket, pidfd, pidfd of the joined process, two pipes, card.
+constexpr std::size_t kDescriptorsPerRank = 6;
+constexpr std::size_t kDescriptorsBesides = 128;
+
+std::uint64_t now_ns() {
+  return base::SystemClock().now_ns();
+}
+
+}  // namespace
+
+Launcher::Launcher(const Options& options) : options_(options), ranks_(options.ranks) {}
+Launcher::~Launcher() = default;
+
+int Launcher::run() {
+  if (const base::Status status = prepare(); status != HEDDLE_DONE) return start_failed(status);
+  if (const base::Status status = start_ranks(); status != HEDDLE_DONE) return start_failed(status);
+  if (!exec_failed() && options_.timeout_ns != 0) timeout_at_ns_ = now_ns() + options_.timeout_ns;
+  loop();
+  finish();
+  return code_.value_or(0);
+}
+
+int Launcher::start_failed(base::Status) {
+  failure(kSystemCode, "%s", base::last_message());
+  finish();
+  return *code_;
+}
+
+base::Status Launcher::prepare() {
+  const std::size_t descriptors = options_.ranks * kDescriptorsPerRank + kDescriptorsBesides;
+  if (const auto status = allow_descriptors(descriptors, &plan_.files); status != HEDDLE_DONE) return status;
+  auto guardian = Guardian::start();
+  if (!guardian) return guardian.status();
+  guardian_.emplace(std::move(*guardian));
+
+  ::signal(SIGPIPE, SIG_IGN);  // a reader of our output who goes away is noticed by write(2)
+  sigemptyset(&handled_);
+  for (const int signal : kForwarded) sigaddset(&handled_, signal);
+  if (::sigprocmask(SIG_BLOCK, &handled_, &plan_.signals) != 0)
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "sigprocmask");
+  signals_.reset(::signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK));
+  null_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  std::array<int, 2> ends{};
+  if (!signals_.valid() || !null_.valid() || ::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot open a signalfd, /dev/null or a pipe");
+  }
+  failures_.reset(ends[0]);
+  failures_writing_.reset(ends[1]);
+  plan_.options = &options_;
+  plan_.guardian = &*guardian_;
+  plan_.null = null_.get();
+  plan_.failures = failures_writing_.get();
+  const auto secret = bootstrap::make_secret();
+  if (!secret) return secret.status();
+  broker_.emplace(options_.ranks, *secret);
+  return HEDDLE_DONE;
+}
+
+base::Status Launcher::start_ranks() {
+  std::vector<cpu_set_t> places;
+  if (options_.bind_cores) {
+    bool wrapped = false;
+    auto placed = place(options_.ranks, options_.threads, &wrapped);
+    if (!placed) return placed.status();
+    places = std::move(*placed);
+    if (wrapped) {
+      say("warning: fewer cores than %u processes x %u threads; some processes share cores", options_.ranks,
+          std::max(options_.threads, 1U));
+    }
+  }
+  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+    auto child = spawn(plan_, rank, places.empty() ? std::nullopt : std::optional(places[rank]));
+    if (!child) return child.status();
+    Rank& it = ranks_[rank];
+    it.child = std::move(*child);
+    it.running = true;
+    ++running_;
+    broker_->attach(rank, std::move(it.child.socket));
+    if (!options_.tag) continue;
+    it.output = TaggedStream(std::move(it.child.output), rank, &out_);
+    it.error = TaggedStream(std::move(it.child.error), rank, &err_);
+  }
+  return HEDDLE_DONE;
+}
+
+// True if the program could not be started in some rank. The pipe ends when every child has got past its exec.
+bool Launcher::exec_failed() {
+  failures_writing_.reset();
+  SpawnFailure failed{};
+  ssize_t got = 0;
+  do {
+    got = ::read(failures_.get(), &failed, sizeof failed);
+  } while (got < 0 && errno == EINTR);
+  failures_.reset();
+  if (got != static_cast<ssize_t>(sizeof failed)) return false;
+  const bool missing = failed.error == ENOENT || failed.error == ENOTDIR;
+  const char* program = options_.command.front().c_str();
+  failure(missing ? kNotFoundCode : kCannotRunCode, "cannot start %s: %s", program, std::strerror(failed.error));
+  enter(Stage::killing);
+  return true;
+}
+
+void Launcher::loop() {
+  while (running_ > 0) {
+    collect_watches();
+    const int ready = ::poll(polled_.data(), polled_.size(), wait_ms());
+    for (std::size_t i = 0; ready > 0 && i < polled_.size(); ++i) {
+      if (polled_[i].revents != 0) handle(watches_[i]);
+    }
+    if (broker_->congested()) {
+      for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) broker_->serve(rank);
+    }
+    take_abort();
+    check_deadlines();
+  }
+}
+
+void Launcher::watch(int fd, short events, Source source, std::uint32_t rank) {
+  if (fd < 0 || events == 0) return;
+  polled_.push_back({fd, events, 0});
+  watches_.push_back({source, rank});
+}
+
+void Launcher::collect_watches() {
+  polled_.clear();
+  watches_.clear();
+  watch(signals_.get(), POLLIN, Source::signals, 0);
+  if (out_.waiting()) watch(out_.fd(), POLLOUT, Source::sink, 0);
+  if (err_.waiting()) watch(err_.fd(), POLLOUT, Source::sink, 0);
+  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+    Rank& it = ranks_[rank];
+    watch(it.output.readable_fd(), POLLIN, Source::output, rank);
+    watch(it.error.readable_fd(), POLLIN, Source::error, rank);
+    if (!it.running) continue;
+    watch(broker_->socket(rank), broker_->events(rank), Source::socket, rank);
+    watch(it.joined_pidfd.get(), POLLIN, Source::joined_process, rank);
+    watch(it.child.pidfd.get(), POLLIN, Source::process, rank);
+  }
+}
+
+void Launcher::handle(const Watch& watch) {
+  switch (watch.source) {
+    case Source::signals:
+      return take_signals();
+    case Source::socket:
+      return serve_socket(watch.rank);
+    case Source::process:
+      return process_ended(watch.rank);
+    case Source::joined_process:
+      return joined_process_ended(watch.rank);
+    case Source::output:
+      return ranks_[watch.rank].output.serve();
+    case Source::error:
+      return ranks_[watch.rank].error.serve();
+    case Source::sink:
+      out_.flush();
+      err_.flush();
+      return;
+  }
+}
+
+void Launcher::serve_socket(std::uint32_t rank) {
+  broker_->serve(rank);
+  Rank& it = ranks_[rank];
+  const pid_t joined = broker_->pid(rank);
+  // A process that has ended already has closed its socket, or will be missed by nobody but the one we started.
+  if (joined > 1 && joined != it.child.pid && !it.joined_pidfd.valid() &&
+      broker_->membership(rank) == Membership::joined) {
+    it.joined_pidfd = open_pidfd(joined);
+  }
+  if (broker_->membership(rank) != Membership::lost || it.lost_told) return;
+  it.lost_told = true;
+  if (!broker_->problem(rank).empty()) {
+    failure(1, "rank %u (pid %d) was cut off: %s", rank, it.child.pid, broker_->problem(rank).c_str());
+  } else if (stage_ == Stage::running) {
+    // Usually its death, which says more, follows at once; if not, this is where its time starts to run.
+    lost_ = rank;
+    enter(Stage::grace);
+  }
+}
+
+void Launcher::joined_process_ended(std::uint32_t rank) {
+  Rank& it = ranks_[rank];
+  it.joined_pidfd.reset();
+  broker_->serve(rank);
+  if (broker_->membership(rank) == Membership::left) return;
+  const pid_t joined = broker_->pid(rank);
+  broker_->ended(rank);
+  take_abort();
+  if (broker_->membership(rank) == Membership::left) return;
+  failure(1, "rank %u (pid %d, started by pid %d) ended without leaving the job", rank, joined, it.child.pid);
+}
+
+void Launcher::process_ended(std::uint32_t rank) {
+  Rank& it = ranks_[rank];
+  it.running = false;
+  --running_;
+  broker_->ended(rank);  // first: the others hear of it before anybody here looks for words
+  take_abort();
+  judge(rank);
+  it.child.pidfd.reset();
+  it.joined_pidfd.reset();
+}
+
+void Launcher::judge(std::uint32_t rank) {
+  const pid_t pid = ranks_[rank].child.pid;
+  // It stays a zombie until the end of the job, so that its number, which names its group, is not given to others.
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
+    failure(kSystemCode, "rank %u (pid %d) cannot be waited for: %s", rank, pid, std::strerror(errno));
+    return;
+  }
+  const bool was_in = broker_->pid(rank) != 0;
+  if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
+    failure(128 + info.si_status, "rank %u (pid %d) was killed by signal %d (%s%s)", rank, pid, info.si_status,
+            ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
+  } else if (info.si_status != 0) {
+    failure(info.si_status, "rank %u (pid %d) exited with code %d", rank, pid, info.si_status);
+  } else if (was_in && broker_->membership(rank) != Membership::left) {
+    failure(1, "rank %u (pid %d) exited without leaving the job", rank, pid);
+  } else if (!was_in && broker_->anybody_joined() && stage_ == Stage::running) {
+    say("warning: rank %u (pid %d) exited without joining the job that other ranks have joined", rank, pid);
+  }
+}
+
+void Launcher::take_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGINT && ++interrupts_ > 1) {
+      failure(128 + SIGINT, "interrupted twice; killing the job");
+      enter(Stage::killing);
+    } else {
+      signal_groups(signal, false);
+    }
+  }
+}
+
+void Launcher::take_abort() {
+  const auto& abort = broker_->aborted();
+  if (!abort || abort_taken_) return;
+  abort_taken_ = true;
+  const char* colon = abort->message.empty() ? "" : ": ";
+  failure(abort->code, "rank %u aborts the job with code %d%s%s", abort->rank, abort->code, colon,
+          abort->message.c_str());
+  enter(Stage::terminating);
+}
+
+int Launcher::wait_ms() const {
+  if (broker_->congested()) return kCongestedMs;
+  std::uint64_t next = UINT64_MAX;
+  if (stage_ends_ns_ != 0) next = stage_ends_ns_;
+  if (timeout_at_ns_ != 0) next = std::min(next, timeout_at_ns_);
+  if (next == UINT64_MAX) return -1;
+  const std::uint64_t now = now_ns();
+  if (next <= now) return 0;
+  return static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000 + 1, 3'600'000));
+}
+
+void Launcher::check_deadlines() {
+  const std::uint64_t now = now_ns();
+  if (timeout_at_ns_ != 0 && now >= timeout_at_ns_ && running_ > 0) {
+    timeout_at_ns_ = 0;
+    code_.reset();  // whatever came before: who set a limit wants to know that it was reached
+    failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
+            static_cast<double>(options_.timeout_ns) / 1e9, running_);
+    enter(Stage::terminating);
+  }
+  if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
+  if (stage_ == Stage::grace) {
+    // Without a failure yet, a rank has closed its connection and lives on.
+    failure(1, "rank %u (pid %d) has closed its connection to the launcher without leaving the job", lost_,
+            ranks_[lost_].child.pid);
+    say("%u processes still run %.6g s after the failure; ending them", running_,
+        static_cast<double>(options_.grace_ns) / 1e9);
+    enter(Stage::terminating);
+  } else {
+    enter(Stage::killing);
+  }
+}
+
+void Launcher::enter(Stage stage) {
+  if (stage <= stage_) return;
+  stage_ = stage;
+  switch (stage) {
+    case Stage::running:
+      return;
+    case Stage::grace:
+      stage_ends_ns_ = now_ns() + options_.grace_ns;
+      return;
+    case Stage::terminating:
+      stage_ends_ns_ = now_ns() + kTerminateNs;
+      signal_groups(SIGTERM, false);
+      signal_groups(SIGCONT, false);  // a stopped process does not see the signal before
+      return;
+    case Stage::killing:
+      stage_ends_ns_ = 0;
+      signal_groups(SIGKILL, true);
+      return;
+  }
+}
+
+// all: the groups of ranks that have ended as well, for what they have left running. Their numbers are still theirs:
+// the ranks are not reaped before finish().
+void Launcher::signal_groups(int signal, bool all) {
+  for (const Rank& it : ranks_) {
+    if (it.child.pid > 0 && (all || it.running)) ::kill(-it.child.pid, signal);
+  }
+}
+
+void Launcher::failure(int code, const char* format, ...) {
+  if (code_) return;
+  code_ = code;
+  std::array<char, 2048> text;
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  say("%s", text.data());
+  enter(Stage::grace);
+}
+
+void Launcher::say(const char* format, ...) {
+  std::array<char, 2200> text;
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  err_.add(std::string("heddle run: ") + text.data() + '\n');
+  err_.flush();
+}
+
+void Launcher::finish() {
+  signal_groups(SIGKILL, true);
+  for (Rank& it : ranks_) {
+    while (it.child.pid > 0 && ::waitpid(it.child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    it.child.pid = 0;
+  }
+  guardian_.reset();
+  // What the ranks wrote before they ended. A process that has left its group may still hold a pipe: no waiting for it.
+  for (Rank& it : ranks_) {
+    for (TaggedStream* stream : {&it.output, &it.error}) {
+      pollfd readable{stream->fd(), POLLIN, 0};
+      while (readable.fd >= 0 && ::poll(&readable, 1, 0) > 0) {
+        out_.finish();
+        err_.finish();
+        stream->serve();
+        readable.fd = stream->fd();
+      }
+      stream->close();
+    }
+  }
+  out_.finish();
+  err_.finish();
+}
+
+}  // namespace heddle::tools::run

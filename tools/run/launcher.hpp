@@ -1,0 +1,92 @@
+// One job from its start to its end: starts the ranks, serves their bootstrap, notices deaths, passes signals and output
+// on, and sees to it that everything has ended when it returns.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+
+#include "bootstrap/local/broker.hpp"
+#include "tools/run/output.hpp"
+#include "tools/run/spawn.hpp"
+
+namespace heddle::tools::run {
+
+class Launcher {
+ public:
+  explicit Launcher(const Options& options);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // The exit code of `heddle run`.
+  int run();
+
+ private:
+  struct Rank {
+    Child child;
+    bool running = false;
+    base::Fd joined_pidfd;  // if another process than the one started has joined (a script's child, say)
+    bool lost_told = false;
+    TaggedStream output;
+    TaggedStream error;
+  };
+  // Each stage includes those before it.
+  enum class Stage { running, grace, terminating, killing };
+  // What a descriptor that poll(2) looks at means.
+  enum class Source { signals, socket, process, joined_process, output, error, sink };
+  struct Watch {
+    Source source;
+    std::uint32_t rank;
+  };
+
+  base::Status prepare();
+  base::Status start_ranks();
+  int start_failed(base::Status status);
+  bool exec_failed();
+  void loop();
+  void collect_watches();
+  void watch(int fd, short events, Source source, std::uint32_t rank);
+  void handle(const Watch& watch);
+  void serve_socket(std::uint32_t rank);
+  void process_ended(std::uint32_t rank);
+  void joined_process_ended(std::uint32_t rank);
+  void judge(std::uint32_t rank);
+  void take_signals();
+  void take_abort();
+  [[nodiscard]] int wait_ms() const;
+  void check_deadlines();
+  void enter(Stage stage);
+  // The first failure decides the exit code and is printed; later ones follow from it or from our ending the job.
+  [[gnu::format(printf, 3, 4)]] void failure(int code, const char* format, ...);
+  [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
+  void signal_groups(int signal, bool all);
+  void finish();
+
+  Options options_;
+  std::optional<Guardian> guardian_;
+  SpawnPlan plan_;
+  base::Fd null_;
+  base::Fd failures_;  // read end of the pipe of SpawnFailure
+  base::Fd failures_writing_;
+  base::Fd signals_;
+  sigset_t handled_{};
+  Sink out_{STDOUT_FILENO};
+  Sink err_{STDERR_FILENO};
+  std::optional<bootstrap::local::Broker> broker_;
+  std::vector<Rank> ranks_;
+  std::uint32_t running_ = 0;
+  std::vector<pollfd> polled_;
+  std::vector<Watch> watches_;  // one per entry of polled_
+
+  Stage stage_ = Stage::running;
+  std::uint64_t stage_ends_ns_ = 0;  // 0: does not end by time
+  std::uint64_t timeout_at_ns_ = 0;
+  std::uint32_t lost_ = 0;  // the first rank whose connection ended before its process
+  bool abort_taken_ = false;
+  int interrupts_ = 0;
+  std::optional<int> code_;  // of the first failure
+};
+
+}  // namespace heddle::tools::run

@@ -1,0 +1,62 @@
+// Output of the ranks, line by line, each line with the rank that wrote it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.hpp"
+
+namespace heddle::tools::run {
+
+// Where lines go: the launcher's standard output or error. Never blocks, so that a reader who has stopped reading does
+// not keep the launcher from noticing deaths: what cannot be written waits, and its sources are not read meanwhile.
+class Sink {
+ public:
+  explicit Sink(int fd) : fd_(fd) {}
+  [[nodiscard]] int fd() const { return fd_; }
+  void add(const std::string& text) {
+    if (!closed_) pending_ += text;
+  }
+  // As much as can be written without blocking.
+  void flush();
+  // For the end, when nothing else is left to do: waits for the reader.
+  void finish();
+  [[nodiscard]] bool waiting() const { return !pending_.empty(); }
+  [[nodiscard]] bool full() const { return pending_.size() - written_ > kMaxPending; }
+  // Nobody reads any more.
+  [[nodiscard]] bool closed() const { return closed_; }
+
+ private:
+  static constexpr std::size_t kMaxPending = std::size_t{1} << 20;
+  bool write_some();
+
+  int fd_;
+  bool closed_ = false;
+  std::string pending_;
+  std::size_t written_ = 0;  // of pending_
+};
+
+// One stream of one rank. Its end of the pipe is nonblocking.
+class TaggedStream {
+ public:
+  TaggedStream() = default;
+  TaggedStream(base::Fd pipe, std::uint32_t rank, Sink* sink);
+
+  [[nodiscard]] int fd() const { return pipe_.get(); }
+  // -1 as long as the sink is full.
+  [[nodiscard]] int readable_fd() const { return sink_ != nullptr && !sink_->full() ? pipe_.get() : -1; }
+  // Takes what there is. At the end of the stream an unfinished line is finished.
+  void serve();
+  void close();
+
+ private:
+  static constexpr std::size_t kMaxLine = 64U << 10;  // longer lines are cut
+  void pass_lines();
+
+  base::Fd pipe_;
+  std::string tag_;
+  std::string line_;
+  Sink* sink_ = nullptr;
+};
+
+}  // namespace heddle::tools::run

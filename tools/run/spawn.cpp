@@ -1,0 +1,148 @@
+#include "tools/run/spawn.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/topology.hpp"
+#include "bootstrap/local/local.hpp"
+
+namespace heddle::tools::run {
+namespace {
+
+// The child's ends.
+struct Inherited {
+  base::Fd socket;
+  base::Fd output;
+  base::Fd error;
+};
+
+base::Status make_pipe(base::Fd* reading, base::Fd* writing) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot make a pipe");
+  reading->reset(ends[0]);
+  writing->reset(ends[1]);
+  return HEDDLE_DONE;
+}
+
+base::Status connect(bool tag, Child* child, Inherited* inherited) {
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot make a socket pair");
+  }
+  child->socket.reset(pair[0]);
+  inherited->socket.reset(pair[1]);
+  if (!tag) return HEDDLE_DONE;
+  const base::Status status = make_pipe(&child->output, &inherited->output);
+  return status == HEDDLE_DONE ? make_pipe(&child->error, &inherited->error) : status;
+}
+
+bool redirect(const SpawnPlan& plan, std::uint32_t rank, const Inherited& inherited) {
+  // A terminal cannot be read by a background process group, and the ranks are such groups.
+  const bool keeps_input = rank == 0 && ::isatty(STDIN_FILENO) == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0;
+  if (!keeps_input && ::dup2(plan.null, STDIN_FILENO) < 0) return false;
+  if (inherited.output.valid() && ::dup2(inherited.output.get(), STDOUT_FILENO) < 0) return false;
+  return !inherited.error.valid() || ::dup2(inherited.error.get(), STDERR_FILENO) >= 0;
+}
+
+bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
+  const auto set = [](const char* name, const std::string& value) { return ::setenv(name, value.c_str(), 1) == 0; };
+  for (const auto& [name, value] : plan.options->environment) {
+    if (!set(name.c_str(), value)) return false;
+  }
+  if (plan.options->threads > 0 && !set("HEDDLE_THREADS", std::to_string(plan.options->threads))) return false;
+  return set(bootstrap::local::kFdVariable, std::to_string(socket)) &&
+         set(bootstrap::local::kRankVariable, std::to_string(rank)) &&
+         set(bootstrap::local::kSizeVariable, std::to_string(plan.options->ranks));
+}
+
+// Between fork and exec. The launcher has one thread, so anything may be called here.
+[[noreturn]] void become_rank(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus,
+                              const Inherited& inherited, pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(1);  // it died before the line above
+  ::setpgid(0, 0);
+  if (!plan.guardian->announce(::getpid())) ::_exit(1);
+  const bool ready = redirect(plan, rank, inherited) && set_environment(plan, rank, inherited.socket.get()) &&
+                     ::fcntl(inherited.socket.get(), F_SETFD, 0) == 0 &&
+                     (!cpus || ::sched_setaffinity(0, sizeof *cpus, &*cpus) == 0) &&
+                     ::setrlimit(RLIMIT_NOFILE, &plan.files) == 0;
+  if (ready) {
+    std::vector<char*> arguments;
+    for (const std::string& word : plan.options->command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::signal(SIGPIPE, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &plan.signals, nullptr);
+    ::execvp(arguments[0], arguments.data());
+  }
+  const SpawnFailure failure{rank, errno};
+  [[maybe_unused]] const auto written = ::write(plan.failures, &failure, sizeof failure);
+  ::_exit(127);
+}
+
+}  // namespace
+
+base::Fd open_pidfd(pid_t pid) {
+  return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus) {
+  Child child;
+  Inherited inherited;
+  if (const auto status = connect(plan.options->tag, &child, &inherited); status != HEDDLE_DONE) return status;
+  const pid_t launcher = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot start rank %u", rank);
+  if (pid == 0) become_rank(plan, rank, cpus, inherited, launcher);
+  ::setpgid(pid, pid);  // as the child does: whoever comes first; fails harmlessly after its exec
+  child.pid = pid;
+  child.pidfd = open_pidfd(pid);
+  if (!child.pidfd.valid()) {
+    const base::Status status =
+        base::fail_errno(HEDDLE_ERR_SYSTEM, "pidfd_open for rank %u (Linux 5.3 or later)", rank);
+    ::kill(-pid, SIGKILL);
+    return status;
+  }
+  return child;
+}
+
+base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t threads, bool* wrapped) {
+  const auto topology = base::read_topology();
+  if (!topology) return topology.status();
+  const std::size_t cores = topology->cores.size();
+  const std::size_t each = std::max<std::uint32_t>(threads, 1);
+  *wrapped = std::size_t{ranks} * each > cores;
+  std::vector<cpu_set_t> sets(ranks);
+  std::size_t next = 0;
+  for (cpu_set_t& set : sets) {
+    CPU_ZERO(&set);
+    for (std::size_t i = 0; i < each; ++i, ++next) {
+      for (const int cpu : topology->cores[next % cores]) CPU_SET(static_cast<unsigned>(cpu), &set);
+    }
+  }
+  return sets;
+}
+
+base::Status allow_descriptors(std::size_t count, rlimit* before) {
+  if (::getrlimit(RLIMIT_NOFILE, before) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "getrlimit");
+  if (before->rlim_cur >= count) return HEDDLE_DONE;
+  rlimit wanted = *before;
+  wanted.rlim_cur = std::min<rlim_t>(count, before->rlim_max);
+  if (wanted.rlim_cur < count || ::setrlimit(RLIMIT_NOFILE, &wanted) != 0) {
+    return base::fail(
+        HEDDLE_ERR_SYSTEM,
+        "the job needs %zu descriptors in the launcher, %llu are allowed; raise the hard limit (ulimit -Hn) "
+        "or start fewer processes",
+        count, static_cast<unsigned long long>(before->rlim_max));
+  }
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::tools::run
