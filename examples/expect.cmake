@@ -1,0 +1,10 @@
+# cmake -D COMMAND=program;arguments -D TEXT=text -P expect.cmake: the program must exit with 0 and print the text.
+execute_process(COMMAND ${COMMAND} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE status)
+message("${output}${errors}")
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "exit status ${status}, expected 0")
+endif()
+string(FIND "${output}" "${TEXT}" place)
+if(place EQUAL -1)
+  message(FATAL_ERROR "the output lacks: ${TEXT}")
+endif()
