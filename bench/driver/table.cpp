@@ -42,7 +42,7 @@ std::string row(const Record& record, const std::string& ratios) {
   const harness::Key& key = record.key;
   std::string op = key.op;
   if (key.memory == "registered") op += " (registered)";
-  std::string line = "  " + padded(op, 22) + padded(key.transport + (key.sharing == "shared" ? " shared" : ""), 14) +
+  std::string line = "  " + padded(op, 24) + padded(key.transport + (key.sharing == "shared" ? " shared" : ""), 14) +
                      right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
                      right(figure_text(record.median), 9) + " " + padded(key.unit, 6) +
                      padded("[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]", 20) +
@@ -71,7 +71,7 @@ std::string table(const std::vector<Record>& records, bool colour) {
     }
   }
   for (const std::string& bench : benches) {
-    out += "\n" + padded(bench, 24) + padded("on", 14) + right("bytes", 8) + right("thr", 4) + "   " +
+    out += "\n" + padded(bench, 26) + padded("on", 14) + right("bytes", 8) + right("thr", 4) + "   " +
            right("median", 9) + " " + padded("", 6) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
     for (const Record& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;

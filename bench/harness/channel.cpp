@@ -159,15 +159,6 @@ double Channel::ping_pong_ns() {
   return static_cast<double>(share(static_cast<std::uint64_t>(p_ns * 1000))) / 1000;
 }
 
-double Channel::best_p_ns(double p_ns) {
-  std::atomic<std::uint64_t>& best = memory_->best_p.word;
-  const auto mine = static_cast<std::uint64_t>(p_ns * 1000);
-  std::uint64_t seen = best.load(std::memory_order_relaxed);
-  while ((seen == 0 || mine < seen) && !best.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) {
-  }
-  return static_cast<double>(best.load(std::memory_order_relaxed)) / 1000;
-}
-
 bool Channel::spend_retry_ns(std::uint64_t ns) {
   std::atomic<std::uint64_t>& budget = memory_->retry_budget.word;
   std::uint64_t left = budget.load(std::memory_order_relaxed);

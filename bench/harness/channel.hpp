@@ -33,9 +33,8 @@ struct ChannelMemory {
   Line shared_number;
   Line ping;
   Line pong;
-  Line best_p;         // smallest P seen in this session in picoseconds, 0: none yet; survives reset()
-  Line retry_budget;   // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
-  Line flags[4];       // for the participants' own use (counts of messages, stop flags)
+  Line retry_budget;  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
+  Line flags[4];      // for the participants' own use (counts of messages, stop flags)
 };
 
 class Channel {
@@ -73,8 +72,6 @@ class Channel {
 
   // P: half the round trip of a word between two lines, each written by one of the processes. Both call it; both get it.
   double ping_pong_ns();
-  // Remembers it as a candidate for the session's best and returns the best.
-  double best_p_ns(double p_ns);
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
 

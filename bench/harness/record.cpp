@@ -84,6 +84,50 @@ std::string peer_name(const Key& key) {
   return name;
 }
 
+constexpr double kSameP = 1.6;
+
+// The median P of all samples that were not disturbed: how the machine mostly stood.
+double usual_p(const std::vector<Sample>& samples) {
+  std::vector<double> ps;
+  for (const Sample& sample : samples) {
+    if (sample.distance == Distance::near) ps.push_back(sample.p_ns);
+  }
+  return median_of(ps);
+}
+
+// What is said of a figure that has no sample near the usual P.
+const char* label_of(const std::vector<const Sample*>& group, double usual) {
+  const auto all = [&](auto condition) { return std::all_of(group.begin(), group.end(), condition); };
+  if (all([&](const Sample* one) { return one->distance == Distance::near && one->p_ns < usual; })) return "close";
+  if (all([&](const Sample* one) { return one->distance != Distance::changed && one->p_ns > usual; })) return "far";
+  return "changed";
+}
+
+Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, double usual) {
+  const auto near = [usual](const Sample* sample) {
+    return sample->distance == Distance::near && sample->p_ns < kSameP * usual && usual < kSameP * sample->p_ns;
+  };
+  const bool any_near = std::any_of(group.begin(), group.end(), near);
+  Record record;
+  record.key = key;
+  std::vector<double> values;
+  std::vector<double> ps;
+  for (const Sample* sample : group) {
+    record.verified = record.verified && sample->verified;
+    if (any_near && !near(sample)) continue;
+    values.push_back(sample->value);
+    ps.push_back(sample->p_ns);
+  }
+  const Summary summary = summarize(values);
+  record.median = summary.median;
+  record.low95 = summary.low95;
+  record.high95 = summary.high95;
+  record.repeats = summary.repeats;
+  record.p_ns = median_of(ps);
+  record.distance = any_near ? "near" : label_of(group, usual);
+  return record;
+}
+
 bool comparable(const Key& ours, const Key& other) {
   return ours.bench == other.bench && ours.op == comparable_op(other) && ours.memory == other.memory &&
          ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
@@ -181,32 +225,9 @@ std::vector<Record> aggregate(const std::vector<Sample>& samples) {
     if (group.empty()) order.push_back(sample.key);
     group.push_back(&sample);
   }
+  const double usual = usual_p(samples);
   std::vector<Record> records;
-  for (const Key& key : order) {
-    const auto& group = groups[key];
-    const auto near = [](const Sample* sample) { return sample->distance == Distance::near; };
-    const bool any_near = std::any_of(group.begin(), group.end(), near);
-    Record record;
-    record.key = key;
-    std::vector<double> values;
-    std::vector<double> ps;
-    bool far = true;
-    for (const Sample* sample : group) {
-      record.verified = record.verified && sample->verified;
-      if (any_near && !near(sample)) continue;
-      far = far && sample->distance == Distance::far;
-      values.push_back(sample->value);
-      ps.push_back(sample->p_ns);
-    }
-    const Summary summary = summarize(values);
-    record.median = summary.median;
-    record.low95 = summary.low95;
-    record.high95 = summary.high95;
-    record.repeats = summary.repeats;
-    record.p_ns = median_of(ps);
-    record.distance = any_near ? "near" : far ? "far" : "changed";
-    records.push_back(record);
-  }
+  for (const Key& key : order) records.push_back(aggregate_one(key, groups[key], usual));
   return records;
 }
 
@@ -222,7 +243,8 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
       ratio.ratio = ours.median / reference;
       out.push_back(ratio);
     };
-    if (ours.key.metric == "latency" && ours.key.bench == "pingpong") add("P", ours.p_ns);
+    // P moves a word and its line: a longer transfer is no multiple of it.
+    if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {
       if (is_heddle(other.key)) continue;
       const bool limit = other.key.transport == "limit" && other.key.bench == ours.key.bench &&

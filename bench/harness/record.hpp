@@ -55,7 +55,7 @@ struct Record {
   double high95 = 0;
   std::uint64_t repeats = 0;
   double p_ns = 0;
-  std::string distance;  // near; far or changed where that could not be repeated away
+  std::string distance;  // near; close, far or changed where that could not be repeated away
   bool verified = true;  // results were checked and right (gups: the error bound held)
   std::string against;   // a peer, or "limit"; empty (null in JSON): none
   double ratio = 0;      // this / against, whichever is better
@@ -70,7 +70,9 @@ std::string to_json(const std::vector<Record>& records);  // an array, one recor
 std::optional<Sample> sample_from(const JsonObject& object, std::string* error);
 std::optional<Record> record_from(const JsonObject& object, std::string* error);
 
-// One record per key, in order of first appearance: over the near samples, or over all where none was near.
+// One record per key, in order of first appearance: over the samples taken while P was near, or over all where none was.
+// "Near" means near the session's usual P as well: a machine may also run both cores on one physical core for a while
+// (close: P is less than half), and figures of that time compare with nothing else.
 std::vector<Record> aggregate(const std::vector<Sample>& samples);
 
 // For every Heddle record the same record again for each comparable figure of a peer and of the limit, with ratio.

@@ -21,11 +21,11 @@ constexpr int kAttempts = 4;
 constexpr double kFarNs = 150;  // two cores of one package exchange a line in less; "far" is a fact about the machine
 constexpr double kChanged = 1.6;
 
-Distance judge(double before, double after, double best) {
+Distance judge(double before, double after) {
   const double low = std::min(before, after);
   const double high = std::max(before, after);
   if (high > kChanged * low) return Distance::changed;
-  return low > kFarNs || low > 2 * best ? Distance::far : Distance::near;
+  return low > kFarNs ? Distance::far : Distance::near;
 }
 
 const char* unit_of(const std::string& metric) {
@@ -112,7 +112,7 @@ void Session::measure(const Figure& figure, const Body& body) {
       sample.value = value_of(figure, run.elapsed_ns, n);
       sample.verified = run.verified;
       sample.p_ns = (before + after) / 2;
-      sample.distance = judge(before, after, channel_.best_p_ns(std::min(before, after)));
+      sample.distance = judge(before, after);
       if (!disturbed(sample.distance, attempt, now_ns() - begin)) break;
     }
     ++samples_;

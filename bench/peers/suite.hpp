@@ -5,6 +5,7 @@
 // kSuiteBytes + …), and the operations used below; offsets are from the start of a region, `thread` picks the worker.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -233,9 +234,12 @@ double update_all(Session& session, Library& library, std::uint32_t threads, std
     }
     library.quiet(thread);
   });
+  harness::Channel& channel = session.channel();
+  channel.flag(2 + session.rank()).store(static_cast<std::uint64_t>(elapsed), std::memory_order_relaxed);
   // A library that needs its target's progress gets it.
-  session.channel().barrier_while([&] { library.progress(0); });
-  return elapsed;
+  channel.barrier_while([&] { library.progress(0); });
+  // Both must be through: the slower one's time.
+  return std::max(elapsed, static_cast<double>(channel.flag(3 - session.rank()).load(std::memory_order_relaxed)));
 }
 
 template <class Library>

@@ -1,6 +1,8 @@
 // Random updates of a table over both processes: as get + xor + put, which may lose updates to races, and as atomic xor.
 #include "harness/gups.hpp"
 
+#include <algorithm>
+
 #include "work/job.hpp"
 
 namespace heddle::bench::work {
@@ -57,7 +59,7 @@ class Table {
   std::uint64_t* own_ = nullptr;
 };
 
-// n updates by each thread of both processes; the time of this process.
+// n updates by each thread of both processes; their time.
 double update_all(Session& session, Job& job, Table& table, std::uint32_t threads, std::uint64_t n, bool atomic) {
   const auto pin = [&](std::uint32_t thread) { session.cores().pin_sharing(session.rank(), thread); };
   const double elapsed = harness::run_threads(threads, pin, [&](std::uint32_t thread) {
@@ -72,8 +74,11 @@ double update_all(Session& session, Job& job, Table& table, std::uint32_t thread
     }
     must(heddle_quiet(worker), "heddle_quiet");
   });
-  session.channel().barrier();
-  return elapsed;
+  harness::Channel& channel = session.channel();
+  channel.flag(2 + session.rank()).store(static_cast<std::uint64_t>(elapsed), std::memory_order_relaxed);
+  channel.barrier();
+  // Both must be through: the slower one's time.
+  return std::max(elapsed, static_cast<double>(channel.flag(3 - session.rank()).load(std::memory_order_relaxed)));
 }
 
 // The updates again, atomically: what is not as at first then was lost.

@@ -101,6 +101,19 @@ TEST(Record, FiguresThatWereNeverNearSaySo) {
   EXPECT_EQ(mixed[0].distance, "changed");
 }
 
+TEST(Record, SamplesOfAnotherSpeedAreLeftOutAndFiguresOfItLabelled) {
+  Sample close = sample("shm", "put", 999);
+  close.p_ns = 25;
+  Sample other = sample("ucx", "get", 5);
+  other.p_ns = 25;
+  const auto records =
+      aggregate({sample("shm", "put", 10), close, sample("shm", "put", 20), sample("shm", "put", 12), other});
+  EXPECT_EQ(records[0].median, 12);
+  EXPECT_EQ(records[0].distance, "near");
+  EXPECT_EQ(records[1].distance, "close");
+  EXPECT_EQ(records[1].median, 5);
+}
+
 TEST(Record, OneWrongRepeatMakesTheRecordWrong) {
   Sample wrong = sample("shm", "put", 10, Distance::far);
   wrong.verified = false;

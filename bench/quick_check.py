@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Runs every bench once, shortly, and checks what it writes: quick_check.py TOOL [--peers].
+
+Nothing is said about speed. Checked: the tool ends well, every bench and operation that it promises is there, records are
+flat and complete, intervals enclose medians, results were verified, ratios are what they say, and the report can be made.
+"""
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+TEXT = {"bench", "op", "transport", "sharing", "memory", "metric", "unit", "distance"}
+NUMBERS = {"processes", "threads", "workers", "size_bytes", "median", "low95", "high95", "repeats", "p_ns"}
+UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s"}
+PROMISED = {
+    "limit": {"pingpong_1line", "pingpong_2lines", "ring_each", "ring_16", "fadd_alone", "fadd_contended", "memcpy",
+              "memcpy_fresh", "copy_in_out_256K", "copy_in_out_4M"},
+    "pingpong": {"put", "put_wait", "put_flush", "get", "fadd", "am"},
+    "rate": {"put", "get", "fadd", "am"},
+    "bandwidth": {"put", "get", "memcpy", "memcpy_get"},
+    "atomics": {"fadd", "swap", "cswap", "add", "xor", "and", "or"},
+    "gups": {"get_put", "atomic"},
+}
+
+
+def check_record(record):
+    assert set(record) == TEXT | NUMBERS | {"verified", "against", "ratio"}, f"members: {sorted(record)}"
+    for name in TEXT:
+        assert isinstance(record[name], str) and record[name], name
+    for name in NUMBERS:
+        assert isinstance(record[name], (int, float)) and math.isfinite(record[name]) and record[name] >= 0, name
+    assert record["unit"] == UNITS[record["metric"]], "unit"
+    assert record["median"] > 0 and record["p_ns"] > 0 and record["repeats"] >= 1, "nothing was measured"
+    assert record["low95"] <= record["median"] <= record["high95"], "interval"
+    assert record["distance"] in ("near", "close", "far", "changed"), "distance"
+    assert record["verified"] is True, "a result was wrong"
+    if record["against"] is None:
+        assert record["ratio"] is None, "a ratio to nothing"
+    else:
+        assert isinstance(record["against"], str) and record["ratio"] > 0, "ratio"
+
+
+def check_all(records, peers):
+    for record in records:
+        try:
+            check_record(record)
+        except AssertionError as problem:
+            sys.exit(f"quick_check: {problem} in {json.dumps(record)}")
+    measured = {}
+    for record in records:
+        if record["transport"] in ("shm", "limit"):
+            measured.setdefault(record["bench"], set()).add(record["op"])
+    for bench, operations in PROMISED.items():
+        missing = operations - measured.get(bench, set())
+        assert not missing, f"{bench}: {sorted(missing)} were not measured"
+    assert {r["threads"] for r in records if r["bench"] == "rate"} == {1, 2}, "threads"
+    assert any(r["memory"] == "registered" for r in records), "no registered memory"
+    against = {r["against"] for r in records} - {None}
+    assert {"P", "limit"} <= against, "no ratios to the limit"
+    for peer in peers:
+        assert any(a.startswith(peer) for a in against), f"no ratio to {peer}"
+
+
+def main(arguments):
+    tool = arguments[0]
+    with_peers = "--peers" in arguments
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "out.json")
+        command = [tool, "bench", "--quick", "--repeat", "1", "--json", str(out)] + ["--peers"] * with_peers
+        result = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        print(result.stdout, result.stderr)
+        if result.returncode != 0:
+            sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
+        missing = set(re.findall(r"without (\w+):", result.stderr))
+        try:
+            check_all(json.loads(out.read_text()), {"ucx", "openmpi", "oshmem"} - missing if with_peers else set())
+        except AssertionError as problem:
+            sys.exit(f"quick_check: {problem}")
+        page = pathlib.Path(folder, "out.html")
+        subprocess.run([tool, "report", str(out), "-o", str(page)], check=True)
+        assert page.read_text().count("<svg") >= 8, "charts are missing in the report"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
