@@ -1,0 +1,194 @@
+// A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with 0 if all was as it
+// should be, with 99 and a line on standard error if not.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "base/wait.hpp"
+#include "bootstrap/bootstrap.hpp"
+
+namespace {
+
+using heddle::base::Status;
+using heddle::bootstrap::Bootstrap;
+using Parts = std::vector<std::vector<std::byte>>;
+
+[[noreturn]] void wrong(const char* what) {
+  std::fprintf(stderr, "wrong: %s: %s\n", what, heddle::base::last_message());
+  std::_Exit(99);
+}
+
+void check(bool good, const char* what) {
+  if (!good) wrong(what);
+}
+
+void say(const char* word, long long number) {
+  std::printf("%s %lld\n", word, number);
+  std::fflush(stdout);
+}
+
+long long now_ns() {
+  return static_cast<long long>(heddle::base::SystemClock().now_ns());
+}
+
+std::unique_ptr<Bootstrap> join() {
+  auto opened = heddle::bootstrap::open({}, {});
+  if (!opened) wrong("join");
+  return std::move(*opened);
+}
+
+Status exchange(Bootstrap& bootstrap, std::span<const std::byte> mine, Parts* all) {
+  heddle::base::SystemClock clock;
+  heddle::base::Waiter waiter(clock, 60'000'000'000);
+  Status status = bootstrap.exchange_start(mine);
+  if (status != HEDDLE_DONE) return status;
+  while ((status = bootstrap.exchange_test(all)) == HEDDLE_AGAIN) check(waiter.idle(), "an exchange hangs");
+  return status;
+}
+
+Status barrier(Bootstrap& bootstrap) {
+  Parts none;
+  return exchange(bootstrap, {}, &none);
+}
+
+void await_failure(const Bootstrap& bootstrap, std::uint32_t rank) {
+  heddle::base::SystemClock clock;
+  heddle::base::Waiter waiter(clock, 60'000'000'000);
+  while (bootstrap.failure_epoch().load(std::memory_order_acquire) == 0) check(waiter.idle(), "not told of a death");
+  check(bootstrap.failed(rank), "the wrong rank is said to be gone");
+}
+
+// Cards with files, then exchanges of changing size.
+int all_together() {
+  const auto bootstrap = join();
+  const std::uint32_t rank = bootstrap->rank();
+  const heddle::base::Fd file(::memfd_create("card", MFD_CLOEXEC));
+  check(::write(file.get(), &rank, sizeof rank) == sizeof rank, "write");
+  check(bootstrap->publish({file.get(), ::getpid(), std::vector<std::byte>(rank), nullptr}) == HEDDLE_DONE, "publish");
+  for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
+    auto card = bootstrap->fetch(peer);
+    check(card.ok(), "fetch");
+    const heddle::base::Fd copy(card->fd);
+    std::uint32_t read = ~0U;
+    check(::pread(copy.get(), &read, sizeof read, 0) == sizeof read && read == peer, "a card's file");
+    check(card->bytes.size() == peer && card->pid > 1, "a card");
+  }
+  for (std::uint32_t round = 0; round < 20; ++round) {
+    Parts all;
+    check(exchange(*bootstrap, std::vector<std::byte>(rank * 100, static_cast<std::byte>(round)), &all) == HEDDLE_DONE,
+          "exchange");
+    for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
+      check(all[peer] == std::vector<std::byte>(peer * 100, static_cast<std::byte>(round)), "an exchange's part");
+    }
+  }
+  bootstrap->leave();
+  return 0;
+}
+
+// Rank 1 kills itself; the others must hear of it while they wait.
+int one_dies() {
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  if (bootstrap->rank() == 1) {
+    say("dies", now_ns());
+    ::raise(SIGKILL);
+  }
+  check(bootstrap->fetch(1).status() == HEDDLE_ERR_PEER_FAILED, "fetch of the dead");
+  await_failure(*bootstrap, 1);
+  say("told", now_ns());
+  check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
+  bootstrap->leave();
+  return 0;
+}
+
+int one_goes_without_leaving() {
+  auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  if (bootstrap->rank() == 1) std::_Exit(0);
+  await_failure(*bootstrap, 1);
+  bootstrap->leave();
+  return 0;
+}
+
+int one_never_joins() {
+  if (std::string_view(std::getenv("HEDDLE_LOCAL_RANK")) == "1") return 0;
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with who never joined");
+  await_failure(*bootstrap, 1);
+  bootstrap->leave();
+  return 0;
+}
+
+int one_aborts() {
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  if (bootstrap->rank() == 1) bootstrap->abort(42, "the warp is torn");
+  for (;;) ::pause();
+}
+
+// What a process must not do, and what its children must not get.
+int misuse(const char* self) {
+  const std::string fd = std::getenv("HEDDLE_LOCAL_FD");
+  const auto bootstrap = join();
+  check(heddle::bootstrap::open({}, {}).status() == HEDDLE_ERR_BOOTSTRAP, "a second join");
+  std::printf("second: %s\n", heddle::base::last_message());
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(self, self, "join", nullptr);
+    std::_Exit(98);
+  }
+  int status = 0;
+  check(::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 99, "a child that joins");
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier after misuse");
+  bootstrap->leave();
+  return 0;
+}
+
+// Joins and stays until it is ended; a child of its own does too.
+int stay() {
+  const auto bootstrap = join();
+  say("pid", ::getpid());
+  if (::fork() == 0) {
+    say("pid", ::getpid());
+    for (;;) ::pause();
+  }
+  for (;;) ::pause();
+}
+
+int stubborn() {
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  say("pid", ::getpid());
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "all-together") return all_together();
+  if (mode == "one-dies") return one_dies();
+  if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
+  if (mode == "one-never-joins") return one_never_joins();
+  if (mode == "one-aborts") return one_aborts();
+  if (mode == "misuse") return misuse(argv[0]);
+  if (mode == "stay") return stay();
+  if (mode == "stubborn") return stubborn();
+  if (mode == "join") {
+    join()->leave();
+    return 0;
+  }
+  std::fprintf(stderr, "unknown mode\n");
+  return 98;
+}

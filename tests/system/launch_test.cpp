@@ -1,0 +1,397 @@
+// The real launcher with real processes: what it reports, whom it tells, and that nothing stays behind.
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "bootstrap/local/channel.hpp"
+#include "launched.hpp"
+
+namespace heddle::tests {
+namespace {
+
+constexpr const char* kHeddle = HEDDLE_TOOL;
+constexpr const char* kRank = HEDDLE_LAUNCH_RANK;
+
+std::vector<std::string> words(const std::vector<std::string>& options, const std::vector<std::string>& command) {
+  std::vector<std::string> all = {kHeddle, "run"};
+  all.insert(all.end(), options.begin(), options.end());
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+std::vector<std::string> shell(const std::vector<std::string>& options, const std::string& script) {
+  return words(options, {"/bin/sh", "-c", script});
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+std::multimap<std::string, int> lines_of(const std::string& text) {
+  std::multimap<std::string, int> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.emplace(line, 0);
+  return lines;
+}
+
+testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string id = std::to_string(pid);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+// ---- the ordinary ------------------------------------------------------------------------------------------------
+
+TEST(launch, ranks_find_each_other) {
+  Launched job(words({"-n", "4"}, {kRank, "all-together"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(job.err(), "");
+}
+
+TEST(launch, sixty_four_processes) {
+  Launched job(words({"-n", "64"}, {kRank, "all-together"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+}
+
+TEST(launch, a_job_of_one_needs_no_launcher) {
+  Launched alone({kRank, "all-together"});
+  EXPECT_EQ(alone.wait(), 0) << alone.err();
+}
+
+TEST(launch, any_program_is_started_and_gets_its_variables) {
+  Launched job(shell({"-n", "3", "-t", "5", "--env", "WEFT=a=b", "--env", "EMPTY=", "--tag"},
+                     "echo \"$HEDDLE_LOCAL_RANK/$HEDDLE_LOCAL_SIZE $HEDDLE_THREADS $WEFT ${EMPTY-unset}\""));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  const auto lines = lines_of(job.out());
+  EXPECT_EQ(lines.size(), 3U);
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_EQ(lines.count(std::string("[") + rank + "] " + rank + "/3 5 a=b "), 1U) << job.out();
+  }
+}
+
+TEST(launch, tagged_lines_are_whole_and_keep_their_stream) {
+  const std::string script =
+      "for i in 1 2 3 4 5 6 7 8 9 10; do printf out; printf ' %s-%s\\n' $HEDDLE_LOCAL_RANK $i; done; echo no >&2; "
+      "printf unfinished";
+  Launched job(shell({"-n", "4", "--tag"}, script));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  const auto lines = lines_of(job.out());
+  EXPECT_EQ(lines.size(), 4U * 11);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string tag = "[" + std::to_string(rank) + "] ";
+    for (int i = 1; i <= 10; ++i) {
+      EXPECT_EQ(lines.count(tag + "out " + std::to_string(rank) + "-" + std::to_string(i)), 1U);
+    }
+    EXPECT_EQ(lines.count(tag + "unfinished"), 1U);
+    EXPECT_EQ(lines_of(job.err()).count(tag + "no"), 1U) << job.err();
+  }
+}
+
+TEST(launch, the_first_rank_reads_the_input_and_the_others_nothing) {
+  Launched job(shell({"-n", "3", "--tag"}, "echo \"<$(cat)>\""), "shuttle");
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  const auto lines = lines_of(job.out());
+  EXPECT_EQ(lines.count("[0] <shuttle>"), 1U) << job.out();
+  EXPECT_EQ(lines.count("[1] <>"), 1U) << job.out();
+  EXPECT_EQ(lines.count("[2] <>"), 1U) << job.out();
+}
+
+TEST(launch, bound_ranks_get_cores_and_hear_when_there_are_too_few) {
+  Launched job(shell({"-n", "600", "-t", "2", "--bind", "core"}, "exit 0"));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_TRUE(has(job.err(), "fewer cores than 600 processes x 2 threads"));
+  Launched one(shell({"--bind", "core"}, "grep Cpus_allowed_list /proc/self/status"));
+  EXPECT_EQ(one.wait(), 0);
+  EXPECT_EQ(one.err(), "");
+}
+
+TEST(launch, nothing_of_the_launcher_is_left_open_in_a_rank) {
+  const std::string script = "echo fds $(ls /proc/self/fd | wc -l)";
+  Launched plain({"/bin/sh", "-c", script});
+  ASSERT_EQ(plain.wait(), 0);
+  ASSERT_EQ(plain.numbers("fds").size(), 1U);
+  Launched job(shell({"-n", "3", "--tag"}, script));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  ASSERT_EQ(job.numbers("fds").size(), 3U);
+  for (const long long fds : job.numbers("fds")) EXPECT_EQ(fds, plain.numbers("fds")[0] + 1) << "one more: the socket";
+}
+
+// ---- failures ----------------------------------------------------------------------------------------------------
+
+TEST(launch, the_exit_code_is_that_of_the_first_that_failed) {
+  Launched job(shell({"-n", "3"}, "[ $HEDDLE_LOCAL_RANK != 1 ] || { echo pid $$; exit 3; }"));
+  EXPECT_EQ(job.wait(), 3);
+  ASSERT_EQ(job.numbers("pid").size(), 1U);
+  EXPECT_EQ(job.err(), "heddle run: rank 1 (pid " + std::to_string(job.numbers("pid")[0]) + ") exited with code 3\n");
+}
+
+TEST(launch, a_signal_is_named) {
+  Launched job(shell({"-n", "2"}, "[ $HEDDLE_LOCAL_RANK != 0 ] || kill -KILL $$"));
+  EXPECT_EQ(job.wait(), 137);
+  EXPECT_TRUE(has(job.err(), ") was killed by signal 9 (Killed)\n"));
+}
+
+TEST(launch, the_others_hear_of_a_death_within_a_second) {
+  Launched job(words({"-n", "4"}, {kRank, "one-dies"}));
+  EXPECT_EQ(job.wait(), 137) << job.err();
+  EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
+  EXPECT_TRUE(has(job.err(), "rank 1 (pid "));
+  ASSERT_EQ(job.numbers("dies").size(), 1U);
+  ASSERT_EQ(job.numbers("told").size(), 3U) << job.out();
+  for (const long long told : job.numbers("told")) EXPECT_LT(told - job.numbers("dies")[0], 1'000'000'000);
+}
+
+TEST(launch, a_death_behind_a_shell_is_noticed_too) {
+  Launched job(shell({"-n", "3"}, std::string(kRank) + " one-dies; :"));
+  EXPECT_EQ(job.wait(), 1) << job.err();
+  EXPECT_TRUE(has(job.err(), "ended without leaving the job"));
+  ASSERT_EQ(job.numbers("told").size(), 2U) << job.out();
+  for (const long long told : job.numbers("told")) EXPECT_LT(told - job.numbers("dies")[0], 1'000'000'000);
+}
+
+TEST(launch, going_without_leaving_is_a_failure) {
+  Launched job(words({"-n", "3"}, {kRank, "one-goes-without-leaving"}));
+  EXPECT_EQ(job.wait(), 1) << job.err();
+  EXPECT_TRUE(has(job.err(), "exited without leaving the job\n"));
+  EXPECT_EQ(count(job.err(), "wrong"), 0U) << job.err();
+}
+
+TEST(launch, who_never_joins_is_not_waited_for) {
+  Launched job(words({"-n", "3"}, {kRank, "one-never-joins"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+}
+
+TEST(launch, abort_ends_everybody_with_its_code_and_message) {
+  Launched job(words({"-n", "4"}, {kRank, "one-aborts"}));
+  EXPECT_EQ(job.wait(), 42);
+  EXPECT_EQ(job.err(), "heddle run: rank 1 aborts the job with code 42: the warp is torn\n");
+}
+
+TEST(launch, who_does_not_notice_a_failure_is_ended_after_the_grace) {
+  Launched job(shell({"-n", "2", "--grace", "0.2"},
+                     "[ $HEDDLE_LOCAL_RANK != 0 ] || exit 5; exec " + std::string(kRank) + " stubborn"));
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_TRUE(has(job.err(), "1 processes still run 0.2 s after the failure; ending them"));
+}
+
+TEST(launch, a_time_limit_ends_the_job) {
+  Launched job(words({"-n", "2", "--timeout", "0.3"}, {"/bin/sleep", "1000"}));
+  EXPECT_EQ(job.wait(), 124);
+  EXPECT_EQ(job.err(), "heddle run: the time limit of 0.3 s is over; ending 2 processes\n");
+}
+
+TEST(launch, what_cannot_be_started_is_told_as_a_shell_would) {
+  Launched missing(words({"-n", "3"}, {"./no-such-program"}));
+  EXPECT_EQ(missing.wait(), 127);
+  EXPECT_EQ(missing.err(), "heddle run: cannot start ./no-such-program: No such file or directory\n");
+  Launched forbidden(words({"-n", "3"}, {"/etc/passwd"}));
+  EXPECT_EQ(forbidden.wait(), 126);
+  EXPECT_EQ(forbidden.err(), "heddle run: cannot start /etc/passwd: Permission denied\n");
+}
+
+TEST(launch, words_that_make_no_sense_are_named) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"-n", "0", "true"}, "-n 0 is not a number of processes; 1 to 1024 are possible"},
+      {{"-n", "100000", "true"}, "-n 100000 is not a number of processes; 1 to 1024 are possible"},
+      {{"-n", "two", "true"}, "-n two is not a number of processes; 1 to 1024 are possible"},
+      {{"-t", "0", "true"}, "-t 0 is not a number of threads per process; 1 to 4096 are possible"},
+      {{"--env", "NAME", "true"}, "--env NAME is not of the form NAME=VALUE"},
+      {{"--env", "=x", "true"}, "--env =x is not of the form NAME=VALUE"},
+      {{"--bind", "socket", "true"}, "--bind socket is neither core nor none"},
+      {{"--timeout", "0", "true"}, "--timeout 0 is not a time in seconds (more than 0)"},
+      {{"--grace", "nan", "true"}, "--grace nan is not a time in seconds (0 or more)"},
+      {{"--bogus", "true"}, "unknown option --bogus; `heddle run --help` lists the options"},
+      {{"-n", "2"}, "no program given; usage: heddle run -n N ./program arguments"},
+  };
+  for (const auto& [given, message] : cases) {
+    Launched job(words(given, {}));
+    EXPECT_EQ(job.wait(), 2);
+    EXPECT_EQ(job.err(), "heddle run: " + message + "\n");
+  }
+}
+
+// ---- signals, orphans --------------------------------------------------------------------------------------------
+
+TEST(launch, signals_are_forwarded) {
+  Launched job(shell({"-n", "2"}, "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done"));
+  ASSERT_TRUE(job.await_lines(2));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 7) << job.err();
+}
+
+TEST(launch, a_second_interrupt_kills) {
+  Launched job(words({"-n", "2"}, {kRank, "stubborn"}));
+  ASSERT_TRUE(job.await_lines(2));
+  job.signal(SIGINT);
+  // The two must not become one: wait until the first has been taken.
+  const std::string status = "/proc/" + std::to_string(job.pid()) + "/status";
+  const auto pending = [&] {
+    std::ifstream file(status);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    return text.find("ShdPnd:\t0000000000000000") == std::string::npos;
+  };
+  const std::uint64_t end = base::SystemClock().now_ns() + 20'000'000'000;
+  while (pending()) ASSERT_LT(base::SystemClock().now_ns(), end);
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_EQ(job.err(), "heddle run: interrupted twice; killing the job\n");
+}
+
+TEST(launch, no_process_outlives_a_killed_launcher) {
+  Launched job(words({"-n", "3"}, {kRank, "stay"}));
+  ASSERT_TRUE(job.await_lines(6)) << job.err();
+  std::vector<base::Fd> alive;
+  const auto children = children_of(job.pid());
+  EXPECT_EQ(children.size(), 4U) << "three ranks and the guardian";
+  for (const pid_t pid : children) alive.push_back(open_pidfd(pid));
+  for (const long long pid : job.numbers("pid")) alive.push_back(open_pidfd(static_cast<pid_t>(pid)));
+  EXPECT_EQ(alive.size(), 10U);
+  for (const base::Fd& pidfd : alive) {
+    ASSERT_TRUE(pidfd.valid());
+    ASSERT_FALSE(ended(pidfd, 0));
+  }
+  job.signal(SIGKILL);
+  for (const base::Fd& pidfd : alive) EXPECT_TRUE(ended(pidfd, 10'000));
+}
+
+TEST(launch, a_terminal_going_away_does_not_end_the_guardian_before_the_ranks) {
+  Launched job(words({"-n", "1"}, {kRank, "stay"}));
+  ASSERT_TRUE(job.await_lines(2)) << job.err();
+  pid_t guardian = 0;
+  for (const pid_t pid : children_of(job.pid())) {
+    if (pid != job.numbers("pid")[0] && pid != job.numbers("pid")[1]) guardian = pid;
+  }
+  ASSERT_GT(guardian, 1);
+  const base::Fd pidfd = open_pidfd(guardian);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::kill(guardian, number);
+  EXPECT_FALSE(ended(pidfd, 50));
+  job.signal(SIGKILL);
+  EXPECT_TRUE(ended(pidfd, 10'000));
+}
+
+TEST(launch, what_a_rank_leaves_running_ends_with_the_job) {
+  Launched job(shell({"-n", "2"}, "sleep 1000 & echo pid $!"));
+  EXPECT_EQ(job.wait(), 0) << "its output would stay open if the sleeps lived on: " << job.err();
+  for (const long long pid : job.numbers("pid")) {
+    const base::Fd pidfd = open_pidfd(static_cast<pid_t>(pid));
+    EXPECT_TRUE(!pidfd.valid() || ended(pidfd, 0));
+  }
+}
+
+// ---- joining -----------------------------------------------------------------------------------------------------
+
+TEST(launch, a_process_joins_once_and_its_children_not_at_all) {
+  Launched job(words({"-n", "2"}, {kRank, "misuse"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(count(job.out(), "second: this process has joined the launcher's job before"), 2U) << job.out();
+  EXPECT_EQ(count(job.err(), "was it started by a rank instead of the launcher?"), 2U) << job.err();
+}
+
+class Variables {
+ public:
+  Variables(const char* fd, const char* rank, const char* size) {
+    set("HEDDLE_LOCAL_FD", fd);
+    set("HEDDLE_LOCAL_RANK", rank);
+    set("HEDDLE_LOCAL_SIZE", size);
+  }
+  ~Variables() {
+    for (const char* name : {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK", "HEDDLE_LOCAL_SIZE"}) ::unsetenv(name);
+  }
+
+ private:
+  static void set(const char* name, const char* value) {
+    if (value != nullptr) ::setenv(name, value, 1);
+  }
+};
+
+TEST(launch, half_an_environment_and_nonsense_are_told) {
+  struct Case {
+    const char* fd;
+    const char* rank;
+    const char* size;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {"5", "0", nullptr, "HEDDLE_LOCAL_SIZE is not set although others of the launcher's variables are"},
+      {nullptr, "0", "2", "HEDDLE_LOCAL_FD is not set"},
+      {"x", "0", "2", "HEDDLE_LOCAL_FD=\"x\" is not a whole number"},
+      {"5", "0", "2000", "HEDDLE_LOCAL_SIZE=\"2000\" is not a whole number from 0 to 1024"},
+      {"5", "2", "2", "HEDDLE_LOCAL_RANK=2 and HEDDLE_LOCAL_SIZE=2 do not go together"},
+      {"2", "0", "2", "HEDDLE_LOCAL_FD=2 is not the launcher's socket"},
+      {"999999", "0", "2", "HEDDLE_LOCAL_FD=999999 is not open in this process"},
+  };
+  for (const Case& one : cases) {
+    const Variables variables(one.fd, one.rank, one.size);
+    Launched rank({kRank, "join"});
+    EXPECT_EQ(rank.wait(), 99);
+    EXPECT_TRUE(has(rank.err(), one.message));
+  }
+}
+
+// A launcher played by the test, for what a real one does not do.
+class FalseLauncher {
+ public:
+  FalseLauncher() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    mine_.reset(ends[0]);
+    theirs_.reset(ends[1]);
+    const Variables variables(std::to_string(ends[1]).c_str(), "0", "1");
+    rank_ = std::make_unique<Launched>(std::vector<std::string>{kRank, "stay"}, "", ends[1]);
+    theirs_.reset();
+  }
+  Launched& rank() { return *rank_; }
+  void welcome(bootstrap::local::Welcome welcome) {
+    welcome.size = 1;
+    ASSERT_EQ(send({bootstrap::local::FrameType::welcome}, bootstrap::local::encode(welcome)), HEDDLE_DONE);
+  }
+  base::Status send(bootstrap::local::Header header, const std::vector<std::byte>& payload) {
+    return bootstrap::local::send_frame(mine_.get(), header, payload);
+  }
+  void go() { mine_.reset(); }
+
+ private:
+  base::Fd mine_;
+  base::Fd theirs_;
+  std::unique_ptr<Launched> rank_;
+};
+
+TEST(launch, a_launcher_of_another_version_is_refused_by_name) {
+  FalseLauncher launcher;
+  bootstrap::local::Welcome other;
+  other.version = 9;
+  launcher.welcome(other);
+  EXPECT_EQ(launcher.rank().wait(), 99);
+  EXPECT_TRUE(has(launcher.rank().err(), "the launcher speaks version 9 of the launch protocol"));
+  EXPECT_TRUE(has(launcher.rank().err(), "this process version 1"));
+}
+
+TEST(launch, a_rank_does_not_outlive_its_launcher) {
+  FalseLauncher launcher;
+  launcher.welcome({});
+  ASSERT_TRUE(launcher.rank().await_lines(2)) << launcher.rank().err();
+  const auto pids = launcher.rank().numbers("pid");
+  launcher.go();
+  const base::Fd rank = open_pidfd(launcher.rank().pid());
+  EXPECT_TRUE(ended(rank, 10'000));
+  // Its child has no launcher to end it here.
+  for (const long long pid : pids) {
+    if (pid != launcher.rank().pid()) ::kill(static_cast<pid_t>(pid), SIGKILL);
+  }
+  EXPECT_EQ(launcher.rank().wait(), 1);
+  EXPECT_EQ(launcher.rank().err(), "heddle[0] error: the launcher has gone; this process ends\n");
+}
+
+}  // namespace
+}  // namespace heddle::tests
