@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 #include "driver/participants.hpp"
@@ -73,6 +74,11 @@ void say_machine(const harness::Cores& cores, const Options& options) {
   std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %u repeats of %.0f ms%s\n", cores.text().c_str(),
                options.repeat, static_cast<double>(options.target_ns) / 1e6,
                options.quick ? " (quick: not for figures)" : "");
+  double load = 0;
+  if (getloadavg(&load, 1) == 1 && load > 0.5 * static_cast<double>(cores.count())) {
+    std::fprintf(stderr, "heddle bench: other programs are at work (load %.1f): figures will be worse than they are\n",
+                 load);
+  }
   if (cores.count() < 2) {
     std::fputs("heddle bench: only one core may be used: the processes share it and the figures mean little\n", stderr);
   }
@@ -84,7 +90,7 @@ int run_session(const Options& given) {
   Options options = given;
   const harness::Cores cores = harness::Cores::allowed();
   options.cores = cores.text();
-  auto channel = harness::Channel::create(options.quick ? 0 : 15'000'000'000);
+  auto channel = harness::Channel::create(options.retry_ns);
   if (!channel) {
     std::perror("heddle bench: cannot make shared memory");
     return 1;
@@ -136,6 +142,7 @@ int run_demo(Options options) {
   options.sizes = {};
   options.repeat = std::min<std::uint32_t>(options.repeat, 7);
   options.target_ns = 10'000'000;
+  options.retry_ns = 5'000'000'000;
   options.json = "heddle-results.json";
   const int status = run_session(options);
   std::string error;
@@ -143,9 +150,9 @@ int run_demo(Options options) {
     std::fprintf(stderr, "heddle bench: %s\n", error.c_str());
     return 1;
   }
-  char* directory = realpath("heddle-report.html", nullptr);
-  std::printf("\nReport: %s\n", directory != nullptr ? directory : "heddle-report.html");
-  std::free(directory);
+  char* path = realpath("heddle-report.html", nullptr);
+  std::printf("\nReport: %s\n", path != nullptr ? path : "heddle-report.html");
+  std::free(path);
   return status;
 }
 

@@ -12,7 +12,7 @@ using Arguments = std::vector<std::string>;
 
 struct Peer {
   const char* name;
-  const char* program;  // in bench/peers of the build tree
+  const char* program;   // in bench/peers of the build tree
   const char* launcher;  // found in PATH; null: starts its processes itself
   const char* packages;
   std::vector<std::string> environment;
@@ -81,8 +81,8 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
       continue;
     }
     if (peer.launcher != nullptr && launcher.empty()) {
-      out.missing.push_back(std::string(peer.name) + ": " + peer.launcher + " is not in PATH (Debian: " +
-                            peer.packages + ")");
+      out.missing.push_back(std::string(peer.name) + ": " + peer.launcher +
+                            " is not in PATH (Debian: " + peer.packages + ")");
       continue;
     }
     Program program{peer.name, {}, peer.environment};

@@ -24,7 +24,7 @@ volatile sig_atomic_t running_group = 0;  // of the one participant that runs; f
 // Ctrl-C reaches only the driver, since participants have groups of their own: hand it on, then end as usual.
 void forward(int signal) {
   if (running_group > 0) kill(-running_group, SIGTERM);
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   sigaction(signal, &standard, nullptr);
   raise(signal);
@@ -32,7 +32,7 @@ void forward(int signal) {
 
 void forward_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = forward;
     sigaction(signal, &action, nullptr);
   }

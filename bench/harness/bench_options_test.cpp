@@ -17,9 +17,9 @@ std::optional<Options> parse(std::vector<std::string> words, std::string* error)
 
 TEST(Options, EverythingIsUnderstood) {
   std::string error;
-  const auto options = parse({"rate", "gups", "--op", "put,am", "--size", "8,4K,1M", "--threads", "1,4", "--workers",
-                              "4", "--repeat", "5", "--memory", "registered", "--total-words", "1M", "--peers",
-                              "--quick", "--json", "x.json"},
+  const auto options = parse({"rate",          "gups",      "--op",    "put,am",   "--size", "8,4K,1M",  "--threads",
+                              "1,4",           "--workers", "4",       "--repeat", "5",      "--memory", "registered",
+                              "--total-words", "1M",        "--peers", "--quick",  "--json", "x.json"},
                              &error);
   ASSERT_TRUE(options) << error;
   EXPECT_EQ(options->names, (std::vector<std::string>{"rate", "gups"}));
@@ -49,6 +49,7 @@ TEST(Options, ParticipantsGetTheSame) {
   EXPECT_EQ(again->quick, options->quick);
   EXPECT_EQ(again->channel, options->channel);
   EXPECT_EQ(again->cores, options->cores);
+  EXPECT_EQ(again->target_ns, options->target_ns);
   EXPECT_EQ(again->repeat, 3U);
 }
 
@@ -66,6 +67,7 @@ TEST(Options, WhatIsWrongIsNamed) {
       {{"--size", "1G"}, "1G"},
       {{"--threads", "0"}, "0"},
       {{"--threads", "65"}, "65"},
+      {{"--time", "0"}, "--time"},
       {{"--repeat", "none"}, "--repeat"},
       {{"--workers", "-1"}, "--workers"},
       {{"--memory", "shared"}, "--memory"},

@@ -61,8 +61,9 @@ TEST(Record, ArrayOfRecordsSurvivesItsJson) {
 }
 
 TEST(Record, MalformedJsonIsRefusedWithItsPlace) {
-  for (const char* text : {"", "{", "[", "{\"a\"", "{\"a\":}", "{\"a\":1", "{\"a\":1}x", "[{\"a\":1},]", "{\"a\":[1]}",
-                           "{\"a\":\"x", "{\"a\":\"\\q\"}", "{\"a\":1e}", "{a:1}", "{\"a\":tru}", "{\"a\":\"\\u12\"}"}) {
+  for (const char* text :
+       {"", "{", "[", "{\"a\"", "{\"a\":}", "{\"a\":1", "{\"a\":1}x", "[{\"a\":1},]", "{\"a\":[1]}", "{\"a\":\"x",
+        "{\"a\":\"\\q\"}", "{\"a\":1e}", "{a:1}", "{\"a\":tru}", "{\"a\":\"\\u12\"}"}) {
     std::string error;
     EXPECT_FALSE(parse_json(text, &error)) << text;
     EXPECT_NE(error.find("at byte"), std::string::npos) << text;

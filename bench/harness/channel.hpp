@@ -24,8 +24,9 @@ struct alignas(kApart) Line {
 };
 
 struct alignas(kApart) Arrival {
-  std::atomic<std::uint32_t> count;     // barriers this rank has arrived at; futex. partner: the other rank's acquire
-  std::atomic<std::uint32_t> sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
+  std::atomic<std::uint32_t> count;  // barriers this rank has arrived at; futex. partner: the other rank's acquire
+  std::atomic<std::uint32_t>
+      sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
 };
 
 struct ChannelMemory {

@@ -28,7 +28,8 @@ class Reader {
   }
   // Skips white space; the next character, or '\0' at the end.
   char skip() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
       ++at_;
     }
     return at_ < text_.size() ? text_[at_] : '\0';

@@ -17,6 +17,7 @@ const char* const kUsage =
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
     "  --memory KIND            allocated, registered or both\n"
     "  --repeat R               repeats per figure (default 9)\n"
+    "  --time MS                time of one repeat in milliseconds (default 20)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
     "  --json FILE              write the records\n"
@@ -47,8 +48,9 @@ bool parse_size(std::string_view text, std::uint64_t* out) {
   return true;
 }
 
+constexpr std::uint64_t kQuickNs = 1'000'000;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
-const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",  "tagged", "fadd",
+const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
                                        "add", "and",       "or",       "xor", "swap", "cswap",  "memcpy"};
 
 class Parser {
@@ -61,6 +63,7 @@ class Parser {
     if (name == "--threads") return list(name, value, [this](const std::string& item) { return threads(item); });
     if (name == "--workers") return number(name, value, 1, 64, &options_->workers);
     if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
+    if (name == "--time") return time(value);
     if (name == "--memory") return memory(value);
     if (name == "--total-words") return words(value);
     if (name == "--json") return text(name, value, &options_->json);
@@ -82,7 +85,8 @@ class Parser {
   }
   bool op(const std::string& item) {
     if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
-      return fail("--op " + item + " is not an operation; there are put, get, am, fadd, add, and, or, xor, swap, cswap");
+      return fail("--op " + item +
+                  " is not an operation; there are put, get, am, fadd, add, and, or, xor, swap, cswap");
     }
     options_->ops.push_back(item);
     return true;
@@ -104,6 +108,12 @@ class Parser {
   bool number(std::string_view name, const char* value, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
     if (value != nullptr && parse_number(value, low, high, out)) return true;
     return fail(std::string(name) + " needs a number from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  bool time(const char* value) {
+    std::uint32_t milliseconds = 0;
+    if (!number("--time", value, 1, 10'000, &milliseconds)) return false;
+    options_->target_ns = std::uint64_t{milliseconds} * 1'000'000;
+    return true;
   }
   bool memory(const char* value) {
     const std::string_view kind = value != nullptr ? value : "";
@@ -167,12 +177,16 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
     } else if (std::find(kBenchNames.begin(), kBenchNames.end(), word) != kBenchNames.end()) {
       options.names.emplace_back(word);
     } else {
-      parser.fail("there is no bench \"" + std::string(word) + "\"; there are limit, pingpong, rate, bandwidth, "
+      parser.fail("there is no bench \"" + std::string(word) +
+                  "\"; there are limit, pingpong, rate, bandwidth, "
                   "atomics, gups, and demo");
       return std::nullopt;
     }
   }
-  if (options.quick) options.target_ns = 1'000'000;
+  if (options.quick) {
+    options.target_ns = std::min(options.target_ns, kQuickNs);
+    options.retry_ns = 0;
+  }
   return options;
 }
 
@@ -189,6 +203,7 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
   if (options.workers != 0) add("--workers", std::to_string(options.workers));
   add("--memory", options.memory);
   add("--repeat", std::to_string(repeat));
+  add("--time", std::to_string(options.target_ns / 1'000'000));
   if (options.total_words != 0) add("--total-words", std::to_string(options.total_words));
   add("--channel", options.channel);
   add("--cores", options.cores);

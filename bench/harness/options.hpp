@@ -9,24 +9,25 @@
 namespace heddle::bench::harness {
 
 struct Options {
-  std::vector<std::string> names;         // benches; empty: all
-  std::vector<std::string> ops;           // empty: all
-  std::vector<std::uint64_t> sizes;       // empty: each bench's own
-  std::vector<std::uint32_t> threads;     // empty: 1, 2
-  std::uint32_t workers = 0;              // per process; 0: one per thread
+  std::vector<std::string> names;      // benches; empty: all
+  std::vector<std::string> ops;        // empty: all
+  std::vector<std::uint64_t> sizes;    // empty: each bench's own
+  std::vector<std::uint32_t> threads;  // empty: 1, 2
+  std::uint32_t workers = 0;           // per process; 0: one per thread
   std::uint32_t repeat = 9;
   bool peers = false;
   bool quick = false;
   bool demo = false;
-  std::string memory = "both";            // allocated, registered, both
-  std::string json;                       // file to write
-  std::uint64_t total_words = 0;          // gups table over both processes; 0: the default
-  std::uint64_t target_ns = 20'000'000;   // time of one repeat
+  std::string memory = "both";              // allocated, registered, both
+  std::string json;                         // file to write
+  std::uint64_t total_words = 0;            // gups table over both processes; 0: the default
+  std::uint64_t target_ns = 20'000'000;     // time of one repeat
+  std::uint64_t retry_ns = 15'000'000'000;  // for repeating what was disturbed, in the whole session
 
   // Between the driver and the participants it starts.
   std::string channel;  // path; set: this is a participant
   std::string cores;
-  bool pair = false;    // start both processes by fork
+  bool pair = false;  // start both processes by fork
 };
 
 inline const std::vector<std::string> kBenchNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};

@@ -182,8 +182,7 @@ double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t
     for (std::uint32_t thread = 0; thread < threads; ++thread) pool.emplace_back(run, thread);
     for (std::thread& thread : pool) thread.join();
   }
-  return static_cast<double>(*std::max_element(end.begin(), end.end()) -
-                             *std::min_element(begin.begin(), begin.end()));
+  return static_cast<double>(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end()));
 }
 
 }  // namespace heddle::bench::harness

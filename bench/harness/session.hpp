@@ -21,9 +21,10 @@ struct Run {
 using Body = std::function<Run(std::uint64_t n)>;  // called a few times per figure, never per operation
 
 struct Figure {
-  Key key;                   // unit is filled in
-  double per_iteration = 1;  // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
-  std::uint64_t fixed = 0;   // > 0: this many iterations, no search
+  Key key;  // unit is filled in
+  double per_iteration =
+      1;                    // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
+  std::uint64_t fixed = 0;  // > 0: this many iterations, no search
 };
 
 class Session {

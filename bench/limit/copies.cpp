@@ -9,8 +9,8 @@
 #include <new>
 #include <vector>
 
-#include "limit/lines.hpp"
 #include "harness/shared_memory.hpp"
+#include "limit/lines.hpp"
 
 namespace heddle::bench::limit {
 
@@ -129,7 +129,8 @@ class CopyRing {
   std::uint64_t received_ = 0;
 };
 
-void measure_copy_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t ring, std::uint64_t size) {
+void measure_copy_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t ring,
+                       std::uint64_t size) {
   session.channel().barrier();
   if (session.rank() == 0) std::memset(memory.data(), 0, 4096);
   session.channel().barrier();

@@ -125,8 +125,7 @@ void run(Session& session) {
   const auto threads = harness::threads_of(session.options());
   std::uint32_t most = 1;
   for (const std::uint32_t count : threads) most = std::max(most, count);
-  const std::uint64_t words =
-      harness::gups_words_per_rank(session.options().total_words, session.options().quick);
+  const std::uint64_t words = harness::gups_words_per_rank(session.options().total_words, session.options().quick);
   Mpi mpi(region_bytes(session.options()));
   Messages messages(session.rank(), most);
   one_sided_latency(session, mpi);

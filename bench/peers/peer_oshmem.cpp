@@ -60,8 +60,7 @@ class Shmem {
 
 void run(Session& session) {
   const auto threads = harness::threads_of(session.options());
-  const std::uint64_t words =
-      harness::gups_words_per_rank(session.options().total_words, session.options().quick);
+  const std::uint64_t words = harness::gups_words_per_rank(session.options().total_words, session.options().quick);
   Shmem shmem(region_bytes(session.options()));
   if (shmem.own() == nullptr) {
     std::fprintf(stderr, "peer_oshmem: no symmetric memory; raise SHMEM_SYMMETRIC_SIZE\n");

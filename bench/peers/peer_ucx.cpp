@@ -386,8 +386,7 @@ void run_own(Session& session, const std::vector<std::uint32_t>& threads, std::u
   bandwidth(session, ucx);
   run_atomics(session, ucx);
   if (!session.wants("gups")) return;
-  const std::uint64_t words =
-      harness::gups_words_per_rank(session.options().total_words, session.options().quick);
+  const std::uint64_t words = harness::gups_words_per_rank(session.options().total_words, session.options().quick);
   for (const std::uint32_t count : threads) gups(session, ucx, count, words);
 }
 

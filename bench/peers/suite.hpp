@@ -259,9 +259,8 @@ void gups(Session& session, Library& library, std::uint32_t threads, std::uint64
     const double bound = atomic ? 0 : harness::kGupsRacyBound * 2 * threads * static_cast<double>(check);
     const bool right = static_cast<double>(wrong) <= bound;
     const auto what = figure(library, "gups", atomic ? "atomic" : "get_put", "rate", 8, 2.0 * threads, threads);
-    session.measure(what, [&](std::uint64_t n) {
-      return Run{update_all(session, library, threads, words, n, atomic), right};
-    });
+    session.measure(
+        what, [&](std::uint64_t n) { return Run{update_all(session, library, threads, words, n, atomic), right}; });
   }
 }
 

@@ -112,7 +112,8 @@ std::string card(const std::vector<Record>& records, const char* what, const cha
 
 // Heddle first, then the others as they came.
 void heddle_first(std::vector<Series>* series) {
-  std::stable_partition(series->begin(), series->end(), [](const Series& one) { return one.name.starts_with("Heddle"); });
+  std::stable_partition(series->begin(), series->end(),
+                        [](const Series& one) { return one.name.starts_with("Heddle"); });
 }
 
 // Lines over size, one per participant, for the records that `take` accepts.
@@ -192,8 +193,7 @@ std::string by_threads(const std::vector<Record>& records, const char* title, co
 std::string rate_charts(const std::vector<Record>& records) {
   return by_threads(records, "Puts of 8 bytes, target asleep", "rate", "put") +
          by_threads(records, "Active messages of 8 bytes, in total", "rate", "am") +
-         by_threads(records, "Gets of 8 bytes", "rate", "get") +
-         by_threads(records, "Fetch-and-add", "rate", "fadd") +
+         by_threads(records, "Gets of 8 bytes", "rate", "get") + by_threads(records, "Fetch-and-add", "rate", "fadd") +
          by_threads(records, "GUPS: get + xor + put", "gups", "get_put") +
          by_threads(records, "GUPS: atomic xor", "gups", "atomic");
 }
@@ -207,10 +207,10 @@ std::string row(const std::vector<Record>& records, const Record& record) {
          (key.memory == "registered" ? " (registered)" : "") + "</td><td>" +
          escape(key.transport + (key.sharing == "shared" ? ", shared worker" : "")) + "</td><td class=\"n\">" +
          driver::size_text(key.size_bytes) + "</td><td class=\"n\">" + std::to_string(key.threads) +
-         "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " + escape(key.unit) + "</td><td class=\"n\">" +
-         figure_text(record.low95) + " – " + figure_text(record.high95) + "</td><td class=\"n\">" +
-         std::to_string(record.repeats) + "</td><td class=\"n\">" + figure_text(record.p_ns) + "</td><td>" + notes +
-         "</td></tr>\n";
+         "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " + escape(key.unit) +
+         "</td><td class=\"n\">" + figure_text(record.low95) + " – " + figure_text(record.high95) +
+         "</td><td class=\"n\">" + std::to_string(record.repeats) + "</td><td class=\"n\">" + figure_text(record.p_ns) +
+         "</td><td>" + notes + "</td></tr>\n";
 }
 
 std::string tables(const std::vector<Record>& records) {
@@ -260,12 +260,14 @@ std::string page(const std::vector<Record>& records, const std::string& machine,
                       card(records, "GUPS, atomic, one thread a process", "gups", "atomic", 1, 8);
   std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records);
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: measured</title><style>" +
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: "
+         "measured</title><style>" +
          std::string(kStyle) + "</style></head><body><main>\n<h1>Heddle, measured</h1><p class=\"sub\">" +
          escape(date) + " · " + escape(machine) + " · 2 processes, shared memory · " + escape(p_text(records)) +
          "</p>\n<div class=\"cards\">" + cards + "</div>\n" +
          (charts.empty() ? "" : "<h2>Charts</h2>\n<div class=\"charts\">" + charts + "</div>\n") + tables(records) +
-         "<footer>Median and 95 % interval over the repeats. P is half the round trip of a word between two cache lines, "
+         "<footer>Median and 95 % interval over the repeats. P is half the round trip of a word between two cache "
+         "lines, "
          "measured before and after each repeat; figures taken while it was far or changed are marked. A ratio is "
          "Heddle's figure divided by the other's, measured in the same session: green where Heddle is the better "
          "one.</footer>\n</main></body></html>\n";

@@ -244,7 +244,8 @@ std::string bar_chart(const std::string& title, const std::string& y_unit, const
               short_number(point.y) + "</title></rect>";
       body += line(left + width / 2, y(point.low), left + width / 2, y(point.high), "whisker");
       if (width >= 24) {
-        body += text_at(left + width / 2, y(std::max(point.y, point.high)) - 5, "middle", "value", short_number(point.y));
+        body +=
+            text_at(left + width / 2, y(std::max(point.y, point.high)) - 5, "middle", "value", short_number(point.y));
       }
       x += slot;
     }

@@ -14,8 +14,8 @@ struct Kind {
   bool fetch;
 };
 constexpr Kind kKinds[] = {
-    {"fadd", HEDDLE_ADD64, true}, {"swap", HEDDLE_SWAP64, true},  {"cswap", HEDDLE_COMPARE_SWAP64, true},
-    {"add", HEDDLE_ADD64, false}, {"xor", HEDDLE_XOR64, false},   {"and", HEDDLE_AND64, false},
+    {"fadd", HEDDLE_ADD64, true}, {"swap", HEDDLE_SWAP64, true}, {"cswap", HEDDLE_COMPARE_SWAP64, true},
+    {"add", HEDDLE_ADD64, false}, {"xor", HEDDLE_XOR64, false},  {"and", HEDDLE_AND64, false},
     {"or", HEDDLE_OR64, false},
 };
 
@@ -30,9 +30,8 @@ void measure(Session& session, Job& job, const Kind& kind, bool latency) {
       const heddle_fetch fetch{1, 0, &old};
       const std::uint64_t begin = harness::now_ns();
       for (std::uint64_t i = 0; i < n; ++i) {
-        const heddle_status status = kind.fetch
-                                         ? heddle_fetch_atomic(worker, kind.op, job.slot(0), &fetch, nullptr)
-                                         : heddle_atomic(worker, kind.op, job.slot(0), 1, nullptr);
+        const heddle_status status = kind.fetch ? heddle_fetch_atomic(worker, kind.op, job.slot(0), &fetch, nullptr)
+                                                : heddle_atomic(worker, kind.op, job.slot(0), 1, nullptr);
         must(status, kind.name);
         if (latency) must(heddle_flush(worker, job.peer()), "heddle_flush");
       }

@@ -104,9 +104,8 @@ void measure(Session& session, Job& job, Table& table, std::uint32_t threads, bo
   // Enough updates that a lost one in a hundred would show, few enough that the check takes no time.
   const std::uint64_t check = session.options().quick ? 20'000 : 500'000;
   const bool right = verify(session, job, table, threads, check, atomic);
-  session.measure(figure, [&](std::uint64_t n) {
-    return Run{update_all(session, job, table, threads, n, atomic), right};
-  });
+  session.measure(figure,
+                  [&](std::uint64_t n) { return Run{update_all(session, job, table, threads, n, atomic), right}; });
 }
 
 }  // namespace

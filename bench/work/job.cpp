@@ -16,8 +16,7 @@ heddle_context job_context{};  // the one job of this program; must() ends it
 // The channel: the driver's, or one that rank 0 makes and names to the other.
 std::optional<harness::Channel> open_channel(const harness::Options& options, std::uint32_t rank) {
   if (!options.channel.empty()) return harness::Channel::open(options.channel);
-  std::optional<harness::Channel> mine =
-      rank == 0 ? harness::Channel::create(options.quick ? 0 : 15'000'000'000) : std::nullopt;
+  std::optional<harness::Channel> mine = rank == 0 ? harness::Channel::create(options.retry_ns) : std::nullopt;
   char path[64] = {};
   if (mine) std::snprintf(path, sizeof path, "%s", mine->path().c_str());
   char paths[2][64];

@@ -19,8 +19,8 @@ void measure(Session& session, Job& job, const char* op, std::uint64_t size, std
   session.measure(figure, [&](std::uint64_t n) {
     double elapsed = 0;
     if (session.rank() == 0) {
-      elapsed = harness::run_threads(threads, pin,
-                                     [&](std::uint32_t thread) { operation(job.worker(thread), thread, n); });
+      elapsed =
+          harness::run_threads(threads, pin, [&](std::uint32_t thread) { operation(job.worker(thread), thread, n); });
     }
     session.channel().barrier();
     return Run{elapsed};
