@@ -1,0 +1,200 @@
+// That the decorator does what it is for: it refuses, cuts, delays and reorders, the same way for the same seed.
+// That it breaks nothing is the conformance suite's to say.
+#include "transport/fault/fault.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bootstrap/inproc/inproc.hpp"
+#include "transport/loopback/loopback.hpp"
+
+namespace heddle::transport::fault {
+namespace {
+
+using Overrides = base::Config::Overrides;
+
+Overrides only(const char* name, const std::string& value) {
+  return {{name, value}};
+}
+
+// Rank 0 of a job of one, over the loopback transport.
+class Solo {
+ public:
+  explicit Solo(const Overrides& overrides, std::uint32_t seed_rank = 0) : job_(1) {
+    auto config = base::Config::read(overrides);
+    auto bootstrap = bootstrap::inproc::open(job_, 0);
+    EXPECT_TRUE(config.ok() && bootstrap.ok()) << base::last_message();
+    environment_.config = *config;
+    environment_.clock = &clock_;
+    bootstrap_ = std::move(*bootstrap);
+    auto inner = loopback::open(*bootstrap_, environment_);
+    EXPECT_TRUE(inner.ok()) << base::last_message();
+    auto decorated = decorate(std::move(*inner), seed_rank, environment_);
+    status = decorated.status();
+    if (!decorated) return;
+    transport = std::move(*decorated);
+    worker = std::move(*transport->open_worker(0));
+  }
+  ~Solo() {
+    worker.reset();
+    transport.reset();
+  }
+  Solo(const Solo&) = delete;
+  Solo& operator=(const Solo&) = delete;
+
+  // Posts `count` messages to oneself, numbered from `first`; how many were accepted.
+  std::size_t post(std::uint32_t first, std::size_t count) {
+    std::vector<Command> batch(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      batch[i].immediate = first + i;
+      batch[i].token = first + i + 1;
+    }
+    return worker->post(batch);
+  }
+
+  base::Status status = HEDDLE_DONE;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<TransportWorker> worker;
+
+ private:
+  base::SystemClock clock_;
+  bootstrap::inproc::Job job_;
+  base::Environment environment_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+};
+
+// Everything that a fixed series of calls can see.
+std::vector<std::uint64_t> history(const Overrides& overrides, std::uint32_t seed_rank = 0) {
+  Solo solo(overrides, seed_rank);
+  std::vector<std::uint64_t> seen;
+  std::uint32_t next = 0;
+  for (std::uint32_t step = 0; step < 600; ++step) {
+    const std::size_t accepted = solo.post(next, 1 + step % 5);
+    next += static_cast<std::uint32_t>(accepted);
+    seen.push_back(accepted);
+    std::array<Completion, 6> events;
+    const std::size_t count = solo.worker->poll(events);
+    seen.push_back(count);
+    for (const Completion& event : std::span(events).first(count)) {
+      seen.push_back(static_cast<std::uint64_t>(event.event) << 60 | event.token << 30 | event.immediate);
+    }
+  }
+  return seen;
+}
+
+Overrides everything(const char* seed) {
+  return {{"HEDDLE_FAULT_AGAIN", "30"},
+          {"HEDDLE_FAULT_DELAY", "6"},
+          {"HEDDLE_FAULT_REORDER", "1"},
+          {"HEDDLE_FAULT_SEED", seed}};
+}
+
+TEST(Fault, SameSeedAndSameCallsGiveTheSameBehaviour) {
+  for (const char* seed : {"1", "2", "4000000000"}) EXPECT_EQ(history(everything(seed)), history(everything(seed)));
+}
+
+TEST(Fault, SeedsAndRanksDiffer) {
+  EXPECT_NE(history(everything("1")), history(everything("2")));
+  EXPECT_NE(history(everything("1"), 0), history(everything("1"), 1));
+}
+
+TEST(Fault, NothingSetChangesNothing) {
+  Solo solo((Overrides()));
+  EXPECT_EQ(std::string(solo.transport->capabilities().name), "fault+loopback");
+  EXPECT_TRUE(solo.transport->capabilities().ordered_messages);
+  EXPECT_EQ(solo.post(0, 50), 50U);
+  std::array<Completion, 64> events;
+  ASSERT_EQ(solo.worker->poll(events), 50U);
+  for (std::uint32_t i = 0; i < 50; ++i) EXPECT_EQ(events[i].immediate, i);
+}
+
+// Of posts that the inner transport would all take: whole refusals, cut batches, storms, and about the percentage asked for.
+TEST(Fault, RefusalsComeInAllKinds) {
+  constexpr int kPosts = 40'000;
+  for (const std::uint64_t percent : {20U, 60U, 95U}) {
+    Solo solo(only("HEDDLE_FAULT_AGAIN", std::to_string(percent)));
+    int refused = 0;
+    int cut = 0;
+    int series = 0;
+    int longest = 0;
+    for (int i = 0; i < kPosts; ++i) {
+      const std::size_t accepted = solo.post(0, 4);
+      refused += accepted < 4 ? 1 : 0;
+      cut += accepted > 0 && accepted < 4 ? 1 : 0;
+      series = accepted == 0 ? series + 1 : 0;
+      longest = std::max(longest, series);
+      std::array<Completion, 8> events;
+      EXPECT_EQ(solo.worker->poll(events), accepted);
+    }
+    EXPECT_GT(cut, 0) << percent;
+    EXPECT_GE(longest, 40) << percent << ": no storm";
+    const double share = 100.0 * refused / kPosts;
+    EXPECT_NEAR(share, static_cast<double>(percent), 6.0);
+  }
+}
+
+TEST(Fault, TrySendIsRefusedToo) {
+  Solo solo(only("HEDDLE_FAULT_AGAIN", "50"));
+  int sent = 0;
+  int full = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto outcome = solo.worker->try_send({0, 0}, 0, {}, {});
+    sent += outcome == TransportWorker::Sent::sent ? 1 : 0;
+    full += outcome == TransportWorker::Sent::full ? 1 : 0;
+    std::array<Completion, 4> events;
+    static_cast<void>(solo.worker->poll(events));
+  }
+  EXPECT_GT(sent, 500);
+  EXPECT_GT(full, 500);
+}
+
+// Accepted commands arrive late, but at the latest after the holds: of the command, and of the arrival.
+TEST(Fault, DelaysHappenAndEnd) {
+  constexpr int kDelay = 10;
+  Solo solo(only("HEDDLE_FAULT_DELAY", std::to_string(kDelay)));
+  int late = 0;
+  for (std::uint32_t n = 0; n < 300; ++n) {
+    ASSERT_EQ(solo.post(n, 1), 1U);
+    int polls = 0;
+    for (bool arrived = false; !arrived; ++polls) {
+      ASSERT_LE(polls, 3 * kDelay + 3);
+      std::array<Completion, 4> events;
+      const std::size_t count = solo.worker->poll(events);
+      for (const Completion& event : std::span(events).first(count)) arrived |= event.event == Event::message;
+    }
+    late += polls > 1 ? 1 : 0;
+  }
+  EXPECT_GT(late, 100);
+}
+
+TEST(Fault, ReorderingIsSaidAndDone) {
+  Solo solo(only("HEDDLE_FAULT_REORDER", "1"));
+  EXPECT_FALSE(solo.transport->capabilities().ordered_messages);
+  std::vector<std::uint32_t> order;
+  std::uint32_t next = 0;
+  while (order.size() < 400) {
+    next += static_cast<std::uint32_t>(solo.post(next, 5));
+    std::array<Completion, 8> events;
+    const std::size_t count = solo.worker->poll(events);
+    for (const Completion& event : std::span(events).first(count)) {
+      if (event.event == Event::message) order.push_back(event.immediate);
+    }
+  }
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(Fault, SettingsOutOfRangeAreRefusedByName) {
+  EXPECT_EQ(Solo(only("HEDDLE_FAULT_AGAIN", "95")).status, HEDDLE_DONE);
+  EXPECT_EQ(Solo(only("HEDDLE_FAULT_AGAIN", "96")).status, HEDDLE_ERR_CONFIG);
+  EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_FAULT_AGAIN=96"), nullptr) << base::last_message();
+  EXPECT_EQ(Solo(only("HEDDLE_FAULT_DELAY", "1000001")).status, HEDDLE_ERR_CONFIG);
+  EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_FAULT_DELAY"), nullptr) << base::last_message();
+}
+
+}  // namespace
+}  // namespace heddle::transport::fault
