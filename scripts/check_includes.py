@@ -39,6 +39,7 @@ BESIDES = {
     "src/transport/table.cpp": {"transport/*"},  # the tables are the only files that know every implementation
     "src/bootstrap/table.cpp": {"bootstrap/*"},
     "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
+    "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.
 TEST_FILE = re.compile(r"(_test\.(c|cpp|hpp)|/(test_|conformance)[^/]*\.(cpp|hpp))$")
