@@ -26,6 +26,8 @@ class Ranks {
   // Shows this rank's own node to the others.
   [[nodiscard]] base::Status publish();
   [[nodiscard]] std::size_t size() const { return known_.size(); }
+  // Known to have died or left.
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
  private:
   base::Result<Node*> meet(std::uint32_t rank);

@@ -107,6 +107,7 @@ base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const Memory
   const auto key = decode(bytes);
   if (!key) return key.status();
   if (rank == home_->rank()) return import_own(*key);
+  if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
   const auto peer = home_->peer(rank);
   if (!peer) return peer.status();
   RemoteMemory memory;

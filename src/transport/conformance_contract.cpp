@@ -1,0 +1,267 @@
+// The conformance suite: the sentences of transport.hpp that the other files do not need on their way.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "transport/conformance.hpp"
+
+namespace heddle::transport::conformance {
+namespace {
+
+// Message number n: header and payload of lengths that follow from n.
+struct Letter {
+  explicit Letter(std::uint32_t n, std::size_t most) : number(n) {
+    base::Random random(n);
+    header = pattern(n, random.below(2) == 0 ? 0 : random.below(kMaxHeaderBytes + 1));
+    const std::size_t room = most - (header.size() + 7) / 8 * 8;
+    payload = pattern(n + 1, random.below(12) == 0 ? room - random.below(9) : random.below(200));
+  }
+  [[nodiscard]] Command to(std::uint32_t rank) {
+    Command command = message_to(rank, 0, payload, number);
+    command.header = header.data();
+    command.header_bytes = static_cast<std::uint32_t>(header.size());
+    return command;
+  }
+  [[nodiscard]] std::vector<std::byte> packet() const {
+    std::vector<std::byte> out = header;
+    out.resize((header.size() + 7) / 8 * 8);  // no byte of the sender's memory leaks as padding
+    out.insert(out.end(), payload.begin(), payload.end());
+    return out;
+  }
+  void spoil() {
+    std::fill(header.begin(), header.end(), std::byte{0xEE});
+    std::fill(payload.begin(), payload.end(), std::byte{0xEE});
+  }
+
+  std::uint32_t number;
+  std::vector<std::byte> header;
+  std::vector<std::byte> payload;
+};
+
+// Messages 0 … n-1, each once, unchanged, in order where that is promised.
+void expect_letters(World& world, const std::vector<Arrival>& arrivals, std::size_t n) {
+  ASSERT_EQ(arrivals.size(), n);
+  std::vector<bool> seen(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t number = arrivals[i].immediate;
+    ASSERT_LT(number, n);
+    ASSERT_FALSE(seen[number]) << number << " came twice";
+    seen[number] = true;
+    if (world.capabilities().ordered_messages) {
+      ASSERT_EQ(number, i) << "out of order";
+    }
+    ASSERT_EQ(arrivals[i].data, Letter(number, world.capabilities().max_message).packet()) << number;
+  }
+}
+
+// The short way and the long way carry the same messages in one order; after `sent` the source is the caller's.
+TEST_P(Conformance, TrySendIsAPost) {
+  constexpr std::uint32_t kMessages = 800;
+  World world(GetParam(), 2);
+  Port& from = world.port(0);
+  const std::size_t most = world.capabilities().max_message;
+  base::Random random(3);
+  std::deque<Letter> posted;
+  const Deadline deadline;
+  for (std::uint32_t n = 0; n < kMessages;) {
+    ASSERT_FALSE(deadline.over()) << n;
+    Letter letter(n, most);
+    auto sent = TransportWorker::Sent::unsuitable;
+    if (random.below(3) != 0) {
+      sent = from.worker().try_send({1, 0}, n, letter.header, letter.payload);
+    }
+    if (sent == TransportWorker::Sent::unsuitable) {
+      posted.push_back(std::move(letter));
+      if (from.post_one(posted.back().to(1)) != 0) {
+        ++n;
+      } else {
+        posted.pop_back();
+      }
+    } else {
+      letter.spoil();
+      n += sent == TransportWorker::Sent::sent ? 1 : 0;
+    }
+    if (random.below(4) == 0) world.pump();
+  }
+  ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() >= kMessages; }));
+  ASSERT_TRUE(world.quiet());
+  expect_letters(world, world.port(1).arrivals, kMessages);
+}
+
+// Who was told that a source is free may write it, and what was sent is what it was.
+TEST_P(Conformance, FreeSourcesMayBeWritten) {
+  constexpr std::uint32_t kMessages = 150;
+  World world(GetParam(), 2);
+  Port& from = world.port(0);
+  for (std::uint32_t n = 0; n < kMessages; ++n) {
+    Letter letter(n, world.capabilities().max_message);
+    Command command = letter.to(1);
+    command.wants_source_free = true;
+    const Token token = world.must_post(from, command);
+    ASSERT_TRUE(world.until([&] { return from.source_free(token); }));
+    letter.spoil();
+  }
+  ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() >= kMessages; }));
+  ASSERT_TRUE(world.quiet());
+  expect_letters(world, world.port(1).arrivals, kMessages);
+}
+
+TEST_P(Conformance, FreeSourcesOfPutsMayBeWritten) {
+  World world(GetParam(), 2);
+  Port& from = world.port(0);
+  for (const std::uint64_t bytes : {8U, 5000U, 40'000U, 700'001U}) {
+    std::vector<std::byte> region(bytes);
+    auto local = world.transport(1).enroll(region.data(), bytes);
+    ASSERT_TRUE(local.ok()) << base::last_message();
+    auto memory = world.transport(0).import(1, local->key);
+    ASSERT_TRUE(memory.ok()) << base::last_message();
+    if ((memory->opcodes & bit(Opcode::put)) == 0) GTEST_SKIP() << "no puts as commands";
+    for (std::uint64_t round = 0; round < 8; ++round) {
+      const auto expected = pattern(bytes + round, bytes);
+      auto source = expected;
+      Command put;
+      put.opcode = Opcode::put;
+      put.wants_source_free = true;
+      put.rank = 1;
+      put.remote = &*memory;
+      put.local = source.data();
+      put.bytes = bytes;
+      const Token token = world.must_post(from, put);
+      ASSERT_TRUE(world.until([&] { return from.source_free(token); }));
+      std::fill(source.begin(), source.end(), std::byte{0xEE});
+      ASSERT_TRUE(world.until([&] { return from.done(token); }));
+      ASSERT_EQ(from.status(token), HEDDLE_DONE);
+      ASSERT_TRUE(region == expected) << bytes << " bytes, round " << round;
+    }
+    world.transport(0).release(*memory);
+    world.transport(1).withdraw(*local);
+  }
+}
+
+// A full target takes a part of a batch, from its beginning, and the rest may be posted again as it is.
+TEST_P(Conformance, ABatchIsCutWhereTheRoomEnds) {
+  World world(GetParam(), 2);
+  Port& from = world.port(0);
+  const std::size_t most = world.capabilities().max_message;
+  constexpr std::size_t kBatch = 24;
+  std::deque<Letter> letters;
+  std::uint32_t accepted = 0;
+  bool cut = false;
+  for (int round = 0; round < 40 || (!cut && round < 4000); ++round) {
+    while (letters.size() < accepted + kBatch) letters.emplace_back(static_cast<std::uint32_t>(letters.size()), most);
+    std::vector<Command> batch;
+    for (std::size_t i = 0; i < kBatch; ++i) batch.push_back(letters[accepted + i].to(1));
+    const std::size_t n = from.post(batch);
+    cut |= n > 0 && n < kBatch;
+    accepted += static_cast<std::uint32_t>(n);
+    from.poll();
+    if (n == 0) world.port(1).poll();
+  }
+  EXPECT_TRUE(cut);
+  ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() >= accepted; }));
+  ASSERT_TRUE(world.quiet());
+  expect_letters(world, world.port(1).arrivals, accepted);
+}
+
+TEST_P(Conformance, WrongCommandsCompleteWithWhatIsWrong) {
+  World world(GetParam(), 2);
+  Port& port = world.port(0);
+  Command command;
+  for (const std::uint32_t rank : {2U, ~0U}) {
+    command.rank = rank;
+    EXPECT_EQ(world.run(port, command), HEDDLE_ERR_RANK);
+  }
+  command.rank = 1;
+  for (const std::uint32_t worker : {World::kMaxWorkers, ~0U}) {
+    command.worker = worker;
+    EXPECT_EQ(world.run(port, command), HEDDLE_ERR_RANK);
+  }
+  command.worker = 0;
+  for (const std::uint64_t bytes :
+       {std::uint64_t{world.capabilities().max_message} + 1, std::uint64_t{1} << 32, ~std::uint64_t{0}}) {
+    command.bytes = bytes;
+    EXPECT_EQ(world.run(port, command), HEDDLE_ERR_SIZE) << bytes;
+  }
+  command.bytes = 8;
+  for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
+    command.opcode = opcode;  // without remote memory
+    const base::Status status = world.run(port, command);
+    if ((world.capabilities().opcodes & bit(opcode)) == 0) {
+      EXPECT_EQ(status, HEDDLE_ERR_UNSUPPORTED);
+    } else {
+      EXPECT_LT(status, 0);
+    }
+  }
+  EXPECT_TRUE(world.port(1).arrivals.empty());
+  EXPECT_EQ(world.run(port, message_to(1, 0, {})), HEDDLE_DONE) << "after all this";
+}
+
+// Nothing outside the region is reached, whatever offset and length are.
+TEST_P(Conformance, AccessesThatLeaveTheRegionAreRefused) {
+  constexpr std::uint64_t kBytes = 4096;
+  World world(GetParam(), 2);
+  std::vector<std::byte> around(3 * kBytes, std::byte{0x33});
+  auto local = world.transport(1).enroll(around.data() + kBytes, kBytes);
+  ASSERT_TRUE(local.ok()) << base::last_message();
+  auto memory = world.transport(0).import(1, local->key);
+  ASSERT_TRUE(memory.ok()) << base::last_message();
+  std::vector<std::byte> buffer(2 * kBytes, std::byte{0x44});
+  struct Access {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+  };
+  for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
+    if ((memory->opcodes & bit(opcode)) == 0) continue;
+    for (const Access access : {Access{kBytes - 4, 8}, Access{kBytes, 8}, Access{kBytes + 8, 8}, Access{0, kBytes + 1},
+                                Access{~std::uint64_t{0} - 7, 8}, Access{~std::uint64_t{0} - 3, kBytes}}) {
+      Command command;
+      command.opcode = opcode;
+      command.rank = 1;
+      command.remote = &*memory;
+      command.local = buffer.data();
+      command.offset = access.offset;
+      command.bytes = opcode == Opcode::atomic ? 8 : access.bytes;
+      command.atomic_op = HEDDLE_ADD64;
+      command.operand = 1;
+      if (opcode == Opcode::atomic && access.offset == 0) continue;
+      EXPECT_EQ(world.run(world.port(0), command), HEDDLE_ERR_RANGE)
+          << static_cast<int>(opcode) << ": " << access.bytes << " at " << access.offset;
+    }
+  }
+  const auto is = [](std::byte value) { return [value](std::byte byte) { return byte == value; }; };
+  EXPECT_TRUE(std::all_of(around.begin(), around.end(), is(std::byte{0x33})));
+  EXPECT_TRUE(std::all_of(buffer.begin(), buffer.end(), is(std::byte{0x44})));
+  world.transport(0).release(*memory);
+  world.transport(1).withdraw(*local);
+}
+
+// A poll that has no room for anything leaves everything where it is.
+TEST_P(Conformance, PollsWithoutRoomLoseNothing) {
+  World world(GetParam(), 2);
+  const auto data = pattern(8, 100);
+  ASSERT_NE(world.must_post(world.port(0), message_to(1, 0, data)), 0U);
+  Command wrong = message_to(9, 0, data);
+  const Token refused = world.must_post(world.port(0), wrong);
+  for (int i = 0; i < 50; ++i) {
+    for (const std::uint32_t rank : {0U, 1U}) ASSERT_EQ(world.port(rank).worker().poll({}), 0U);
+  }
+  ASSERT_TRUE(world.until([&] { return world.port(0).done(refused) && world.port(1).arrivals.size() == 1; }));
+  EXPECT_EQ(world.port(0).status(refused), HEDDLE_ERR_RANK);
+  EXPECT_EQ(world.port(1).arrivals[0].data, data);
+}
+
+TEST_P(Conformance, RegionsOfDeadPeersAreNotImported) {
+  World world(GetParam(), 3);
+  std::vector<std::byte> bytes(4096);
+  auto local = world.transport(2).enroll(bytes.data(), bytes.size());
+  ASSERT_TRUE(local.ok());
+  auto met = world.transport(0).import(2, local->key);  // rank 0 knows rank 2, rank 1 does not
+  ASSERT_TRUE(met.ok()) << base::last_message();
+  world.fail(2);
+  EXPECT_EQ(world.transport(0).import(2, local->key).status(), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(world.transport(1).import(2, local->key).status(), HEDDLE_ERR_PEER_FAILED);
+  world.transport(0).release(*met);
+}
+
+}  // namespace
+}  // namespace heddle::transport::conformance
