@@ -95,6 +95,7 @@ int run_session(const Options& given) {
     std::perror("heddle bench: cannot make shared memory");
     return 1;
   }
+  if (options.limit_ns != 0) channel->set_time_limit_ns(options.limit_ns);
   options.channel = channel->path();
   const std::uint32_t turns = options.peers ? std::min(kTurns, options.repeat) : 1;
   const Participants all = participants(options, (options.repeat + turns - 1) / turns);
@@ -143,6 +144,7 @@ int run_demo(Options options) {
   options.repeat = std::min<std::uint32_t>(options.repeat, 7);
   options.target_ns = 10'000'000;
   options.retry_ns = 5'000'000'000;
+  options.limit_ns = 25'000'000'000;
   options.json = "heddle-results.json";
   const int status = run_session(options);
   std::string error;
