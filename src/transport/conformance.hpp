@@ -1,0 +1,166 @@
+// What every transport must do, as tests that know nothing but the contract in transport.hpp.
+//
+// A Setting is one way to set up one transport; conformance_test.cpp lists them, conformance_*.cpp hold the tests. A World
+// is a job of a few ranks in this process with their transports. A Port is one worker with the books that the contract
+// asks for: it fails the test if a completion is missing, comes twice or comes in the wrong order, or if message data
+// changes before the next poll.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/random.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::conformance {
+
+struct Setting {
+  std::string label;
+  std::string transport;
+  base::Config::Overrides variables;
+};
+
+// For gtest: the label, as letters and digits.
+std::string name_of(const Setting& setting);
+
+// The same bytes for the same seed.
+std::vector<std::byte> pattern(std::uint64_t seed, std::size_t bytes);
+
+// How many rounds a test should do; ThreadSanitizer is slow.
+int scaled(int rounds);
+
+struct Arrival {
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+  std::uint32_t immediate = 0;
+  std::vector<std::byte> data;
+};
+
+class Port {
+ public:
+  Port(std::unique_ptr<TransportWorker> worker, std::uint32_t rank, std::uint32_t index)
+      : worker_(std::move(worker)), rank_(rank), index_(index) {}
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  [[nodiscard]] TransportWorker& worker() { return *worker_; }
+
+  // Posts the batch with fresh tokens; returns how many were accepted. Those that were not are as before.
+  std::size_t post(std::span<Command> batch);
+  // One command: its token, or 0: not accepted.
+  Token post_one(Command command);
+  // The short way for messages if the worker has one just now, else post(). False: not accepted.
+  bool send(Command command);
+
+  // Polls once with room for `most` records; returns how many came.
+  std::size_t poll(std::size_t most = 16);
+
+  [[nodiscard]] bool done(Token token) const { return commands_.at(token).done; }
+  [[nodiscard]] bool source_free(Token token) const {
+    const Entry& entry = commands_.at(token);
+    return entry.source_free || entry.done;
+  }
+  [[nodiscard]] base::Status status(Token token) const { return commands_.at(token).status; }
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
+
+  std::vector<Arrival> arrivals;
+
+ private:
+  struct Entry {
+    bool wants_source_free = false;
+    bool source_free = false;
+    bool done = false;
+    base::Status status = HEDDLE_DONE;
+  };
+  struct Lent {
+    const std::byte* data;
+    std::size_t arrival;
+  };
+  void enter(const Command& command);
+  void finished(const Completion& completion);
+  void check_lent();
+
+  std::unique_ptr<TransportWorker> worker_;
+  const std::uint32_t rank_;
+  const std::uint32_t index_;
+  Token next_token_ = 1;
+  std::unordered_map<Token, Entry> commands_;
+  std::size_t outstanding_ = 0;
+  std::vector<Lent> lent_;  // what the last poll gave: must still be there before the next
+};
+
+class World {
+ public:
+  static constexpr std::uint32_t kMaxWorkers = 6;
+
+  // Opens `workers` workers on each of `ranks` ranks.
+  World(const Setting& setting, std::uint32_t ranks, std::uint32_t workers = 1);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  [[nodiscard]] Transport& transport(std::uint32_t rank) { return *ranks_[rank]->transport; }
+  [[nodiscard]] Port& port(std::uint32_t rank, std::uint32_t worker = 0) { return *ranks_[rank]->ports[worker]; }
+  [[nodiscard]] const Capabilities& capabilities() { return transport(0).capabilities(); }
+
+  // The next worker of a rank.
+  Port& open_port(std::uint32_t rank);
+  void close_port(std::uint32_t rank, std::uint32_t worker) { ranks_[rank]->ports[worker].reset(); }
+  // Declares a rank dead, as the launcher would; the workers do not know yet.
+  void declare_dead(std::uint32_t rank) { EXPECT_EQ(job_.fail(rank), HEDDLE_DONE); }
+  // Declares a rank dead and tells all workers of the others.
+  void fail(std::uint32_t rank);
+  // Closes a rank: its workers, its transport, its membership.
+  void close(std::uint32_t rank) { ranks_[rank].reset(); }
+
+  // Polls every open port once.
+  void pump();
+  // Pumps until the condition holds. False: it did not within a time that is far longer than it takes.
+  [[nodiscard]] bool until(const std::function<bool()>& condition);
+  // Posts, pumping as long as it is not accepted. 0: never was.
+  Token must_post(Port& port, const Command& command);
+  bool must_send(Port& port, const Command& command);
+  // Pumps until every command of every open port is done.
+  [[nodiscard]] bool quiet();
+  // Posts and pumps until it is done; its status.
+  base::Status run(Port& port, const Command& command);
+
+ private:
+  struct Rank {
+    base::Environment environment;
+    std::unique_ptr<bootstrap::Bootstrap> bootstrap;
+    std::unique_ptr<Transport> transport;
+    std::vector<std::unique_ptr<Port>> ports;  // declared last: they end first
+  };
+
+  base::SystemClock clock_;
+  bootstrap::inproc::Job job_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+class Deadline {
+ public:
+  [[nodiscard]] bool over() const { return std::chrono::steady_clock::now() > end_; }
+
+ private:
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+};
+
+class Conformance : public testing::TestWithParam<Setting> {};
+
+// A message to a worker.
+Command message_to(std::uint32_t rank, std::uint32_t worker, const std::vector<std::byte>& payload,
+                   std::uint32_t immediate = 0);
+
+}  // namespace heddle::transport::conformance

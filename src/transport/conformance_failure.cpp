@@ -1,0 +1,219 @@
+// The conformance suite: peers that die, workers and ranks that close while others talk to them.
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "transport/conformance.hpp"
+
+namespace heddle::transport::conformance {
+namespace {
+
+constexpr std::uint32_t kVictim = 2;
+
+// Commands of every kind that the memory takes, towards a rank.
+std::vector<Command> one_of_each(const RemoteMemory& memory, std::vector<std::byte>& buffer, std::uint64_t bytes) {
+  std::vector<Command> commands;
+  commands.push_back(message_to(memory.rank, 0, buffer));
+  commands.back().bytes = 16;
+  for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
+    if ((memory.opcodes & bit(opcode)) == 0) continue;
+    Command command;
+    command.opcode = opcode;
+    command.rank = memory.rank;
+    command.remote = &memory;
+    command.local = buffer.data();
+    command.bytes = opcode == Opcode::atomic ? 8 : bytes;
+    command.atomic_op = HEDDLE_ADD64;
+    commands.push_back(command);
+  }
+  return commands;
+}
+
+TEST_P(Conformance, CommandsToADeadPeerCompleteWithPeerFailed) {
+  World world(GetParam(), 3);
+  std::vector<std::byte> region(kVictim * 4096);
+  std::vector<std::byte> buffer(4096);
+  auto local = world.transport(kVictim).enroll(region.data(), region.size());
+  ASSERT_TRUE(local.ok());
+  auto memory = world.transport(0).import(kVictim, local->key);
+  ASSERT_TRUE(memory.ok()) << base::last_message();
+  const std::vector<std::byte> payload(100);
+  ASSERT_NE(world.must_post(world.port(0), message_to(kVictim, 0, payload)), 0U);
+  ASSERT_TRUE(world.quiet());
+
+  world.fail(kVictim);
+  for (int round = 0; round < 50; ++round) {
+    for (const Command& command : one_of_each(*memory, buffer, 4096)) {
+      ASSERT_EQ(world.run(world.port(0), command), HEDDLE_ERR_PEER_FAILED) << static_cast<int>(command.opcode);
+    }
+    // A peer that was never met before it died.
+    ASSERT_EQ(world.run(world.port(1), message_to(kVictim, 1, payload)), HEDDLE_ERR_PEER_FAILED);
+    // The living do not notice.
+    ASSERT_EQ(world.run(world.port(0), message_to(1, 0, payload)), HEDDLE_DONE);
+    ASSERT_EQ(world.run(world.port(1), message_to(0, 0, payload)), HEDDLE_DONE);
+  }
+  ASSERT_TRUE(world.until([&] { return world.port(0).arrivals.size() >= 50 && world.port(1).arrivals.size() >= 50; }));
+  world.transport(0).release(*memory);
+}
+
+// What is under way when the peer dies completes, one way or the other, without the peer doing anything.
+TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
+  World world(GetParam(), 3);
+  constexpr std::uint64_t kBytes = 300'000;
+  std::vector<std::byte> region(kBytes);
+  auto local = world.transport(kVictim).enroll(region.data(), region.size());
+  ASSERT_TRUE(local.ok());
+  auto memory = world.transport(0).import(kVictim, local->key);
+  ASSERT_TRUE(memory.ok()) << base::last_message();
+  Port& port = world.port(0);
+  std::vector<std::vector<std::byte>> buffers(16, std::vector<std::byte>(kBytes));
+  std::vector<Token> tokens;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (const Command& command : one_of_each(*memory, buffers[i], kBytes)) {
+      for (int attempt = 0; attempt < 20; ++attempt) {  // the victim does not poll, so not all may be accepted
+        const Token token = port.post_one(command);
+        port.poll();
+        if (token == 0) continue;
+        tokens.push_back(token);
+        break;
+      }
+    }
+  }
+  ASSERT_FALSE(tokens.empty());
+  world.fail(kVictim);
+  const Deadline deadline;
+  while (port.outstanding() > 0 && !deadline.over()) {
+    port.poll();
+    world.port(1).poll();
+  }
+  ASSERT_EQ(port.outstanding(), 0U);
+  for (const Token token : tokens) {
+    EXPECT_TRUE(port.status(token) == HEDDLE_DONE || port.status(token) == HEDDLE_ERR_PEER_FAILED)
+        << heddle_status_name(port.status(token));
+  }
+  // Nothing touches the victim's or our memory any more.
+  std::fill(region.begin(), region.end(), std::byte{0x77});
+  for (int i = 0; i < 100; ++i) port.poll();
+  EXPECT_TRUE(std::all_of(region.begin(), region.end(), [](std::byte b) { return b == std::byte{0x77}; }));
+  world.transport(0).release(*memory);
+}
+
+// What arrives from a rank that died is what it had sent, whole.
+TEST_P(Conformance, MessagesOfADeadPeerAreWholeOrMissing) {
+  World world(GetParam(), 3);
+  std::vector<std::vector<std::byte>> data;
+  for (std::uint64_t i = 0; i < 20; ++i) data.push_back(pattern(i, 100));
+  std::size_t sent = 0;
+  for (int attempt = 0; attempt < 2000 && sent < data.size(); ++attempt) {
+    if (world.port(kVictim).send(message_to(0, 0, data[sent], static_cast<std::uint32_t>(sent)))) ++sent;
+    world.port(kVictim).poll();
+  }
+  ASSERT_GT(sent, 0U);
+  world.fail(kVictim);
+  world.close(kVictim);
+  for (int i = 0; i < 200; ++i) world.port(0).poll();
+  EXPECT_LE(world.port(0).arrivals.size(), sent);
+  for (const Arrival& arrival : world.port(0).arrivals) {
+    ASSERT_EQ(arrival.rank, kVictim);
+    ASSERT_LT(arrival.immediate, data.size());
+    ASSERT_EQ(arrival.data, data[arrival.immediate]);
+  }
+  ASSERT_EQ(world.run(world.port(0), message_to(1, 0, data[0])), HEDDLE_DONE);
+}
+
+// A worker that was closed takes no more messages; its senders are not held up for ever, and other workers get theirs.
+TEST_P(Conformance, AClosedWorkerDoesNotHoldUpItsSenders) {
+  World world(GetParam(), 2, 2);
+  const auto data = pattern(1, 500);
+  for (int i = 0; i < 5; ++i) ASSERT_NE(world.must_post(world.port(0), message_to(1, 0, data)), 0U);
+  world.close_port(1, 0);
+  const std::size_t more = world.capabilities().memory_per_peer / 500 + 50;
+  for (std::size_t i = 0; i < more; ++i) ASSERT_NE(world.must_post(world.port(0), message_to(1, 0, data)), 0U) << i;
+  ASSERT_NE(world.must_post(world.port(0), message_to(1, 1, data)), 0U);
+  ASSERT_TRUE(world.until([&] { return world.port(1, 1).arrivals.size() == 1; }));
+  EXPECT_EQ(world.port(1, 1).arrivals[0].data, data);
+  ASSERT_TRUE(world.quiet());
+}
+
+// Everything is closed in every order with commands under way; the sanitizers watch.
+TEST_P(Conformance, ClosingWithTrafficIsSafe) {
+  std::vector<std::uint32_t> order = {0, 1, 2};
+  do {
+    std::vector<std::byte> region(200'000);
+    std::vector<std::byte> buffer(200'000);
+    World world(GetParam(), 3);
+    std::vector<RemoteMemory> memories(3);
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      auto local = world.transport(r).enroll(region.data(), region.size());
+      ASSERT_TRUE(local.ok());
+      auto memory = world.transport((r + 1) % 3).import(r, local->key);
+      ASSERT_TRUE(memory.ok()) << base::last_message();
+      memories[r] = *memory;
+    }
+    for (int i = 0; i < 30; ++i) {
+      for (std::uint32_t r = 0; r < 3; ++r) {
+        auto commands = one_of_each(memories[r], buffer, buffer.size());
+        world.port((r + 1) % 3).post(commands);
+        if (i % 5 == 0) world.port(r).poll();
+      }
+    }
+    for (const std::uint32_t rank : order) {
+      world.close_port(rank, 0);
+      world.pump();
+    }
+    for (const std::uint32_t rank : order) {
+      world.close(rank);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+// A rank dies while threads of the others are in full traffic with it and with each other.
+TEST_P(Conformance, ThreadsSurviveADeath) {
+  constexpr std::uint32_t kLiving = 2;
+  World world(GetParam(), 3);
+  const auto data = pattern(3, 120);
+  std::atomic<bool> dead{false};
+  std::atomic<std::uint32_t> finished{0};
+  const auto living = [&](std::uint32_t rank) {
+    Port& port = world.port(rank);
+    const std::uint32_t friend_rank = 1 - rank;
+    const Deadline deadline;
+    bool told = false;
+    std::uint32_t refused_by_death = 0;
+    while (refused_by_death < 20 && !deadline.over()) {
+      if (dead.load() && !told) {
+        port.worker().peer_failed(kVictim);
+        told = true;
+      }
+      const Token token = port.post_one(message_to(kVictim, 0, data));
+      static_cast<void>(port.post_one(message_to(friend_rank, 0, data)));
+      if (port.poll() == 0) sched_yield();
+      if (told && token != 0) {
+        while (!port.done(token) && !deadline.over()) port.poll();
+        ASSERT_EQ(port.status(token), HEDDLE_ERR_PEER_FAILED);
+        ++refused_by_death;
+      }
+    }
+    EXPECT_EQ(refused_by_death, 20U);
+    finished.fetch_add(1);
+    while ((finished.load() < kLiving || port.outstanding() > 0) && !deadline.over()) {
+      if (port.poll() == 0) sched_yield();
+    }
+    EXPECT_EQ(port.outstanding(), 0U);
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t r = 0; r < kLiving; ++r) threads.emplace_back(living, r);
+  for (int i = 0; i < scaled(2000); ++i) {
+    static_cast<void>(world.port(kVictim).post_one(message_to(static_cast<std::uint32_t>(i) % 2, 0, data)));
+    world.port(kVictim).poll();
+  }
+  world.declare_dead(kVictim);
+  dead.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace heddle::transport::conformance

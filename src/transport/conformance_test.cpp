@@ -1,0 +1,61 @@
+// The ways in which transports are set up for the conformance suite. A new transport: a few rows here.
+#include "transport/conformance.hpp"
+
+namespace heddle::transport::conformance {
+namespace {
+
+using Variables = base::Config::Overrides;
+
+const Variables kStorms = {{"HEDDLE_FAULT_AGAIN", "50"}};
+const Variables kDelays = {{"HEDDLE_FAULT_DELAY", "9"}};
+const Variables kShuffles = {{"HEDDLE_FAULT_REORDER", "1"}};
+const Variables kEverything = {
+    {"HEDDLE_FAULT_AGAIN", "30"}, {"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}};
+
+Variables both(Variables left, const Variables& right) {
+  left.insert(right.begin(), right.end());
+  return left;
+}
+
+const Variables kNotDirect = {{"HEDDLE_SHM_DIRECT", "0"}};
+const Variables kBounceOnly = {
+    {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}};
+const Variables kCmaOnly = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}};
+// Both ways, and impatient, so that transfers change over in the middle.
+const Variables kBounceThenCma = {
+    {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}, {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "1ns"}};
+const Variables kTinyPool =
+    both(kBounceOnly, {{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "64K"}, {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"}});
+const Variables kTinyRing = {{"HEDDLE_SHM_RING_BYTES", "4K"}};
+
+std::vector<Setting> settings() {
+  return {
+      {"loopback", "loopback", {}},
+      {"loopback messages", "loopback-messages", {}},
+      {"fault loopback quiet", "fault+loopback", {}},
+      {"fault loopback storms", "fault+loopback", kStorms},
+      {"fault loopback delays", "fault+loopback", kDelays},
+      {"fault loopback shuffles", "fault+loopback", kShuffles},
+      {"fault loopback everything", "fault+loopback", kEverything},
+      {"fault loopback everything else", "fault+loopback", both(kEverything, {{"HEDDLE_FAULT_SEED", "7"}})},
+      {"fault loopback messages everything", "fault+loopback-messages", kEverything},
+      {"shm", "shm", {}},
+      {"shm not direct", "shm", kNotDirect},
+      {"shm bounce only", "shm", kBounceOnly},
+      {"shm CMA only", "shm", kCmaOnly},
+      {"shm bounce then CMA", "shm", kBounceThenCma},
+      {"shm tiny pool", "shm", kTinyPool},
+      {"shm tiny ring", "shm", kTinyRing},
+      {"fault shm quiet", "fault+shm", {}},
+      {"fault shm storms", "fault+shm", kStorms},
+      {"fault shm delays", "fault+shm", both(kNotDirect, kDelays)},
+      {"fault shm everything", "fault+shm", kEverything},
+      {"fault shm bounce everything", "fault+shm", both(kBounceOnly, kEverything)},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Conformance, testing::ValuesIn(settings()),
+                         [](const auto& setting) { return name_of(setting.param); });
+
+}  // namespace
+}  // namespace heddle::transport::conformance
