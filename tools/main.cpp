@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "bench/bench.hpp"
 #include "heddle/heddle.h"
 #include "tools/commands.hpp"
 
@@ -21,6 +22,8 @@ int version_command(int argc, char** argv);
 constexpr std::array kCommands = {
     Command{"run", "start a program as the ranks of a job on this machine", run_command},
     Command{"info", "show version, machine, transports and every HEDDLE_* variable", info_command},
+    Command{"bench", "measure Heddle, the machine's limit and the peers that are installed", bench::main},
+    Command{"report", "draw results of `heddle bench --json` as one HTML page", bench::report_main},
     Command{"help", "show this text", help_command},
     Command{"version", "show the version", version_command},
 };
