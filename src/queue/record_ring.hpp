@@ -13,7 +13,7 @@
 //   tail is stored only after all that it publishes; a producer killed at any instruction leaves whole records.
 //   head is stored only after the consumer's last look at what it gives back.
 //
-// Why a separate tail and not a header that is polled in place: measured (docs/decisions/record-ring.md). The consumer's
+// Why a separate tail and not a header that is polled in place: measured (docs/decisions/0005-message-rings.md). The consumer's
 // polling takes an in-place line away between the producer's stores to it.
 //
 // The other side is not trusted: the consumer checks tail and every header before use and then says `malformed`, after
