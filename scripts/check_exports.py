@@ -4,6 +4,7 @@
     check_exports.py HEADER LIBRARY [NM]     exit 0: the same set; 1: what differs; 2: bad usage
 """
 
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ def strip_comments(text):
 
 def declared(header):
     """Names of the functions marked HEDDLE_API: the identifier before the first parenthesis of each declaration."""
-    text = strip_comments(open(header, encoding="utf-8").read())
+    text = strip_comments(pathlib.Path(header).read_text(encoding="utf-8"))
     text = re.sub(r"^\s*#.*?(?<!\\)$", "", text, flags=re.M)
     return set(re.findall(r"\bHEDDLE_API\b[^;(]*?\b(\w+)\s*\(", text))
 

@@ -9,6 +9,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
 
@@ -150,6 +151,42 @@ class Exports(unittest.TestCase):
         result = self.check("int heddle_two() { return 2; } int heddle_secret_data = 3;")
         self.assertEqual(result.returncode, 1)
         self.assertIn("exports heddle_secret_data", result.stdout)
+
+
+DOCS = {
+    "README.md": "[guide](docs/guide.md) HEDDLE_LOG\n```cpp\nint main() {}\n```\n",
+    "examples/hello.cpp": "int main() {}\n",
+    "examples/README.md": "\n",
+    "docs/guide.md": "[up](../README.md#top) [out](https://example.org/x)\n",
+    "src/base/config.cpp": "HEDDLE_LOG\n",
+    "src/base/CMakeLists.txt": "\n",
+    "src/base/README.md": "x\n" * 60,
+}
+
+
+class Docs(unittest.TestCase):
+    def faults(self, name, text):
+        """What is said of the good tree with one file replaced (None: taken away)."""
+        files = {**DOCS, name: text}
+        tree = Tree(self, {key: value for key, value in files.items() if value is not None})
+        root = tree.root
+        return (check_docs.check_example(root) + check_docs.check_rooms(root) + check_docs.check_links(root)
+                + check_docs.check_names(root))
+
+    def test_good(self):
+        self.assertEqual(self.faults("README.md", DOCS["README.md"]), [])
+
+    def test_planted(self):
+        for name, text, word in (
+            ("examples/hello.cpp", "int main() { }\n", "word for word"),
+            ("src/base/README.md", None, "src/base/README.md: is missing"),
+            ("src/base/README.md", "x\n" * 61, "61 lines"),
+            ("docs/guide.md", "\n[a](nowhere.md)\n", "docs/guide.md:2: nowhere.md leads nowhere"),
+            ("docs/guide.md", "HEDDLE_LOUD\n", "HEDDLE_LOUD is no variable"),
+        ):
+            with self.subTest(word=word):
+                (fault,) = self.faults(name, text)
+                self.assertIn(word, fault)
 
 
 class IncludesUnits(unittest.TestCase):

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Checks what the documents promise: the README's program is the example, word for word; every room has a README of at
+most 60 lines; every relative link leads to a file; every HEDDLE_ variable that a document names exists.
+
+    check_docs.py [ROOT]     exit 0: all is well; 1: each fault on a line
+"""
+
+import pathlib
+import re
+import sys
+
+MOST_LINES = 60
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+VARIABLE = re.compile(r"\bHEDDLE_[A-Z0-9_]+\b")
+
+
+def documents(root):
+    return [
+        path for path in sorted(root.rglob("*.md"))
+        if not any(part.startswith((".", "build")) for part in path.relative_to(root).parts)
+    ]
+
+
+def rooms(root):
+    """Folders that must explain themselves: the rooms, transports, and those beside src/."""
+    folders = [root / name for name in ("include", "tools", "bench", "examples", "docs/decisions")]
+    folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
+    folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
+    folders += [path.parent for path in root.glob("tests/*/CMakeLists.txt")]
+    return sorted(folder for folder in folders if folder.is_dir())
+
+
+def check_example(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    example = (root / "examples" / "hello.cpp").read_text(encoding="utf-8")
+    if f"```cpp\n{example}```" not in readme:
+        return ["README.md: the program differs from examples/hello.cpp; they must be the same, word for word"]
+    return []
+
+
+def check_rooms(root):
+    problems = []
+    for folder in rooms(root):
+        name = (folder / "README.md").relative_to(root)
+        if not (folder / "README.md").is_file():
+            problems.append(f"{name}: is missing; at most {MOST_LINES} lines on what the folder is for")
+        elif (count := len((folder / "README.md").read_text(encoding="utf-8").splitlines())) > MOST_LINES:
+            problems.append(f"{name}: {count} lines; at most {MOST_LINES}")
+    return problems
+
+
+def check_links(root):
+    return [
+        f"{path.relative_to(root)}:{number}: {target} leads nowhere"
+        for path in documents(root)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for target in LINK.findall(line)
+        if "://" not in target and not (path.parent / target).exists()
+    ]
+
+
+def check_names(root):
+    """Names of variables, functions' macros and statuses are those of the sources."""
+    known = set()
+    for pattern in ("include/**/*.h*", "src/**/*.[ch]pp", "cmake/*", "CMakeLists.txt", "CMakePresets.json", "tests/**/*.txt"):
+        for path in root.glob(pattern):
+            known |= set(VARIABLE.findall(path.read_text(encoding="utf-8")))
+    return [
+        f"{path.relative_to(root)}: {name} is no variable, constant or option of the sources"
+        for path in documents(root)
+        for name in sorted(set(VARIABLE.findall(path.read_text(encoding="utf-8"))) - known)
+        if not name.endswith("_") and not any(other.startswith(name + "_") for other in known)
+    ]
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
+    problems = check_example(root) + check_rooms(root) + check_links(root) + check_names(root)
+    for problem in problems:
+        print(problem)
+    print(f"check_docs: {len(documents(root))} documents, {len(problems)} faults")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
