@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -25,10 +24,11 @@ Cores Cores::allowed() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cores.cpus_.push_back(cpu);
+  for (const bool first : {true, false}) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set) && first_of_core(cpu) == first) cores.cpus_.push_back(cpu);
+    }
   }
-  std::stable_partition(cores.cpus_.begin(), cores.cpus_.end(), first_of_core);
   return cores;
 }
 

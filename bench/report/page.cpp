@@ -112,8 +112,13 @@ std::string card(const std::vector<Record>& records, const char* what, const cha
 
 // Heddle first, then the others as they came.
 void heddle_first(std::vector<Series>* series) {
-  std::stable_partition(series->begin(), series->end(),
-                        [](const Series& one) { return one.name.starts_with("Heddle"); });
+  std::vector<Series> ordered;
+  for (const bool ours : {true, false}) {
+    for (const Series& one : *series) {
+      if (one.name.starts_with("Heddle") == ours) ordered.push_back(one);
+    }
+  }
+  series->swap(ordered);
 }
 
 // Lines over size, one per participant, for the records that `take` accepts.

@@ -57,10 +57,12 @@ void progress(heddle_worker worker) {
 
 // Until `count` has been reached; gives the core away when nothing comes for long (two threads may share it).
 void progress_until(heddle_worker worker, const std::uint64_t& count, std::uint64_t target) {
-  for (std::uint32_t idle = 0; count < target; ++idle) {
+  std::uint32_t idle = 0;
+  while (true) {
     const std::uint64_t before = count;
+    if (before >= target) return;
     progress(worker);
-    if (count != before) idle = 0;
+    idle = count != before ? 0 : idle + 1;
     if (idle > 2000) {
       sched_yield();
       idle = 1000;
