@@ -235,11 +235,15 @@ inline bool Engine::independent(const Action& a, const Action& b) const {
     return x.kind == Kind::store || x.kind == Kind::rmw || x.kind == Kind::flush;
   };
   const auto plain = [&](const Action& x) { return x.location != kNoLocation && locations_[x.location].plain; };
-  if (a.kind == Kind::pause && writes(b)) return false;
-  if (b.kind == Kind::pause && writes(a)) return false;
-  // Raw memory is read without an action of its own, after any action.
-  if (a.kind == Kind::flush && plain(a) && b.kind != Kind::flush) return false;
-  if (b.kind == Kind::flush && plain(b) && a.kind != Kind::flush) return false;
+  if (a.kind == Kind::pause || b.kind == Kind::pause) {
+    const Action& other = a.kind == Kind::pause ? b : a;
+    return !writes(other) || plain(other);
+  }
+  // Raw memory is read without an action of its own, after any action of a thread that does not write it.
+  const auto raw = [&](const Action& x, const Action& y) {
+    return x.kind == Kind::flush && plain(x) && y.kind != Kind::flush && x.thread != y.thread;
+  };
+  if (raw(a, b) || raw(b, a)) return false;
   return a.location != b.location || a.location == kNoLocation || (!writes(a) && !writes(b));
 }
 
@@ -371,6 +375,7 @@ inline void Engine::commit(std::uint32_t thread, std::uint32_t location, std::ui
   place.value = value;
   place.released = release ? clock : Clock{};
   if (place.mirror != nullptr) *place.mirror = value;
+  if (place.plain) return;  // nobody waits for it
   ++commits_;
   ++threads_[thread].commits;
 }

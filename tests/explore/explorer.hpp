@@ -17,8 +17,8 @@
 //   const explore::Outcome outcome = explore::explore<Handover>({});
 //
 // Contract for models: threads share nothing but Atomic, Plain and Memory (what else there is belongs to one thread, or is
-// written by threads and read in finish()); every loop that waits calls pause(); nothing depends on time, addresses or
-// chance.
+// written by threads and read in finish()); every loop that waits calls pause() and then looks at an Atomic before anything
+// else; nothing depends on time, addresses or chance.
 //
 // What is covered: all interleavings, stores that become visible late and out of order (Options::weak), missing release
 // and acquire as data races (Options::races), waiting for ever. What is not: loads of two atomics that are reordered with
@@ -152,10 +152,14 @@ class TornSwap : public Atomic<T> {
   }
 };
 
-// In a loop that waits: not before another thread's store has become visible since the last look.
-inline void pause() { Engine::current().pause(); }
+// In a loop that waits: goes on when another thread's store to an Atomic has become visible since the last look.
+inline void pause() {
+  Engine::current().pause();
+}
 // Anything may happen here.
-inline void step() { Engine::current().step(); }
+inline void step() {
+  Engine::current().step();
+}
 // Ends the execution as failed, with its schedule, unless `good`.
 inline void check(bool good, const char* what) {
   if (!good) Engine::current().fail(std::string("not so: ") + what);

@@ -1,0 +1,140 @@
+// The engine's counter, and how it learns of failures. Models beside the code, which stands on std::atomic: each function
+// here does the atomic operations of the function that it is named after; whoever changes one changes the other.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "expect.hpp"
+
+namespace heddle::explore {
+namespace {
+
+// ---- engine::Counter --------------------------------------------------------------------------------------------------
+
+enum class CounterBug { none, raised_before_data, raised_relaxed, shared_without_update, read_relaxed };
+
+// `kWriters` == 1: the counter of one exclusive worker (`only`), raised without a read-modify-write.
+template <CounterBug kBug, std::uint32_t kWriters, std::uint32_t kRaises>
+struct CounterModel final : Model {
+  Atomic<std::uint64_t> value_;
+  std::array<Plain<std::uint32_t>, kWriters * kRaises> brought;
+
+  CounterModel() { value_.name("value"); }
+  [[nodiscard]] std::uint32_t threads() const override { return kWriters + 1; }
+
+  // Counter::raise
+  void raise() {
+    const auto order = kBug == CounterBug::raised_relaxed ? std::memory_order_relaxed : std::memory_order_release;
+    if (kWriters == 1 || kBug == CounterBug::shared_without_update) {
+      value_.store(value_.load(std::memory_order_relaxed) + 1, order);
+    } else {
+      value_.fetch_add(1, order);
+    }
+  }
+  // Counter::value
+  [[nodiscard]] std::uint64_t value() const {
+    return value_.load(kBug == CounterBug::read_relaxed ? std::memory_order_relaxed : std::memory_order_acquire);
+  }
+
+  void run(std::uint32_t thread) override {
+    if (thread == kWriters) return read();
+    for (std::uint32_t i = 0; i < kRaises; ++i) {
+      if (kBug == CounterBug::raised_before_data) raise();
+      brought[thread * kRaises + i].store(50 + i);
+      if (kBug != CounterBug::raised_before_data) raise();
+    }
+  }
+  // heddle_counter_wait for each of the operations, or for all of them where their order is not known.
+  void read() {
+    std::uint64_t last = 0;
+    for (std::uint32_t i = kWriters == 1 ? 0 : kWriters * kRaises - 1; i < kWriters * kRaises; ++i) {
+      std::uint64_t now = 0;
+      while ((now = value()) < i + 1) pause();
+      check(now >= last, "the count never falls");
+      last = now;
+      for (std::uint32_t done = 0; done <= i; ++done) {
+        check(brought[done].load() == 50 + done % kRaises, "who sees the count sees what the operation brought");
+      }
+    }
+  }
+  void finish() override { check(value() == kWriters * kRaises, "each operation is counted once"); }
+};
+
+TEST(Counter, HoldsInAllSchedules) {
+  expect_holds<CounterModel<CounterBug::none, 1, 3>>("counter of one worker", kOrdered);
+  expect_holds<CounterModel<CounterBug::none, 1, 3>>("counter of one worker, data delayed", kByData);
+  expect_holds<CounterModel<CounterBug::none, 2, 2>>("counter of two workers", kOrdered);
+}
+
+TEST(Counter, PlantedBugsAreFound) {
+  expect_finds<CounterModel<CounterBug::raised_before_data, 1, 2>>("raised before the data", kOrdered, "race");
+  expect_finds<CounterModel<CounterBug::raised_before_data, 1, 2>>("raised before the data, data delayed", kByData,
+                                                                   "what the operation brought");
+  expect_finds<CounterModel<CounterBug::raised_relaxed, 1, 2>>("raised relaxed, data delayed", kByData,
+                                                               "what the operation brought");
+  expect_finds<CounterModel<CounterBug::read_relaxed, 1, 2>>("read relaxed", kOrdered, "race");
+  expect_finds<CounterModel<CounterBug::shared_without_update, 2, 2>>(
+      "two writers without an update", {.weak = false, .races = false}, "waits for ever");
+}
+
+// ---- the failure epoch ------------------------------------------------------------------------------------------------
+
+enum class EpochBug { none, epoch_before_flag, epoch_relaxed, seen_after_looking };
+
+// The bootstrap's thread finds two ranks dead; an engine::Worker must learn of both, however its progress falls.
+template <EpochBug kBug>
+struct EpochModel final : Model {
+  static constexpr std::uint32_t kDead = 2;
+
+  std::array<Atomic<bool>, kDead> gone;
+  Atomic<std::uint64_t> failure_epoch;
+
+  EpochModel() {
+    for (Atomic<bool>& flag : gone) flag.name("gone");
+    failure_epoch.name("epoch");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override {
+    if (thread == 1) return progress();
+    for (std::uint32_t rank = 0; rank < kDead; ++rank) take_gone(rank);
+  }
+
+  // bootstrap::local::Local::take_gone, bootstrap::inproc::Job::fail
+  void take_gone(std::uint32_t rank) {
+    const auto order = kBug == EpochBug::epoch_relaxed ? std::memory_order_relaxed : std::memory_order_release;
+    if (kBug == EpochBug::epoch_before_flag) failure_epoch.fetch_add(1, order);
+    gone[rank].store(true, std::memory_order_release);
+    if (kBug != EpochBug::epoch_before_flag) failure_epoch.fetch_add(1, order);
+  }
+
+  // engine::Worker::progress and note_failures, until both are known
+  void progress() {
+    std::uint64_t seen_epoch = 0;
+    std::array<bool, kDead> failed{};
+    while (!(failed[0] && failed[1])) {
+      if (failure_epoch.load(std::memory_order_relaxed) == seen_epoch) {
+        pause();
+        continue;
+      }
+      if (kBug != EpochBug::seen_after_looking) seen_epoch = failure_epoch.load(std::memory_order_acquire);
+      for (std::uint32_t rank = 0; rank < kDead; ++rank) {
+        if (!failed[rank]) failed[rank] = gone[rank].load(std::memory_order_acquire);
+      }
+      if (kBug == EpochBug::seen_after_looking) seen_epoch = failure_epoch.load(std::memory_order_acquire);
+    }
+  }
+};
+
+TEST(FailureEpoch, HoldsInAllSchedules) {
+  expect_holds<EpochModel<EpochBug::none>>("failure epoch", kOrdered);
+  expect_holds<EpochModel<EpochBug::none>>("failure epoch, interleaved", kInterleaved);
+}
+
+TEST(FailureEpoch, PlantedBugsAreFound) {
+  expect_finds<EpochModel<EpochBug::epoch_before_flag>>("epoch before the flag", kInterleaved, "waits for ever");
+  expect_finds<EpochModel<EpochBug::epoch_relaxed>>("epoch raised relaxed", kOrdered, "waits for ever");
+  expect_finds<EpochModel<EpochBug::seen_after_looking>>("epoch noted after looking", kInterleaved, "waits for ever");
+}
+
+}  // namespace
+}  // namespace heddle::explore

@@ -1,0 +1,247 @@
+// The protocols of src/transport/shm between two processes, as models beside the code: that code stands on std::atomic over
+// mapped memory. Each function here does the atomic operations of the function that it is named after, in its order and with
+// its memory orders; whoever changes one changes the other. The words of a chunk are made by the code itself (bounce.hpp).
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "expect.hpp"
+#include "transport/shm/bounce.hpp"
+
+namespace heddle::explore {
+namespace {
+
+namespace shm = transport::shm;
+using shm::chunk_word;
+using shm::ChunkState;
+
+// ---- bounce chunks ----------------------------------------------------------------------------------------------------
+
+enum class ChunkBug {
+  none,
+  generation_not_checked,  // serve() takes whatever is requested
+  cancelled_by_store,      // cancel() looks, then stores
+  announced_before_filled,
+  done_before_copied,
+};
+
+// One chunk, lent for a first put, taken back if the target has not looked, and lent again for a second put. The target
+// serves both announcements late or early. What the announcement holds travels in the ring, which is explored by itself:
+// here a release store per announcement.
+template <ChunkBug kBug>
+struct ChunkModel final : Model {
+  static constexpr std::uint32_t kPuts = 2;
+
+  Atomic<std::uint64_t> word;
+  Plain<std::uint32_t> data;
+  std::array<Atomic<std::uint64_t>, kPuts> announced;   // the generation, from 1 on
+  std::array<Plain<std::uint32_t>, kPuts> destination;  // in the target's region
+  std::array<ChunkState, kPuts> ended{};
+
+  ChunkModel() {
+    word.name("word");
+    data.name("data");
+    announced[0].name("announced");
+    announced[1].name("announced");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override {
+    if (thread == 0) return initiate();
+    for (std::uint32_t put = 0; put < kPuts; ++put) {
+      std::uint64_t generation = 0;
+      while ((generation = announced[put].load(std::memory_order_acquire)) == 0) pause();
+      serve(put, generation);
+    }
+  }
+
+  // BouncePool::request
+  std::uint64_t request() {
+    const std::uint64_t generation = shm::generation_of(word.load(std::memory_order_relaxed)) + 1;
+    word.store(chunk_word(generation, ChunkState::requested), std::memory_order_release);
+    return generation;
+  }
+  // BouncePool::cancel
+  bool cancel(std::uint64_t generation) {
+    std::uint64_t expected = chunk_word(generation, ChunkState::requested);
+    const std::uint64_t free = chunk_word(generation + 1, ChunkState::free);
+    if (kBug == ChunkBug::cancelled_by_store) {
+      if (word.load(std::memory_order_acquire) != expected) return false;
+      word.store(free, std::memory_order_release);
+      return true;
+    }
+    return word.compare_exchange_strong(expected, free, std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+  // BouncePool::give_back
+  void give_back() {
+    const std::uint64_t generation = shm::generation_of(word.load(std::memory_order_relaxed));
+    word.store(chunk_word(generation + 1, ChunkState::free), std::memory_order_release);
+  }
+
+  // Transfers::feed_one, then give_up_on_target for the first put, collect for the second.
+  void initiate() {
+    for (std::uint32_t put = 0; put < kPuts; ++put) {
+      if (kBug != ChunkBug::announced_before_filled) data.store(70 + put);
+      const std::uint64_t generation = request();
+      announced[put].store(generation, std::memory_order_release);
+      if (kBug == ChunkBug::announced_before_filled) data.store(70 + put);
+      if (put == 0 && cancel(generation)) {
+        ended[put] = ChunkState::free;
+        give_back();
+        continue;
+      }
+      ended[put] = collect();
+      give_back();
+    }
+  }
+  ChunkState collect() {
+    for (;;) {
+      const ChunkState state = shm::state_of(word.load(std::memory_order_acquire));
+      if (state != ChunkState::requested && state != ChunkState::taken) return state;
+      pause();
+    }
+  }
+
+  // Transfers::serve
+  void serve(std::uint32_t put, std::uint64_t generation) {
+    std::uint64_t expected = chunk_word(generation, ChunkState::requested);
+    if (kBug == ChunkBug::generation_not_checked) {
+      expected = word.load(std::memory_order_acquire);
+      if (shm::state_of(expected) != ChunkState::requested) return;
+      generation = shm::generation_of(expected);
+    }
+    if (!word.compare_exchange_strong(expected, chunk_word(generation, ChunkState::taken), std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+      return;
+    }
+    if (kBug == ChunkBug::done_before_copied) {
+      word.store(chunk_word(generation, ChunkState::done), std::memory_order_release);
+    }
+    destination[put].store(data.load());
+    check(destination[put].load() == 70 + put, "a put brings its own data");
+    if (kBug != ChunkBug::done_before_copied) {
+      word.store(chunk_word(generation, ChunkState::done), std::memory_order_release);
+    }
+  }
+
+  void finish() override {
+    check(ended[0] == ChunkState::done || ended[0] == ChunkState::free, "the first put is finished or taken back");
+    check(ended[1] == ChunkState::done, "the second put is finished");
+    check(destination[0].load() == (ended[0] == ChunkState::done ? 70U : 0U), "what was taken back is not written");
+    check(destination[1].load() == 71, "the second put has arrived");
+    check(shm::state_of(word.load()) == ChunkState::free, "the chunk is the owner's again");
+  }
+};
+
+TEST(BounceChunk, HoldsInAllSchedules) {
+  expect_holds<ChunkModel<ChunkBug::none>>("chunk: request, take, cancel, reuse", kOrdered);
+}
+
+TEST(BounceChunk, PlantedBugsAreFound) {
+  // The stale announcement takes the chunk of the second put.
+  expect_finds<ChunkModel<ChunkBug::generation_not_checked>>("generation not checked", kInterleaved, "its own data");
+  expect_finds<ChunkModel<ChunkBug::generation_not_checked>>("generation not checked, weak", kOrdered, "its own data");
+  // The target has taken it in between: both sides have the chunk.
+  expect_finds<ChunkModel<ChunkBug::cancelled_by_store>>("cancelled by store", kOrdered, "race");
+  expect_finds<ChunkModel<ChunkBug::announced_before_filled>>("announced before filled", kOrdered, "race");
+  expect_finds<ChunkModel<ChunkBug::announced_before_filled>>("announced before filled, data delayed", kByData,
+                                                              "its own data");
+  expect_finds<ChunkModel<ChunkBug::done_before_copied>>("done before copied", kOrdered, "race");
+}
+
+// ---- new rings --------------------------------------------------------------------------------------------------------
+
+enum class ConnectBug {
+  none,
+  attention_before_bit,
+  bit_before_count,
+  count_before_entry,
+  bits_before_attention,  // of the receiver: attention is lowered after the bitmap is taken
+};
+
+// Home::open_ring of two senders and Worker::discover of one receiver. The appending to a ring list is under a mutex of the
+// sender's process; each sender here is a process with one thread. The bitmap is one word for both.
+template <ConnectBug kBug, std::uint32_t kSenders, std::uint32_t kRings>
+struct ConnectModel final : Model {
+  struct Process {
+    Atomic<std::uint64_t> ring_count;
+    std::array<Plain<std::uint64_t>, kRings> ring;
+  };
+  std::array<Process, kSenders> peers;
+  Atomic<std::uint64_t> senders;
+  Atomic<std::uint32_t> attention;
+
+  ConnectModel() {
+    senders.name("senders");
+    attention.name("attention");
+    for (Process& peer : peers) peer.ring_count.name("ring_count");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return kSenders + 1; }
+  void run(std::uint32_t thread) override {
+    if (thread == kSenders) return receive();
+    for (std::uint32_t ring = 0; ring < kRings; ++ring) open_ring(thread, 100 + ring);
+  }
+
+  // Home::open_ring
+  void open_ring(std::uint32_t rank, std::uint64_t offset) {
+    if (kBug == ConnectBug::bit_before_count) announce(rank);
+    Process& me = peers[rank];
+    const std::uint64_t index = me.ring_count.load(std::memory_order_relaxed);
+    if (kBug != ConnectBug::count_before_entry) me.ring[index].store(offset);
+    me.ring_count.store(index + 1, std::memory_order_release);
+    if (kBug == ConnectBug::count_before_entry) me.ring[index].store(offset);
+    if (kBug != ConnectBug::bit_before_count) announce(rank);
+  }
+  void announce(std::uint32_t rank) {
+    if (kBug == ConnectBug::attention_before_bit) attention.store(1, std::memory_order_release);
+    senders.fetch_or(std::uint64_t{1} << rank, std::memory_order_release);
+    if (kBug != ConnectBug::attention_before_bit) attention.store(1, std::memory_order_release);
+  }
+
+  // Worker::poll until it knows all rings; Worker::discover and read_ring_list.
+  void receive() {
+    std::array<std::uint64_t, kSenders> cursors{};
+    for (std::uint32_t known = 0; known < kSenders * kRings;) {
+      if (attention.load(std::memory_order_relaxed) == 0) {
+        pause();
+        continue;
+      }
+      std::uint64_t bits = 0;
+      if (kBug == ConnectBug::bits_before_attention) bits = senders.exchange(0, std::memory_order_acquire);
+      attention.exchange(0, std::memory_order_acquire);
+      if (kBug != ConnectBug::bits_before_attention) bits = senders.exchange(0, std::memory_order_acquire);
+      for (std::uint32_t rank = 0; rank < kSenders; ++rank) {
+        if ((bits >> rank & 1) == 0) continue;
+        const std::uint64_t count = peers[rank].ring_count.load(std::memory_order_acquire);
+        check(count <= kRings, "the ring list is well formed");
+        for (; cursors[rank] < count; ++cursors[rank], ++known) {
+          check(peers[rank].ring[cursors[rank]].load() == 100 + cursors[rank], "the entry is whole");
+        }
+      }
+    }
+  }
+};
+
+template <ConnectBug kBug>
+using OneSender = ConnectModel<kBug, 1, 2>;
+template <ConnectBug kBug>
+using TwoSenders = ConnectModel<kBug, 2, 1>;
+
+TEST(Connect, HoldsInAllSchedules) {
+  expect_holds<OneSender<ConnectBug::none>>("connect, 1 sender, 2 rings", kOrdered);
+  expect_holds<TwoSenders<ConnectBug::none>>("connect, 2 senders", kOrdered);
+}
+
+TEST(Connect, PlantedBugsAreFound) {
+  expect_finds<TwoSenders<ConnectBug::attention_before_bit>>("attention before the bit", kInterleaved,
+                                                             "waits for ever");
+  expect_finds<OneSender<ConnectBug::attention_before_bit>>("attention before the bit, weak", kOrdered,
+                                                            "waits for ever");
+  expect_finds<OneSender<ConnectBug::bit_before_count>>("bit before the count", kOrdered, "waits for ever");
+  expect_finds<OneSender<ConnectBug::count_before_entry>>("count before the entry", kOrdered, "race");
+  expect_finds<OneSender<ConnectBug::count_before_entry>>("count before the entry, data delayed", kByData,
+                                                          "the entry is whole");
+  expect_finds<TwoSenders<ConnectBug::bits_before_attention>>("bits before attention", kOrdered, "waits for ever");
+}
+
+}  // namespace
+}  // namespace heddle::explore
