@@ -60,7 +60,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
     auto joined = Context::join(to);
     if (!joined) return joined.status();
     context->id = (*joined)->handle();
-    joined->release();  // owned by its handle, until it leaves
+    static_cast<void>(joined->release());  // owned by its handle, until it leaves
     return HEDDLE_DONE;
   });
 }
@@ -156,7 +156,7 @@ heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job) {
     auto created = std::make_unique<Job>(size);
     job->id = engine::open_handle(Job::kType, created.get());
     if (job->id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open; close some");
-    created.release();  // owned by its handle
+    static_cast<void>(created.release());  // owned by its handle
     return HEDDLE_DONE;
   });
 }

@@ -26,6 +26,8 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
     case 1:
       std::memcpy(to, from, 1);
       return;
+    case 0:  // the addresses may be null, which memcpy must not be given
+      return;
     default:
       std::memcpy(to, from, bytes);
       return;
