@@ -10,30 +10,49 @@ namespace heddle::base {
 namespace {
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
-    {"HEDDLE_TRANSPORT", Type::text, "shm", "transport of the job: shm, loopback, fault+shm or fault+loopback"},
-    {"HEDDLE_SHARING", Type::text, "exclusive",
+    {Var::transport, "HEDDLE_TRANSPORT", Type::text, "shm",
+     "transport of the job: shm, loopback or loopback-messages; fault+NAME adds the faults of HEDDLE_FAULT_*"},
+    {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive"},
-    {"HEDDLE_MAX_WORKERS", Type::count, "64", "workers that one process may open (1-256); the same in all ranks"},
-    {"HEDDLE_WORKER_OPERATIONS", Type::count, "1024", "operations in flight per worker before HEDDLE_AGAIN (16-65536)"},
-    {"HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
-    {"HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
+    {Var::max_workers, "HEDDLE_MAX_WORKERS", Type::count, "64",
+     "workers that one process may open (1-256); the same in all ranks"},
+    {Var::worker_operations, "HEDDLE_WORKER_OPERATIONS", Type::count, "1024",
+     "operations in flight per worker before HEDDLE_AGAIN (16-65536)"},
+    {Var::am_max_bytes, "HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
+    {Var::am_reassembly_bytes, "HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
      "most memory one worker holds for active messages that arrive in parts; beyond it they are dropped and counted"},
-    {"HEDDLE_SHM_RING_BYTES", Type::bytes, "32K", "message ring of one worker to one worker, control lines included"},
-    {"HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
-    {"HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
-    {"HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
+    {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
+     "message ring of one worker to one worker, control lines included"},
+    {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
+    {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
+    {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
      "bounce space of a process for registered memory; larger than the L2 cache is faster; 0: none"},
-    {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", Type::bytes, "16K", "unit in which bounce space is lent"},
-    {"HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "16K", "registered memory: smaller transfers use CMA where allowed"},
-    {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
+    {Var::shm_bounce_chunk_bytes, "HEDDLE_SHM_BOUNCE_CHUNK_BYTES", Type::bytes, "16K",
+     "unit in which bounce space is lent"},
+    {Var::shm_bounce_min_bytes, "HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "16K",
+     "registered memory: smaller transfers use CMA where allowed"},
+    {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
      "how long a chunk waits for a peer that makes no progress before CMA takes over"},
-    {"HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
-    {"HEDDLE_FAULT_DELAY", Type::count, "0", "fault transports: hold a completion back for up to this many polls"},
-    {"HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
-    {"HEDDLE_FAULT_AGAIN", Type::count, "0", "fault transports: percentage of posts that are refused (0-95)"},
-    {"HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
-    {"HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
+    {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
+    {Var::fault_delay, "HEDDLE_FAULT_DELAY", Type::count, "0",
+     "fault transports: hold a completion back for up to this many polls"},
+    {Var::fault_reorder, "HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
+    {Var::fault_again, "HEDDLE_FAULT_AGAIN", Type::count, "0",
+     "fault transports: percentage of posts that are refused (0-95)"},
+    {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
+    {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
 }};
+
+// Row i describes the i-th Var, and has a name and everything that is printed.
+constexpr bool rows_match_vars() {
+  for (std::size_t i = 0; i < kVariables.size(); ++i) {
+    const Variable& row = kVariables[i];
+    if (row.var != static_cast<Var>(i) || row.default_value == nullptr || row.help == nullptr) return false;
+    if (row.name == nullptr || !std::string_view(row.name).starts_with("HEDDLE_")) return false;
+  }
+  return true;
+}
+static_assert(rows_match_vars(), "a row of kVariables is missing, unnamed, or not at the place of its Var");
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;

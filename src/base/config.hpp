@@ -16,7 +16,7 @@ namespace heddle::base {
 
 enum class Type { text, count, bytes, time_ns, flag };
 
-// One entry per row of kVariables, in the same order (checked at compile time by name in config.cpp).
+// One entry per row of kVariables, in the same order: each row names its Var, and config.cpp checks that at compile time.
 enum class Var : std::size_t {
   transport,
   sharing,
@@ -41,6 +41,7 @@ enum class Var : std::size_t {
 };
 
 struct Variable {
+  Var var;
   const char* name;
   Type type;
   const char* default_value;

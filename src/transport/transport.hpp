@@ -58,7 +58,7 @@ struct MemoryKey {
 struct LocalMemory {
   void* address = nullptr;
   std::uint64_t bytes = 0;
-  std::uint64_t id = 0;  // transport's own; names it in deregister and free
+  std::uint64_t id = 0;  // transport's own; names it in withdraw and free
   MemoryKey key;
 };
 
@@ -76,6 +76,7 @@ struct RemoteMemory {
 using Token = std::uint64_t;
 
 // One command. Pointers must stay valid until its completion, except the message header, which is copied by post().
+// The out-fields (done, source_free) must be false on entry: a transport sets them, and never clears them.
 struct Command {
   Opcode opcode = Opcode::message;
   bool wants_source_free = false;  // in: report separately when the source may be reused
@@ -84,7 +85,7 @@ struct Command {
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;  // message: the target's worker number. put/get/atomic: the worker that serves, if any must
   std::uint32_t immediate = 0;     // message
-  std::uint32_t header_bytes = 0;  // message; header and payload arrive as one contiguous packet, header padded to 8
+  std::uint32_t header_bytes = 0;  // message; header, zeros up to a multiple of 8, payload: one contiguous packet
   const void* header = nullptr;    // message
   void* local = nullptr;    // message, put: source (not written). get, atomic: destination (atomic: null, no result)
   std::uint64_t bytes = 0;  // message: of payload. atomic: 4 or 8

@@ -43,7 +43,7 @@ enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 
 // One per worker that may exist. `attention` has its own line: its owner polls it, and it changes only when a ring is new.
 struct WorkerEntry {
-  alignas(kLine) std::atomic<std::uint32_t> attention{0};  // release by announce_ring; acquire by the owner's poll
+  alignas(kLine) std::atomic<std::uint32_t> attention{0};  // release by Home::open_ring; acquire by the owner's poll
   alignas(kLine) std::atomic<std::uint32_t> state{0};  // WorkerState. release by the owner; acquire by blocked senders
 };
 
@@ -87,7 +87,7 @@ class ControlView {
   [[nodiscard]] WorkerEntry& worker(std::uint32_t index) const {
     return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
   }
-  // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by announce_ring, before
+  // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by Home::open_ring, before
   // `attention`; exchange (acquire) by the owner's poll, after `attention`.
   [[nodiscard]] std::atomic<std::uint64_t>& senders(std::uint32_t worker, std::uint32_t word) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
