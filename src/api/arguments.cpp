@@ -3,25 +3,32 @@
 namespace heddle::api {
 
 Status bad_handle(const char* what, std::uint64_t id) {
-  if (id == 0) return base::fail(HEDDLE_ERR_HANDLE, "the %s is the null handle", what);
+  if (id == 0)
+    return base::fail(HEDDLE_ERR_HANDLE, "the %s is the null handle; pass one that was opened and is not closed", what);
   return base::fail(HEDDLE_ERR_HANDLE,
                     "the %s 0x%llx is not open: it was closed, is of another type, or belongs to the parent of a fork",
                     what, static_cast<unsigned long long>(id));
 }
 
 Status null_argument(const char* function, const char* argument) {
-  return base::fail(HEDDLE_ERR_ARGUMENT, "%s: %s is null", function, argument);
+  return base::fail(HEDDLE_ERR_ARGUMENT, "heddle_%s: %s is null; pass an address that is valid", function, argument);
 }
 
 Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
   if (&const_cast<Worker&>(worker).context() != remote.context) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "the worker and the remote region belong to different contexts");
+    return base::fail(
+        HEDDLE_ERR_ARGUMENT,
+        "the worker and the remote region belong to different contexts; unpack the region in the worker's context");
   }
   if (remote.failed.load(std::memory_order_relaxed)) {
-    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of the region, has failed", remote.rank);
+    return base::fail(HEDDLE_ERR_PEER_FAILED,
+                      "rank %u, the owner of the region, has failed or left; release the region and go on without it",
+                      remote.rank);
   }
   if (!remote.range(offset, bytes)) {
-    return base::fail(HEDDLE_ERR_RANGE, "offset %llu and %llu bytes leave the region of rank %u, which has %llu bytes",
+    return base::fail(HEDDLE_ERR_RANGE,
+                      "offset %llu and %llu bytes leave the region of rank %u, which has %llu bytes; "
+                      "an access lies inside its region",
                       static_cast<unsigned long long>(offset), static_cast<unsigned long long>(bytes), remote.rank,
                       static_cast<unsigned long long>(remote.bytes));
   }
@@ -29,11 +36,14 @@ Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uin
 }
 
 Status out_of_memory() {
-  return base::fail(HEDDLE_ERR_NO_MEMORY, "out of memory");
+  return base::fail(HEDDLE_ERR_NO_MEMORY,
+                    "memory is exhausted; release what is not needed, or start fewer ranks on this machine");
 }
 
 Status in_handler(const char* function) {
-  return base::fail(HEDDLE_ERR_STATE, "%s waits, which is not allowed inside a handler or completion callback",
+  return base::fail(HEDDLE_ERR_STATE,
+                    "%s waits, which is not allowed inside a handler or completion callback; post with try_ there and "
+                    "wait outside",
                     function);
 }
 
