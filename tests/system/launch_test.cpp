@@ -285,7 +285,8 @@ TEST(launch, what_a_rank_leaves_running_ends_with_the_job) {
   EXPECT_EQ(job.wait(), 0) << "its output would stay open if the sleeps lived on: " << job.err();
   for (const long long pid : job.numbers("pid")) {
     const base::Fd pidfd = open_pidfd(static_cast<pid_t>(pid));
-    EXPECT_TRUE(!pidfd.valid() || ended(pidfd, 0));
+    // Killed before the launcher ended; the kernel may still be taking it down.
+    EXPECT_TRUE(!pidfd.valid() || ended(pidfd, 10'000));
   }
 }
 
