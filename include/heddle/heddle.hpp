@@ -1,4 +1,5 @@
 // Heddle in C++20: the C API of heddle.h with owners, spans and awaitable completions. Header only, no second semantics.
+// Jobs in one process (heddle_inproc_…) are for tests and have no wrapper: pass the handle in heddle_context_options.
 //
 // Set-up functions throw heddle::Error; operations return the C status and never throw. An owner closes its handle when it is
 // destroyed; handles may be copied out with .handle() and used with the C functions at any time.
@@ -37,7 +38,8 @@ inline Status check(Status status) {
   return status;
 }
 
-// Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle.
+// Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle. Assigning closes the
+// handle that was held before.
 template <class Handle, heddle_status (*close)(Handle)>
 class Owner {
  public:
@@ -45,12 +47,13 @@ class Owner {
   explicit Owner(Handle handle) noexcept : handle_(handle) {}
   Owner(Owner&& other) noexcept : handle_(std::exchange(other.handle_, Handle{})) {}
   Owner& operator=(Owner&& other) noexcept {
-    std::swap(handle_, other.handle_);
+    if (this != &other) {
+      close_held();
+      handle_ = other.release();
+    }
     return *this;
   }
-  ~Owner() {
-    if (handle_.id != 0) static_cast<void>(close(handle_));
-  }
+  ~Owner() { close_held(); }
   [[nodiscard]] Handle handle() const noexcept { return handle_; }
   [[nodiscard]] explicit operator bool() const noexcept { return handle_.id != 0; }
   // Gives the handle up without closing it.
@@ -58,6 +61,11 @@ class Owner {
 
  protected:
   Handle handle_{};
+
+ private:
+  void close_held() noexcept {
+    if (handle_.id != 0) static_cast<void>(close(release()));
+  }
 };
 
 class Counter : public Owner<heddle_counter, heddle_counter_free> {
@@ -72,6 +80,8 @@ class Counter : public Owner<heddle_counter, heddle_counter_free> {
     std::uint64_t value = 0;
     return heddle_counter_read(handle_, &value);
   }
+  // Back to 0, failures forgotten.
+  Status reset() const noexcept { return heddle_counter_reset(handle_); }
   // A completion that raises this counter.
   [[nodiscard]] heddle_completion completion(heddle_when when = HEDDLE_WHEN_REMOTE) const noexcept {
     return {nullptr, nullptr, handle_, when};
@@ -92,6 +102,11 @@ class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_rel
     std::uint64_t bytes = 0;
     check(heddle_remote_region_bytes(handle_, &bytes));
     return bytes;
+  }
+  // For direct loads and stores, `offset` bytes into the region; null where it cannot be mapped (or the offset leaves it).
+  [[nodiscard]] void* pointer(std::uint64_t offset = 0) const noexcept {
+    void* address = nullptr;
+    return heddle_remote_pointer(at(offset), &address) == HEDDLE_DONE ? address : nullptr;
   }
 };
 
@@ -187,15 +202,64 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
                                   const heddle_completion* completion = nullptr) noexcept {
     return heddle_put_signal(handle_, source.data(), source.size(), target, &signal, completion);
   }
+
+  // Strided: source and target are the first block's; the shape says the rest.
+  [[nodiscard]] Status try_put_strided(const void* source, heddle_remote target, const heddle_strided& shape,
+                                       const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_put_strided(handle_, source, target, &shape, completion);
+  }
+  [[nodiscard]] Status put_strided(const void* source, heddle_remote target, const heddle_strided& shape,
+                                   const heddle_completion* completion = nullptr) noexcept {
+    return heddle_put_strided(handle_, source, target, &shape, completion);
+  }
+  [[nodiscard]] Status try_get_strided(void* target, heddle_remote source, const heddle_strided& shape,
+                                       const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_get_strided(handle_, target, source, &shape, completion);
+  }
+  [[nodiscard]] Status get_strided(void* target, heddle_remote source, const heddle_strided& shape,
+                                   const heddle_completion* completion = nullptr) noexcept {
+    return heddle_get_strided(handle_, target, source, &shape, completion);
+  }
+
+  // Lists: the segments themselves stay as they are until the completion.
+  [[nodiscard]] Status try_put_list(std::span<const heddle_segment> segments,
+                                    const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_put_list(handle_, segments.data(), segments.size(), completion);
+  }
+  [[nodiscard]] Status put_list(std::span<const heddle_segment> segments,
+                                const heddle_completion* completion = nullptr) noexcept {
+    return heddle_put_list(handle_, segments.data(), segments.size(), completion);
+  }
+  [[nodiscard]] Status try_get_list(std::span<const heddle_segment> segments,
+                                    const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_get_list(handle_, segments.data(), segments.size(), completion);
+  }
+  [[nodiscard]] Status get_list(std::span<const heddle_segment> segments,
+                                const heddle_completion* completion = nullptr) noexcept {
+    return heddle_get_list(handle_, segments.data(), segments.size(), completion);
+  }
+
   [[nodiscard]] Status try_atomic(heddle_atomic_op op, heddle_remote target, std::uint64_t operand,
                                   const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_atomic(handle_, op, target, operand, completion);
   }
-  // The old value is stored in *result (owned by the operation until its completion).
+  [[nodiscard]] Status atomic(heddle_atomic_op op, heddle_remote target, std::uint64_t operand,
+                              const heddle_completion* completion = nullptr) noexcept {
+    return heddle_atomic(handle_, op, target, operand, completion);
+  }
+  // Every heddle_atomic_op. The old value is stored in *fetch.result (owned by the operation until its completion).
+  [[nodiscard]] Status try_fetch_atomic(heddle_atomic_op op, heddle_remote target, const heddle_fetch& fetch,
+                                        const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_fetch_atomic(handle_, op, target, &fetch, completion);
+  }
+  [[nodiscard]] Status fetch_atomic(heddle_atomic_op op, heddle_remote target, const heddle_fetch& fetch,
+                                    const heddle_completion* completion = nullptr) noexcept {
+    return heddle_fetch_atomic(handle_, op, target, &fetch, completion);
+  }
+  // HEDDLE_ADD64. The old value is stored in *result (owned by the operation until its completion).
   [[nodiscard]] Status try_fetch_add(heddle_remote target, std::uint64_t operand, std::uint64_t* result,
                                      const heddle_completion* completion = nullptr) noexcept {
-    const heddle_fetch fetch{operand, 0, result};
-    return heddle_try_fetch_atomic(handle_, HEDDLE_ADD64, target, &fetch, completion);
+    return try_fetch_atomic(HEDDLE_ADD64, target, {operand, 0, result}, completion);
   }
   [[nodiscard]] Status try_am(heddle_peer target, const heddle_am_message& message,
                               const heddle_completion* completion = nullptr) noexcept {
@@ -221,7 +285,9 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
 
   [[nodiscard]] Status fence() noexcept { return heddle_fence(handle_); }
   [[nodiscard]] Status flush(std::uint32_t rank) noexcept { return heddle_flush(handle_, rank); }
+  [[nodiscard]] Status try_flush(std::uint32_t rank) noexcept { return heddle_try_flush(handle_, rank); }
   [[nodiscard]] Status quiet() noexcept { return heddle_quiet(handle_); }
+  [[nodiscard]] Status try_quiet() noexcept { return heddle_try_quiet(handle_); }
   [[nodiscard]] Status wait(const Counter& counter, std::uint64_t value,
                             std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept {
     return heddle_counter_wait(handle_, counter.handle(), value, timeout_ns);
@@ -286,6 +352,12 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     for (const heddle_remote_region handle : handles) all.emplace_back(handle);
     return all;
   }
+  // Collective: `mine`, of the same length on every rank, of all ranks, in rank order.
+  [[nodiscard]] std::vector<std::byte> exchange(std::span<const std::byte> mine) const {
+    std::vector<std::byte> all(mine.size() * size());
+    check(heddle_context_exchange(handle_, mine.data(), mine.size(), all.data()));
+    return all;
+  }
   // A counter; with a worker: one that only this worker's operations raise.
   [[nodiscard]] Counter counter() const { return counter_for({}); }
   [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
@@ -298,6 +370,13 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     check(heddle_context_barrier(handle_, worker.handle(), timeout_ns));
   }
   void barrier() const { check(heddle_context_barrier(handle_, {}, HEDDLE_FOREVER)); }
+  [[nodiscard]] Status peer_status(std::uint32_t rank) const noexcept {
+    return heddle_context_peer_status(handle_, rank);
+  }
+  // Ends the whole job. Returns only for an invalid handle.
+  Status abort(int code, const char* message = nullptr) const noexcept {
+    return heddle_context_abort(handle_, code, message);
+  }
 
  private:
   [[nodiscard]] Counter counter_for(heddle_worker only) const {
