@@ -3,8 +3,9 @@
 namespace heddle::api {
 
 Status bad_handle(const char* what, std::uint64_t id) {
-  if (id == 0)
+  if (id == 0) {
     return base::fail(HEDDLE_ERR_HANDLE, "the %s is the null handle; pass one that was opened and is not closed", what);
+  }
   return base::fail(HEDDLE_ERR_HANDLE,
                     "the %s 0x%llx is not open: it was closed, is of another type, or belongs to the parent of a fork",
                     what, static_cast<unsigned long long>(id));
