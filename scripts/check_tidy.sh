@@ -10,7 +10,7 @@ only=${2:-.}
   echo "check_tidy: $tree has no compile_commands.json; configure it first" >&2
   exit 2
 }
-mapfile -t files < <(cd -- "$root" && git ls-files -- 'src/*.cpp' 'tools/*.cpp' | grep -v '_test\.cpp$' | grep -E "$only")
+mapfile -t files < <(cd -- "$root" && git ls-files -- 'src/*.cpp' 'tools/*.cpp' | grep -vE '_test\.cpp$|/conformance[^/]*$' | grep -E "$only")
 # Only what the tree compiles: a file outside every target has no command, and clang-tidy would guess one.
 mapfile -t files < <(for file in "${files[@]}"; do
   grep -qF "\"file\": \"$root/$file\"" "$tree/compile_commands.json" && echo "$root/$file"

@@ -52,7 +52,7 @@ class Broker {
 
  private:
   static constexpr std::size_t kMaxWaiting = 256;  // frames; a rank that does not take them is not read from either
-  static constexpr std::size_t kMaxWanted = 64U * kMaxRanks;  // fetches waiting for one card
+  static constexpr std::size_t kMaxWanted = std::size_t{64} * kMaxRanks;  // fetches waiting for one card
 
   struct CardEntry {
     std::int32_t pid = 0;
