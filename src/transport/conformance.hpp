@@ -30,6 +30,10 @@ struct Setting {
   base::Config::Overrides variables;
 };
 
+// For gtest, which would print bytes.
+inline void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.label;
+}
 // For gtest: the label, as letters and digits.
 std::string name_of(const Setting& setting);
 
