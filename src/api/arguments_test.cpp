@@ -202,6 +202,10 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
     expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_SHM_RING_BYTES=\"many\"");
   }
   {
+    const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_MAX_WORKERS", "4294967297"}}};
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=4294967297");
+  }
+  {
     const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TRANSPORT", "pigeon"}}};
     expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "pigeon");
   }
@@ -213,7 +217,7 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
                  "HEDDLE_WORKER_OPERATIONS=3");
   }
   heddle_context_options options{sizeof options, "carrier", nullptr, {}, 0};
-  EXPECT_LT(heddle_context_join(&options, &context), 0);
+  expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "carrier");
   options.size = 3;
   expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "size 3");
 }
@@ -245,8 +249,68 @@ TEST(Failure, OperationsToADeadRankEndWithPeerFailed) {
   EXPECT_EQ(worker.flush(1), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(heddle_context_peer_status(alive.handle(), 1), HEDDLE_ERR_PEER_FAILED);
-  static_cast<void>(worker.quiet());  // what had no completion has been told by flush
   EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+}
+
+TEST(Failure, AWorkerThatWasClosedOwesNoAnswers) {
+  for (const char* transport : {"loopback-messages", "shm"}) {
+    const Job job(2, transport);
+    Context asks = job.join(0);
+    Context owns = job.join(1);
+    Worker worker = asks.open_worker();
+    Worker gone = owns.open_worker();
+    std::vector<std::uint64_t> words(8);
+    const Region region = owns.register_memory(std::as_writable_bytes(std::span(words)));
+    const RemoteRegion remote = asks.unpack(region.pack());
+    ASSERT_EQ(worker.try_atomic(HEDDLE_ADD64, remote.at(0), 1), HEDDLE_POSTED) << transport;
+    const std::vector<std::byte> large(100'000);
+    const heddle_am_message message{1, 0, nullptr, large.data(), large.size()};
+    ASSERT_EQ(worker.try_am({1, 0}, message), HEDDLE_POSTED) << transport;
+    gone = {};
+    EXPECT_EQ(worker.flush(1), HEDDLE_ERR_CANCELLED) << transport;
+    EXPECT_EQ(worker.quiet(), HEDDLE_DONE) << transport;
+    // All the ranks of a job leave together.
+    std::thread other([&] { owns = {}; });
+    worker = {};
+    asks = {};
+    other.join();
+  }
+}
+
+TEST(Completions, LocalOnesNeedNoTarget) {
+  const Job job(2, "shm");
+  Context sends = job.join(0);
+  Context sleeps = job.join(1);
+  Worker worker = sends.open_worker();
+  Worker idle = sleeps.open_worker();
+  const Counter counter = sends.counter(worker);
+  const heddle_completion local = counter.completion(HEDDLE_WHEN_LOCAL);
+  const std::vector<std::byte> large(20'000);  // in parts, all of which fit the ring
+  const heddle_am_message message{1, 0, nullptr, large.data(), large.size()};
+  ASSERT_EQ(worker.try_am({1, 0}, message, &local), HEDDLE_POSTED);
+  EXPECT_EQ(worker.wait(counter, 1, 1'000'000'000), HEDDLE_DONE) << heddle_last_error();
+  std::thread other([&] {
+    idle = {};
+    sleeps = {};
+  });
+  static_cast<void>(worker.quiet());  // answered, or told that the other worker was closed
+  worker = {};
+  sends = {};
+  other.join();
+}
+
+TEST(Leave, FinishesABarrierThatTimedOut) {
+  const Job job(2, "shm");
+  Context first = job.join(0);
+  Context second = job.join(1);
+  EXPECT_EQ(heddle_context_barrier(first.handle(), {}, 1'000'000), HEDDLE_ERR_TIMEOUT);
+  expect_error(heddle_inproc_close(job.handle()), HEDDLE_ERR_STATE, "still open");
+  std::thread other([&] {
+    second.barrier();
+    second = {};
+  });
+  first = {};
+  other.join();
 }
 
 TEST(Failure, DirectMemoryOfADeadRankIsClosed) {

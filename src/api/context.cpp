@@ -11,7 +11,7 @@ namespace engine = heddle::engine;
 
 namespace {
 
-// An inproc job under its handle. Shared with the contexts that joined it, so that closing it early harms nobody.
+// An inproc job under its handle.
 struct Job {
   static constexpr engine::HandleType kType = engine::HandleType::inproc_job;
   explicit Job(uint32_t ranks) : job(ranks), size(ranks) {}
@@ -164,6 +164,9 @@ heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job) {
 heddle_status heddle_inproc_close(heddle_inproc_job handle) {
   Job* job = find_handle<Job>(handle.id);
   if (job == nullptr) return bad_handle("inproc job", handle.id);
+  if (job->job.in_use()) {
+    return base::fail(HEDDLE_ERR_STATE, "contexts of this inproc job are still open; leave them first");
+  }
   engine::close_handle(handle.id);
   delete job;
   return HEDDLE_DONE;
@@ -182,7 +185,7 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
   if (context == nullptr) return bad_handle("context", handle.id);
   if (counter == nullptr) return null_argument("counter_create", "counter");
   *counter = {};
-  const Worker* only = nullptr;
+  Worker* only = nullptr;
   if (options != nullptr) {
     if (options->size != sizeof(heddle_counter_options)) {
       return base::fail(HEDDLE_ERR_ARGUMENT, "counter options of size %zu, this version has %zu", options->size,
@@ -190,6 +193,9 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
     }
     if (options->worker.id != 0) only = find_handle<Worker>(options->worker.id);
     if (options->worker.id != 0 && only == nullptr) return bad_handle("worker", options->worker.id);
+    if (only != nullptr && &only->context() != context) {
+      return base::fail(HEDDLE_ERR_ARGUMENT, "the worker of the counter belongs to another context");
+    }
   }
   return guarded([&]() -> Status {
     auto opened = context->open_counter(only);

@@ -323,10 +323,12 @@ TEST_P(Operations, FenceOrdersAPutBeforeAMessage) {
         &state);
     context.barrier(worker);
     if (context.rank() == 0) {
-      for (std::uint64_t i = 1; i <= 300; ++i) {
-        accepted(worker.put(bytes_of(i), remote[1].at(0)));
+      std::vector<std::uint64_t> values(301);  // a source belongs to its operation until that has ended
+      std::iota(values.begin(), values.end(), 0);
+      for (std::size_t i = 1; i <= 300; ++i) {
+        accepted(worker.put(bytes_of(values[i]), remote[1].at(0)));
         ASSERT_EQ(worker.fence(), HEDDLE_DONE);
-        accepted(worker.am({1, 0}, {3, 0, nullptr, &i, 8}));
+        accepted(worker.am({1, 0}, {3, 0, nullptr, &values[i], 8}));
       }
       ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
     } else {

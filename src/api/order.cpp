@@ -30,6 +30,10 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
   return heddle::base::fail(HEDDLE_ERR_RANK, "rank %u: the job has ranks 0-%u", rank, worker.size() - 1);
 }
 
+[[gnu::cold]] Status failed_operation(Status status) {
+  return heddle::base::fail(status, "an operation of this counter ended with %s", heddle_status_name(status));
+}
+
 [[gnu::cold]] Status timed_out(const char* what, int64_t timeout_ns) {
   return heddle::base::fail(HEDDLE_ERR_TIMEOUT, "%s: not within %lld ns", what, static_cast<long long>(timeout_ns));
 }
@@ -90,7 +94,7 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
   const Counter* counter = find_handle<Counter>(counter_handle.id);
   if (counter == nullptr) return bad_handle("counter", counter_handle.id);
   const Status status = worker->until(timeout_ns, [&] {
-    if (counter->status() != HEDDLE_DONE) return counter->status();
+    if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
     return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
   });
   return status == HEDDLE_ERR_TIMEOUT ? timed_out("heddle_counter_wait", timeout_ns) : status;

@@ -13,7 +13,6 @@ struct Environment {
   Config config;
   Log log;
   Clock* clock = nullptr;  // not owned; outlives the context
-  std::uint64_t seed = 1;
 };
 
 }  // namespace heddle::base

@@ -23,13 +23,25 @@ bool Log::parse(std::string_view text, Level* level) {
 
 void Log::line(Level level, const char* format, ...) const {
   if (level > level_) return;
-  std::array<char, 1024> text;
-  int used = std::snprintf(text.data(), text.size(), "heddle[%u] %s: ", rank_, kNames[static_cast<std::size_t>(level)]);
   std::va_list arguments;
   va_start(arguments, format);
+  write(kNames[static_cast<std::size_t>(level)], format, arguments);
+  va_end(arguments);
+}
+
+void Log::say(const char* format, ...) const {
+  std::va_list arguments;
+  va_start(arguments, format);
+  write(nullptr, format, arguments);
+  va_end(arguments);
+}
+
+void Log::write(const char* label, const char* format, std::va_list arguments) const {
+  std::array<char, 1024> text;
+  const char* colon = label == nullptr ? "" : ": ";
+  int used = std::snprintf(text.data(), text.size(), "heddle[%u] %s%s", rank_, label == nullptr ? "" : label, colon);
   const int more =
       std::vsnprintf(text.data() + used, text.size() - static_cast<std::size_t>(used) - 1, format, arguments);
-  va_end(arguments);
   used = std::min<int>(used + std::max(more, 0), static_cast<int>(text.size()) - 2);
   text[static_cast<std::size_t>(used)] = '\n';
   // Nothing can be done about a standard error that cannot be written.

@@ -8,6 +8,13 @@ namespace heddle::engine {
 
 using transport::Event;
 
+namespace {
+
+// Polls between looks at whether workers that owe an answer still live.
+constexpr std::uint64_t kClosedPeriod = 1024;
+
+}  // namespace
+
 int Worker::progress() {
   if (in_progress_) [[unlikely]] {
     return base::fail(
@@ -24,6 +31,9 @@ int Worker::progress() {
   }
   if (failure_epoch_.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
     note_failures();
+  }
+  if (outstanding_total_ > 0 && stats_.polls % kClosedPeriod == 0) [[unlikely]] {
+    note_closed();
   }
   in_progress_ = false;
   return static_cast<int>(events);
@@ -184,9 +194,9 @@ base::Status Worker::try_quiet() {
   }
   has_unreported_ = false;
   base::Status first = HEDDLE_DONE;
-  for (std::uint32_t rank = 0; rank < unreported_.size(); ++rank) {
-    const base::Status status = take_error(rank);
-    if (first == HEDDLE_DONE) first = status;
+  for (std::uint32_t rank = static_cast<std::uint32_t>(unreported_.size()); rank-- > 0;) {
+    if (const base::Status status = take_error(rank); status != HEDDLE_DONE)
+      first = status;  // the lowest rank's, and its text
   }
   return first;
 }
@@ -200,17 +210,33 @@ void Worker::note_failures() {
     transport_->peer_failed(rank);
     responder_.forget(rank);
     reassembly_.forget(rank);
-    // Requests to it will not be answered.
     for (Operation& operation : operations_.all()) {
-      if (!operation.live || operation.served == 0 || operation.served_rank != rank) continue;
-      operation.unfinished -= operation.served;
-      operation.served = 0;
-      operation.unfreed = 0;
-      if (operation.status == HEDDLE_DONE) operation.status = HEDDLE_ERR_PEER_FAILED;
-      if (operation.kind == Kind::message) operation.posted = true;  // no more parts
-      conclude(operation);
+      if (operation.live && operation.served > 0 && operation.served_rank == rank) {
+        end_served(operation, HEDDLE_ERR_PEER_FAILED);
+      }
     }
   }
+}
+
+// A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed only when it was
+// closed at two looks with many polls between them.
+void Worker::note_closed() {
+  for (Operation& operation : operations_.all()) {
+    if (!operation.live || operation.served == 0) continue;
+    const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
+    if (closed && operation.seen_closed) end_served(operation, HEDDLE_ERR_CANCELLED);
+    operation.seen_closed = closed;
+  }
+}
+
+// The requests of this operation that wait for answers will not get any.
+void Worker::end_served(Operation& operation, base::Status status) {
+  operation.unfinished -= operation.served;
+  operation.served = 0;
+  operation.unfreed = 0;
+  if (operation.status == HEDDLE_DONE) operation.status = status;
+  if (operation.kind == Kind::message) operation.posted = true;  // no more parts
+  conclude(operation);
 }
 
 void Worker::cancel_all(base::Status status) {

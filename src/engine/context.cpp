@@ -11,6 +11,12 @@ namespace heddle::engine {
 
 static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
 
+namespace {
+
+constexpr std::uint64_t kMostWorkers = 256;
+
+}  // namespace
+
 Context::Context(base::Environment environment) : environment_(std::move(environment)) {
   environment_.clock = &clock_;
 }
@@ -46,11 +52,15 @@ base::Status Context::open_parts(const ContextOptions& options) {
                       "HEDDLE_SHARING=\"%s\" is not a sharing mode of this version; it has: exclusive",
                       sharing.c_str());
   }
+  const std::uint64_t workers = environment_.config.number(base::Var::max_workers);
+  if (workers < 1 || workers > kMostWorkers) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=%llu is outside 1-%llu",
+                      static_cast<unsigned long long>(workers), static_cast<unsigned long long>(kMostWorkers));
+  }
   auto bootstrap = bootstrap::open(options.bootstrap, environment_);
   if (!bootstrap) return bootstrap.status();
   bootstrap_ = std::move(*bootstrap);
   environment_.log = base::Log(level, rank());
-  environment_.seed = environment_.config.number(base::Var::fault_seed) + rank();
   if (rank() == 0) {
     for (const std::string& name : environment_.config.unknown()) {
       environment_.log.line(base::Level::warn,
@@ -202,13 +212,20 @@ base::Status Context::leave() {
   while (!std::all_of(workers.begin(), workers.end(), quiet)) {
     progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
   }
-  base::Status status = in_exchange_ ? HEDDLE_ERR_STATE : bootstrap_->exchange_start({});
-  if (status == HEDDLE_DONE) {
-    std::vector<std::vector<std::byte>> none;
+  const std::lock_guard lock(exchange_mutex_);
+  std::vector<std::vector<std::byte>> none;
+  const auto finish = [&] {
+    base::Status status = HEDDLE_DONE;
     while ((status = bootstrap_->exchange_test(&none)) == HEDDLE_AGAIN) {
       progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
     }
-  }
+    return status;
+  };
+  // A barrier that timed out here is still being waited for elsewhere.
+  if (in_exchange_) static_cast<void>(finish());
+  in_exchange_ = false;
+  base::Status status = bootstrap_->exchange_start({});
+  if (status == HEDDLE_DONE) status = finish();
   for (Worker* worker : workers) workers_.remove(worker);
   bootstrap_->leave();
   return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for

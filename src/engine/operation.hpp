@@ -56,7 +56,7 @@ struct Operation {
   bool live = false;
   bool fired = false;    // the completion has run
   bool posted = false;   // nothing is left to be posted
-  bool pending = false;  // in the worker's list of operations with something left to post
+  bool pending = false;  // in the worker's list of operations with something left to post, or to fire
   bool signal_due = false;
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
@@ -65,6 +65,8 @@ struct Operation {
   std::uint32_t unfreed = 0;      // of these, those whose source is still in use
   std::uint32_t served_rank = 0;  // rank and number of requests that wait for a reply (one rank at a time)
   std::uint32_t served = 0;
+  std::uint32_t served_worker = 0;
+  bool seen_closed = false;  // the worker that should answer was closed at the last look
 
   Pieces pieces;                // put, get
   std::byte* window = nullptr;  // a get by message: where the replies' data belongs

@@ -11,6 +11,14 @@ namespace heddle::engine {
 using transport::Command;
 using transport::Opcode;
 
+namespace {
+
+base::Status fail_dead(std::uint32_t rank) {
+  return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of the region, has failed", rank);
+}
+
+}  // namespace
+
 Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
   Operation* operation = operations_.take();
   if (operation == nullptr) return nullptr;
@@ -40,7 +48,14 @@ base::Status Worker::start(Operation* operation) {
     conclude(*operation);
     return status;
   }
-  if (!operation->posted && !operation->pending) {
+  return keep(operation);
+}
+
+// Accepted but not finished. If something is left to post, or the source is free already and somebody waits for just that,
+// the next progress takes it up.
+base::Status Worker::keep(Operation* operation) {
+  const bool fires_now = operation->completion.when == HEDDLE_WHEN_LOCAL && operation->unfreed == 0;
+  if ((!operation->posted || fires_now) && !operation->pending) {
     operation->pending = true;
     pending_.push_back(operation);
   }
@@ -101,7 +116,7 @@ base::Status Worker::post_small_message(heddle_peer target, const heddle_am_mess
   operation->posted = true;
   operation->unfinished = 1;
   operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
-  return HEDDLE_POSTED;
+  return keep(operation);
 }
 
 base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
@@ -159,7 +174,7 @@ std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
     return piece.bytes;
   }
   if (piece.remote->failed.load(std::memory_order_relaxed)) {
-    operation.status = HEDDLE_ERR_PEER_FAILED;
+    operation.status = fail_dead(piece.remote->rank);
     return piece.bytes;
   }
   const Opcode opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
@@ -271,6 +286,7 @@ bool Worker::advance_message(Operation& operation) {
       ++operation.unfinished;
       ++operation.served;
       operation.served_rank = operation.target.rank;
+      operation.served_worker = operation.target.worker;
     }
     operation.payload_sent += command.bytes;
     moved = true;
@@ -292,7 +308,7 @@ bool Worker::advance_word(Operation& operation) {
     return true;
   }
   if (remote.failed.load(std::memory_order_relaxed)) {
-    operation.status = HEDDLE_ERR_PEER_FAILED;
+    operation.status = fail_dead(remote.rank);
     operation.signal_due = false;
     operation.posted = true;
     return true;
@@ -341,7 +357,7 @@ std::size_t Worker::advance_pending() {
   for (std::size_t left = pending_.size(); left > 0; --left) {
     Operation* operation = pending_.front();
     pending_.pop_front();
-    if (advance(*operation)) ++moved;
+    if (operation->posted || advance(*operation)) ++moved;
     if (operation->posted) {
       operation->pending = false;
       conclude(*operation);

@@ -46,13 +46,13 @@ Worker::~Worker() {
   if (!context_.environment().config.flag(base::Var::stats)) return;
   const heddle_worker_stats all = read_stats();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  context_.environment().log.line(base::Level::error,  // asked for by HEDDLE_STATS, whatever the level
-                                  "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
-                                  "again %llu polls %llu received %llu "
-                                  "dropped %llu failed %llu",
-                                  index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages),
-                                  number(all.bytes), number(all.direct), number(all.again), number(all.polls),
-                                  number(all.received), number(all.dropped), number(all.failed));
+  context_.environment().log.say(
+      "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
+      "again %llu polls %llu received %llu "
+      "dropped %llu failed %llu",
+      index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
+      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
+      number(all.failed));
 }
 
 heddle_worker_stats Worker::read_stats() const {

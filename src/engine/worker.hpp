@@ -84,6 +84,7 @@ class Worker {
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   base::Status start(Operation* operation);
+  base::Status keep(Operation* operation);
   bool advance(Operation& operation);  // posts what it can; false: nothing more could be posted now
   bool advance_pieces(Operation& operation);
   bool advance_message(Operation& operation);
@@ -105,6 +106,8 @@ class Worker {
   void settle(Operation& operation, base::Status status);  // one command or request of it has ended
   void conclude(Operation& operation);                     // fires and frees it when nothing is left
   void note_failures();
+  void note_closed();
+  void end_served(Operation& operation, base::Status status);
   base::Status take_error(std::uint32_t rank);
 
   Context& context_;

@@ -157,6 +157,12 @@ class TransportWorker {
   // from it before may still be delivered.
   virtual void peer_failed(std::uint32_t rank) = 0;
 
+  // True: that worker of a peer was closed, so a request sent to it may never be answered. False where it is not known.
+  [[nodiscard]] virtual bool closed(Target target) {
+    static_cast<void>(target);
+    return false;
+  }
+
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
 };
 

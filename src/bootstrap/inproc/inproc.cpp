@@ -65,6 +65,11 @@ bool Job::failed(std::uint32_t rank) const {
   return rank < size_ && gone_[rank].load(std::memory_order_acquire);
 }
 
+bool Job::in_use() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.member != nullptr; });
+}
+
 base::Status Job::fail(std::uint32_t rank) {
   if (const base::Status status = check_rank(rank, size_); status != HEDDLE_DONE) return status;
   const std::lock_guard lock(mutex_);

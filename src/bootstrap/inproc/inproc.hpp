@@ -32,6 +32,9 @@ class Job {
   // A rank that does not exist: HEDDLE_ERR_RANK.
   base::Status fail(std::uint32_t rank);
 
+  // A bootstrap is open on it.
+  [[nodiscard]] bool in_use();
+
   // Dead or left.
   [[nodiscard]] bool failed(std::uint32_t rank) const;
 

@@ -39,6 +39,7 @@ class Worker final : public TransportWorker {
                               std::span<const std::byte> payload) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
+  [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
   [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
 
  private:

@@ -50,6 +50,10 @@ class Mailbox {
   // False: it was opened before.
   [[nodiscard]] bool open();
   void close();
+  [[nodiscard]] bool closed() {
+    const std::lock_guard lock(mutex_);
+    return state_ == State::closed;
+  }
 
  private:
   enum class State : std::uint8_t { unopened, open, closed };

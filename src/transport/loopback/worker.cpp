@@ -200,6 +200,11 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return failures + lent_.size();
 }
 
+bool Worker::closed(Target target) {
+  Node* node = ranks_.find(target.rank);
+  return node != nullptr && target.worker < node->workers() && node->mailbox(target.worker).closed();
+}
+
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank < failed_.size()) failed_[rank] = 1;
 }

@@ -188,6 +188,14 @@ bool Worker::post_transfer(Command& command) {
   return to != nullptr ? transfers_.start(command, *to) : refuse(command, why);
 }
 
+bool Worker::closed(Target target) {
+  const Outgoing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
+  if (to == nullptr) return false;
+  const auto state =
+      static_cast<WorkerState>(to->peer->control.worker(to->worker).state.load(std::memory_order_acquire));
+  return state == WorkerState::closed;
+}
+
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank >= home_.size()) return;
   failed_[rank] = 1;

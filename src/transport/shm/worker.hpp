@@ -28,6 +28,7 @@ class Worker final : public TransportWorker {
                               std::span<const std::byte> payload) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
+  [[nodiscard]] bool closed(Target target) override;
   [[nodiscard]] WorkerCounters counters() const override { return counters_; }
 
  private:
