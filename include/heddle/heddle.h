@@ -9,6 +9,9 @@
  *   HEDDLE_POSTED  accepted; the completion follows (from a call that makes progress)
  *   HEDDLE_AGAIN   no resource now; nothing happened; make progress and try again, or do something else
  *   negative       an error; heddle_last_error() tells this thread what was wrong and what to do
+ * "Errors:" lists what a function returns of the last kind. Every function that takes a handle returns HANDLE for one that
+ * is not open, and every function that takes a pointer returns ARGUMENT for null, unless it says that null is allowed;
+ * these two are not listed again. Functions that allocate may return NO_MEMORY.
  * Functions named heddle_try_… return at once. The same name without try_ makes progress on the worker until the
  * operation is accepted; it never returns HEDDLE_AGAIN.
  *
@@ -17,9 +20,17 @@
  * to another thread needs a happens-before edge of the program's own (a join, a mutex, a barrier).
  * Closing a handle while another thread still uses it is an error of the program.
  *
- * Progress.  A worker moves only while some thread is in a call that makes progress on it: heddle_worker_progress,
- * the blocking forms, flush, quiet and the waits. Direct memory operations (on regions a peer can map, the shm
- * transport) need no progress at either side.
+ * Progress.  A worker moves only while some thread is in a call that makes progress on it:
+ *   heddle_worker_progress
+ *   the blocking forms of operations (while the first attempt is answered with HEDDLE_AGAIN)
+ *   heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
+ *   heddle_fence (when something is outstanding)
+ *   heddle_counter_wait and heddle_signal_wait (until what they wait for is there)
+ *   heddle_context_barrier with a worker (on that worker)
+ *   heddle_context_leave (on all workers of the context)
+ * No other call does: not the try_ functions, heddle_context_exchange, heddle_region_exchange, nor a barrier without a
+ * worker. Inside a handler or a completion callback of a worker, a call that would make progress on that worker returns
+ * HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either side.
  *
  * Ownership.  Memory passed to a call as a parameter block (options, shapes, messages, completions) may be reused on
  * return. Memory holding data (sources, destinations, segment lists) belongs to the operation until its completion,
@@ -112,7 +123,7 @@ typedef struct heddle_inproc_job {
 typedef struct heddle_context_options {
   size_t size;           /* sizeof(heddle_context_options), so that the structure can grow */
   const char* bootstrap; /* "auto" (or null), "local", "single", "inproc" */
-  const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "loopback", "fault+loopback", "fault+shm" */
+  const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "loopback", "loopback-messages"; each also as "fault+NAME" */
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
 } heddle_context_options;
@@ -120,27 +131,35 @@ typedef struct heddle_context_options {
 /* Joins the job that this process was started in: by `heddle run`, or a job of one if it was started by itself.
  * options may be null. Blocks until the launcher answers (not for the other ranks). Several contexts may live in one
  * process, but a process started by `heddle run` joins the launcher's job once.
- * Errors: CONFIG, BOOTSTRAP, VERSION, SYSTEM, NO_MEMORY, ARGUMENT (unknown bootstrap or transport). */
+ * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport), ARGUMENT (options.size,
+ * an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
 
-/* Collective: waits until every living rank of the job leaves too, then closes the context and everything opened on
- * it. Workers make progress meanwhile, so no other thread may be in a call on this context. */
+/* Collective: waits for the operations of all workers (as heddle_quiet), then until every rank of the job leaves too, then
+ * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on
+ * this context. If a rank has died or left before, the living ranks leave without waiting for each other; that is
+ * HEDDLE_DONE. After a barrier that timed out, leave first finishes that barrier. Errors of operations that nothing
+ * observed are lost here: call heddle_quiet before.
+ * Errors: STATE (inside a handler: the context stays open), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 
+/* This context's rank, and the number of ranks in the job. */
 HEDDLE_API heddle_status heddle_context_rank(heddle_context context, uint32_t* rank);
 HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* size);
 
 /* Collective over the job, through the launcher: for set-up, not for inner loops (tens of microseconds). One thread
  * of each rank calls it. While it waits it makes progress on `worker`; {0}: on none.
- * Errors: PEER_FAILED (a rank died; every living rank gets this), TIMEOUT (this rank has still arrived; call again to
- * go on waiting). */
+ * Errors: PEER_FAILED (a rank died or left; every living rank gets this), TIMEOUT (this rank has still arrived; call again
+ * to go on waiting), STATE (inside a handler of the worker, or another thread is in a collective of this context),
+ * BOOTSTRAP (the launcher was lost). */
 HEDDLE_API heddle_status heddle_context_barrier(heddle_context context, heddle_worker worker, int64_t timeout_ns);
 
-/* Collective: every rank gives `bytes` bytes (the same number everywhere, at most 1 MiB) and receives those of all
- * ranks, in rank order, in `all` (size × bytes). One exchange at a time per context. Errors as for the barrier. */
+/* Collective: every rank gives `bytes` bytes (the same number everywhere, 1 byte to 1 MiB) and receives those of all
+ * ranks, in rank order, in `all` (size × bytes). One exchange at a time per context. It makes no progress on workers.
+ * Errors: as for the barrier, without TIMEOUT; SIZE (no bytes, too many, or another number than a peer gave). */
 HEDDLE_API heddle_status heddle_context_exchange(heddle_context context, const void* mine, size_t bytes, void* all);
 
-/* HEDDLE_DONE while `rank` is alive, HEDDLE_ERR_PEER_FAILED once it is known to have died or left. */
+/* HEDDLE_DONE while `rank` is alive, HEDDLE_ERR_PEER_FAILED once it is known to have died or left. Errors: RANK. */
 HEDDLE_API heddle_status heddle_context_peer_status(heddle_context context, uint32_t rank);
 
 /* Ends the whole job: prints `message` (may be null) once with this rank's number, makes the launcher kill the other
@@ -149,10 +168,12 @@ HEDDLE_API heddle_status heddle_context_peer_status(heddle_context context, uint
 HEDDLE_API heddle_status heddle_context_abort(heddle_context context, int code, const char* message);
 
 /* A job of `size` ranks (1–1024) inside this process, for tests and simulations: give it to each of `size` contexts, each
- * joined by its own thread. close: after the contexts have left. */
+ * joined by its own thread. Each rank is joined once.
+ * Errors: ARGUMENT (a size outside 1–1024), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job);
+/* After the contexts have left. Errors: STATE (a context of the job is still open; the job stays). */
 HEDDLE_API heddle_status heddle_inproc_close(heddle_inproc_job job);
-/* Declares a rank dead, as the launcher does when a process dies. For tests of failure handling. */
+/* Declares a rank dead, as the launcher does when a process dies. For tests of failure handling. Errors: RANK. */
 HEDDLE_API heddle_status heddle_inproc_fail(heddle_inproc_job job, uint32_t rank);
 
 /* ---- worker ------------------------------------------------------------------------------------------------------ */
@@ -168,16 +189,20 @@ typedef struct heddle_worker_options {
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
- * by that number. Numbers are not reused. options may be null. Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS). */
+ * by that number. Numbers are not reused. options may be null.
+ * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size), UNSUPPORTED (an unknown sharing mode), CONFIG
+ * (HEDDLE_WORKER_OPERATIONS out of range). */
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
-/* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped. */
+/* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped.
+ * Errors: STATE (inside a handler; the worker stays open); what heddle_quiet returns (the worker is closed all the same). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
+/* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
 
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and completes operations.
- * Returns how many events it handled (0: nothing to do), or a negative heddle_status. */
+ * Returns how many events it handled (0: nothing to do), or a negative heddle_status. Errors: STATE (inside a handler). */
 HEDDLE_API int heddle_worker_progress(heddle_worker worker);
 
 typedef struct heddle_worker_stats {
@@ -194,6 +219,7 @@ typedef struct heddle_worker_stats {
   uint64_t dropped;  /* arrivals refused: malformed, unknown handler, out of range */
   uint64_t failed;   /* operations completed with an error */
 } heddle_worker_stats;
+/* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
 
 /* ---- completions ------------------------------------------------------------------------------------------------- */
@@ -210,7 +236,11 @@ typedef enum heddle_when {
 } heddle_when;
 
 /* What happens when an operation is finished: fn(arg, status) if fn is set; counter raised by one if counter is set.
- * A null pointer to a completion, or both unset: nothing (flush or quiet tell when it is finished). */
+ * A null pointer to a completion, or both unset: nothing (flush or quiet tell when it is finished).
+ * An operation that returns HEDDLE_DONE runs no fn and raises no counter. So what matters only when a completion follows is
+ * checked only then: that the counter may be raised by this worker (else ARGUMENT), and anything of the completion where
+ * there is nothing to transfer (zero bytes) or the operation is done at once. A program is correct only if it would pass
+ * these checks: whether a region is direct depends on the machine. */
 typedef struct heddle_completion {
   heddle_callback fn;
   void* arg;
@@ -224,40 +254,58 @@ typedef struct heddle_counter_options {
 } heddle_counter_options;
 
 /* A counter starts at 0 and is raised by one for each operation that finished well. Operations that failed are counted
- * apart, with the first error. options may be null. free: after the last operation that names it has completed. */
+ * apart, with the first error. options may be null. free: after the last operation that names it has completed.
+ * Errors: create ARGUMENT (options->size, a worker of another context), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_counter_create(heddle_context context, const heddle_counter_options* options,
                                                heddle_counter* counter);
 HEDDLE_API heddle_status heddle_counter_free(heddle_counter counter);
 /* HEDDLE_DONE with the value; if operations have failed, the first one's error (value is still stored). */
 HEDDLE_API heddle_status heddle_counter_read(heddle_counter counter, uint64_t* value);
+/* Back to 0, without failures. No operation that names it may be outstanding. */
 HEDDLE_API heddle_status heddle_counter_reset(heddle_counter counter);
 /* Makes progress on the worker until the counter has reached `value`, an operation that names it has failed (that
- * error), or the time is over (TIMEOUT). */
+ * error), or the time is over (TIMEOUT). Errors: these, and STATE (inside a handler, when it is not reached yet). */
 HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counter counter, uint64_t value,
                                              int64_t timeout_ns);
 
 /* ---- regions ----------------------------------------------------------------------------------------------------- */
 
+/* Who does the work. Allocated memory is mapped by peers on the node: every operation on it is done by the caller, and the
+ * owner need not do anything. Registered memory of a peer cannot be mapped: puts and gets use the kernel's copy where it is
+ * allowed; what that cannot do or is slower at (large transfers, which go through bounce space; everything where the kernel
+ * forbids the copy) and all atomics and signals are served by worker 0 of the owner. It must be open and make progress until
+ * they are complete. On loopback-messages this holds for every operation. One's own memory is always direct on shm. */
+
 /* Memory of `bytes` bytes (> 0), zeroed, page-aligned, that peers on the node can map: operations on it are direct loads and
- * stores. */
+ * stores. Errors: SIZE (0 bytes), NO_MEMORY (the segment, the regions of a context or the handles are used up), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region);
-/* The caller's memory. It must stay mapped until the region is released. */
+/* The caller's memory. It must stay mapped until the region is released.
+ * Errors: SIZE (0 bytes, or beyond the address space), NO_MEMORY (too many regions or handles). */
 HEDDLE_API heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes,
                                                 heddle_region* region);
 /* After every peer's last operation on it. Allocated memory is returned; registered memory stays the caller's. */
 HEDDLE_API heddle_status heddle_region_release(heddle_region region);
+/* Where the region lies in this process, and its length; either pointer may be null. The address of an allocated region is
+ * valid until the region is released or its context is left; that of a registered one is the caller's own. */
 HEDDLE_API heddle_status heddle_region_address(heddle_region region, void** address, size_t* bytes);
 
 #define HEDDLE_PACKED_REGION_BYTES 128 /* the most that pack writes */
-/* The region's name as bytes, to be sent to any rank of the job by any means. *bytes: in the room, out the length. */
+/* The region's name as bytes, to be sent to any rank of the job by any means. *bytes: in the room, out the length.
+ * Errors: SIZE (not enough room; HEDDLE_PACKED_REGION_BYTES always are). */
 HEDDLE_API heddle_status heddle_region_pack(heddle_region region, void* buffer, size_t* bytes);
-/* Errors: PROTOCOL (not the bytes of a region), VERSION, RANK, PEER_FAILED. */
+/* Makes a peer's region (or one's own) usable here, from what pack wrote. May wait until the owner's transport is open.
+ * Errors: PROTOCOL (not the bytes of a region, of another job, or one's own region that was released), VERSION, RANK,
+ * PEER_FAILED, CONFIG (the owner uses another transport), NO_MEMORY, SYSTEM. */
 HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void* buffer, size_t bytes,
                                               heddle_remote_region* remote);
-/* Collective: every rank gives a region and receives those of all ranks in all[size], its own included. */
+/* Collective: every rank gives a region and receives those of all ranks in all[size], its own included. It makes no progress
+ * on workers. On an error all[] holds null handles only.
+ * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
                                                 heddle_remote_region* all);
+/* After this rank's last operation on it has completed. */
 HEDDLE_API heddle_status heddle_remote_region_release(heddle_remote_region remote);
+/* The owner's rank, and the region's length. */
 HEDDLE_API heddle_status heddle_remote_region_rank(heddle_remote_region remote, uint32_t* rank);
 HEDDLE_API heddle_status heddle_remote_region_bytes(heddle_remote_region remote, uint64_t* bytes);
 
@@ -266,13 +314,24 @@ typedef struct heddle_remote {
   uint64_t offset; /* bytes from the region's start */
 } heddle_remote;
 
-/* A pointer for direct loads and stores to the remote address, or HEDDLE_ERR_UNSUPPORTED where it cannot be mapped. */
+/* A pointer for direct loads and stores to the remote address. Valid until the remote region is released here or its context
+ * is left; also after the owner has died, with what its memory held then. It must not be used after the owner has released
+ * the region. Errors (then *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), RANGE. */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
 
 /* ---- put and get ------------------------------------------------------------------------------------------------- */
 
 /* Copies `bytes` bytes from source to the remote address. Naturally aligned 1-, 2-, 4- and 8-byte puts and gets are single
- * accesses on direct memory. No order between operations except by fence, flush and quiet. completion may be null. */
+ * accesses on direct memory. No order between operations except by fence, flush and quiet. completion may be null. source or
+ * target may be null if there are no bytes.
+ * Errors, of this and of every operation on remote memory below:
+ *   returned by the call (nothing has happened): RANGE, PEER_FAILED (the owner is known to have died or left), ARGUMENT (worker
+ *   and remote region, or completion, do not belong together), HANDLE (also of the completion's counter), STATE (a blocking form
+ *   inside a handler of the worker that would have to wait)
+ *   told by the completion, or by flush and quiet if there is none, or returned if it is known at once: PEER_FAILED (the owner
+ *   died), RANGE or HANDLE (the owner has released the region or unmapped its memory), CANCELLED (the owner's worker 0, which
+ *   had to serve it, or this worker was closed), UNSUPPORTED (neither the kernel's copy nor bounce space is there), NO_MEMORY,
+ *   SYSTEM */
 HEDDLE_API heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                         const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_try_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
@@ -283,7 +342,7 @@ HEDDLE_API heddle_status heddle_get(heddle_worker worker, void* target, size_t b
                                     const heddle_completion* completion);
 
 /* `blocks` blocks of `block_bytes`; block i starts at i × local_stride / i × remote_stride bytes from the start. Strides are
- * at least block_bytes. */
+ * at least block_bytes. Errors: as for put and get; ARGUMENT (smaller strides, or an extent of more than 64 bits). */
 typedef struct heddle_strided {
   uint64_t block_bytes;
   uint64_t blocks;
@@ -306,7 +365,8 @@ typedef struct heddle_segment {
   heddle_remote remote;
 } heddle_segment;
 /* Scatter (put) or gather (get) of `count` segments as one operation with one completion. The list itself must stay as
- * it is until the completion. */
+ * it is until the completion. Errors: as for put and get, HANDLE and RANGE of any segment before anything is moved; SIZE (the
+ * bytes do not fit 64 bits). segments may be null if count is 0. */
 HEDDLE_API heddle_status heddle_try_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                                              const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_try_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
@@ -324,7 +384,9 @@ typedef struct heddle_signal {
   heddle_signal_op op;
 } heddle_signal;
 /* A put whose signal is changed after its data is visible: who sees the signal (by heddle_signal_wait or an acquire load)
- * sees the data. */
+ * sees the data. If the data fails, the word is not changed.
+ * Errors: as for put and get, also of the word; ALIGNMENT (offset no multiple of 8), ARGUMENT (unknown op, word and data on
+ * different ranks). */
 HEDDLE_API heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, size_t bytes,
                                                heddle_remote target, const heddle_signal* signal,
                                                const heddle_completion* completion);
@@ -340,7 +402,8 @@ typedef enum heddle_compare {
   HEDDLE_LE = 5
 } heddle_compare;
 /* Makes progress on the worker until *word (local memory, 8-byte aligned) compares true with `value` as unsigned numbers,
- * or TIMEOUT. Acquire. */
+ * or TIMEOUT. Acquire. It does not notice that the peer which should write the word has died: give it a time.
+ * Errors: TIMEOUT, ALIGNMENT, ARGUMENT (unknown compare), STATE (inside a handler, when it is not true yet). */
 HEDDLE_API heddle_status heddle_signal_wait(heddle_worker worker, const uint64_t* word, heddle_compare compare,
                                             uint64_t value, int64_t timeout_ns);
 
@@ -363,7 +426,9 @@ typedef enum heddle_atomic_op {
 
 /* Atomic towards every other Heddle atomic on the same word, from any rank, and towards the owner's own atomic instructions
  * on allocated regions. The word is naturally aligned. 32-bit operations use the low half of operand, compare and result.
- * try_atomic: without result. COMPARE_SWAP is only in the fetching form; `compare` is ignored by the others. */
+ * try_atomic: without result. COMPARE_SWAP is only in the fetching form; `compare` is ignored by the others.
+ * Errors: as for put and get; ALIGNMENT (the offset is no multiple of the width; for registered memory also told by the
+ * completion, when the address is none), ARGUMENT (unknown op, COMPARE_SWAP without fetch, no result in fetch). */
 HEDDLE_API heddle_status heddle_try_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                            uint64_t operand, const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
@@ -412,10 +477,17 @@ typedef struct heddle_am_arrival {
  * makes progress (HEDDLE_ERR_STATE). It must not throw. */
 typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
 
-/* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining). */
+/* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining): a message
+ * without a handler is dropped and counted. Errors: ARGUMENT (handler number). */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
 
-/* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence. */
+/* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence.
+ * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a counter
+ * of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the blocking form
+ * inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY (the parts of a
+ * large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed before a large message
+ * had arrived, or this worker was). A message that fits the eager limit to a worker that was closed is dropped without an
+ * error, as is one without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                                        const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
@@ -423,13 +495,21 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
 
 /* ---- order and completion of everything ------------------------------------------------------------------------------ */
 
-/* Operations posted on the worker after the fence take effect, at each target, after those posted before it. */
+/* For puts, gets and atomics "take effect" and "complete at the target" mean that memory has changed. For a message they mean
+ * that it is delivered to the target worker's memory, not that its handler has run. Handlers of one target worker run in the
+ * order that fences make; messages to different workers of a rank are handled when those make progress, in any order. */
+
+/* Operations posted on the worker after the fence take effect, at each target, after those posted before it. Waits (with
+ * progress) if something is outstanding. Errors of operations are left to flush and quiet.
+ * Errors: STATE (inside a handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
 /* Waits (with progress) until all operations posted on the worker to `rank` are complete at the target. Returns the first
- * error of those among them that had no completion of their own to tell it. */
+ * error of those among them that had no completion of their own to tell it; it is told once.
+ * Errors: that one; PEER_FAILED (the rank has failed: what was put to it may be lost); RANK; STATE (the waiting forms, inside a
+ * handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);
 HEDDLE_API heddle_status heddle_try_flush(heddle_worker worker, uint32_t rank); /* HEDDLE_AGAIN: not yet */
-/* The same for all ranks. */
+/* The same for all ranks. The failure of a rank is an error only if an operation to it has failed. */
 HEDDLE_API heddle_status heddle_quiet(heddle_worker worker);
 HEDDLE_API heddle_status heddle_try_quiet(heddle_worker worker);
 
