@@ -40,11 +40,21 @@ inline std::uint64_t execute_atomic(std::uint32_t op, void* target, std::uint64_
 inline void apply_atomic(std::uint32_t op, void* target, std::uint64_t operand) {
   const auto word = [target] { return std::atomic_ref<std::uint64_t>(*static_cast<std::uint64_t*>(target)); };
   switch (op) {
-    case HEDDLE_ADD64: word().fetch_add(operand); return;
-    case HEDDLE_AND64: word().fetch_and(operand); return;
-    case HEDDLE_OR64: word().fetch_or(operand); return;
-    case HEDDLE_XOR64: word().fetch_xor(operand); return;
-    default: execute_atomic(op, target, operand, 0); return;
+    case HEDDLE_ADD64:
+      word().fetch_add(operand);
+      return;
+    case HEDDLE_AND64:
+      word().fetch_and(operand);
+      return;
+    case HEDDLE_OR64:
+      word().fetch_or(operand);
+      return;
+    case HEDDLE_XOR64:
+      word().fetch_xor(operand);
+      return;
+    default:
+      execute_atomic(op, target, operand, 0);
+      return;
   }
 }
 

@@ -21,7 +21,9 @@ constexpr std::string_view kFaultPrefix = "fault+";
 
 }  // namespace
 
-std::span<const Entry> table() { return kTable; }
+std::span<const Entry> table() {
+  return kTable;
+}
 
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment) {
