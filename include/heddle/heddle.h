@@ -130,7 +130,7 @@ typedef struct heddle_context_options {
 
 /* Joins the job that this process was started in: by `heddle run`, or a job of one if it was started by itself.
  * options may be null. Blocks until the launcher answers (not for the other ranks). Several contexts may live in one
- * process, but a process started by `heddle run` joins the launcher's job once.
+ * process, but a process started by `heddle run` joins the launcher's job once. If the launcher dies, so do its ranks.
  * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport), ARGUMENT (options.size,
  * an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
@@ -299,7 +299,7 @@ HEDDLE_API heddle_status heddle_region_pack(heddle_region region, void* buffer, 
 HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void* buffer, size_t bytes,
                                               heddle_remote_region* remote);
 /* Collective: every rank gives a region and receives those of all ranks in all[size], its own included. It makes no progress
- * on workers. On an error all[] holds null handles only.
+ * on workers. On an error no handle of all[] is open.
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
                                                 heddle_remote_region* all);
@@ -325,9 +325,9 @@ HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** addr
  * accesses on direct memory. No order between operations except by fence, flush and quiet. completion may be null. source or
  * target may be null if there are no bytes.
  * Errors, of this and of every operation on remote memory below:
- *   returned by the call (nothing has happened): RANGE, PEER_FAILED (the owner is known to have died or left), ARGUMENT (worker
- *   and remote region, or completion, do not belong together), HANDLE (also of the completion's counter), STATE (a blocking form
- *   inside a handler of the worker that would have to wait)
+ *   returned by the call (nothing has happened): RANGE, PEER_FAILED (the owner is known to have died or left), ARGUMENT
+ *   (worker and remote region, or completion, do not belong together), HANDLE (also of the completion's counter), STATE (a
+ *   blocking form inside a handler of the worker that would have to wait)
  *   told by the completion, or by flush and quiet if there is none, or returned if it is known at once: PEER_FAILED (the owner
  *   died), RANGE or HANDLE (the owner has released the region or unmapped its memory), CANCELLED (the owner's worker 0, which
  *   had to serve it, or this worker was closed), UNSUPPORTED (neither the kernel's copy nor bounce space is there), NO_MEMORY,
@@ -477,16 +477,16 @@ typedef struct heddle_am_arrival {
  * makes progress (HEDDLE_ERR_STATE). It must not throw. */
 typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
 
-/* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining): a message
- * without a handler is dropped and counted. Errors: ARGUMENT (handler number). */
+/* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining): a
+ * message without a handler is dropped and counted. Errors: ARGUMENT (handler number). */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
 
 /* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence.
- * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a counter
- * of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the blocking form
+ * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
+ * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the blocking form
  * inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY (the parts of a
- * large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed before a large message
- * had arrived, or this worker was). A message that fits the eager limit to a worker that was closed is dropped without an
+ * large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed before a large
+ * message had arrived, or this worker was). A message that fits the eager limit to a worker that was closed is dropped without an
  * error, as is one without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                                        const heddle_completion* completion);
@@ -505,8 +505,8 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
 HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
 /* Waits (with progress) until all operations posted on the worker to `rank` are complete at the target. Returns the first
  * error of those among them that had no completion of their own to tell it; it is told once.
- * Errors: that one; PEER_FAILED (the rank has failed: what was put to it may be lost); RANK; STATE (the waiting forms, inside a
- * handler, when something is outstanding). */
+ * Errors: that one; PEER_FAILED (the rank has failed: what was put to it may be lost); RANK; STATE (the waiting forms, inside
+ * a handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);
 HEDDLE_API heddle_status heddle_try_flush(heddle_worker worker, uint32_t rank); /* HEDDLE_AGAIN: not yet */
 /* The same for all ranks. The failure of a rank is an error only if an operation to it has failed. */
