@@ -483,11 +483,11 @@ HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t han
 
 /* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence.
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
- * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the blocking form
- * inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY (the parts of a
- * large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed before a large
- * message had arrived, or this worker was). A message that fits the eager limit to a worker that was closed is dropped without an
- * error, as is one without a handler. */
+ * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
+ * blocking form inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY
+ * (the parts of a large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed
+ * before a large message had arrived, or this worker was). A message that fits the eager limit to a worker that was closed
+ * is dropped without an error, as is one without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                                        const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
