@@ -137,7 +137,7 @@ double Channel::ping_pong_ns() {
     std::vector<double> batches;
     const std::uint64_t begin = now_ns();
     std::uint64_t sequence = 0;
-    for (int batch = 0; batch < kBatches + 1 && now_ns() - begin < kPingPongLimitNs; ++batch) {
+    for (int batch = 0; batch < kBatches + 1 && (batches.empty() || now_ns() - begin < kPingPongLimitNs); ++batch) {
       const std::uint64_t start = now_ns();
       for (int i = 0; i < kRounds; ++i) {
         ping.store(++sequence, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
 
 #include "api/test_job.hpp"
@@ -250,6 +251,51 @@ TEST(Failure, OperationsToADeadRankEndWithPeerFailed) {
   EXPECT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(heddle_context_peer_status(alive.handle(), 1), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+}
+
+TEST(Failure, ALargeMessageToADeadRankEnds) {
+  const Job job(2, "shm");
+  Context alive = job.join(0);
+  Context dead = job.join(1);
+  Worker worker = alive.open_worker();
+  check(heddle_inproc_fail(job.handle(), 1));
+  while (heddle_context_peer_status(alive.handle(), 1) == HEDDLE_DONE) worker.progress();
+  worker.progress();
+  const Counter counter = alive.counter();
+  const heddle_completion completion = counter.completion();
+  const std::vector<std::byte> large(1 << 20);
+  ASSERT_EQ(worker.am({1, 0}, {1, 0, nullptr, large.data(), large.size()}, &completion), HEDDLE_POSTED);
+  EXPECT_EQ(worker.wait(counter, 1, 5'000'000'000), HEDDLE_ERR_PEER_FAILED) << heddle_last_error();
+  EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+}
+
+TEST(Wait, TimesOutWhileMessagesKeepComing) {
+  const Context context = Context::join();
+  Worker worker = context.open_worker();
+  const Region region = context.alloc(8);
+  context.register_am(
+      1,
+      [](const heddle_am_arrival* message, void*) {
+        const heddle_am_message again{1, 0, nullptr, nullptr, 0};
+        static_cast<void>(heddle_try_am(message->worker, message->source, &again, nullptr));
+      },
+      nullptr);
+  ASSERT_EQ(worker.am({0, 0}, {1, 0, nullptr, nullptr, 0}), HEDDLE_DONE);
+  EXPECT_EQ(worker.wait(region.memory<std::uint64_t>()[0], HEDDLE_EQ, 1, 10'000'000), HEDDLE_ERR_TIMEOUT);
+  context.register_am(1, nullptr, nullptr);
+}
+
+TEST(Alignment, IsThatOfTheMemoryNotOfTheOffset) {
+  const Context context = Context::join();
+  Worker worker = context.open_worker();
+  alignas(8) std::array<std::byte, 64> memory{};
+  const Region region = context.register_memory(std::span(memory).subspan(4));
+  const RemoteRegion remote = context.unpack(region.pack());
+  expect_error(worker.try_atomic(HEDDLE_ADD64, remote.at(0), 1), HEDDLE_ERR_ALIGNMENT, "address");
+  EXPECT_EQ(worker.try_atomic(HEDDLE_ADD32, remote.at(0), 1), HEDDLE_DONE);
+  const std::uint64_t value = 1;
+  const heddle_signal signal{remote.at(8), 1, HEDDLE_SIGNAL_SET};
+  expect_error(worker.try_put_signal(bytes_of(value), remote.at(0), signal), HEDDLE_ERR_ALIGNMENT, "aligned");
 }
 
 TEST(Failure, AWorkerThatWasClosedOwesNoAnswers) {

@@ -57,7 +57,7 @@ heddle_status heddle_fence(heddle_worker handle) {
         worker->until(HEDDLE_FOREVER, [&] { return worker->outstanding() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; });
     if (status != HEDDLE_DONE) return status;
   }
-  heddle::base::store_fence();
+  heddle::base::full_fence();  // also a put before a later get
   return HEDDLE_DONE;
 }
 

@@ -125,10 +125,10 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (remote == nullptr) return bad_handle("remote region", address.region.id);
-  if (shape == nullptr) return null_argument("strided transfer", "shape");
+  if (shape == nullptr) return null_argument("put_strided or get_strided", "shape");
   std::uint64_t remote_bytes = 0;
   if (const Status status = check_shape(*shape, &remote_bytes); status != HEDDLE_DONE) return status;
-  if (local == nullptr && remote_bytes != 0) return null_argument("strided transfer", "the local address");
+  if (local == nullptr && remote_bytes != 0) return null_argument("put_strided or get_strided", "the local address");
   engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const std::uint64_t bytes = remote_bytes == 0 ? 0 : shape->blocks * shape->block_bytes;
@@ -168,7 +168,8 @@ Status check_list(const Worker& worker, const heddle_segment* segments, std::siz
     const heddle_segment& segment = segments[i];
     const RemoteRegion* remote = find_handle<RemoteRegion>(segment.remote.region.id);
     if (remote == nullptr) return bad_handle("remote region of a segment", segment.remote.region.id);
-    if (segment.local == nullptr && segment.bytes != 0) return null_argument("list", "the local address of a segment");
+    if (segment.local == nullptr && segment.bytes != 0)
+      return null_argument("put_list or get_list", "the local address of a segment");
     if (!remote->direct_range(segment.remote.offset, segment.bytes)) {
       summary->direct = false;
       const Status status = explain_access(worker, *remote, segment.remote.offset, segment.bytes);
@@ -188,7 +189,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
                 const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (segments == nullptr && count_of > 0) return null_argument("list", "segments");
+  if (segments == nullptr && count_of > 0) return null_argument("put_list or get_list", "segments");
   ListSummary summary;
   if (const Status status = check_list(*worker, segments, count_of, &summary); status != HEDDLE_DONE) return status;
   engine::Completion resolved;
@@ -221,6 +222,10 @@ Status check_signal(const Worker& worker, const RemoteRegion& data, const heddle
   }
   if (signal->word.offset % 8 != 0) {
     return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu is not a multiple of 8",
+                      static_cast<unsigned long long>(signal->word.offset));
+  }
+  if ((*word)->direct != nullptr && reinterpret_cast<std::uintptr_t>((*word)->direct + signal->word.offset) % 8 != 0) {
+    return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu: the region's memory is not 8-byte aligned",
                       static_cast<unsigned long long>(signal->word.offset));
   }
   if ((*word)->rank != data.rank) {

@@ -21,40 +21,42 @@ inline void cpu_relax() {
 // With more threads than cores the partner needs this core: spinning longer than a cache transfer takes is waste.
 class Waiter {
  public:
-  explicit Waiter(Clock& clock, std::int64_t timeout_ns) : clock_(clock), timeout_ns_(timeout_ns) {}
+  Waiter(Clock& clock, std::int64_t timeout_ns) : clock_(clock), timeout_ns_(timeout_ns) {
+    if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
+  }
 
-  void busy() { attempts_ = 0; }
+  // False: the time is over.
+  [[nodiscard]] bool busy() {
+    attempts_ = 0;
+    return ++since_clock_ < kClockPeriod || in_time();
+  }
 
   // False: the time is over.
   [[nodiscard]] bool idle() {
     if (++attempts_ < kSpins) {
       if (attempts_ > kFree) cpu_relax();
-      return true;
+      return ++since_clock_ < kClockPeriod || in_time();
     }
     attempts_ = kSpins;
-    if (timeout_ns_ >= 0 && expired()) return false;
     sched_yield();
-    return true;
+    return in_time();
   }
 
  private:
   static constexpr std::uint32_t kFree = 64;     // without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kSpins = 2000;  // about the cost of a few context switches
+  static constexpr std::uint32_t kClockPeriod = 256;
 
-  bool expired() {
-    const std::uint64_t now = clock_.now_ns();
-    if (!started_) {
-      started_ = true;
-      start_ns_ = now;
-    }
-    return now - start_ns_ >= static_cast<std::uint64_t>(timeout_ns_);
+  bool in_time() {
+    since_clock_ = 0;
+    return timeout_ns_ < 0 || clock_.now_ns() - start_ns_ < static_cast<std::uint64_t>(timeout_ns_);
   }
 
   Clock& clock_;
   std::int64_t timeout_ns_;
   std::uint64_t start_ns_ = 0;
   std::uint32_t attempts_ = 0;
-  bool started_ = false;
+  std::uint32_t since_clock_ = 0;
 };
 
 }  // namespace heddle::base

@@ -47,7 +47,8 @@ void Worker::handle(const transport::Completion& completion) {
   if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
   if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {
     if (operation->unfreed > 0) --operation->unfreed;
-    if (completion.status != HEDDLE_DONE && operation->status == HEDDLE_DONE) operation->status = completion.status;
+    // A carrier that did not arrive is not answered; nor are those sent with it, since they went the same way.
+    if (completion.status != HEDDLE_DONE) return end_served(*operation, completion.status);
     return conclude(*operation);
   }
   // `done` without a source_free before it (a failure): the source is free as well.
@@ -95,6 +96,7 @@ void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message,
 }
 
 void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment) {
+  if (failed_[source.rank]) return drop(source, "its sender has failed, so it would never be whole");
   protocol::Reassembly::Message whole;
   switch (reassembly_.add(source, fragment, &whole)) {
     case protocol::Reassembly::Outcome::incomplete:
@@ -240,6 +242,7 @@ void Worker::end_served(Operation& operation, base::Status status) {
 }
 
 void Worker::cancel_all(base::Status status) {
+  in_progress_ = true;  // callbacks run: they may not close or wait
   pending_.clear();
   for (Operation& operation : operations_.all()) {
     if (!operation.live) continue;
@@ -250,6 +253,7 @@ void Worker::cancel_all(base::Status status) {
     if (operation.status == HEDDLE_DONE) operation.status = status;
     conclude(operation);
   }
+  in_progress_ = false;
 }
 
 }  // namespace heddle::engine

@@ -174,6 +174,9 @@ base::Status Context::exchange(std::span<const std::byte> mine, Worker* worker, 
     return base::fail(HEDDLE_ERR_STATE,
                       "another thread of this rank is in a barrier or exchange; one at a time per context");
   }
+  if (in_exchange_ && !mine.empty()) {
+    return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
+  }
   if (!in_exchange_) {
     if (const base::Status status = bootstrap_->exchange_start(mine); status != HEDDLE_DONE) return status;
     in_exchange_ = true;
@@ -187,9 +190,7 @@ base::Status Context::exchange(std::span<const std::byte> mine, Worker* worker, 
     }
     const int events = worker != nullptr ? worker->progress() : 0;
     if (events < 0) return static_cast<base::Status>(events);
-    if (events > 0) {
-      waiter.busy();
-    } else if (!waiter.idle()) {
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns",
                         static_cast<long long>(timeout_ns));
     }
@@ -210,14 +211,14 @@ base::Status Context::leave() {
   // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
   const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
   while (!std::all_of(workers.begin(), workers.end(), quiet)) {
-    progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
+    static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
   }
   const std::lock_guard lock(exchange_mutex_);
   std::vector<std::vector<std::byte>> none;
   const auto finish = [&] {
     base::Status status = HEDDLE_DONE;
     while ((status = bootstrap_->exchange_test(&none)) == HEDDLE_AGAIN) {
-      progress() > 0 ? waiter.busy() : static_cast<void>(waiter.idle());
+      static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
     }
     return status;
   };
@@ -239,10 +240,12 @@ void Context::abort(int code, const char* message) {
 void Context::note_failures() {
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
     if (!bootstrap_->failed(rank)) continue;
-    for (RemoteRegion* remote : remotes_.all()) {
-      if (remote->rank != rank || rank == this->rank()) continue;
-      remote->failed.store(true, std::memory_order_relaxed);
-      remote->direct_bytes.store(0, std::memory_order_relaxed);
+    if (rank != this->rank()) {
+      remotes_.for_each([rank](RemoteRegion& remote) {
+        if (remote.rank != rank) return;
+        remote.failed.store(true, std::memory_order_relaxed);
+        remote.direct_bytes.store(0, std::memory_order_relaxed);
+      });
     }
     const std::lock_guard lock(mutex_);
     if (known_failed_[rank]) continue;

@@ -58,6 +58,12 @@ class Owned {
     const auto it = entries_.find(object);
     return it == entries_.end() ? 0 : it->second.id;
   }
+  // Runs function(object) for each; none of them is destroyed meanwhile.
+  template <class Function>
+  void for_each(Function&& function) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [object, entry] : entries_) function(*entry.object);
+  }
   [[nodiscard]] std::vector<T*> all() const {
     const std::lock_guard lock(mutex_);
     std::vector<T*> objects;

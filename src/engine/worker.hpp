@@ -145,11 +145,7 @@ base::Status Worker::until(std::int64_t timeout_ns, Attempt&& attempt) {
     if (status != HEDDLE_AGAIN) return status;
     const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    if (events > 0) {
-      waiter.busy();
-    } else if (!waiter.idle()) {
-      return HEDDLE_ERR_TIMEOUT;
-    }
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
   }
 }
 

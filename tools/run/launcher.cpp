@@ -59,6 +59,7 @@ int Launcher::start_failed(base::Status) {
 base::Status Launcher::prepare() {
   const std::size_t descriptors = options_.ranks * kDescriptorsPerRank + kDescriptorsBesides;
   if (const auto status = allow_descriptors(descriptors, &plan_.files); status != HEDDLE_DONE) return status;
+  ::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would take the ranks' exit codes away
   auto guardian = Guardian::start();
   if (!guardian) return guardian.status();
   guardian_.emplace(std::move(*guardian));
