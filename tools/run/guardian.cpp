@@ -40,8 +40,10 @@ constexpr pid_t kDismissed = 0;
   ::setsid();
   ::prctl(PR_SET_NAME, "heddle-guardian");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  ::dup2(null, STDOUT_FILENO);
-  ::dup2(null, STDERR_FILENO);
+  for (const int output :
+       {STDOUT_FILENO, STDERR_FILENO}) {  // whoever reads the job's output must not wait for the guardian
+    null >= 0 ? ::dup2(null, output) : ::close(output);
+  }
   ::dup2(pipe, STDIN_FILENO);
   ::close_range(STDERR_FILENO + 1, ~0U, 0);
   if (::chdir("/") != 0) ::_exit(1);  // "/" can always be entered; do not pin the working directory
