@@ -38,6 +38,7 @@ namespace {
   const Status status = worker.try_atomic(request, resolved);
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
+    worker.count_command();
     ++worker.stats().atomics;
     worker.stats().bytes += wire::atomic_bytes(request.op);
   }
@@ -59,7 +60,6 @@ inline bool counter_live(const heddle_completion* completion) {
 inline Status counted(Worker& worker, std::uint64_t width) {
   heddle_worker_stats& stats = worker.stats();
   ++stats.atomics;
-  ++stats.direct;
   stats.bytes += width;
   return HEDDLE_DONE;
 }

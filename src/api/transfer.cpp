@@ -61,7 +61,10 @@ template <Kind kind>
   const Pieces pieces(transfer.local, transfer.remote, transfer.offset, {transfer.bytes, 1, 0, 0});
   const Status status = worker.try_transfer(kind, pieces, transfer.remote->rank, resolved);
   if (status == HEDDLE_AGAIN) return again(worker);
-  if (status >= 0) tally<kind>(worker, transfer.bytes);
+  if (status >= 0) {
+    worker.count_command();
+    tally<kind>(worker, transfer.bytes);
+  }
   return status;
 }
 
@@ -87,7 +90,6 @@ inline Status try_transfer(heddle_worker handle, void* local, std::size_t bytes,
     std::byte* memory = remote->direct + address.offset;
     kind == Kind::put ? copy_bytes(memory, local, bytes) : copy_bytes(local, memory, bytes);
     tally<kind>(*worker, bytes);
-    ++worker->stats().direct;
     return HEDDLE_DONE;
   }
   return slow<kind>(*worker, {static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
@@ -141,7 +143,6 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
       far += shape->remote_stride;
     }
     tally<kind>(*worker, bytes);
-    ++worker->stats().direct;
     return HEDDLE_DONE;
   }
   if (const Status status = explain_access(*worker, *remote, address.offset, remote_bytes); status != HEDDLE_DONE) {
@@ -151,7 +152,10 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
   const Status status = worker->try_transfer(kind, pieces, remote->rank, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
-  if (status >= 0) tally<kind>(*worker, bytes);
+  if (status >= 0) {
+    worker->count_command();
+    tally<kind>(*worker, bytes);
+  }
   return status;
 }
 
@@ -201,12 +205,14 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
       kind == Kind::put ? copy_bytes(far, segment.local, segment.bytes) : copy_bytes(segment.local, far, segment.bytes);
     }
     tally<kind>(*worker, summary.bytes);
-    ++worker->stats().direct;
     return HEDDLE_DONE;
   }
   const Status status = worker->try_transfer(kind, Pieces(segments, count_of), summary.rank, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
-  if (status >= 0) tally<kind>(*worker, summary.bytes);
+  if (status >= 0) {
+    worker->count_command();
+    tally<kind>(*worker, summary.bytes);
+  }
   return status;
 }
 
@@ -254,7 +260,6 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
                                     : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));
     tally<Kind::put>(*worker, bytes);
-    ++worker->stats().direct;
     return HEDDLE_DONE;
   }
   if (const Status status = explain_access(*worker, *remote, target.offset, bytes); status != HEDDLE_DONE)
@@ -262,7 +267,10 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, {bytes, 1, 0, 0});
   const Status status = worker->try_put_signal(pieces, remote->rank, word, signal->word.offset, *signal, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
-  if (status >= 0) tally<Kind::put>(*worker, bytes);
+  if (status >= 0) {
+    worker->count_command();
+    tally<Kind::put>(*worker, bytes);
+  }
   return status;
 }
 

@@ -184,7 +184,6 @@ std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
 
 void Worker::direct_piece(const Operation& operation, const Piece& piece) {
   std::byte* remote = piece.remote->direct + piece.offset;
-  ++stats_.direct;
   if (operation.kind == Kind::put) {
     std::memcpy(remote, piece.local, piece.bytes);
   } else {

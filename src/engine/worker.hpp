@@ -34,6 +34,8 @@ class Worker {
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
   [[nodiscard]] std::uint32_t outstanding() const { return outstanding_total_; }
   [[nodiscard]] heddle_worker_stats& stats() { return stats_; }
+  // An operation that was not direct. What is direct is the rest, so that the direct path has one number less to keep.
+  void count_command() { ++commands_; }
   [[nodiscard]] heddle_worker_stats read_stats() const;
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
@@ -122,6 +124,7 @@ class Worker {
   std::uint64_t seen_epoch_ = 0;
   heddle_worker handle_{};  // for arrivals; found at the first
   heddle_worker_stats stats_{};
+  std::uint64_t commands_ = 0;
 
   OperationPool operations_;
   std::deque<Operation*> pending_;          // have something left to post, in order
