@@ -2,7 +2,9 @@
 #pragma once
 
 #include <sched.h>
+#include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/clock.hpp"
@@ -57,6 +59,20 @@ class Waiter {
   std::uint64_t start_ns_ = 0;
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;
+};
+
+// For waits of set-up, where the answer makes a way through other processes: sleeps, longer from time to time.
+class Nap {
+ public:
+  void take() {
+    const timespec length{0, ns_};
+    ::nanosleep(&length, nullptr);
+    ns_ = std::min(2 * ns_, kLongest);
+  }
+
+ private:
+  static constexpr long kLongest = 1'000'000;
+  long ns_ = 15'000;
 };
 
 }  // namespace heddle::base

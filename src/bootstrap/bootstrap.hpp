@@ -46,8 +46,13 @@ class Bootstrap {
 
   // Once, before any peer can fetch it.
   [[nodiscard]] virtual base::Status publish(const Card& card) = 0;
-  // Blocks until the peer has published. PEER_FAILED if it dies first.
+  // Asks for a peer's card and returns at once. AGAIN: it is under way, or the peer has not published yet; call again. The
+  // first call sends the request, once; nothing but later calls is needed for the answer to be seen. Any number of
+  // threads may ask for the same card: each answer goes to one of them, who goes on asking causes the next.
+  // PEER_FAILED: it has died or left. NO_MEMORY: no descriptor was left for the card's; the next call asks anew.
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
+  // For set-up: fetch(), waiting until it does not say AGAIN.
+  [[nodiscard]] base::Result<Card> fetch_wait(std::uint32_t rank);
 
   // Collective exchange, split so that the caller can make progress on other things while it waits. One at a time: start,
   // then exchange_test until it does not say AGAIN. A barrier is an exchange of zero bytes. `all` becomes the

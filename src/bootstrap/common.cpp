@@ -7,7 +7,18 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/wait.hpp"
+
 namespace heddle::bootstrap {
+
+base::Result<Card> Bootstrap::fetch_wait(std::uint32_t rank) {
+  base::Nap nap;
+  for (;;) {
+    auto card = fetch(rank);
+    if (card.status() != HEDDLE_AGAIN) return card;
+    nap.take();
+  }
+}
 
 base::Result<JobSecret> make_secret() {
   JobSecret secret{};
@@ -25,7 +36,8 @@ base::Result<base::Fd> duplicate(int fd) {
   if (fd < 0) return base::Fd();
   base::Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) {
-    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot duplicate descriptor %d of a card (ulimit -n may be too low)",
+    const base::Status status = errno == EMFILE || errno == ENFILE ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM;
+    return base::fail_errno(status, "cannot duplicate descriptor %d of a card (too many are open? raise ulimit -n)",
                             fd);
   }
   return copy;

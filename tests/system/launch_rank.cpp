@@ -76,7 +76,7 @@ int all_together() {
   check(::write(file.get(), &rank, sizeof rank) == sizeof rank, "write");
   check(bootstrap->publish({file.get(), ::getpid(), std::vector<std::byte>(rank), nullptr}) == HEDDLE_DONE, "publish");
   for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
-    auto card = bootstrap->fetch(peer);
+    auto card = bootstrap->fetch_wait(peer);
     check(card.ok(), "fetch");
     const heddle::base::Fd copy(card->fd);
     std::uint32_t read = ~0U;
@@ -103,7 +103,7 @@ int one_dies() {
     say("dies", now_ns());
     ::raise(SIGKILL);
   }
-  check(bootstrap->fetch(1).status() == HEDDLE_ERR_PEER_FAILED, "fetch of the dead");
+  check(bootstrap->fetch_wait(1).status() == HEDDLE_ERR_PEER_FAILED, "fetch of the dead");
   await_failure(*bootstrap, 1);
   say("told", now_ns());
   check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");

@@ -89,7 +89,6 @@ void Job::remove(std::uint32_t rank) {
     if (member != nullptr && other != rank) member->note_gone();
   }
   finish_round();
-  changed_.notify_all();
 }
 
 void Job::finish_round() {
@@ -113,17 +112,16 @@ base::Status Member::publish(const Card& card) {
   if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
   seat.card = {-1, card.pid, card.bytes, card.object};
   seat.card_fd = std::move(*copy);
-  job_.changed_.notify_all();
   return HEDDLE_DONE;
 }
 
 base::Result<Card> Member::fetch(std::uint32_t rank) {
   if (const base::Status status = check_rank(rank, size()); status != HEDDLE_DONE) return status;
-  std::unique_lock lock(job_.mutex_);
-  Job::Seat& seat = job_.seats_[rank];
-  job_.changed_.wait(lock, [&] { return seat.published || job_.gather_.is_gone(rank) || job_.gather_.is_gone(rank_); });
+  const std::lock_guard lock(job_.mutex_);
+  const Job::Seat& seat = job_.seats_[rank];
   if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
   if (job_.gather_.is_gone(rank)) return fail_gone(rank);
+  if (!seat.published) return HEDDLE_AGAIN;
   auto copy = duplicate(seat.card_fd.get());
   if (!copy) return copy.status();
   return Card{copy->release(), seat.card.pid, seat.card.bytes, seat.card.object};

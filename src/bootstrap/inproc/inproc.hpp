@@ -1,7 +1,6 @@
 // A job whose ranks are threads of one process: for tests, explorers and simulations, and the job of one.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,8 +59,7 @@ class Job {
   JobSecret secret_{};
   // Release when raised, once, before the members' epochs; partner: the acquire load in failed().
   std::unique_ptr<std::atomic<bool>[]> gone_;
-  std::mutex mutex_;                 // guards what follows
-  std::condition_variable changed_;  // a card was published or a rank is gone
+  std::mutex mutex_;  // guards what follows
   std::vector<Seat> seats_;
   Gather gather_;
 };

@@ -64,7 +64,7 @@ TEST(inproc, a_card_carries_its_file_and_bytes) {
   ASSERT_EQ(write(file.get(), "warp", 4), 4);
   const auto object = std::make_shared<int>(5);
   std::thread reader([&] {
-    auto card = b->fetch(0);  // usually before it is published
+    auto card = b->fetch_wait(0);  // usually before it is published
     ASSERT_TRUE(card.ok()) << base::last_message();
     const base::Fd copy(card->fd);
     EXPECT_NE(copy.get(), file.get());
@@ -82,12 +82,28 @@ TEST(inproc, a_card_carries_its_file_and_bytes) {
   EXPECT_GE(fcntl(file.get(), F_GETFD), 0) << "the publisher's descriptor stays its own";
 }
 
+TEST(inproc, asking_for_a_card_that_is_not_there_yet_returns_at_once) {
+  inproc::Job job(3);
+  const auto a = join(job, 0);
+  const auto b = join(job, 1);
+  const auto c = join(job, 2);
+  EXPECT_EQ(b->fetch(0).status(), HEDDLE_AGAIN);
+  EXPECT_EQ(b->fetch(0).status(), HEDDLE_AGAIN);
+  ASSERT_EQ(a->publish({-1, 5, {}}), HEDDLE_DONE);
+  const auto card = b->fetch(0);
+  ASSERT_TRUE(card.ok());
+  EXPECT_EQ(card->pid, 5);
+  EXPECT_EQ(b->fetch(2).status(), HEDDLE_AGAIN);
+  ASSERT_EQ(job.fail(2), HEDDLE_DONE);
+  EXPECT_EQ(b->fetch(2).status(), HEDDLE_ERR_PEER_FAILED);
+}
+
 TEST(inproc, a_dead_rank_is_told_to_the_others_and_ends_their_waits) {
   inproc::Job job(3);
   const auto a = join(job, 0);
   const auto b = join(job, 1);
   const auto c = join(job, 2);
-  std::thread waiting([&] { EXPECT_EQ(a->fetch(2).status(), HEDDLE_ERR_PEER_FAILED); });
+  std::thread waiting([&] { EXPECT_EQ(a->fetch_wait(2).status(), HEDDLE_ERR_PEER_FAILED); });
   ASSERT_EQ(a->exchange_start({}), HEDDLE_DONE);
   Parts all;
   EXPECT_EQ(a->exchange_test(&all), HEDDLE_AGAIN);

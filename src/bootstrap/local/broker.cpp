@@ -9,8 +9,7 @@ namespace heddle::bootstrap::local {
 
 Broker::Broker(std::uint32_t size, const JobSecret& secret) : size_(size), secret_(secret), gather_(size) {
   seats_.reserve(size);
-  for (std::uint32_t rank = 0; rank < size; ++rank)
-    seats_.push_back({{}, {Direction::to_launcher, size}, {}, {}, {}, {}, {}, {}, {}});
+  for (std::uint32_t rank = 0; rank < size; ++rank) seats_.emplace_back(size);
 }
 
 short Broker::events(std::uint32_t rank) const {
@@ -51,7 +50,8 @@ void Broker::serve(std::uint32_t rank) {
     if (status == HEDDLE_AGAIN) continue;
     seat.problem = base::last_message();
     seat.socket.reset();
-    gone(rank, Membership::lost);
+    // What comes after it has left in good order (another process that tries to join) changes nothing about that.
+    if (seat.membership != Membership::left) gone(rank, Membership::lost);
     return;
   }
 }
@@ -117,7 +117,8 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
   seat.outbox.add({FrameType::welcome}, std::make_shared<const std::vector<std::byte>>(encode(welcome)));
   if (hello) {
     seat.membership = Membership::joined;
-    seat.pid = hello->pid;
+    seat.pid = seat.reader.sender() >= 0 ? seat.reader.sender() : hello->pid;
+    seat.has_joined = true;
     for (std::uint32_t other = 0; other < size_; ++other) {
       if (gather_.is_gone(other)) seat.outbox.add({FrameType::gone, 0, other});
     }
@@ -131,6 +132,10 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
 base::Status Broker::publish(std::uint32_t rank, Frame& frame) {
   Seat& seat = seats_[rank];
   if (seat.card) return base::fail(HEDDLE_ERR_PROTOCOL, "a second card");
+  if (frame.fd_lost) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY,
+                      "the launcher has no descriptor left for the card; raise its limit (ulimit -n)");
+  }
   seat.card = CardEntry{frame.header.value, std::make_shared<const std::vector<std::byte>>(std::move(frame.payload)),
                         std::make_shared<const base::Fd>(std::move(frame.fd))};
   for (const std::uint32_t other : std::exchange(seat.wanted_by, {})) send_card(other, rank);

@@ -43,7 +43,10 @@ class Broker {
 
   [[nodiscard]] Membership membership(std::uint32_t rank) const { return seats_[rank].membership; }
   [[nodiscard]] bool anybody_joined() const;
-  // The process that joined (as it says); 0 before.
+  // Has been a member at some time.
+  [[nodiscard]] bool has_joined(std::uint32_t rank) const { return seats_[rank].has_joined; }
+  // The process that joined: by the kernel's word if the socket has SO_PASSCRED (then 0 for one that has no number in our
+  // pid namespace), else by its own; 0 before.
   [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
   // Why the broker cut the rank off; empty: it did not.
   [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
@@ -60,11 +63,13 @@ class Broker {
     std::shared_ptr<const base::Fd> fd;
   };
   struct Seat {
+    explicit Seat(std::uint32_t size) : reader(Direction::to_launcher, size) {}
     base::Fd socket;
     Reader reader;
     Outbox outbox;
     Membership membership = Membership::outside;
     bool refused = false;  // said hello in another version
+    bool has_joined = false;
     std::int32_t pid = 0;
     std::optional<CardEntry> card;
     std::vector<std::uint32_t> wanted_by;  // ranks whose fetch waits for the card

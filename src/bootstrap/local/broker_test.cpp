@@ -103,6 +103,14 @@ TEST_F(BrokerTest, another_version_is_answered_but_not_let_in) {
   EXPECT_TRUE(peers_[0].cut_off());
 }
 
+TEST_F(BrokerTest, who_says_hello_after_the_rank_has_left_does_not_undo_that) {
+  join_all();
+  peers_[1].send({FrameType::leave});
+  peers_[1].send({FrameType::hello}, encode(Hello{.pid = 45}));
+  EXPECT_TRUE(peers_[1].cut_off());
+  EXPECT_EQ(broker_.membership(1), Membership::left);
+}
+
 TEST_F(BrokerTest, cards_are_handed_on_when_they_are_there) {
   join_all();
   const base::Fd file(memfd_create("card", MFD_CLOEXEC));

@@ -52,7 +52,7 @@ Reader::Fill Reader::fill(int socket, int flags) {
   }
   const std::size_t old = buffer_.size();
   buffer_.resize(old + kChunk);
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kFdsPerRead * sizeof(int))> control{};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kFdsPerRead * sizeof(int)) + CMSG_SPACE(sizeof(ucred))> control{};
   iovec part{buffer_.data() + old, kChunk};
   msghdr message{};
   message.msg_iov = &part;
@@ -67,22 +67,35 @@ Reader::Fill Reader::fill(int socket, int flags) {
   buffer_.resize(old + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   if (nothing) return Fill::nothing;
   if (got <= 0) return Fill::closed;
-  if ((message.msg_flags & MSG_CTRUNC) != 0) truncated_ = true;
+  sender_ = -1;
+  std::size_t fds = 0;
   for (cmsghdr* entry = CMSG_FIRSTHDR(&message); entry != nullptr; entry = CMSG_NXTHDR(&message, entry)) {
-    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
+    if (entry->cmsg_level != SOL_SOCKET) continue;
+    if (entry->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(entry), sizeof sender);
+      sender_ = sender.pid;
+    }
+    if (entry->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(entry) + i * sizeof fd, sizeof fd);
       fds_.emplace_back(fd);
+      ++fds;
     }
   }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    fds_.emplace_back();  // its frame finds that it was lost
+    ++fds;
+  }
+  if (fds > 1) malformed_ = true;
   return Fill::data;
 }
 
 base::Status Reader::next(Frame* frame) {
-  if (truncated_ || fds_.size() > kMaxWaitingFds) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "descriptors were lost on the way (ulimit -n may be too low)");
+  if (malformed_ || fds_.size() > kMaxWaitingFds) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "more descriptors than frames that say that they have one");
   }
   const auto bytes = std::span<const std::byte>(buffer_).subspan(begin_);
   if (bytes.size() < sizeof(Header)) return HEDDLE_AGAIN;
@@ -97,6 +110,7 @@ base::Status Reader::next(Frame* frame) {
   frame->header = *header;
   frame->payload.assign(payload.begin(), payload.end());
   frame->fd.reset();
+  frame->fd_lost = false;
   if ((header->flags & kHasFd) != 0) {
     if (fds_.empty()) {
       return base::fail(HEDDLE_ERR_PROTOCOL, "a frame of type %u says that it has a descriptor and has none",
@@ -104,6 +118,7 @@ base::Status Reader::next(Frame* frame) {
     }
     frame->fd = std::move(fds_.front());
     fds_.pop_front();
+    frame->fd_lost = !frame->fd.valid();
   }
   begin_ += total;
   return HEDDLE_DONE;
@@ -129,6 +144,17 @@ base::Status send_frame(int socket, Header header, std::span<const std::byte> pa
     }
   }
   return HEDDLE_DONE;
+}
+
+base::Status try_send_header(int socket, const Header& header) {
+  for (;;) {
+    const ssize_t count = send_rest(socket, header, {}, -1, 0, MSG_DONTWAIT);
+    // The kernel cuts a write into pieces far larger than a header, and takes each whole or not at all.
+    if (count == static_cast<ssize_t>(sizeof header)) return HEDDLE_DONE;
+    if (count >= 0) return base::fail(HEDDLE_ERR_SYSTEM, "the socket took %zd bytes of a header", count);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return HEDDLE_AGAIN;
+    if (errno != EINTR) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
+  }
 }
 
 void Outbox::add(Header header, Payload payload, std::shared_ptr<const base::Fd> fd) {

@@ -12,13 +12,16 @@ namespace heddle::bootstrap::local {
 struct Frame {
   Header header;
   std::vector<std::byte> payload;
-  base::Fd fd;  // with kHasFd
+  base::Fd fd;           // with kHasFd
+  bool fd_lost = false;  // with kHasFd: this process had no descriptor left for it, so fd is not valid
 };
 
 // Cuts the stream into frames. One thread.
 //
 // A descriptor arrives with or before the last byte of its frame, and descriptors keep the order of their frames; so the
-// n-th frame with kHasFd owns the n-th descriptor.
+// n-th frame with kHasFd owns the n-th descriptor. One that could not be installed (too many are open) keeps its place in
+// that order. As each frame carries at most one, and recvmsg stops after the first message that had any, a truncation
+// stands for exactly one descriptor.
 class Reader {
  public:
   Reader(Direction direction, std::uint32_t size) : direction_(direction), size_(size) {}
@@ -27,6 +30,10 @@ class Reader {
   // One recvmsg with the flags given (MSG_DONTWAIT: `nothing` if there is nothing). closed: by the other end, or the
   // socket is broken.
   [[nodiscard]] Fill fill(int socket, int flags);
+
+  // The process that sent what the last fill() gave, as the kernel says; 0: it is of another pid namespace; -1: not known
+  // (the socket has no SO_PASSCRED).
+  [[nodiscard]] pid_t sender() const { return sender_; }
 
   // DONE: *frame is the next one. AGAIN: fill first. Otherwise the stream is not well formed and stays so.
   [[nodiscard]] base::Status next(Frame* frame);
@@ -40,13 +47,17 @@ class Reader {
   Direction direction_;
   std::uint32_t size_;
   std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;  // of what has not been cut off yet
-  std::deque<base::Fd> fds_;
-  bool truncated_ = false;  // descriptors were lost
+  std::size_t begin_ = 0;     // of what has not been cut off yet
+  std::deque<base::Fd> fds_;  // not valid: lost
+  bool malformed_ = false;    // more than one descriptor came with a message
+  pid_t sender_ = -1;
 };
 
 // Writes a whole frame, waiting as long as it takes. BOOTSTRAP: the other end is closed.
 base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1);
+
+// A frame without payload, if the socket takes it now; AGAIN: nothing was written.
+[[nodiscard]] base::Status try_send_header(int socket, const Header& header);
 
 // Frames waiting for a socket that may not take them now. One thread.
 class Outbox {

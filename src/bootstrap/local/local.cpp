@@ -8,16 +8,15 @@
 #include <sys/stat.h>
 
 #include <charconv>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/local/channel.hpp"
@@ -68,6 +67,24 @@ base::Result<Given> read_variables() {
   return Given{static_cast<int>(*fd), *rank, *size};
 }
 
+// Several processes may have inherited the descriptor (a rank's child that was started before the rank joined), and the
+// connection takes one. The mark is a record lock: the kernel keeps it for a process, not for a descriptor, and drops it
+// when the process ends. Nothing is written to the socket before it is had.
+base::Status claim_among_processes(int fd) {
+  struct flock mark{};
+  mark.l_type = F_WRLCK;
+  mark.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_SETLK, &mark) == 0) return HEDDLE_DONE;
+  // A kernel without locks on sockets: then the launcher cuts off who says hello twice.
+  if (errno != EAGAIN && errno != EACCES) return HEDDLE_DONE;
+  struct flock holder = mark;
+  const bool known = ::fcntl(fd, F_GETLK, &holder) == 0 && holder.l_type != F_UNLCK;
+  return base::fail(HEDDLE_ERR_STATE,
+                    "process %d has joined the launcher's job with the same %s; a rank is one process (was this one "
+                    "started by the rank? then unset HEDDLE_LOCAL_* for it)",
+                    known ? static_cast<int>(holder.l_pid) : 0, kFdVariable);
+}
+
 // Makes the inherited descriptor this process's own. It survived the exec that started this process, so it is not
 // close-on-exec unless the process has claimed it before; claiming sets the flag, and the descriptor is never closed, so
 // that its number cannot come to mean something else.
@@ -98,6 +115,7 @@ base::Status claim(int fd) {
                       "this process has joined the launcher's job before; a process joins once (keep the context, or "
                       "open further ones with bootstrap \"single\")");
   }
+  if (const base::Status status = claim_among_processes(fd); status != HEDDLE_DONE) return status;
   if (::fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark descriptor %d close-on-exec", fd);
   }
@@ -163,16 +181,17 @@ class Local final : public Bootstrap {
  private:
   enum class Exchange { none, waiting, arrived };
   struct CardBox {
-    std::uint32_t asked = 0;  // fetches sent and not answered
-    struct Arrived {
-      base::Fd fd;
-      std::int32_t pid = 0;
-      std::vector<std::byte> bytes;
-    };
-    std::deque<Arrived> cards;
+    enum class State { idle, asked, arrived };
+    State state = State::idle;
+    // Once arrived.
+    base::Fd fd;
+    bool fd_lost = false;
+    std::int32_t pid = 0;
+    std::vector<std::byte> bytes;
   };
 
   base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
+  base::Status ask(std::uint32_t rank);
   void serve();
   base::Status handle(Frame& frame);
   base::Status take_card(Frame& frame);
@@ -192,9 +211,9 @@ class Local final : public Bootstrap {
   // Release when set, before the socket is shut down; partner: the acquire load of the service thread at its end.
   std::atomic<bool> closing_{false};
 
-  std::mutex send_mutex_;            // one frame at a time
-  std::mutex mutex_;                 // guards what follows
-  std::condition_variable changed_;  // a card has arrived or a rank is gone
+  std::mutex send_mutex_;  // one frame at a time; held while the socket takes a long one, so fetch() only tries it
+  std::mutex mutex_;       // guards what follows; never held for longer than a few instructions. May be held when
+                           // send_mutex_ is tried, not the other way round
   std::vector<CardBox> boxes_;
   Exchange exchange_ = Exchange::none;
   std::uint32_t missing_ = Gathered::kNobody;
@@ -257,20 +276,29 @@ base::Status Local::publish(const Card& card) {
   return send({FrameType::publish, 0, 0, card.pid}, card.bytes, card.fd);
 }
 
+// With mutex_ held, so that the answer is not looked at before the box says that it was asked for.
+base::Status Local::ask(std::uint32_t rank) {
+  const std::unique_lock sending(send_mutex_, std::try_to_lock);
+  if (!sending) return HEDDLE_AGAIN;  // another thread sends; the next call asks
+  const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank});
+  if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
+  return status == HEDDLE_DONE ? HEDDLE_AGAIN : status;
+}
+
 base::Result<Card> Local::fetch(std::uint32_t rank) {
   if (const base::Status status = check_rank(rank, size_); status != HEDDLE_DONE) return status;
+  const std::lock_guard lock(mutex_);
   if (failed(rank)) return fail_gone(rank);
-  {
-    const std::lock_guard lock(mutex_);
-    ++boxes_[rank].asked;
-  }
-  if (const auto status = send({FrameType::fetch, 0, rank}, {}); status != HEDDLE_DONE) return status;
-  std::unique_lock lock(mutex_);
   CardBox& box = boxes_[rank];
-  changed_.wait(lock, [&] { return !box.cards.empty() || failed(rank); });
-  if (failed(rank)) return fail_gone(rank);
-  CardBox::Arrived arrived = std::move(box.cards.front());
-  box.cards.pop_front();
+  if (box.state == CardBox::State::idle) return ask(rank);
+  if (box.state == CardBox::State::asked) return HEDDLE_AGAIN;
+  CardBox arrived = std::exchange(box, {});
+  if (arrived.fd_lost) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY,
+                      "the descriptor of rank %u's card was lost: this process has too many descriptors open; raise "
+                      "the limit (ulimit -n) or close some",
+                      rank);
+  }
   return Card{arrived.fd.release(), arrived.pid, std::move(arrived.bytes), nullptr};
 }
 
@@ -351,28 +379,28 @@ base::Status Local::handle(Frame& frame) {
 base::Status Local::take_card(Frame& frame) {
   const std::lock_guard lock(mutex_);
   CardBox& box = boxes_[frame.header.rank];
-  if (box.asked == 0) return base::fail(HEDDLE_ERR_PROTOCOL, "sent a card that nobody asked for");
-  --box.asked;
-  if (!failed(frame.header.rank)) {
-    box.cards.push_back({std::move(frame.fd), frame.header.value, std::move(frame.payload)});
-  }
-  changed_.notify_all();
+  if (box.state != CardBox::State::asked) return base::fail(HEDDLE_ERR_PROTOCOL, "sent a card that nobody asked for");
+  if (failed(frame.header.rank)) return base::fail(HEDDLE_ERR_PROTOCOL, "sent the card of a rank that is gone");
+  box = {CardBox::State::arrived, std::move(frame.fd), frame.fd_lost, frame.header.value, std::move(frame.payload)};
   return HEDDLE_DONE;
 }
 
 base::Status Local::take_result(const Frame& frame) {
+  const std::uint32_t missing = frame.header.rank;
+  std::vector<std::vector<std::byte>> all;
+  if (missing == Gathered::kNobody) {
+    auto parts = decode_parts(frame.payload, size_);  // may be long: without the lock
+    if (!parts) return parts.status();
+    all = std::move(*parts);
+  } else if (missing >= size_ || !frame.payload.empty()) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "sent a result of an exchange that rank %u was missing from", missing);
+  }
   const std::lock_guard lock(mutex_);
   if (exchange_ != Exchange::waiting) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "sent the result of an exchange that was not started");
   }
-  missing_ = frame.header.rank;
-  if (missing_ == Gathered::kNobody) {
-    auto parts = decode_parts(frame.payload, size_);
-    if (!parts) return parts.status();
-    parts_ = std::move(*parts);
-  } else if (missing_ >= size_ || !frame.payload.empty()) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "sent a result of an exchange that rank %u was missing from", missing_);
-  }
+  missing_ = missing;
+  parts_ = std::move(all);
   exchange_ = Exchange::arrived;
   return HEDDLE_DONE;
 }
@@ -384,8 +412,7 @@ base::Status Local::take_gone(std::uint32_t rank) {
   }
   gone_[rank].store(true, std::memory_order_release);
   failure_epoch_.fetch_add(1, std::memory_order_release);
-  boxes_[rank].cards.clear();
-  changed_.notify_all();
+  boxes_[rank] = {};
   return HEDDLE_DONE;
 }
 

@@ -18,7 +18,8 @@ bool started_by_launcher();
 // Joins; blocks until the launcher has answered. Once per process, whatever the outcome.
 // A rank whose launcher goes away is ended: it prints one line and exits.
 // Errors: CONFIG (variables missing or not numbers), BOOTSTRAP (the descriptor is not the launcher's, the process has
-// joined before, the launcher broke off), VERSION, SYSTEM.
+// joined before, the launcher broke off), STATE (another living process that has the same descriptor has joined with it,
+// and goes on undisturbed), VERSION, SYSTEM.
 base::Result<std::unique_ptr<Bootstrap>> open();
 
 }  // namespace heddle::bootstrap::local

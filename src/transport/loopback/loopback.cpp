@@ -79,7 +79,7 @@ class Loopback final : public Transport {
       return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a loopback region of rank %u", rank);
     }
     if (ranks_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-    const auto node = ranks_.get(rank);
+    const auto node = ranks_.get_wait(rank);
     if (!node) return node.status();
     if ((*node)->bytes_of(name->id) != name->bytes) {
       return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u has no region with this key; it may have been released", rank);

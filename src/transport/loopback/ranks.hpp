@@ -17,8 +17,10 @@ class Ranks {
  public:
   Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self);
 
-  // Valid as long as this object. The first time it waits until the peer has published its card. RANK, PEER_FAILED, CONFIG.
+  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
+  // For set-up: waits for the card.
+  [[nodiscard]] base::Result<Node*> get_wait(std::uint32_t rank);
   // Null: not met yet, or no such rank.
   [[nodiscard]] Node* find(std::uint32_t rank) const {
     return rank < known_.size() ? known_[rank].load(std::memory_order_acquire) : nullptr;

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "base/wait.hpp"
+
 namespace heddle::transport::shm {
 namespace {
 
@@ -77,7 +79,19 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
   return known != nullptr ? known : meet(rank);
 }
 
-base::Result<Peer*> Home::meet(std::uint32_t rank) {
+base::Result<Peer*> Home::peer_wait(std::uint32_t rank) {
+  base::Nap nap;
+  for (;;) {
+    const auto met = peer(rank);
+    if (met.status() != HEDDLE_AGAIN) return met;
+    nap.take();
+  }
+}
+
+[[gnu::cold]] base::Result<Peer*> Home::meet(std::uint32_t rank) {
+  const std::unique_lock lock(meeting_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;  // another thread meets somebody
+  if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
   auto peer = std::make_unique<Peer>();
   peer->rank = rank;
   if (rank == rank_) {
@@ -85,27 +99,31 @@ base::Result<Peer*> Home::meet(std::uint32_t rank) {
     peer->mapping = &segment_->mapping();
     peer->control = control_;
     peer->agreement = agreement_;
-  } else {
-    auto card = bootstrap_.fetch(rank);
-    if (!card) return card.status();
-    if (card->fd < 0)
-      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no segment; is it of another transport?", rank);
-    peer->owned_mapping = std::make_unique<Mapping>(card->fd);
-    peer->mapping = peer->owned_mapping.get();
-    peer->pid = card->pid;
-    const auto agreement = decode_card(card->bytes, agreement_, rank);
-    if (!agreement) return agreement.status();
-    peer->agreement = *agreement;
-    if (const base::Status status = check_seals(card->fd, rank); status != HEDDLE_DONE) return status;
-    const auto control = peer->mapping->map(0, layout_.control_bytes);
-    if (!control) return control.status();
-    peer->control = ControlView(*control, &layout_);
+  } else if (const base::Status status = introduce(*peer); status != HEDDLE_DONE) {
+    return status;
   }
-  const std::lock_guard lock(meeting_);
-  if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;  // another thread was faster
   peers_[rank].store(peer.get(), std::memory_order_release);
   owned_peers_.push_back(std::move(peer));
   return owned_peers_.back().get();
+}
+
+// Fills in what the card of another process says.
+base::Status Home::introduce(Peer& peer) {
+  const auto card = bootstrap_.fetch(peer.rank);
+  if (!card) return card.status();
+  if (card->fd < 0)
+    return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no segment; is it of another transport?", peer.rank);
+  peer.owned_mapping = std::make_unique<Mapping>(card->fd);
+  peer.mapping = peer.owned_mapping.get();
+  peer.pid = card->pid;
+  const auto agreement = decode_card(card->bytes, agreement_, peer.rank);
+  if (!agreement) return agreement.status();
+  peer.agreement = *agreement;
+  if (const base::Status status = check_seals(card->fd, peer.rank); status != HEDDLE_DONE) return status;
+  const auto control = peer.mapping->map(0, layout_.control_bytes);
+  if (!control) return control.status();
+  peer.control = ControlView(*control, &layout_);
+  return HEDDLE_DONE;
 }
 
 base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {

@@ -45,8 +45,11 @@ class Home {
   [[nodiscard]] RegionTable& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
-  // The peer, met on first use: then this waits until it has published its card. PEER_FAILED, VERSION, PROTOCOL, SYSTEM.
+  // The peer, met on first use. Returns at once; AGAIN: its card is under way, or not published yet; call again.
+  // PEER_FAILED, VERSION, PROTOCOL, SYSTEM, NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
+  // For set-up: waits for the card.
+  [[nodiscard]] base::Result<Peer*> peer_wait(std::uint32_t rank);
 
   // A new ring of this process towards a peer's worker; announced, empty.
   [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,
@@ -55,6 +58,7 @@ class Home {
  private:
   Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
   base::Result<Peer*> meet(std::uint32_t rank);
+  base::Status introduce(Peer& peer);
 
   bootstrap::Bootstrap& bootstrap_;
   const base::Environment& environment_;
@@ -67,7 +71,9 @@ class Home {
   BouncePool bounce_;
   bool cma_enabled_;
   std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
-  std::mutex meeting_;                     // guards owned_peers_ and the storing into peers_
+  // Guards owned_peers_ and the storing into peers_, and lets one thread ask for cards: each card is a descriptor, which
+  // nobody would take once the peer is known. Only tried, never waited for.
+  std::mutex meeting_;
   std::vector<std::unique_ptr<Peer>> owned_peers_;
   std::mutex ring_list_;  // guards the appending to the ring list
 };

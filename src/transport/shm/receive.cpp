@@ -100,6 +100,21 @@ void Worker::drop(std::size_t position) {
                                what, rank, index_);
 }
 
+[[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
+  if (status == HEDDLE_ERR_PEER_FAILED) return;  // it died before we met; what it had sent is lost with it
+  if (status == HEDDLE_ERR_PROTOCOL || status == HEDDLE_ERR_VERSION) {
+    return malformed(rank, "the card");
+  }
+  // Its card is under way, or we lack the means to take it for now (descriptors, memory): found again by the next poll.
+  if (status != HEDDLE_AGAIN && unmet_told_[rank] == 0) {
+    unmet_told_[rank] = 1;
+    home_.environment().log.line(base::Level::error, "messages of rank %u wait until it can be met: %s", rank,
+                                 base::last_message());
+  }
+  home_.control().senders(index_, rank / 64).fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
+  entry_.attention.store(1, std::memory_order_release);
+}
+
 [[gnu::cold]] void Worker::discover() {
   // Acquire: pairs with the release of `attention` in open_ring; what is announced after this exchange raises it again.
   entry_.attention.exchange(0, std::memory_order_acquire);
@@ -119,7 +134,7 @@ void Worker::drop(std::size_t position) {
 
 void Worker::read_ring_list(std::uint32_t rank) {
   const auto peer = home_.peer(rank);
-  if (!peer) return;  // it died before we met; what it had sent is lost with it
+  if (!peer) return not_met(rank, peer.status());
   const ControlView& control = (*peer)->control;
   const std::uint64_t count = control.header().ring_count.load(std::memory_order_acquire);
   if (count > home_.layout().max_rings) return malformed(rank, "a ring list");

@@ -108,7 +108,7 @@ base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const Memory
   if (!key) return key.status();
   if (rank == home_->rank()) return import_own(*key);
   if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-  const auto peer = home_->peer(rank);
+  const auto peer = home_->peer_wait(rank);
   if (!peer) return peer.status();
   RemoteMemory memory;
   memory.rank = rank;

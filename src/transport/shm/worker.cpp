@@ -45,6 +45,7 @@ Worker::Worker(Home& home, std::uint32_t index)
       entry_(home.control().worker(index)),
       outgoing_(std::size_t{home.size()} * home.layout().max_workers),
       failed_(home.size()),
+      unmet_told_(home.size()),
       cursors_(home.size()),
       outbox_(kOutbox, 2 * Transfers::kMost),
       transfers_(home, outbox_) {
@@ -128,9 +129,9 @@ bool Worker::post_one(Command& command) {
   return refuse(command, base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
 
-// Accepted, and fails: its completion comes from the next poll.
+// Accepted, and fails: its completion comes from the next poll. False: not accepted.
 bool Worker::refuse(Command& command, base::Status status) {
-  if (outbox_.full()) return false;
+  if (status == HEDDLE_AGAIN || outbox_.full()) return false;  // AGAIN: the peer's card is under way
   command.source_free = true;
   outbox_.put(command.token, status);
   return true;

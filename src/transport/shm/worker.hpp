@@ -49,6 +49,7 @@ class Worker final : public TransportWorker {
   void release_lent();
   void discover();
   void read_ring_list(std::uint32_t rank);
+  void not_met(std::uint32_t rank, base::Status status);
   void accept(Peer& peer, const RingEntry& entry);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
@@ -65,7 +66,8 @@ class Worker final : public TransportWorker {
   std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
   std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
   Outgoing* unpublished_ = nullptr;
-  std::vector<std::uint8_t> failed_;  // by rank
+  std::vector<std::uint8_t> failed_;      // by rank
+  std::vector<std::uint8_t> unmet_told_;  // by rank: that it cannot be met was logged
 
   std::vector<Incoming*> incoming_;  // the first kHot are the hot ones
   std::vector<std::unique_ptr<Incoming>> owned_incoming_;
