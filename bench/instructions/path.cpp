@@ -100,6 +100,8 @@ int main(int argc, char** argv) {
     for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
       count_am_send(&self, kBatch);
       count_am_receive(&self, sent + kBatch);
+      // Not counted: a worker that thinks it sees a stream looks less often, and these polls would be counted as receiving.
+      for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);
     }
     if (received != n) return 1;
   } else {

@@ -15,6 +15,31 @@ constexpr std::uint64_t kClosedPeriod = 1024;
 
 }  // namespace
 
+// The common arrival: a small active message, well formed, with a handler. False: handle() must see what it is.
+inline bool Worker::deliver(const transport::Completion& completion) {
+  if (completion.event != Event::message || wire::kind_of(completion.immediate) != wire::Kind::active_message ||
+      handle_.id == 0) [[unlikely]] {
+    return false;
+  }
+  const auto message = wire::decode_am(completion.immediate, {completion.data, completion.bytes});
+  if (!message) [[unlikely]]
+    return false;
+  Handler& handler = context_.handler(message->handler);
+  const heddle_am_handler fn = handler.fn.load(std::memory_order_acquire);
+  if (fn == nullptr) [[unlikely]]
+    return false;
+  ++stats_.received;
+  const heddle_am_arrival arrival{handle_,
+                                  {completion.rank, completion.worker},
+                                  message->handler,
+                                  message->header_bytes,
+                                  message->header,
+                                  message->payload,
+                                  message->payload_bytes};
+  fn(&arrival, handler.arg.load(std::memory_order_relaxed));
+  return true;
+}
+
 int Worker::progress() {
   if (in_progress_) [[unlikely]] {
     return base::fail(
@@ -25,7 +50,10 @@ int Worker::progress() {
   in_progress_ = true;
   ++stats_.polls;
   std::size_t events = transport_->poll(arrivals_);
-  for (std::size_t i = 0; i < events; ++i) handle(arrivals_[i]);
+  for (std::size_t i = 0; i < events; ++i) {
+    if (!deliver(arrivals_[i])) [[unlikely]]
+      handle(arrivals_[i]);
+  }
   if (!pending_.empty() || !responder_.idle()) [[unlikely]] {
     events += advance_pending();
   }
@@ -40,9 +68,7 @@ int Worker::progress() {
 }
 
 void Worker::handle(const transport::Completion& completion) {
-  if (completion.event == Event::message) [[likely]] {
-    return arrived(completion);
-  }
+  if (completion.event == Event::message) return arrived(completion);
   Operation* operation = operations_.find(completion.token);
   if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
   if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {

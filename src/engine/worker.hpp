@@ -99,6 +99,7 @@ class Worker {
   std::size_t advance_pending();
 
   // completer.cpp
+  bool deliver(const transport::Completion& completion);
   void handle(const transport::Completion& completion);
   void arrived(const transport::Completion& completion);
   void arrived_fragment(heddle_peer source, const wire::Fragment& fragment);

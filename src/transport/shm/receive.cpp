@@ -33,6 +33,10 @@ void Worker::release_lent() {
 
 std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   Incoming& from = *incoming_[position];
+  if (from.rest != 0) {
+    --from.rest;
+    return 0;
+  }
   std::size_t n = 0;
   std::size_t served = 0;
   queue::Take taken = queue::Take::record;
@@ -63,6 +67,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     from.lent = true;
     lent_.push_back(&from);
   }
+  if (taken == queue::Take::none) from.pace(n);
   if (taken == queue::Take::malformed) [[unlikely]] {
     malformed(from.peer->rank, "a message ring");
     drop(position);

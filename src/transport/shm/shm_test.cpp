@@ -7,10 +7,56 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "transport/shm/rings.hpp"
 #include "transport/shm/test_job.hpp"
 
 namespace heddle::transport::shm {
 namespace {
+
+// Decision 0008.
+TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
+  Incoming ring;
+  for (int burst = 0; burst < 100; ++burst) {
+    ring.pace(16);
+    EXPECT_EQ(ring.rest, 0U) << "a burst of 16 with pauses between must not rest";
+    for (int i = 0; i < 16; ++i) ring.pace(0);
+  }
+  ring.pace(16);
+  ring.pace(16);
+  EXPECT_EQ(ring.rest, Incoming::kRest);
+  ring.rest = 0;
+  ring.pace(1'000'000);  // the count is bounded: the end of a stream is noticed after 2 * kStream polls
+  for (std::uint32_t i = 0; i < 2 * Incoming::kStream; ++i) ring.pace(0);
+  ring.rest = 0;
+  ring.pace(1);
+  EXPECT_EQ(ring.rest, 0U);
+}
+
+TEST(Shm, RestingRingDeliversItsLastRecord) {
+  TestCards cards;
+  TestRank a(cards, 0, 2);
+  TestRank b(cards, 1, 2);
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+  const std::uint64_t payload = 1;
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 20; ++i) {
+      Command command;
+      command.rank = 1;
+      command.immediate = sent++;
+      command.local = const_cast<std::uint64_t*>(&payload);
+      command.bytes = 8;
+      ASSERT_EQ(a.worker->post({&command, 1}), 1U);
+    }
+    for (const auto& got : b.poll(32)) EXPECT_EQ(got.completion.immediate, received++);
+  }
+  // All that is left comes after at most one rest.
+  for (std::uint32_t i = 0; i < Incoming::kRest; ++i) {
+    for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
+  }
+  for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
+  EXPECT_EQ(received, sent);
+}
 
 TEST(Shm, MessageArrivesWithHeaderPayloadAndSource) {
   TestCards cards;

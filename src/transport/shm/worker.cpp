@@ -7,13 +7,9 @@
 namespace heddle::transport::shm {
 namespace {
 
-// Small messages dominate, and a call of memcpy with an unknown length costs more than the copy.
-inline void copy_small(std::byte* to, const void* from, std::uint64_t bytes) {
+// Out of line, so that the common case keeps few registers: its length is 8.
+[[gnu::noinline]] void copy_other(std::byte* to, const void* from, std::uint64_t bytes) {
   const auto* source = static_cast<const std::byte*>(from);
-  if (bytes == 8) {
-    std::memcpy(to, source, 8);
-    return;
-  }
   if (bytes > 64) {
     std::memcpy(to, source, bytes);
     return;
@@ -25,6 +21,15 @@ inline void copy_small(std::byte* to, const void* from, std::uint64_t bytes) {
     bytes -= 8;
   }
   while (bytes-- > 0) *to++ = *source++;
+}
+
+// Small messages dominate, and a call of memcpy with an unknown length costs more than the copy.
+inline void copy_small(std::byte* to, const void* from, std::uint64_t bytes) {
+  if (bytes == 8) [[likely]] {
+    std::memcpy(to, from, 8);
+    return;
+  }
+  copy_other(to, from, bytes);
 }
 
 }  // namespace
@@ -113,7 +118,7 @@ TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, s
   std::byte* room = to->ring.begin(kMessageType, immediate, header_room + static_cast<std::uint32_t>(payload.size()));
   if (room == nullptr) [[unlikely]]
     return Sent::unsuitable;  // post() knows what else may be the matter
-  if (!header.empty()) {
+  if (!header.empty()) [[unlikely]] {
     std::memset(room + header_room - 8, 0, 8);
     copy_small(room, header.data(), header.size());
   }
