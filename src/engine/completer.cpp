@@ -1,5 +1,6 @@
 // The completer: what the transport reports becomes finished operations, handlers and answers.
 #include <cstring>
+#include <new>
 
 #include "base/fence.hpp"
 #include "engine/worker.hpp"
@@ -12,6 +13,15 @@ namespace {
 
 // Polls between looks at whether workers that owe an answer still live.
 constexpr std::uint64_t kClosedPeriod = 1024;
+
+// A peer's first message makes the transport allocate. If there is no memory it is met again by the next poll.
+std::size_t poll_guarded(transport::TransportWorker& transport, std::span<transport::Completion> arrivals) {
+  try {
+    return transport.poll(arrivals);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
 
 }  // namespace
 
@@ -49,7 +59,7 @@ int Worker::progress() {
   }
   in_progress_ = true;
   ++stats_.polls;
-  std::size_t events = transport_->poll(arrivals_);
+  std::size_t events = poll_guarded(*transport_, arrivals_);
   for (std::size_t i = 0; i < events; ++i) {
     if (!deliver(arrivals_[i])) [[unlikely]]
       handle(arrivals_[i]);
@@ -127,6 +137,8 @@ void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment
   switch (reassembly_.add(source, fragment, &whole)) {
     case protocol::Reassembly::Outcome::incomplete:
       return;
+    case protocol::Reassembly::Outcome::malformed:
+      return drop(source, "it is no part of its message, or was here before");
     case protocol::Reassembly::Outcome::refused:
       drop(source, "its parts exceed HEDDLE_AM_REASSEMBLY_BYTES");
       return responder_.answer(source, whole.token, HEDDLE_ERR_NO_MEMORY);
@@ -175,7 +187,8 @@ void Worker::settle(Operation& operation, base::Status status) {
 }
 
 void Worker::conclude(Operation& operation) {
-  const bool ended = operation.posted && operation.unfinished == 0;
+  // A carrier may still be on its way when its request was answered with an error: the source is in use till then.
+  const bool ended = operation.posted && operation.unfinished == 0 && operation.unfreed == 0;
   const bool local = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.posted && operation.unfreed == 0;
   if (!operation.fired && (ended || local)) {
     operation.fired = true;
@@ -189,9 +202,7 @@ void Worker::conclude(Operation& operation) {
     }
   }
   if (!ended || operation.pending) return;
-  --outstanding_total_;
-  --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
-  operations_.give_back(&operation);
+  finish(operation);
 }
 
 base::Status Worker::take_error(std::uint32_t rank) {

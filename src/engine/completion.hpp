@@ -20,6 +20,9 @@ class Counter {
   Counter(Context& context, const Worker* only) : context_(context), only_(only) {}
 
   [[nodiscard]] Context& context() const { return context_; }
+  // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed: it orders nothing.
+  [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
+  void close() { closed_.store(true, std::memory_order_relaxed); }
   // The one worker that may raise it; null: any.
   [[nodiscard]] const Worker* only() const { return only_; }
 
@@ -47,6 +50,7 @@ class Counter {
  private:
   std::atomic<std::uint64_t> value_{0};
   std::atomic<heddle_status> first_error_{HEDDLE_DONE};
+  std::atomic<bool> closed_{false};
   Context& context_;
   const Worker* only_;
 };
@@ -58,7 +62,8 @@ struct Completion {
   Counter* counter = nullptr;
   heddle_when when = HEDDLE_WHEN_REMOTE;
 
-  [[nodiscard]] bool observed() const { return fn != nullptr || counter != nullptr; }
+  // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
+  [[nodiscard]] bool observed() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
   void fire(heddle_status status) const {
     if (counter != nullptr) counter->raise(status);
     if (fn != nullptr) fn(arg, status);

@@ -23,9 +23,10 @@ Context::Context(base::Environment environment) : environment_(std::move(environ
 
 Context::~Context() {
   close_handle(handle_);
-  for (Worker* worker : workers_.all()) workers_.remove(worker);
-  for (RemoteRegion* remote : remotes_.all()) close_remote(remote);
-  for (Region* region : owned_regions_.all()) close_region(region);
+  while (Worker* worker = workers_.any()) end_worker(worker);
+  reclaim();  // no worker is left to name anything
+  while (const auto remote = remotes_.remove_any()) transport_->release(remote->memory);
+  while (const auto region = owned_regions_.remove_any()) free_region(*region);
 }
 
 base::Result<std::unique_ptr<Context>> Context::join(const ContextOptions& options) {
@@ -95,33 +96,45 @@ base::Result<Worker*> Context::open_worker() {
 base::Status Context::close_worker(Worker* worker) {
   const base::Status status = worker->until(HEDDLE_FOREVER, [&] { return worker->try_quiet(); });
   if (status == HEDDLE_ERR_STATE) return status;
-  workers_.remove(worker);
+  end_worker(worker);
   return status;
+}
+
+// Operations that could not be waited for are cancelled while the worker is still known, so that what they name stays.
+void Context::end_worker(Worker* worker) {
+  worker->cancel_all(HEDDLE_ERR_CANCELLED);
+  workers_.remove(worker);
 }
 
 base::Result<Region*> Context::open_region(void* address, std::uint64_t bytes) {
   auto memory = address == nullptr ? transport_->allocate(bytes) : transport_->enroll(address, bytes);
   if (!memory) return memory.status();
-  auto region = std::make_unique<Region>(Region{this, *memory, 0, address == nullptr});
-  region->number = regions_.add(memory->address, bytes);
-  const transport::LocalMemory undo = *memory;
-  const std::uint64_t number = region->number;
-  auto added = number != 0
-                   ? owned_regions_.add(std::move(region))
-                   : base::Result<Region*>(base::fail(HEDDLE_ERR_NO_MEMORY, "a context has at most %zu regions",
-                                                      memory::RegionTable::kChunk * memory::RegionTable::kChunks));
-  if (!added) {
-    if (number != 0) regions_.remove(number);
-    address == nullptr ? transport_->free(undo) : transport_->withdraw(undo);
+  return add_region(*memory, address == nullptr);
+}
+
+base::Result<Region*> Context::add_region(const transport::LocalMemory& memory, bool allocated) {
+  Region undo{this, memory, 0, allocated};
+  try {
+    undo.number = regions_.add(memory.address, memory.bytes);
+    auto added = undo.number != 0
+                     ? owned_regions_.add(std::make_unique<Region>(undo))
+                     : base::Result<Region*>(base::fail(HEDDLE_ERR_NO_MEMORY, "a context has at most %zu regions",
+                                                        memory::RegionTable::kChunk * memory::RegionTable::kChunks));
+    if (!added) free_region(undo);
+    return added;
+  } catch (...) {
+    free_region(undo);
+    throw;
   }
-  return added;
 }
 
 void Context::close_region(Region* region) {
-  const auto taken = owned_regions_.remove(region);
-  if (taken == nullptr) return;
-  regions_.remove(taken->number);
-  taken->allocated ? transport_->free(taken->memory) : transport_->withdraw(taken->memory);
+  if (const auto taken = owned_regions_.remove(region)) free_region(*taken);
+}
+
+void Context::free_region(const Region& region) {
+  if (region.number != 0) regions_.remove(region.number);
+  region.allocated ? transport_->free(region.memory) : transport_->withdraw(region.memory);
 }
 
 std::array<std::byte, wire::kPackedRegionBytes> Context::pack(const Region& region) const {
@@ -137,26 +150,44 @@ base::Result<RemoteRegion*> Context::import(std::span<const std::byte> packed) {
   }
   auto memory = transport_->import(name->rank, {name->key});
   if (!memory) return memory.status();
-  auto remote = std::make_unique<RemoteRegion>();
-  remote->direct = memory->direct;
-  remote->bytes = std::min(memory->bytes, name->bytes);
-  remote->direct_bytes = memory->direct != nullptr ? remote->bytes : 0;
-  remote->rank = name->rank;
-  remote->context = this;
-  remote->number = name->region;
-  remote->memory = *memory;
-  if (name->rank != rank() && bootstrap_->failed(name->rank)) {
+  try {
+    auto added = add_remote(*name, *memory);
+    if (!added) transport_->release(*memory);
+    return added;
+  } catch (...) {
     transport_->release(*memory);
-    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name->rank);
+    throw;
+  }
+}
+
+base::Result<RemoteRegion*> Context::add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory) {
+  auto remote = std::make_unique<RemoteRegion>();
+  remote->direct = memory.direct;
+  remote->bytes = std::min(memory.bytes, name.bytes);
+  remote->direct_bytes = memory.direct != nullptr ? remote->bytes : 0;
+  remote->rank = name.rank;
+  remote->context = this;
+  remote->number = name.region;
+  remote->memory = memory;
+  if (name.rank != rank() && bootstrap_->failed(name.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name.rank);
   }
   auto added = remotes_.add(std::move(remote));
-  if (!added) transport_->release(*memory);
   note_failures();  // the owner may have died between the check and the entry in the list
   return added;
 }
 
 void Context::close_remote(RemoteRegion* remote) {
-  if (const auto taken = remotes_.remove(remote)) transport_->release(taken->memory);
+  {
+    const std::lock_guard lock(retired_mutex_);
+    retired_remotes_.reserve(retired_remotes_.size() + 1);  // before anything has happened
+    auto taken = remotes_.remove(remote);
+    if (taken == nullptr) return;
+    taken->closed.store(true, std::memory_order_relaxed);
+    retired_remotes_.push_back(std::move(taken));
+    retired_.fetch_add(1, std::memory_order_relaxed);
+  }
+  reclaim();
 }
 
 base::Result<Counter*> Context::open_counter(const Worker* only) {
@@ -164,7 +195,34 @@ base::Result<Counter*> Context::open_counter(const Worker* only) {
 }
 
 void Context::close_counter(Counter* counter) {
-  counters_.remove(counter);
+  {
+    const std::lock_guard lock(retired_mutex_);
+    retired_counters_.reserve(retired_counters_.size() + 1);
+    auto taken = counters_.remove(counter);
+    if (taken == nullptr) return;
+    taken->close();
+    retired_counters_.push_back(std::move(taken));
+    retired_.fetch_add(1, std::memory_order_relaxed);
+  }
+  reclaim();
+}
+
+void Context::reclaim() noexcept {
+  const std::lock_guard lock(retired_mutex_);
+  const auto named = [this](auto&& names) {
+    bool found = false;
+    workers_.for_each([&](const Worker& worker) { found = found || names(worker.marks()); });
+    return found;
+  };
+  std::erase_if(retired_remotes_, [&](const auto& remote) {
+    if (named([&](const MarkTable& marks) { return marks.names_remote(remote.get()); })) return false;
+    transport_->release(remote->memory);
+    return true;
+  });
+  std::erase_if(retired_counters_, [&](const auto& counter) {
+    return !named([&](const MarkTable& marks) { return marks.names_counter(counter.get()); });
+  });
+  retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
 }
 
 base::Status Context::exchange(std::span<const std::byte> mine, Worker* worker, std::int64_t timeout_ns,
@@ -227,7 +285,7 @@ base::Status Context::leave() {
   in_exchange_ = false;
   base::Status status = bootstrap_->exchange_start({});
   if (status == HEDDLE_DONE) status = finish();
-  for (Worker* worker : workers) workers_.remove(worker);
+  for (Worker* worker : workers) end_worker(worker);
   bootstrap_->leave();
   return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
 }

@@ -33,18 +33,23 @@ class Owned {
   ~Owned() {
     for (auto& [object, entry] : entries_) close_handle(entry.id);
   }
+  // On an error, thrown ones included, the object is destroyed and no handle is open.
   base::Result<T*> add(std::unique_ptr<T> object) {
     T* raw = object.get();
-    const std::uint64_t id = open_handle(T::kType, raw);
-    if (id == 0) {
-      return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this process are open; close some", kHandles - 1);
-    }
     const std::lock_guard lock(mutex_);
-    entries_.emplace(raw, Entry{id, std::move(object)});
-    return raw;
+    const auto entry = entries_.emplace(raw, Entry{0, std::move(object)}).first;
+    try {
+      entry->second.id = open_handle(T::kType, raw);
+    } catch (...) {
+      entries_.erase(entry);
+      throw;
+    }
+    if (entry->second.id != 0) return raw;
+    entries_.erase(entry);
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this process are open; close some", kHandles - 1);
   }
   // The handle is closed first, so that nobody finds the object any more.
-  std::unique_ptr<T> remove(const T* object) {
+  std::unique_ptr<T> remove(const T* object) noexcept {
     const std::lock_guard lock(mutex_);
     const auto it = entries_.find(object);
     if (it == entries_.end()) return nullptr;
@@ -52,6 +57,12 @@ class Owned {
     std::unique_ptr<T> taken = std::move(it->second.object);
     entries_.erase(it);
     return taken;
+  }
+  std::unique_ptr<T> remove_any() noexcept { return remove(any()); }
+  // Any one of them; null: there is none.
+  [[nodiscard]] T* any() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return entries_.empty() ? nullptr : entries_.begin()->second.object.get();
   }
   [[nodiscard]] std::uint64_t handle(const T* object) const {
     const std::lock_guard lock(mutex_);
@@ -113,6 +124,11 @@ class Context {
   base::Result<Counter*> open_counter(const Worker* only);
   void close_counter(Counter* counter);
 
+  // What was released while operations named it is destroyed when they have ended: true while there is some, and a look
+  // at what has become free. Any thread.
+  [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_relaxed) > 0; }
+  void reclaim() noexcept;
+
   [[nodiscard]] std::uint64_t handle_of(const Worker* object) const { return workers_.handle(object); }
   [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
   [[nodiscard]] std::uint64_t handle_of(const RemoteRegion* object) const { return remotes_.handle(object); }
@@ -134,6 +150,10 @@ class Context {
  private:
   explicit Context(base::Environment environment);
   base::Status open_parts(const ContextOptions& options);
+  void free_region(const Region& region);
+  base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
+  base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
+  void end_worker(Worker* worker);
 
   base::SystemClock clock_;
   base::Environment environment_;
@@ -150,6 +170,12 @@ class Context {
   Owned<Region> owned_regions_;
   Owned<RemoteRegion> remotes_;
   Owned<Counter> counters_;
+
+  // Released objects that some worker's MarkTable names, or may name.
+  std::mutex retired_mutex_;  // guards the two lists; taken before the workers' own
+  std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
+  std::vector<std::unique_ptr<Counter>> retired_counters_;
+  std::atomic<std::size_t> retired_{0};  // entries of both; relaxed: who misses one leaves it to the next look
 
   std::mutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
   std::vector<bool> known_failed_;

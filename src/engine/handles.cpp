@@ -36,6 +36,7 @@ std::uint64_t open_handle(HandleType type, void* object) {
     all.wiped_on_fork = madvise(g_handles, sizeof g_handles, MADV_WIPEONFORK) == 0;
   }
   std::uint64_t index = 0;
+  if (all.free.capacity() < all.next) all.free.reserve(2 * all.next + 64);  // so that closing never allocates
   if (!all.free.empty()) {
     index = all.free.back();
     all.free.pop_back();

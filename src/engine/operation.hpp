@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/completion.hpp"
+#include "engine/marks.hpp"
 #include "engine/region.hpp"
 #include "heddle/heddle.h"
 #include "transport/transport.hpp"
@@ -31,6 +32,9 @@ class Pieces {
       : local_(local), remote_(remote), offset_(offset), shape_(shape) {}
   Pieces(const heddle_segment* segments, std::size_t count) : segments_(segments) { shape_.blocks = count; }
 
+  // What MarkTable::set_remotes is told about them.
+  [[nodiscard]] const void* mark() const { return segments_ != nullptr ? MarkTable::any_remote() : remote_; }
+
   // The next piece; false: there is none.
   [[nodiscard]] bool peek(Piece* piece);
   // `bytes` of the piece that peek() gave are on their way.
@@ -53,7 +57,9 @@ inline constexpr std::uint32_t kManyRanks = ~std::uint32_t{0};
 struct Operation {
   Completion completion;
   Kind kind = Kind::put;
+  Operation* next = nullptr;  // in the worker's list, while `pending`
   bool live = false;
+  bool marked = false;   // has an entry in the MarkTable
   bool fired = false;    // the completion has run
   bool posted = false;   // nothing is left to be posted
   bool pending = false;  // in the worker's list of operations with something left to post, or to fire
@@ -90,6 +96,32 @@ struct Operation {
   std::uint64_t message_number = 0;
 };
 
+// Operations in order, linked through themselves: it never allocates. Each is in at most one queue.
+class OperationQueue {
+ public:
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  void push_back(Operation* operation) {
+    operation->next = nullptr;
+    *(size_ == 0 ? &first_ : &last_->next) = operation;
+    last_ = operation;
+    ++size_;
+  }
+  // Not of an empty queue.
+  [[nodiscard]] Operation* pop_front() {
+    Operation* operation = first_;
+    first_ = operation->next;
+    --size_;
+    return operation;
+  }
+  void clear() { size_ = 0; }
+
+ private:
+  Operation* first_ = nullptr;  // both mean something only if there is one
+  Operation* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 // What a token means when it comes back.
 enum class Role : std::uint8_t {
   command = 1,  // the operation's data or result: done at the target
@@ -101,7 +133,7 @@ enum class Role : std::uint8_t {
 // generation.
 class OperationPool {
  public:
-  explicit OperationPool(std::size_t count) : operations_(count) {
+  explicit OperationPool(std::size_t count) : operations_(count), marks_(count) {
     free_.reserve(count);
     for (std::size_t i = count; i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));
   }
@@ -119,25 +151,36 @@ class OperationPool {
   [[nodiscard]] bool empty() const { return free_.empty(); }
   // The token that the operation from the next take() will have, so that it need not be taken before it is needed.
   [[nodiscard]] transport::Token next_token(Role role) const {
-    const std::uint32_t index = free_.back();
-    const std::uint64_t generation = (operations_[index].generation + 1) & kGenerationMask;
-    return static_cast<std::uint64_t>(role) << 60 | generation << 32 | index;
+    const std::uint32_t slot = free_.back();
+    const std::uint64_t generation = (operations_[slot].generation + 1) & kGenerationMask;
+    return static_cast<std::uint64_t>(role) << 60 | generation << 32 | slot;
   }
   void give_back(Operation* operation) {
     operation->live = false;
-    free_.push_back(static_cast<std::uint32_t>(operation - operations_.data()));
+    if (operation->marked) marks_.clear(index(*operation));
+    free_.push_back(static_cast<std::uint32_t>(index(*operation)));
   }
+  // What the operation may touch until it is given back; see MarkTable.
+  void mark_counter(Operation& operation, const void* counter) {
+    enter(operation);
+    marks_.set_counter(index(operation), counter);
+  }
+  void mark_remotes(Operation& operation, const void* data, const void* word) {
+    enter(operation);
+    marks_.set_remotes(index(operation), data, word);
+  }
+  [[nodiscard]] const MarkTable& marks() const { return marks_; }
 
   [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
-    const auto index = static_cast<std::uint64_t>(&operation - operations_.data());
-    return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(operation.generation) << 32 | index;
+    return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(operation.generation) << 32 |
+           index(operation);
   }
   static Role role(transport::Token token) { return static_cast<Role>(token >> 60); }
   // Null: not a token of a live operation.
   [[nodiscard]] Operation* find(transport::Token token) {
-    const std::uint64_t index = token & 0xFFFFFFFFU;
-    if (index >= operations_.size()) return nullptr;
-    Operation& operation = operations_[index];
+    const std::uint64_t slot = token & 0xFFFFFFFFU;
+    if (slot >= operations_.size()) return nullptr;
+    Operation& operation = operations_[slot];
     const bool same = operation.live && operation.generation == (token >> 32 & kGenerationMask);
     return same ? &operation : nullptr;
   }
@@ -147,7 +190,15 @@ class OperationPool {
 
  private:
   static constexpr std::uint32_t kGenerationMask = (1U << 28) - 1;
+  [[nodiscard]] std::size_t index(const Operation& operation) const {
+    return static_cast<std::size_t>(&operation - operations_.data());
+  }
+  void enter(Operation& operation) {
+    if (!operation.marked) marks_.enter();
+    operation.marked = true;
+  }
   std::vector<Operation> operations_;
+  MarkTable marks_;
   std::vector<std::uint32_t> free_;
 };
 

@@ -31,6 +31,9 @@ struct RemoteRegion {
   std::uint64_t bytes = 0;
   std::uint32_t rank = 0;
   std::atomic<bool> failed{false};  // partner of direct_bytes: told apart on the cold path only
+  // Released, and alive only for the operations that name it (see MarkTable): nothing more is posted to it. Relaxed: who
+  // misses it posts one more piece to memory that is still there.
+  std::atomic<bool> closed{false};
   Context* context = nullptr;
   std::uint64_t number = 0;  // the owner's region number
   transport::RemoteMemory memory;

@@ -1,6 +1,7 @@
 // The requester: checks are done; takes a slot, picks a protocol for each piece, hands commands to the transport.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/fence.hpp"
 #include "engine/worker.hpp"
@@ -17,6 +18,15 @@ base::Status fail_dead(std::uint32_t rank) {
   return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of the region, has failed", rank);
 }
 
+base::Status fail_closed() {
+  return base::fail(HEDDLE_ERR_HANDLE,
+                    "a remote region was released before an operation on it had ended; wait for the operation first");
+}
+
+base::Status fail_memory() {
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the operation could not be posted");
+}
+
 }  // namespace
 
 Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
@@ -26,9 +36,21 @@ Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& comple
   operation->rank = rank;
   operation->completion = completion;
   if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  if (completion.counter != nullptr) operations_.mark_counter(*operation, completion.counter);
   ++outstanding_total_;
   ++(rank == kManyRanks ? outstanding_many_ : outstanding_[rank]);
   return operation;
+}
+
+// The operation is over, or never was.
+void Worker::finish(Operation& operation) {
+  const bool marked = operation.marked;
+  --outstanding_total_;
+  --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
+  operations_.give_back(&operation);
+  if (marked && context_.retired()) [[unlikely]] {
+    context_.reclaim();
+  }
 }
 
 // First attempt. Nothing taken at all: the operation never was.
@@ -36,9 +58,7 @@ base::Status Worker::start(Operation* operation) {
   const std::uint32_t before = operation->unfinished;
   const bool moved = advance(*operation);
   if (!moved && operation->unfinished == before) {
-    --outstanding_total_;
-    --(operation->rank == kManyRanks ? outstanding_many_ : outstanding_[operation->rank]);
-    operations_.give_back(operation);
+    finish(*operation);
     return HEDDLE_AGAIN;
   }
   if (operation->posted && operation->unfinished == 0 && operation->unfreed == 0) {
@@ -65,6 +85,7 @@ base::Status Worker::keep(Operation* operation) {
 base::Status Worker::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion) {
   Operation* operation = begin(kind, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
+  operations_.mark_remotes(*operation, pieces.mark(), nullptr);
   operation->pieces = pieces;
   return start(operation);
 }
@@ -74,6 +95,7 @@ base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, Re
                                     const Completion& completion) {
   Operation* operation = begin(Kind::put, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
+  operations_.mark_remotes(*operation, pieces.mark(), word);
   operation->pieces = pieces;
   operation->signal_due = true;
   operation->word = word;
@@ -86,6 +108,7 @@ base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, Re
 base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& completion) {
   Operation* operation = begin(Kind::atomic, request.remote->rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
+  operations_.mark_remotes(*operation, nullptr, request.remote);
   operation->word = request.remote;
   operation->word_offset = request.offset;
   operation->operand = request.operand;
@@ -109,7 +132,11 @@ base::Status Worker::post_small_message(heddle_peer target, const heddle_am_mess
   command.local = const_cast<void*>(message.payload);
   command.bytes = message.payload_bytes;
   command.token = operations_.next_token(Role::command);
-  if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+  try {
+    if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    return fail_memory();
+  }
   if (command.done) return HEDDLE_DONE;
   // Only now it needs a slot.
   Operation* operation = begin(Kind::message, target.rank, completion);
@@ -133,16 +160,24 @@ base::Status Worker::try_large_message(heddle_peer target, const heddle_am_messa
   return start(operation);
 }
 
-// True: something was posted or done.
+// True: something was posted or done. Transports connect at the first use of a peer, which may find memory exhausted: then
+// nothing more of this operation is posted, and it ends with that error.
 bool Worker::advance(Operation& operation) {
-  switch (operation.kind) {
-    case Kind::put:
-    case Kind::get:
-      return advance_pieces(operation);
-    case Kind::message:
-      return advance_message(operation);
-    case Kind::atomic:
-      return advance_word(operation);
+  try {
+    switch (operation.kind) {
+      case Kind::put:
+      case Kind::get:
+        return advance_pieces(operation);
+      case Kind::message:
+        return advance_message(operation);
+      case Kind::atomic:
+        return advance_word(operation);
+    }
+  } catch (const std::bad_alloc&) {
+    if (operation.status == HEDDLE_DONE) operation.status = fail_memory();
+    operation.signal_due = false;
+    operation.posted = true;
+    return true;
   }
   return false;
 }
@@ -151,8 +186,8 @@ bool Worker::advance_pieces(Operation& operation) {
   bool moved = false;
   Piece piece;
   while (operation.status == HEDDLE_DONE && operation.pieces.peek(&piece)) {
-    if (piece.remote == nullptr) {
-      operation.status = base::fail(HEDDLE_ERR_HANDLE, "a list's remote region was closed before its operation ended");
+    if (piece.remote == nullptr || piece.remote->closed.load(std::memory_order_relaxed)) {
+      operation.status = fail_closed();
       break;
     }
     const std::uint64_t taken = post_piece(operation, piece);
@@ -298,6 +333,12 @@ bool Worker::advance_message(Operation& operation) {
 bool Worker::advance_word(Operation& operation) {
   RemoteRegion& remote = *operation.word;
   const std::uint64_t width = wire::atomic_bytes(operation.atomic_op);
+  if (remote.closed.load(std::memory_order_relaxed)) {
+    operation.status = fail_closed();
+    operation.signal_due = false;
+    operation.posted = true;
+    return true;
+  }
   if (remote.direct_range(operation.word_offset, width)) {
     const std::uint64_t old = protocol::execute_atomic(operation.atomic_op, remote.direct + operation.word_offset,
                                                        operation.operand, operation.compare);
@@ -354,8 +395,7 @@ std::size_t Worker::advance_pending() {
   std::size_t moved = responder_.flush();
   // Each operation gets its turn once: one whose peer is busy must not hold up the others.
   for (std::size_t left = pending_.size(); left > 0; --left) {
-    Operation* operation = pending_.front();
-    pending_.pop_front();
+    Operation* operation = pending_.pop_front();
     if (operation->posted || advance(*operation)) ++moved;
     if (operation->posted) {
       operation->pending = false;

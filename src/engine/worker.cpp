@@ -58,7 +58,7 @@ Worker::~Worker() {
 heddle_worker_stats Worker::read_stats() const {
   heddle_worker_stats all = stats_;
   all.direct = all.puts + all.gets + all.atomics - commands_;
-  all.dropped += transport_->counters().malformed;
+  all.dropped += transport_->counters().malformed + responder_.lost();
   return all;
 }
 

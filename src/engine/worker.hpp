@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -37,6 +36,8 @@ class Worker {
   // An operation that was not direct. What is direct is the rest, so that the direct path has one number less to keep.
   void count_command() { ++commands_; }
   [[nodiscard]] heddle_worker_stats read_stats() const;
+  // What its operations may still touch. Any thread.
+  [[nodiscard]] const MarkTable& marks() const { return operations_.marks(); }
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
@@ -85,6 +86,7 @@ class Worker {
   base::Status post_small_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
+  void finish(Operation& operation);
   base::Status start(Operation* operation);
   base::Status keep(Operation* operation);
   bool advance(Operation& operation);  // posts what it can; false: nothing more could be posted now
@@ -128,7 +130,7 @@ class Worker {
   std::uint64_t commands_ = 0;
 
   OperationPool operations_;
-  std::deque<Operation*> pending_;          // have something left to post, in order
+  OperationQueue pending_;                  // have something left to post, in order
   std::vector<std::uint32_t> outstanding_;  // operations not finished, per rank
   std::uint32_t outstanding_many_ = 0;      // lists over several ranks
   std::uint32_t outstanding_total_ = 0;

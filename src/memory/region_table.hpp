@@ -37,6 +37,7 @@ class RegionTable {
   // The new region's number; 0: the table is full (a million regions).
   std::uint64_t add(void* address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
+    if (free_.capacity() <= next_) free_.reserve(2 * next_ + 64);  // so that remove() never allocates
     std::uint64_t index = next_;
     if (!free_.empty()) {
       index = free_.back();

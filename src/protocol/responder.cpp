@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "protocol/atomics.hpp"
 
@@ -21,6 +22,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
       break;
     case wire::RequestKind::get:
       answer.data = {memory->address, head.bytes};
+      answer.region = head.region;
       break;
     case wire::RequestKind::atomic:
       if (reinterpret_cast<std::uintptr_t>(memory->address) % head.bytes != 0) {
@@ -37,30 +39,33 @@ void Responder::answer(heddle_peer source, std::uint64_t token, base::Status sta
   dispatch({source, {token, 0, 0, status, 1}, {}});
 }
 
-void Responder::dispatch(Answer answer) {
-  if (!waiting_.empty() || !send(answer)) waiting_.push_back(answer);
+void Responder::dispatch(Answer answer) noexcept {
+  if (waiting_.empty() && send(answer)) return;
+  try {
+    waiting_.push_back(answer);
+  } catch (const std::bad_alloc&) {
+    ++lost_;
+  }
 }
 
 std::size_t Responder::flush() {
-  std::size_t sent = 0;
   // One peer whose queue is full must not hold up the answers to others: each gets its turn once.
-  for (std::size_t left = waiting_.size(); left > 0; --left) {
-    Answer answer = waiting_.front();
-    waiting_.pop_front();
-    if (send(answer)) {
-      ++sent;
-    } else {
-      waiting_.push_back(answer);
-    }
+  return std::erase_if(waiting_, [this](Answer& answer) { return send_waiting(answer); });
+}
+
+bool Responder::send_waiting(Answer& answer) noexcept {
+  if (!answer.data.empty() && !regions_.known(answer.region)) {
+    answer.data = {};  // released meanwhile: its memory may be gone
+    answer.head.status = HEDDLE_ERR_HANDLE;
   }
-  return sent;
+  return send(answer);
 }
 
 void Responder::forget(std::uint32_t rank) {
   std::erase_if(waiting_, [rank](const Answer& answer) { return answer.peer.rank == rank; });
 }
 
-bool Responder::send(Answer& answer) {
+bool Responder::send(Answer& answer) noexcept {
   for (;;) {
     const std::size_t bytes = std::min(max_data_, answer.data.size());
     answer.head.last = bytes == answer.data.size() ? 1 : 0;
@@ -74,7 +79,11 @@ bool Responder::send(Answer& answer) {
     command.local = const_cast<std::byte*>(answer.data.data());
     command.bytes = bytes;
     command.token = 0;  // the source is region memory, which stays; nobody waits for this message's completion
-    if (transport_.post({&command, 1}) == 0) return false;
+    try {
+      if (transport_.post({&command, 1}) == 0) return false;
+    } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; tried again
+      return false;
+    }
     answer.data = answer.data.subspan(bytes);
     answer.head.offset += bytes;
     if (answer.head.last == 1) return true;

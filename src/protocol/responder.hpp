@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
+#include <vector>
 
 #include "memory/region_table.hpp"
 #include "transport/transport.hpp"
@@ -17,7 +17,9 @@ namespace heddle::protocol {
 class Responder {
  public:
   Responder(transport::TransportWorker& transport, const memory::RegionTable& regions, std::uint32_t max_message)
-      : transport_(transport), regions_(regions), max_data_(max_message - sizeof(wire::ReplyHeader)) {}
+      : transport_(transport), regions_(regions), max_data_(max_message - sizeof(wire::ReplyHeader)) {
+    waiting_.reserve(kRoom);
+  }
 
   // Executes the request and answers it, now or in a later call of flush(). Ranges and alignment are checked here; what is wrong
   // is answered with an error.
@@ -31,20 +33,27 @@ class Responder {
 
   void forget(std::uint32_t rank);
   [[nodiscard]] bool idle() const { return waiting_.empty(); }
+  // Answers that could neither be sent nor kept since memory was exhausted; their requests stay open at the peer until this
+  // worker is closed.
+  [[nodiscard]] std::uint64_t lost() const { return lost_; }
 
  private:
   struct Answer {
     heddle_peer peer;
     wire::ReplyHeader head;
     std::span<const std::byte> data;  // of a get; lies in the region, sent in portions
+    std::uint64_t region = 0;         // of a get: that region, which may be released while the answer waits
   };
-  bool send(Answer& answer);  // false: not (wholly) taken
-  void dispatch(Answer answer);
+  static constexpr std::size_t kRoom = 64;  // answers that can wait without allocating
+  bool send(Answer& answer) noexcept;       // false: not (wholly) taken
+  bool send_waiting(Answer& answer) noexcept;
+  void dispatch(Answer answer) noexcept;
 
   transport::TransportWorker& transport_;
   const memory::RegionTable& regions_;
   std::size_t max_data_;
-  std::deque<Answer> waiting_;
+  std::vector<Answer> waiting_;
+  std::uint64_t lost_ = 0;
 };
 
 }  // namespace heddle::protocol
