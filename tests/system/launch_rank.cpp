@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -155,6 +158,132 @@ int misuse(const char* self) {
   return 0;
 }
 
+int stubborn() {
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  say("pid", ::getpid());
+  for (;;) ::pause();
+}
+
+// Rank 1 publishes its card only when rank 0 has asked for it many times: a fetch that waits would wait for ever. Then
+// several threads of all ranks ask for all cards at once.
+int first_contact() {
+  const auto bootstrap = join();
+  if (bootstrap->rank() == 0) {
+    for (int i = 0; i < 1000; ++i)
+      check(bootstrap->fetch(1).status() == HEDDLE_AGAIN, "a card before it was published");
+  }
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  const heddle::base::Fd file(::memfd_create("card", MFD_CLOEXEC));
+  check(bootstrap->publish({file.get(), ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
+        heddle::base::SystemClock clock;
+        heddle::base::Waiter waiter(clock, 60'000'000'000);
+        auto card = bootstrap->fetch(peer);
+        for (; card.status() == HEDDLE_AGAIN; card = bootstrap->fetch(peer)) check(waiter.idle(), "a card never comes");
+        check(card.ok(), "fetch");
+        const heddle::base::Fd copy(card->fd);
+        check(copy.valid() && card->pid > 1, "a card");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  bootstrap->leave();
+  return 0;
+}
+
+// Every rank lacks descriptors for a while. That must cost the cards, and nothing else.
+int few_descriptors() {
+  const auto bootstrap = join();
+  const heddle::base::Fd file(::memfd_create("card", MFD_CLOEXEC));
+  check(bootstrap->publish({file.get(), ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  rlimit before{};
+  check(::getrlimit(RLIMIT_NOFILE, &before) == 0, "getrlimit");
+  heddle::base::Fd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next.get());
+  next.reset();
+  check(::setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
+  for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
+    check(bootstrap->fetch_wait(peer).status() == HEDDLE_ERR_NO_MEMORY, "a card without room for it");
+    check(std::strstr(heddle::base::last_message(), "ulimit -n") != nullptr, "the message");
+  }
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier without descriptors");
+  check(::setrlimit(RLIMIT_NOFILE, &before) == 0, "setrlimit");
+  for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) {
+    const auto card = bootstrap->fetch_wait(peer);
+    check(card.ok() && heddle::base::Fd(card->fd).valid(), "a card with room for it");
+  }
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  bootstrap->leave();
+  return 0;
+}
+
+// A child that has inherited the connection, started before the rank joins, tries to join after it.
+int sibling(const char* self) {
+  std::array<int, 2> gate{};
+  check(::pipe(gate.data()) == 0, "pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(gate[0], STDIN_FILENO);
+    ::close(gate[1]);
+    ::execl(self, self, "join-when-told", nullptr);
+    std::_Exit(98);
+  }
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier before the sibling");
+  check(bootstrap->exchange_start({}) == HEDDLE_DONE, "an exchange under way");
+  ::close(gate[0]);
+  ::close(gate[1]);
+  int status = 0;
+  check(::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, "the sibling");
+  Parts none;
+  heddle::base::SystemClock clock;
+  heddle::base::Waiter waiter(clock, 60'000'000'000);
+  while ((status = bootstrap->exchange_test(&none)) == HEDDLE_AGAIN) check(waiter.idle(), "the exchange hangs");
+  check(status == HEDDLE_DONE, "the exchange");
+  check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
+  for (std::uint32_t peer = 0; peer < bootstrap->size(); ++peer) check(bootstrap->fetch_wait(peer).ok(), "fetch");
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier after the sibling");
+  bootstrap->leave();
+  return 0;
+}
+
+int join_when_told() {
+  char end = 0;
+  check(::read(STDIN_FILENO, &end, 1) == 0, "the gate");
+  check(heddle::bootstrap::open({}, {}).status() == HEDDLE_ERR_STATE, "a second process that joins");
+  std::printf("refused: %s\n", heddle::base::last_message());
+  return 0;
+}
+
+// Leaves its process group for that of its launcher, and wants to live on.
+int elsewhere() {
+  check(::setpgid(0, ::getpgid(::getppid())) == 0, "setpgid");
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  return stubborn();
+}
+
+// The process that joins has a session of its own, and is stopped: nothing but SIGKILL to it by number ends it.
+int other_session() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    ::signal(SIGTERM, SIG_IGN);
+    const auto bootstrap = join();
+    check(bootstrap->exchange_start({}) == HEDDLE_DONE, "exchange");
+    say("pid", ::getpid());
+    for (;;) ::raise(SIGSTOP);
+  }
+  ::signal(SIGTERM, SIG_IGN);
+  for (;;) ::pause();
+}
+
 // Joins and stays until it is ended; a child of its own does too.
 int stay() {
   const auto bootstrap = join();
@@ -163,13 +292,6 @@ int stay() {
     say("pid", ::getpid());
     for (;;) ::pause();
   }
-  for (;;) ::pause();
-}
-
-int stubborn() {
-  ::signal(SIGTERM, SIG_IGN);
-  ::signal(SIGINT, SIG_IGN);
-  say("pid", ::getpid());
   for (;;) ::pause();
 }
 
@@ -185,6 +307,12 @@ int main(int argc, char** argv) {
   if (mode == "misuse") return misuse(argv[0]);
   if (mode == "stay") return stay();
   if (mode == "stubborn") return stubborn();
+  if (mode == "first-contact") return first_contact();
+  if (mode == "few-descriptors") return few_descriptors();
+  if (mode == "sibling") return sibling(argv[0]);
+  if (mode == "join-when-told") return join_when_told();
+  if (mode == "elsewhere") return elsewhere();
+  if (mode == "other-session") return other_session();
   if (mode == "join") {
     join()->leave();
     return 0;

@@ -1,5 +1,8 @@
 // The real launcher with real processes: what it reports, whom it tells, and that nothing stays behind.
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -116,6 +119,30 @@ TEST(launch, bound_ranks_get_cores_and_hear_when_there_are_too_few) {
   EXPECT_EQ(one.err(), "");
 }
 
+TEST(launch, first_contact_returns_at_once_to_any_number_of_threads) {
+  Launched job(words({"-n", "4"}, {kRank, "first-contact"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+}
+
+TEST(launch, ranks_may_open_a_descriptor_for_each_peer) {
+  const auto with_limit = [](const std::string& limit) {
+    return std::vector<std::string>{
+        "/bin/sh", "-c", "ulimit " + limit + " && exec " + kHeddle + " run -n 60 sh -c 'echo limit $(ulimit -n)'"};
+  };
+  const std::vector<std::pair<std::string, long long>> cases = {
+      {"-S -n 300", 360}, {"-S -n 100", 316}, {"-S -n 316", 316}, {"-n 500", 500}};
+  for (const auto& [limit, expected] : cases) {
+    Launched job(with_limit(limit));
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    EXPECT_EQ(job.numbers("limit"), std::vector<long long>(60, expected)) << limit;
+  }
+}
+
+TEST(launch, a_rank_without_descriptors_loses_the_cards_and_nothing_else) {
+  Launched job(words({"-n", "3"}, {kRank, "few-descriptors"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+}
+
 TEST(launch, nothing_of_the_launcher_is_left_open_in_a_rank) {
   const std::string script = "echo fds $(ls /proc/self/fd | wc -l)";
   Launched plain({"/bin/sh", "-c", script});
@@ -221,6 +248,30 @@ TEST(launch, words_that_make_no_sense_are_named) {
   }
 }
 
+// ---- output that nobody reads -----------------------------------------------------------------------------------
+
+TEST(launch, a_time_limit_holds_although_nobody_reads_the_output) {
+  Launched job(shell({"-n", "2", "--tag", "--timeout", "0.3"}, "yes"));
+  EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
+  EXPECT_EQ(job.wait(), 124);
+  EXPECT_TRUE(has(job.err(), "are lost: nobody has read it for 2 s"));
+}
+
+TEST(launch, a_signal_ends_the_job_although_nobody_reads_the_output) {
+  Launched job(shell({"-n", "2", "--tag"}, "yes"));
+  ASSERT_TRUE(job.await_lines(2));  // output flows, and the launcher's signals are set up
+  job.signal(SIGTERM);
+  EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+}
+
+TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
+  Launched job(shell({"--tag"}, "head -c 400000 /dev/zero | tr '\\0' x"));
+  EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
+  EXPECT_EQ(job.wait(), 125);
+  EXPECT_TRUE(has(job.err(), "are lost: nobody has read it for 2 s"));
+}
+
 // ---- signals, orphans --------------------------------------------------------------------------------------------
 
 TEST(launch, signals_are_forwarded) {
@@ -280,6 +331,72 @@ TEST(launch, a_terminal_going_away_does_not_end_the_guardian_before_the_ranks) {
   EXPECT_TRUE(ended(pidfd, 10'000));
 }
 
+// A file whose next open for execution waits until the lease is given back, or the kernel takes it (45 s).
+class Leased {
+ public:
+  Leased() {
+    ::signal(SIGIO, SIG_IGN);
+    base::Fd writing(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755));
+    EXPECT_EQ(::write(writing.get(), "#!/bin/true\n", 12), 12);
+    writing.reset();
+    file_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    taken_ = ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;
+  }
+  ~Leased() { ::unlink(path_.c_str()); }
+  [[nodiscard]] bool taken() const { return taken_; }
+  [[nodiscard]] bool somebody_waits() const { return ::fcntl(file_.get(), F_GETLEASE) != F_WRLCK; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = testing::TempDir() + "heddle-leased-" + std::to_string(::getpid());
+  base::Fd file_;
+  bool taken_ = false;
+};
+
+TEST(launch, an_interrupt_ends_a_job_whose_program_cannot_be_opened_yet) {
+  for (const bool by_signal : {true, false}) {
+    const Leased program;
+    if (!program.taken()) GTEST_SKIP() << "the file system of " << program.path() << " has no leases";
+    Launched job(words(by_signal ? std::vector<std::string>{"-n", "2"} : std::vector<std::string>{"--timeout", "0.2"},
+                       {program.path()}));
+    const std::uint64_t end = base::SystemClock().now_ns() + 20'000'000'000;
+    while (!program.somebody_waits()) ASSERT_LT(base::SystemClock().now_ns(), end);
+    if (by_signal) job.signal(SIGINT);
+    EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for the exec";
+    EXPECT_EQ(job.wait(), by_signal ? 130 : 124) << job.err();
+  }
+}
+
+TEST(launch, a_rank_that_has_left_its_group_ends_with_the_job_all_the_same) {
+  Launched limited(words({"-n", "2", "--timeout", "0.3"}, {kRank, "elsewhere"}));
+  EXPECT_TRUE(ended(open_pidfd(limited.pid()), 15'000)) << "the launcher waits for a rank that it has not killed";
+  EXPECT_EQ(limited.wait(), 124);
+  Launched orphaned(words({"-n", "2"}, {kRank, "elsewhere"}));
+  ASSERT_TRUE(orphaned.await_lines(2)) << orphaned.err();
+  std::vector<base::Fd> ranks;
+  for (const long long pid : orphaned.numbers("pid")) ranks.push_back(open_pidfd(static_cast<pid_t>(pid)));
+  orphaned.signal(SIGKILL);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_TRUE(ended(ranks[i], 10'000));
+    ::kill(static_cast<pid_t>(orphaned.numbers("pid")[i]), SIGKILL);  // if it has not
+  }
+}
+
+TEST(launch, a_process_that_has_joined_from_another_session_ends_with_the_job) {
+  for (const bool orphaned : {false, true}) {
+    Launched job(words({"-n", "2", "--timeout", orphaned ? "60" : "2"}, {kRank, "other-session"}));
+    ASSERT_TRUE(job.await_lines(2)) << job.err();
+    std::vector<base::Fd> joined;
+    for (const long long pid : job.numbers("pid")) joined.push_back(open_pidfd(static_cast<pid_t>(pid)));
+    if (orphaned) job.signal(SIGKILL);
+    for (std::size_t i = 0; i < joined.size(); ++i) {
+      EXPECT_TRUE(ended(joined[i], 15'000));
+      if (!ended(joined[i], 0)) ::kill(static_cast<pid_t>(job.numbers("pid")[i]), SIGKILL);
+    }
+    EXPECT_EQ(job.wait(), orphaned ? 1000 + SIGKILL : 124) << job.err();
+  }
+}
+
 TEST(launch, what_a_rank_leaves_running_ends_with_the_job) {
   Launched job(shell({"-n", "2"}, "sleep 1000 & echo pid $!"));
   EXPECT_EQ(job.wait(), 0) << "its output would stay open if the sleeps lived on: " << job.err();
@@ -297,6 +414,14 @@ TEST(launch, a_process_joins_once_and_its_children_not_at_all) {
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_EQ(count(job.out(), "second: this process has joined the launcher's job before"), 2U) << job.out();
   EXPECT_EQ(count(job.err(), "was it started by a rank instead of the launcher?"), 2U) << job.err();
+}
+
+TEST(launch, a_second_process_with_the_same_connection_is_refused_and_the_first_goes_on) {
+  Launched job(words({"-n", "2"}, {kRank, "sibling"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(count(job.out(), "refused: process "), 2U) << job.out();
+  EXPECT_TRUE(has(job.out(), " has joined the launcher's job with the same HEDDLE_LOCAL_FD; a rank is one process"));
+  EXPECT_EQ(job.err(), "");
 }
 
 class Variables {

@@ -10,25 +10,47 @@
 #include <cerrno>
 
 #include "bootstrap/gather.hpp"
+#include "tools/run/spawn.hpp"
 
 namespace heddle::tools::run {
 namespace {
 
 constexpr pid_t kDismissed = 0;
 
+constexpr std::size_t kMostProcesses = 2 * bootstrap::kMaxRanks;  // the ranks, and who has joined in their places
+
+// What is to be killed.
+struct Charges {
+  std::array<pid_t, bootstrap::kMaxRanks> groups{};
+  std::size_t group_count = 0;
+  std::array<base::Fd, kMostProcesses> processes;
+  std::size_t process_count = 0;
+
+  // record: a group, which has the number of its first process, or minus a process.
+  void add(pid_t record) {
+    const pid_t process = record < 0 ? -record : record;
+    if (process <= 1) return;
+    if (record > 0 && group_count < groups.size()) groups[group_count++] = record;
+    if (process_count < processes.size()) processes[process_count++] = open_pidfd(process);
+  }
+  void kill_all() const {
+    for (std::size_t i = 0; i < group_count; ++i) ::kill(-groups[i], SIGKILL);
+    for (std::size_t i = 0; i < process_count; ++i) send_signal(processes[i], SIGKILL);
+  }
+};
+
 // Records are far smaller than PIPE_BUF, so they arrive whole.
 [[noreturn]] void guard(int pipe) {
-  std::array<pid_t, bootstrap::kMaxRanks> groups{};
-  std::size_t count = 0;
+  static Charges charges;
   for (;;) {
-    pid_t group = 0;
-    const ssize_t got = ::read(pipe, &group, sizeof group);
+    pid_t record = 0;
+    const ssize_t got = ::read(pipe, &record, sizeof record);
     if (got < 0 && errno == EINTR) continue;
-    if (got != static_cast<ssize_t>(sizeof group)) break;
-    if (group == kDismissed) ::_exit(0);
-    if (group > 1 && count < groups.size()) groups[count++] = group;
+    if (got != static_cast<ssize_t>(sizeof record)) break;
+    if (record == kDismissed) ::_exit(0);
+    charges.add(record);
   }
-  for (std::size_t i = 0; i < count; ++i) ::kill(-groups[i], SIGKILL);
+  charges.kill_all();
   ::_exit(0);
 }
 

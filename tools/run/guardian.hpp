@@ -2,7 +2,9 @@
 //
 // The launcher holds the write end of a pipe, and so does each child until its exec; each child announces its process
 // group there before it runs anything. When the launcher ends in whatever way, the pipe closes, and the guardian kills
-// every announced group. (PR_SET_PDEATHSIG ends the ranks themselves as well; the guardian gets what they have started.)
+// every announced group, and its first process wherever that has gone (a rank may change its group), held by a pidfd so
+// that no other process can be meant. The launcher announces processes that have joined from elsewhere.
+// (PR_SET_PDEATHSIG ends the ranks themselves as well, unless they have cleared it; the guardian gets the rest.)
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +27,8 @@ class Guardian {
 
   // In the child, which is the leader of its group: async-signal-safe. False: the guardian is gone.
   [[nodiscard]] bool announce(pid_t group) const;
+  // A process alone, without its group.
+  [[nodiscard]] bool announce_process(pid_t process) const { return announce(-process); }
 
  private:
   Guardian(base::Fd pipe, pid_t pid) : pipe_(std::move(pipe)), pid_(pid) {}

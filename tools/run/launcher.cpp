@@ -44,7 +44,8 @@ Launcher::~Launcher() = default;
 int Launcher::run() {
   if (const base::Status status = prepare(); status != HEDDLE_DONE) return start_failed(status);
   if (const base::Status status = start_ranks(); status != HEDDLE_DONE) return start_failed(status);
-  if (!exec_failed() && options_.timeout_ns != 0) timeout_at_ns_ = now_ns() + options_.timeout_ns;
+  failures_writing_.reset();
+  if (options_.timeout_ns != 0) timeout_at_ns_ = now_ns() + options_.timeout_ns;
   loop();
   finish();
   return code_.value_or(0);
@@ -63,6 +64,7 @@ base::Status Launcher::prepare() {
   auto guardian = Guardian::start();
   if (!guardian) return guardian.status();
   guardian_.emplace(std::move(*guardian));
+  plan_.files = rank_descriptors(plan_.files, options_.ranks);
 
   ::signal(SIGPIPE, SIG_IGN);  // a reader of our output who goes away is noticed by write(2)
   sigemptyset(&handled_);
@@ -72,7 +74,7 @@ base::Status Launcher::prepare() {
   signals_.reset(::signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK));
   null_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   std::array<int, 2> ends{};
-  if (!signals_.valid() || !null_.valid() || ::pipe2(ends.data(), O_CLOEXEC) != 0) {
+  if (!signals_.valid() || !null_.valid() || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot open a signalfd, /dev/null or a pipe");
   }
   failures_.reset(ends[0]);
@@ -114,21 +116,18 @@ base::Status Launcher::start_ranks() {
   return HEDDLE_DONE;
 }
 
-// True if the program could not be started in some rank. The pipe ends when every child has got past its exec.
-bool Launcher::exec_failed() {
-  failures_writing_.reset();
+// The program could not be started in some rank; or the pipe ends, when every child has got past its exec, which may take
+// any time (a file system that does not answer).
+void Launcher::take_failures() {
+  if (!failures_.valid()) return;
   SpawnFailure failed{};
-  ssize_t got = 0;
-  do {
-    got = ::read(failures_.get(), &failed, sizeof failed);
-  } while (got < 0 && errno == EINTR);
-  failures_.reset();
-  if (got != static_cast<ssize_t>(sizeof failed)) return false;
+  const ssize_t got = ::read(failures_.get(), &failed, sizeof failed);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got != static_cast<ssize_t>(sizeof failed)) return failures_.reset();
   const bool missing = failed.error == ENOENT || failed.error == ENOTDIR;
   const char* program = options_.command.front().c_str();
   failure(missing ? kNotFoundCode : kCannotRunCode, "cannot start %s: %s", program, std::strerror(failed.error));
   enter(Stage::killing);
-  return true;
 }
 
 void Launcher::loop() {
@@ -155,6 +154,7 @@ void Launcher::watch(int fd, short events, Source source, std::uint32_t rank) {
 void Launcher::collect_watches() {
   polled_.clear();
   watches_.clear();
+  watch(failures_.get(), POLLIN, Source::failures, 0);
   watch(signals_.get(), POLLIN, Source::signals, 0);
   if (out_.waiting()) watch(out_.fd(), POLLOUT, Source::sink, 0);
   if (err_.waiting()) watch(err_.fd(), POLLOUT, Source::sink, 0);
@@ -171,6 +171,8 @@ void Launcher::collect_watches() {
 
 void Launcher::handle(const Watch& watch) {
   switch (watch.source) {
+    case Source::failures:
+      return take_failures();
     case Source::signals:
       return take_signals();
     case Source::socket:
@@ -198,6 +200,8 @@ void Launcher::serve_socket(std::uint32_t rank) {
   if (joined > 1 && joined != it.child.pid && !it.joined_pidfd.valid() &&
       broker_->membership(rank) == Membership::joined) {
     it.joined_pidfd = open_pidfd(joined);
+    // A guardian that is gone was killed by somebody; the job goes on without.
+    if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(joined));
   }
   if (broker_->membership(rank) != Membership::lost || it.lost_told) return;
   it.lost_told = true;
@@ -226,11 +230,11 @@ void Launcher::process_ended(std::uint32_t rank) {
   Rank& it = ranks_[rank];
   it.running = false;
   --running_;
+  take_failures();       // written before it ended, and says more than its exit code
   broker_->ended(rank);  // first: the others hear of it before anybody here looks for words
   take_abort();
   judge(rank);
   it.child.pidfd.reset();
-  it.joined_pidfd.reset();
 }
 
 void Launcher::judge(std::uint32_t rank) {
@@ -241,7 +245,7 @@ void Launcher::judge(std::uint32_t rank) {
     failure(kSystemCode, "rank %u (pid %d) cannot be waited for: %s", rank, pid, std::strerror(errno));
     return;
   }
-  const bool was_in = broker_->pid(rank) != 0;
+  const bool was_in = broker_->has_joined(rank);
   if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
     failure(128 + info.si_status, "rank %u (pid %d) was killed by signal %d (%s%s)", rank, pid, info.si_status,
             ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
@@ -262,7 +266,7 @@ void Launcher::take_signals() {
       failure(128 + SIGINT, "interrupted twice; killing the job");
       enter(Stage::killing);
     } else {
-      signal_groups(signal, false);
+      signal_ranks(signal, false);
     }
   }
 }
@@ -321,21 +325,27 @@ void Launcher::enter(Stage stage) {
       return;
     case Stage::terminating:
       stage_ends_ns_ = now_ns() + kTerminateNs;
-      signal_groups(SIGTERM, false);
-      signal_groups(SIGCONT, false);  // a stopped process does not see the signal before
+      signal_ranks(SIGTERM, false);
+      signal_ranks(SIGCONT, false);  // a stopped process does not see the signal before
       return;
     case Stage::killing:
       stage_ends_ns_ = 0;
-      signal_groups(SIGKILL, true);
+      signal_ranks(SIGKILL, true);
       return;
   }
 }
 
 // all: the groups of ranks that have ended as well, for what they have left running. Their numbers are still theirs:
-// the ranks are not reaped before finish().
-void Launcher::signal_groups(int signal, bool all) {
+// the ranks are not reaped before finish(). A process that has left the group (setpgid, setsid) gets the signal by itself;
+// one that is still in it must not get it twice.
+void Launcher::signal_ranks(int signal, bool all) {
   for (const Rank& it : ranks_) {
-    if (it.child.pid > 0 && (all || it.running)) ::kill(-it.child.pid, signal);
+    const pid_t group = it.child.pid;
+    if (group <= 0 || !(all || it.running)) continue;
+    ::kill(-group, signal);
+    if (it.running && ::getpgid(group) != group) ::kill(group, signal);
+    const pid_t joined = broker_->pid(static_cast<std::uint32_t>(&it - ranks_.data()));
+    if (it.joined_pidfd.valid() && ::getpgid(joined) != group) send_signal(it.joined_pidfd, signal);
   }
 }
 
@@ -362,28 +372,29 @@ void Launcher::say(const char* format, ...) {
 }
 
 void Launcher::finish() {
-  signal_groups(SIGKILL, true);
+  signal_ranks(SIGKILL, true);
   for (Rank& it : ranks_) {
     while (it.child.pid > 0 && ::waitpid(it.child.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     it.child.pid = 0;
   }
   guardian_.reset();
-  // What the ranks wrote before they ended. A process that has left its group may still hold a pipe: no waiting for it.
+  finish_output();
+}
+
+// What the ranks wrote before they ended. A process that has left its group may still hold a pipe: no waiting for it.
+void Launcher::finish_output() {
   for (Rank& it : ranks_) {
-    for (TaggedStream* stream : {&it.output, &it.error}) {
-      pollfd readable{stream->fd(), POLLIN, 0};
-      while (readable.fd >= 0 && ::poll(&readable, 1, 0) > 0) {
-        out_.finish();
-        err_.finish();
-        stream->serve();
-        readable.fd = stream->fd();
-      }
-      stream->close();
-    }
+    it.output.drain();
+    it.error.drain();
   }
   out_.finish();
+  if (out_.dropped() > 0) {
+    say("%zu bytes of the ranks' output or more are lost: nobody has read it for %d s", out_.dropped(),
+        static_cast<int>(Sink::kPatienceNs / 1'000'000'000));
+  }
   err_.finish();
+  if (!code_ && out_.dropped() + err_.dropped() > 0) code_ = kSystemCode;
 }
 
 }  // namespace heddle::tools::run

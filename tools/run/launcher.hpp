@@ -35,7 +35,7 @@ class Launcher {
   // Each stage includes those before it.
   enum class Stage { running, grace, terminating, killing };
   // What a descriptor that poll(2) looks at means.
-  enum class Source { signals, socket, process, joined_process, output, error, sink };
+  enum class Source { failures, signals, socket, process, joined_process, output, error, sink };
   struct Watch {
     Source source;
     std::uint32_t rank;
@@ -44,7 +44,7 @@ class Launcher {
   base::Status prepare();
   base::Status start_ranks();
   int start_failed(base::Status status);
-  bool exec_failed();
+  void take_failures();
   void loop();
   void collect_watches();
   void watch(int fd, short events, Source source, std::uint32_t rank);
@@ -61,8 +61,9 @@ class Launcher {
   // The first failure decides the exit code and is printed; later ones follow from it or from our ending the job.
   [[gnu::format(printf, 3, 4)]] void failure(int code, const char* format, ...);
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
-  void signal_groups(int signal, bool all);
+  void signal_ranks(int signal, bool all);
   void finish();
+  void finish_output();
 
   Options options_;
   std::optional<Guardian> guardian_;

@@ -4,9 +4,6 @@
 
 #include <array>
 
-#include "tools/run/output.hpp"
-#include "tools/run/spawn.hpp"
-
 namespace heddle::tools::run {
 namespace {
 
@@ -75,81 +72,6 @@ TEST(options, nonsense_is_refused) {
                                                                                      {"--"}}) {
     EXPECT_EQ(parsed(words).status(), HEDDLE_ERR_ARGUMENT) << testing::PrintToString(words);
   }
-}
-
-TEST(placement, gives_each_rank_cores_of_its_own_as_long_as_there_are_some) {
-  bool wrapped = true;
-  const auto one = place(1, 1, &wrapped);
-  ASSERT_TRUE(one.ok()) << base::last_message();
-  EXPECT_FALSE(wrapped);
-  EXPECT_GE(CPU_COUNT(&(*one)[0]), 1);
-  const auto many = place(1024, 4, &wrapped);
-  ASSERT_TRUE(many.ok());
-  EXPECT_TRUE(wrapped);
-  for (const cpu_set_t& set : *many) EXPECT_GE(CPU_COUNT(&set), 1);
-}
-
-class Pipe {
- public:
-  Pipe() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::pipe(ends.data()), 0);
-    reading.reset(ends[0]);
-    writing.reset(ends[1]);
-  }
-  void write(const std::string& text) {
-    ASSERT_EQ(::write(writing.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  }
-  std::string read() {
-    std::string text(1U << 20, '\0');
-    const ssize_t got = ::read(reading.get(), text.data(), text.size());
-    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-    return text;
-  }
-  base::Fd reading;
-  base::Fd writing;
-};
-
-TEST(output, lines_are_passed_whole_with_their_tag) {
-  Pipe from;
-  Pipe to;
-  Sink sink(to.writing.get());
-  TaggedStream stream(std::move(from.reading), 12, &sink);
-  from.write("one\ntw");
-  stream.serve();
-  EXPECT_EQ(to.read(), "[12] one\n");
-  from.write("o\n\nthree");
-  stream.serve();
-  EXPECT_EQ(to.read(), "[12] two\n[12] \n");
-  from.writing.reset();
-  stream.serve();
-  EXPECT_EQ(stream.fd(), -1);
-  sink.flush();
-  EXPECT_EQ(to.read(), "[12] three\n");
-}
-
-TEST(output, a_reader_that_stops_reading_blocks_nobody_and_loses_nothing) {
-  Pipe from;
-  Pipe to;
-  Sink sink(to.writing.get());
-  TaggedStream stream(std::move(from.reading), 0, &sink);
-  const std::string line(999, 'x');
-  std::size_t lines = 0;
-  while (stream.readable_fd() >= 0) {
-    ASSERT_LT(lines, 100'000U) << "what waits for the reader grows without limit";
-    for (int i = 0; i < 50; ++i, ++lines) from.write(line + "\n");
-    stream.serve();  // returns although nobody reads
-  }
-  from.writing.reset();
-  std::size_t read = 0;
-  while (sink.waiting() || stream.fd() >= 0) {
-    read += to.read().size();
-    stream.serve();
-  }
-  sink.flush();
-  to.writing.reset();
-  for (std::string more = to.read(); !more.empty(); more = to.read()) read += more.size();
-  EXPECT_EQ(read, lines * (4 + line.size() + 1));
 }
 
 }  // namespace

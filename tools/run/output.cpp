@@ -2,45 +2,84 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
+
+#include "base/clock.hpp"
 
 namespace heddle::tools::run {
 
-// A pipe that polls writable takes PIPE_BUF bytes without blocking.
-bool Sink::write_some() {
-  const ssize_t count =
-      ::write(fd_, pending_.data() + written_, std::min<std::size_t>(pending_.size() - written_, PIPE_BUF));
-  if (count >= 0) {
-    written_ += static_cast<std::size_t>(count);
-    if (written_ == pending_.size()) {
-      pending_.clear();
-      written_ = 0;
-    }
-    return true;
+Sink::Sink(int fd) : fd_(fd) {
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) return;
+  socket_ = S_ISSOCK(about.st_mode);
+  if (!S_ISFIFO(about.st_mode) && !S_ISCHR(about.st_mode)) return;
+  std::array<char, 64> path;
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  own_.reset(::open(path.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
+// PIPE_BUF: what a pipe that polls writable takes whole, so that lines of others do not come between, and without blocking
+// where the descriptor could not be had anew.
+Sink::Wrote Sink::write_some() {
+  const char* from = pending_.data() + written_;
+  const std::size_t most = std::min<std::size_t>(pending_.size() - written_, PIPE_BUF);
+  const ssize_t count = socket_ ? ::send(fd_, from, most, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd(), from, most);
+  if (count < 0) {
+    if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return Wrote::nothing;
+    close();
+    return Wrote::closed;
   }
-  if (errno == EINTR || errno == EAGAIN) return true;
+  written_ += static_cast<std::size_t>(count);
+  if (written_ == pending_.size()) {
+    pending_.clear();
+    written_ = 0;
+  }
+  return count > 0 ? Wrote::some : Wrote::nothing;
+}
+
+void Sink::close() {
   closed_ = true;
   pending_.clear();
   written_ = 0;
-  return false;
 }
 
 void Sink::flush() {
   while (waiting()) {
-    pollfd writable{fd_, POLLOUT, 0};
-    if (::poll(&writable, 1, 0) <= 0 || !write_some()) return;
+    pollfd writable{fd(), POLLOUT, 0};
+    if (::poll(&writable, 1, 0) <= 0 || write_some() != Wrote::some) return;
   }
 }
 
 void Sink::finish() {
+  base::SystemClock clock;
+  std::uint64_t last = clock.now_ns();
   while (waiting()) {
-    pollfd writable{fd_, POLLOUT, 0};
-    if (::poll(&writable, 1, -1) > 0 && !write_some()) return;
+    const std::uint64_t waited = clock.now_ns() - last;
+    if (waited >= kPatienceNs) {
+      dropped_ = pending_.size() - written_;
+      return close();
+    }
+    pollfd writable{fd(), POLLOUT, 0};
+    const int left_ms = static_cast<int>((kPatienceNs - waited) / 1'000'000 + 1);
+    if (::poll(&writable, 1, left_ms) <= 0) continue;
+    switch (write_some()) {
+      case Wrote::some:
+        last = clock.now_ns();
+        break;
+      case Wrote::nothing:  // it polls writable and is not: do not spin
+        ::poll(nullptr, 0, 10);
+        break;
+      case Wrote::closed:
+        return;
+    }
   }
 }
 
@@ -65,6 +104,18 @@ void TaggedStream::serve() {
   sink_->flush();
   // The ranks learn what they would have learnt without us: that nobody reads.
   if (sink_->closed()) close();
+}
+
+void TaggedStream::drain() {
+  // A pipe holds a megabyte at most unless somebody privileged has enlarged it; serve() takes 128 KiB.
+  constexpr int kMostServes = 16;
+  for (int i = 0; i < kMostServes; ++i) {
+    pollfd readable{pipe_.get(), POLLIN, 0};
+    if (!pipe_.valid() || ::poll(&readable, 1, 0) <= 0) break;
+    sink_->finish();
+    serve();
+  }
+  close();
 }
 
 void TaggedStream::pass_lines() {

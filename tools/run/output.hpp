@@ -10,17 +10,25 @@ namespace heddle::tools::run {
 
 // Where lines go: the launcher's standard output or error. Never blocks, so that a reader who has stopped reading does
 // not keep the launcher from noticing deaths: what cannot be written waits, and its sources are not read meanwhile.
+//
+// That a pipe or terminal polls writable does not mean that a write to it returns: others may write to it in between, and a
+// terminal may be stopped. So these are opened anew, without blocking; the flag cannot be set on the descriptor itself,
+// which others have too (the shell, the ranks).
 class Sink {
  public:
-  explicit Sink(int fd) : fd_(fd) {}
-  [[nodiscard]] int fd() const { return fd_; }
+  explicit Sink(int fd);
+  [[nodiscard]] int fd() const { return own_.valid() ? own_.get() : fd_; }
   void add(const std::string& text) {
     if (!closed_) pending_ += text;
   }
   // As much as can be written without blocking.
   void flush();
-  // For the end, when nothing else is left to do: waits for the reader.
+  // For the end, when nothing else is left to do: waits for the reader, as long as it goes on reading. One that takes
+  // nothing for kPatienceNs is not waited for again: what is left is dropped, the sink closed.
   void finish();
+  static constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+  // Bytes that finish() has dropped.
+  [[nodiscard]] std::size_t dropped() const { return dropped_; }
   [[nodiscard]] bool waiting() const { return !pending_.empty(); }
   [[nodiscard]] bool full() const { return pending_.size() - written_ > kMaxPending; }
   // Nobody reads any more.
@@ -28,9 +36,14 @@ class Sink {
 
  private:
   static constexpr std::size_t kMaxPending = std::size_t{1} << 20;
-  bool write_some();
+  enum class Wrote { some, nothing, closed };
+  Wrote write_some();
+  void close();
 
   int fd_;
+  bool socket_ = false;
+  base::Fd own_;  // the same file, nonblocking; not valid where that does not apply or cannot be had
+  std::size_t dropped_ = 0;
   bool closed_ = false;
   std::string pending_;
   std::size_t written_ = 0;  // of pending_
@@ -47,6 +60,8 @@ class TaggedStream {
   [[nodiscard]] int readable_fd() const { return sink_ != nullptr && !sink_->full() ? pipe_.get() : -1; }
   // Takes what there is. At the end of the stream an unfinished line is finished.
   void serve();
+  // At the end of the job: what the pipe holds, waiting for the sink, but nothing that is written to it from now on.
+  void drain();
   void close();
 
  private:

@@ -39,6 +39,11 @@ base::Status connect(bool tag, Child* child, Inherited* inherited) {
   }
   child->socket.reset(pair[0]);
   inherited->socket.reset(pair[1]);
+  // Which process joins must be the kernel's word: signals are sent to it.
+  constexpr int kOn = 1;
+  if (::setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &kOn, sizeof kOn) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "SO_PASSCRED");
+  }
   if (!tag) return HEDDLE_DONE;
   const base::Status status = make_pipe(&child->output, &inherited->output);
   return status == HEDDLE_DONE ? make_pipe(&child->error, &inherited->error) : status;
@@ -93,6 +98,10 @@ base::Fd open_pidfd(pid_t pid) {
   return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
+bool send_signal(const base::Fd& pidfd, int signal) {
+  return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
 base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus) {
   Child child;
   Inherited inherited;
@@ -107,6 +116,7 @@ base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::
   if (!child.pidfd.valid()) {
     const base::Status status =
         base::fail_errno(HEDDLE_ERR_SYSTEM, "pidfd_open for rank %u (Linux 5.3 or later)", rank);
+    ::kill(pid, SIGKILL);
     ::kill(-pid, SIGKILL);
     return status;
   }
@@ -143,6 +153,13 @@ base::Status allow_descriptors(std::size_t count, rlimit* before) {
         count, static_cast<unsigned long long>(before->rlim_max));
   }
   return HEDDLE_DONE;
+}
+
+rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks) {
+  rlimit files = given;
+  if (given.rlim_cur >= ranks + kUsualDescriptors) return files;  // RLIM_INFINITY is the largest number
+  files.rlim_cur = std::min<rlim_t>(std::max(given.rlim_cur, kUsualDescriptors) + ranks, given.rlim_max);
+  return files;
 }
 
 }  // namespace heddle::tools::run

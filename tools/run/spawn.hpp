@@ -19,7 +19,7 @@ struct SpawnPlan {
   const Options* options = nullptr;
   const Guardian* guardian = nullptr;
   sigset_t signals{};  // the mask that children get: the launcher's own, from before it changed it
-  rlimit files{};      // likewise
+  rlimit files{};      // theirs, see rank_descriptors()
   int null = -1;       // /dev/null
   int failures = -1;   // pipe: a child that could not become the program writes a SpawnFailure
 };
@@ -48,5 +48,13 @@ base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t th
 
 // Makes sure that `count` descriptors can be open; *before: the limits as they were.
 base::Status allow_descriptors(std::size_t count, rlimit* before);
+
+// The limit of a rank: it meets each peer with a descriptor of its own. As given if that leaves it kUsualDescriptors,
+// otherwise raised, as far as the hard limit goes; beyond, a rank is told NO_MEMORY for the peer that is one too many.
+inline constexpr rlim_t kUsualDescriptors = 256;
+rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks);
+
+// Sends a signal through a pidfd; false: the process has ended.
+bool send_signal(const base::Fd& pidfd, int signal);
 
 }  // namespace heddle::tools::run
