@@ -32,6 +32,10 @@
  * worker. Inside a handler or a completion callback of a worker, a call that would make progress on that worker returns
  * HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either side.
  *
+ * Structures with a size.  Set `size` to sizeof the structure. A program built against an older header passes a smaller one,
+ * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
+ * accepted if all that this library does not know is zero (statistics that it does not count become zero); else ARGUMENT.
+ *
  * Ownership.  Memory passed to a call as a parameter block (options, shapes, messages, completions) may be reused on
  * return. Memory holding data (sources, destinations, segment lists) belongs to the operation until its completion,
  * or until the call returns HEDDLE_DONE.
@@ -206,7 +210,7 @@ HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* ind
 HEDDLE_API int heddle_worker_progress(heddle_worker worker);
 
 typedef struct heddle_worker_stats {
-  size_t size;   /* in: sizeof(heddle_worker_stats) */
+  size_t size;   /* in: sizeof(heddle_worker_stats); stays */
   uint64_t puts; /* operations accepted, by kind (strided, lists and signals count as puts or gets) */
   uint64_t gets;
   uint64_t atomics;
@@ -254,7 +258,7 @@ typedef struct heddle_counter_options {
 } heddle_counter_options;
 
 /* A counter starts at 0 and is raised by one for each operation that finished well. Operations that failed are counted
- * apart, with the first error. options may be null. free: after the last operation that names it has completed.
+ * apart, with the first error. options may be null. free: operations that still name it end as if they had no counter.
  * Errors: create ARGUMENT (options->size, a worker of another context), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_counter_create(heddle_context context, const heddle_counter_options* options,
                                                heddle_counter* counter);
@@ -303,7 +307,8 @@ HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
                                                 heddle_remote_region* all);
-/* After this rank's last operation on it has completed. */
+/* Operations on it that are still on their way end with HEDDLE_ERR_HANDLE, unless nothing of them was left to be posted;
+ * what the region needs is freed after the last of them. */
 HEDDLE_API heddle_status heddle_remote_region_release(heddle_remote_region remote);
 /* The owner's rank, and the region's length. */
 HEDDLE_API heddle_status heddle_remote_region_rank(heddle_remote_region remote, uint32_t* rank);
@@ -326,10 +331,11 @@ HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** addr
  * target may be null if there are no bytes.
  * Errors, of this and of every operation on remote memory below:
  *   returned by the call (nothing has happened): RANGE, PEER_FAILED (the owner is known to have died or left), ARGUMENT
- *   (worker and remote region, or completion, do not belong together), HANDLE (also of the completion's counter), STATE (a
- *   blocking form inside a handler of the worker that would have to wait)
+ *   (worker and remote region, or completion, do not belong together; direct operations do not look), HANDLE (also of the
+ *   completion's counter), STATE (a blocking form inside a handler of the worker that would have to wait)
  *   told by the completion, or by flush and quiet if there is none, or returned if it is known at once: PEER_FAILED (the owner
- *   died), RANGE or HANDLE (the owner has released the region or unmapped its memory), CANCELLED (the owner's worker 0, which
+ *   died), RANGE or HANDLE (the owner has released the region or unmapped its memory, or this rank has released the remote
+ *   region), CANCELLED (the owner's worker 0, which
  *   had to serve it, or this worker was closed), UNSUPPORTED (neither the kernel's copy nor bounce space is there), NO_MEMORY,
  *   SYSTEM */
 HEDDLE_API heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
@@ -485,7 +491,7 @@ HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t han
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
  * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
  * blocking form inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY
- * (the parts of a large message exceed the target's HEDDLE_AM_REASSEMBLY_BYTES), CANCELLED (the target's worker was closed
+ * (the parts of large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it), CANCELLED (the target's worker was closed
  * before a large message had arrived, or this worker was). A message that fits the eager limit to a worker that was closed
  * is dropped without an error, as is one without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
@@ -509,7 +515,8 @@ HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
  * a handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);
 HEDDLE_API heddle_status heddle_try_flush(heddle_worker worker, uint32_t rank); /* HEDDLE_AGAIN: not yet */
-/* The same for all ranks. The failure of a rank is an error only if an operation to it has failed. */
+/* The same for all ranks. The failure of a rank is an error only if an operation to it has failed. Direct operations do not
+ * fail when their target dies later: ask heddle_flush or heddle_context_peer_status about that rank. */
 HEDDLE_API heddle_status heddle_quiet(heddle_worker worker);
 HEDDLE_API heddle_status heddle_try_quiet(heddle_worker worker);
 

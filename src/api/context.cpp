@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
+#include "api/options.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
@@ -19,23 +20,22 @@ struct Job {
   uint32_t size;
 };
 
-Status check_options(const heddle_context_options* options, engine::ContextOptions* to) {
-  if (options == nullptr) return HEDDLE_DONE;
-  if (options->size != sizeof(heddle_context_options)) {
-    return base::fail(HEDDLE_ERR_ARGUMENT,
-                      "context options of size %zu, this version has %zu: set options.size = sizeof options",
-                      options->size, sizeof(heddle_context_options));
+Status check_options(const heddle_context_options* from, engine::ContextOptions* to) {
+  heddle_context_options options{};
+  if (const Status status = read_options("context options", from, kFirstContextOptions, &options);
+      status != HEDDLE_DONE) {
+    return status;
   }
-  to->transport = options->transport;
-  if (options->bootstrap != nullptr) to->bootstrap.name = options->bootstrap;
+  to->transport = options.transport;
+  if (options.bootstrap != nullptr) to->bootstrap.name = options.bootstrap;
   if (std::strcmp(to->bootstrap.name, "inproc") != 0) return HEDDLE_DONE;
-  Job* job = find_handle<Job>(options->job.id);
-  if (job == nullptr) return bad_handle("inproc job", options->job.id);
-  if (options->rank >= job->size) {
-    return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", options->rank, job->size);
+  Job* job = find_handle<Job>(options.job.id);
+  if (job == nullptr) return bad_handle("inproc job", options.job.id);
+  if (options.rank >= job->size) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", options.rank, job->size);
   }
   to->bootstrap.inproc_job = &job->job;
-  to->bootstrap.rank = options->rank;
+  to->bootstrap.rank = options.rank;
   return HEDDLE_DONE;
 }
 
@@ -176,7 +176,7 @@ heddle_status heddle_inproc_fail(heddle_inproc_job handle, uint32_t rank) {
   Job* job = find_handle<Job>(handle.id);
   if (job == nullptr) return bad_handle("inproc job", handle.id);
   if (rank >= job->size) return base::fail(HEDDLE_ERR_RANK, "rank %u of an inproc job of %u ranks", rank, job->size);
-  return job->job.fail(rank);
+  return guarded([&]() -> Status { return job->job.fail(rank); });
 }
 
 heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_options* options,
@@ -185,17 +185,15 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
   if (context == nullptr) return bad_handle("context", handle.id);
   if (counter == nullptr) return null_argument("counter_create", "counter");
   *counter = {};
-  Worker* only = nullptr;
-  if (options != nullptr) {
-    if (options->size != sizeof(heddle_counter_options)) {
-      return base::fail(HEDDLE_ERR_ARGUMENT, "counter options of size %zu, this version has %zu", options->size,
-                        sizeof(heddle_counter_options));
-    }
-    if (options->worker.id != 0) only = find_handle<Worker>(options->worker.id);
-    if (options->worker.id != 0 && only == nullptr) return bad_handle("worker", options->worker.id);
-    if (only != nullptr && &only->context() != context) {
-      return base::fail(HEDDLE_ERR_ARGUMENT, "the worker of the counter belongs to another context");
-    }
+  heddle_counter_options own{};
+  if (const Status status = read_options("counter options", options, kFirstCounterOptions, &own);
+      status != HEDDLE_DONE) {
+    return status;
+  }
+  Worker* only = own.worker.id != 0 ? find_handle<Worker>(own.worker.id) : nullptr;
+  if (own.worker.id != 0 && only == nullptr) return bad_handle("worker", own.worker.id);
+  if (only != nullptr && &only->context() != context) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the worker of the counter belongs to another context");
   }
   return guarded([&]() -> Status {
     auto opened = context->open_counter(only);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
+#include "api/options.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
@@ -13,17 +14,14 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
   if (context == nullptr) return bad_handle("context", handle.id);
   if (worker == nullptr) return null_argument("worker_open", "worker");
   *worker = {};
-  if (options != nullptr) {
-    if (options->size != sizeof(heddle_worker_options)) {
-      return base::fail(HEDDLE_ERR_ARGUMENT,
-                        "worker options of size %zu, this version has %zu: set options.size = sizeof options",
-                        options->size, sizeof(heddle_worker_options));
-    }
-    if (options->sharing != HEDDLE_SHARING_DEFAULT && options->sharing != HEDDLE_SHARING_EXCLUSIVE) {
-      return base::fail(HEDDLE_ERR_UNSUPPORTED,
-                        "sharing mode %d is not one of this version; it has HEDDLE_SHARING_EXCLUSIVE",
-                        static_cast<int>(options->sharing));
-    }
+  heddle_worker_options own{};
+  if (const Status status = read_options("worker options", options, kFirstWorkerOptions, &own); status != HEDDLE_DONE) {
+    return status;
+  }
+  if (own.sharing != HEDDLE_SHARING_DEFAULT && own.sharing != HEDDLE_SHARING_EXCLUSIVE) {
+    return base::fail(HEDDLE_ERR_UNSUPPORTED,
+                      "sharing mode %d is not one of this version; it has HEDDLE_SHARING_EXCLUSIVE",
+                      static_cast<int>(own.sharing));
   }
   return guarded([&]() -> Status {
     auto opened = context->open_worker();
@@ -52,12 +50,7 @@ heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats
   const Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (stats == nullptr) return null_argument("worker_stats_read", "stats");
-  if (stats->size != sizeof(heddle_worker_stats)) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "stats of size %zu, this version has %zu: set stats.size = sizeof stats",
-                      stats->size, sizeof(heddle_worker_stats));
-  }
-  *stats = worker->read_stats();
-  return HEDDLE_DONE;
+  return write_results("worker stats", worker->read_stats(), kFirstWorkerStats, stats);
 }
 
 namespace {

@@ -1,0 +1,69 @@
+// Structures that carry their size, so that they can grow while programs built against older or newer headers go on working.
+//
+// A smaller structure is an older one: what it does not have takes the defaults. A larger one is a newer one: it is accepted
+// if all that this version does not know is zero, since zero means the default there. New fields are appended, and never
+// placed into the padding at the end of an earlier version, which its callers count but need not clear.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace heddle::api {
+
+// The sizes of the first versions. They never change.
+inline constexpr std::size_t kFirstContextOptions = 40;
+inline constexpr std::size_t kFirstWorkerOptions = 16;
+inline constexpr std::size_t kFirstWorkerStats = 96;
+inline constexpr std::size_t kFirstCounterOptions = 16;
+static_assert(sizeof(heddle_context_options) >= kFirstContextOptions && sizeof(void*) == 8);
+static_assert(sizeof(heddle_worker_options) >= kFirstWorkerOptions);
+static_assert(sizeof(heddle_worker_stats) >= kFirstWorkerStats);
+static_assert(sizeof(heddle_counter_options) >= kFirstCounterOptions);
+
+namespace detail {
+
+[[gnu::cold]] inline base::Status too_small(const char* what, std::size_t size, std::size_t first, std::size_t own) {
+  return base::fail(HEDDLE_ERR_ARGUMENT, "%s of size %zu: this version has %zu, the first had %zu; set size = sizeof",
+                    what, size, own, first);
+}
+
+}  // namespace detail
+
+// Copies the caller's options over the defaults in *to; to->size becomes this version's. ARGUMENT: `from` is no version of
+// these options, or asks for something that this version does not have. `from` may be null: the defaults.
+template <class Options>
+base::Status read_options(const char* what, const Options* from, std::size_t first, Options* to) {
+  if (from == nullptr) return HEDDLE_DONE;
+  const std::size_t size = from->size;
+  if (size < first) return detail::too_small(what, size, first, sizeof(Options));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (std::size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] == 0) continue;
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "%s of size %zu: byte %zu is set, which this version (size %zu) does not know; leave newer "
+                      "fields zero or use a newer library",
+                      what, size, i, sizeof(Options));
+  }
+  std::memcpy(to, from, std::min(size, sizeof(Options)));
+  to->size = sizeof(Options);
+  return HEDDLE_DONE;
+}
+
+// Gives the caller as much of `from` as he has room for, zeros where he knows more; to->size stays his.
+template <class Results>
+base::Status write_results(const char* what, const Results& from, std::size_t first, Results* to) {
+  const std::size_t size = to->size;
+  if (size < first) return detail::too_small(what, size, first, sizeof(Results));
+  const std::size_t known = std::min(size, sizeof(Results));
+  auto* bytes = reinterpret_cast<unsigned char*>(to);
+  const auto* source = reinterpret_cast<const unsigned char*>(&from);
+  static_assert(offsetof(Results, size) == 0);
+  std::memcpy(bytes + sizeof size, source + sizeof size, known - sizeof size);
+  std::memset(bytes + known, 0, size - known);
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::api

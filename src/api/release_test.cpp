@@ -1,0 +1,254 @@
+// Regions and counters released while operations that name them are on their way: every operation ends once, with
+// HEDDLE_ERR_HANDLE if something of it was left to be posted, and nothing is touched that is gone (see the asan preset).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+// Counts the completions of one operation.
+struct Ending {
+  int times = 0;
+  Status status = HEDDLE_DONE;
+
+  [[nodiscard]] heddle_completion completion() { return {&Ending::ended, this, {}, HEDDLE_WHEN_REMOTE}; }
+
+ private:
+  static void ended(void* self, Status status) {
+    ++static_cast<Ending*>(self)->times;
+    static_cast<Ending*>(self)->status = status;
+  }
+};
+
+// Two ranks in one thread, over messages: an operation ends only when both make progress.
+class Release : public testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than fits into the peer's mailbox
+
+  void TearDown() override { leave(); }
+  void leave() {
+    remote_ = {};
+    region_ = {};
+    worker_ = {};
+    std::thread other([this] {
+      peer_ = {};
+      owner_ = {};
+    });
+    origin_ = {};
+    other.join();
+  }
+  void settle() {
+    for (int i = 0; i < 200'000 && worker_.try_quiet() == HEDDLE_AGAIN; ++i) {
+      worker_.progress();
+      peer_.progress();
+    }
+    ASSERT_NE(worker_.try_quiet(), HEDDLE_AGAIN) << "an operation never ended";
+  }
+
+  Job job_{2, "loopback-messages"};
+  Context origin_ = job_.join(0);
+  Context owner_ = job_.join(1);
+  Worker worker_ = origin_.open_worker();
+  Worker peer_ = owner_.open_worker();
+  Region region_ = owner_.alloc(kBytes);
+  RemoteRegion remote_ = origin_.unpack(region_.pack());
+  std::vector<std::byte> local_ = std::vector<std::byte>(kBytes, std::byte{7});
+};
+
+TEST_F(Release, OfTheRegionUnderAPut) {
+  Ending ending;
+  const heddle_completion completion = ending.completion();
+  ASSERT_EQ(worker_.try_put(local_, remote_.at(0), &completion), HEDDLE_POSTED);
+  remote_ = {};
+  settle();
+  EXPECT_EQ(ending.times, 1);
+  EXPECT_EQ(ending.status, HEDDLE_ERR_HANDLE);
+}
+
+TEST_F(Release, OfTheRegionUnderStridedOperations) {
+  const heddle_strided shape{4096, 2048, 4096, 8192};
+  Ending put;
+  Ending get;
+  const heddle_completion first = put.completion();
+  const heddle_completion second = get.completion();
+  ASSERT_EQ(worker_.try_put_strided(local_.data(), remote_.at(0), shape, &first), HEDDLE_POSTED);
+  settle();
+  EXPECT_EQ(put.status, HEDDLE_DONE);
+  ASSERT_EQ(worker_.try_put_strided(local_.data(), remote_.at(0), shape, &first), HEDDLE_POSTED);
+  std::vector<std::byte> back(kBytes);
+  const Status posted = worker_.try_get_strided(back.data(), remote_.at(0), shape, &second);
+  remote_ = {};
+  settle();
+  EXPECT_EQ(put.times, 2);
+  EXPECT_EQ(put.status, HEDDLE_ERR_HANDLE);
+  if (posted == HEDDLE_POSTED) {
+    EXPECT_EQ(get.times, 1);
+    EXPECT_EQ(get.status, HEDDLE_ERR_HANDLE);
+  }
+}
+
+TEST_F(Release, OfOneRegionOfAList) {
+  RemoteRegion second = origin_.unpack(region_.pack());
+  const heddle_segment segments[] = {
+      {local_.data(), 64, remote_.at(0)}, {local_.data(), kBytes, remote_.at(0)}, {local_.data(), 64, second.at(0)}};
+  Ending ending;
+  const heddle_completion completion = ending.completion();
+  ASSERT_EQ(worker_.try_put_list(segments, &completion), HEDDLE_POSTED);
+  second = {};
+  settle();
+  EXPECT_EQ(ending.times, 1);
+  EXPECT_EQ(ending.status, HEDDLE_ERR_HANDLE);
+}
+
+TEST_F(Release, OfTheSignalsRegion) {
+  RemoteRegion word = origin_.unpack(region_.pack());
+  Ending ending;
+  const heddle_completion completion = ending.completion();
+  const heddle_signal signal{word.at(8), 5, HEDDLE_SIGNAL_SET};
+  const std::uint64_t value = 3;
+  ASSERT_EQ(worker_.try_put_signal(bytes_of(value), remote_.at(0), signal, &completion), HEDDLE_POSTED);
+  word = {};
+  settle();
+  EXPECT_EQ(ending.times, 1);
+  EXPECT_EQ(ending.status, HEDDLE_ERR_HANDLE);
+  EXPECT_EQ(region_.memory<std::uint64_t>()[1], 0U) << "the word was changed all the same";
+}
+
+TEST_F(Release, WithoutACompletionIsToldByQuiet) {
+  ASSERT_EQ(worker_.try_put(local_, remote_.at(0)), HEDDLE_POSTED);
+  remote_ = {};
+  Status status = HEDDLE_AGAIN;
+  for (int i = 0; i < 200'000 && status == HEDDLE_AGAIN; ++i) {
+    peer_.progress();
+    worker_.progress();
+    status = worker_.try_quiet();
+  }
+  EXPECT_EQ(status, HEDDLE_ERR_HANDLE);
+  EXPECT_EQ(worker_.try_quiet(), HEDDLE_DONE) << "told once";
+}
+
+TEST_F(Release, FromInsideTheCompletion) {
+  struct Last {
+    RemoteRegion region;
+    int times = 0;
+  } last{origin_.unpack(region_.pack())};
+  const heddle_completion completion{[](void* arg, Status) {
+                                       static_cast<Last*>(arg)->region = {};
+                                       ++static_cast<Last*>(arg)->times;
+                                     },
+                                     &last,
+                                     {},
+                                     HEDDLE_WHEN_REMOTE};
+  ASSERT_EQ(worker_.try_put(local_, last.region.at(0), &completion), HEDDLE_POSTED);
+  settle();
+  EXPECT_EQ(last.times, 1);
+  EXPECT_EQ(region_.memory()[kBytes - 1], std::byte{7});
+}
+
+// A counter that is opened where a freed one was must not be raised by the freed one's operations.
+TEST_F(Release, OfTheCounterUnderAnOperation) {
+  constexpr int kCounters = 16;
+  std::vector<Counter> first;
+  for (int i = 0; i < kCounters; ++i) {
+    first.push_back(origin_.counter(worker_));
+    const heddle_completion completion = first.back().completion();
+    ASSERT_EQ(worker_.try_atomic(HEDDLE_ADD64, remote_.at(0), 1, &completion), HEDDLE_POSTED);
+  }
+  first.clear();
+  std::vector<Counter> second;
+  for (int i = 0; i < kCounters; ++i) second.push_back(origin_.counter(worker_));
+  settle();
+  for (const Counter& counter : second) EXPECT_EQ(counter.value(), 0U);
+  EXPECT_EQ(region_.memory<std::uint64_t>()[0], static_cast<std::uint64_t>(kCounters));
+}
+
+TEST_F(Release, OfACounterLeavesTheErrorToQuiet) {
+  Counter counter = origin_.counter();
+  const heddle_completion completion = counter.completion();
+  ASSERT_EQ(worker_.try_put(local_, remote_.at(0), &completion), HEDDLE_POSTED);
+  counter = {};
+  remote_ = {};
+  Status status = HEDDLE_AGAIN;
+  for (int i = 0; i < 200'000 && status == HEDDLE_AGAIN; ++i) {
+    peer_.progress();
+    worker_.progress();
+    status = worker_.try_quiet();
+  }
+  EXPECT_EQ(status, HEDDLE_ERR_HANDLE);
+}
+
+TEST_F(Release, WhileAClosedWorkerStillHasOperations) {
+  Counter counter = origin_.counter();
+  const heddle_completion completion = counter.completion();
+  ASSERT_EQ(worker_.try_atomic(HEDDLE_ADD64, remote_.at(0), 1, &completion), HEDDLE_POSTED);
+  ASSERT_EQ(worker_.try_put(local_, remote_.at(0), &completion), HEDDLE_POSTED);
+  counter = {};
+  remote_ = {};
+  check(heddle_inproc_fail(job_.handle(), 1));  // so that closing need not wait for the peer
+  leave();
+}
+
+// Over every transport, with operations of all shapes in all stages.
+class ReleaseEverywhere : public testing::TestWithParam<Setting> {};
+
+TEST_P(ReleaseEverywhere, EveryOperationEndsOnce) {
+  const Variables variables(GetParam().variables);
+  Job(2, GetParam().transport).run([](Context& context, Worker& worker) {
+    constexpr std::size_t kBytes = 200'000;
+    const Region allocated = context.alloc(kBytes);
+    std::vector<std::byte> memory(kBytes);
+    const Region registered = context.register_memory(memory);
+    std::vector<std::byte> local(kBytes);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<RemoteRegion> remotes = context.exchange(round % 2 == 0 ? allocated : registered);
+      const RemoteRegion& peer = remotes[1 - context.rank()];
+      std::vector<Ending> endings(8);
+      std::vector<Status> posted;
+      const heddle_strided shape{100, 300, 100, 200};
+      const heddle_segment segments[] = {{local.data(), 50'000, peer.at(0)}, {local.data(), 70, peer.at(8)}};
+      const heddle_signal signal{peer.at(64), 1, HEDDLE_SIGNAL_ADD};
+      std::uint64_t old = 0;
+      for (std::size_t i = 0; i < endings.size(); ++i) {
+        const heddle_completion completion = endings[i].completion();
+        switch (i % 6) {
+          case 0:
+            posted.push_back(worker.try_put(local, peer.at(0), &completion));
+            break;
+          case 1:
+            posted.push_back(worker.try_get(local, peer.at(0), &completion));
+            break;
+          case 2:
+            posted.push_back(worker.try_put_strided(local.data(), peer.at(0), shape, &completion));
+            break;
+          case 3:
+            posted.push_back(worker.try_put_list(segments, &completion));
+            break;
+          case 4:
+            posted.push_back(worker.try_put_signal(std::span(local).first(5000), peer.at(100), signal, &completion));
+            break;
+          default:
+            posted.push_back(worker.try_fetch_add(peer.at(128), 1, &old, &completion));
+            break;
+        }
+      }
+      for (int i = 0; i < round; ++i) worker.progress();
+      remotes.clear();
+      Status quiet = worker.quiet();
+      EXPECT_EQ(quiet, HEDDLE_DONE) << heddle_last_error();
+      for (std::size_t i = 0; i < endings.size(); ++i) {
+        EXPECT_EQ(endings[i].times, posted[i] == HEDDLE_POSTED ? 1 : 0) << "operation " << i << " round " << round;
+        EXPECT_TRUE(endings[i].status == HEDDLE_DONE || endings[i].status == HEDDLE_ERR_HANDLE)
+            << heddle_status_name(endings[i].status);
+      }
+      context.barrier(worker);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ReleaseEverywhere, testing::ValuesIn(all_settings()), name_of);
+
+}  // namespace
+}  // namespace heddle::test
