@@ -60,7 +60,7 @@ class Memory;
 
 using Clock = std::array<std::uint32_t, kMostThreads>;
 
-enum class Kind : std::uint8_t { load, store, rmw, flush, pause, step };
+enum class Kind : std::uint8_t { load, store, rmw, flush, pause, step, barrier };
 
 struct Action {
   std::uint32_t thread = 0;
@@ -113,6 +113,7 @@ class Engine {
 
   void pause() { point({running_, Kind::pause, kNoLocation}); }
   void step() { point({running_, Kind::step, kNoLocation}); }
+  void barrier();
   // The execution has failed. Does not return, except outside of the threads.
   void fail(const std::string& what);
 

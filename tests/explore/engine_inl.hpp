@@ -235,6 +235,7 @@ inline bool Engine::independent(const Action& a, const Action& b) const {
     return x.kind == Kind::store || x.kind == Kind::rmw || x.kind == Kind::flush;
   };
   const auto plain = [&](const Action& x) { return x.location != kNoLocation && locations_[x.location].plain; };
+  if (a.kind == Kind::barrier || b.kind == Kind::barrier) return false;
   if (a.kind == Kind::pause || b.kind == Kind::pause) {
     const Action& other = a.kind == Kind::pause ? b : a;
     return !writes(other) || plain(other);
@@ -369,6 +370,17 @@ inline void Engine::flush(const Action& action) {
   commit(action.thread, out.location, out.value, out.release, out.clock);
 }
 
+// The kernel makes every thread pass a full fence: all stores are visible afterwards. Orders nothing for check_race.
+inline void Engine::barrier() {
+  const Action action{running_, Kind::barrier};
+  point(action);
+  if (alone()) return;
+  log(action, 0);
+  for (std::uint32_t i = 0; i < thread_count_; ++i) {
+    while (!threads_[i].buffer.empty()) flush({i, Kind::flush, threads_[i].buffer.front().location});
+  }
+}
+
 inline void Engine::commit(std::uint32_t thread, std::uint32_t location, std::uint64_t value, bool release,
                            const Clock& clock) {
   Location& place = locations_[location];
@@ -395,7 +407,7 @@ inline std::string Engine::where(std::uint32_t location) const {
 }
 
 inline std::string Engine::describe() const {
-  static constexpr std::array kKinds = {"load", "store", "update", "becomes visible:", "pause", "step"};
+  static constexpr std::array kKinds = {"load", "store", "update", "becomes visible:", "pause", "step", "barrier"};
   static constexpr std::array kOrders = {"relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst"};
   std::string text;
   for (const Step& step : trace_) {

@@ -160,6 +160,10 @@ inline void pause() {
 inline void step() {
   Engine::current().step();
 }
+// membarrier: every thread passes a full fence. Like the real one it is no release and no acquire.
+inline void barrier() {
+  Engine::current().barrier();
+}
 // Ends the execution as failed, with its schedule, unless `good`.
 inline void check(bool good, const char* what) {
   if (!good) Engine::current().fail(std::string("not so: ") + what);

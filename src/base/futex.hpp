@@ -1,0 +1,38 @@
+// The kernel's wait on a 32-bit word. Only a way to give the core away: what it can say is said again by the word.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+
+namespace heddle::base {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
+
+// Who may wait on the word and wake from it. `process` is a little cheaper.
+enum class FutexScope : std::uint8_t { process, shared };
+
+// Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for no reason. The kernel's
+// comparison is a full barrier after everything that the caller did before.
+inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
+                       FutexScope scope) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const timespec timeout{static_cast<time_t>(timeout_ns / kSecond), static_cast<long>(timeout_ns % kSecond)};
+  const int op = scope == FutexScope::process ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT;
+  ::syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
+}
+
+inline void futex_wake(std::atomic<std::uint32_t>* word, int most, FutexScope scope) {
+  ::syscall(SYS_futex, word, scope == FutexScope::process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, most, nullptr, nullptr, 0);
+}
+inline void futex_wake_all(std::atomic<std::uint32_t>* word, FutexScope scope) {
+  futex_wake(word, INT_MAX, scope);
+}
+
+}  // namespace heddle::base

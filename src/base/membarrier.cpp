@@ -1,0 +1,41 @@
+#include "base/membarrier.hpp"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace heddle::base {
+namespace {
+
+bool command(int what) {
+  return ::syscall(SYS_membarrier, what, 0, 0) == 0;
+}
+
+bool supported(int commands) {
+  const long mask = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  return mask >= 0 && (mask & commands) == commands;
+}
+
+}  // namespace
+
+// Registering is idempotent and belongs to the process's memory, so that there is nothing to remember here: a child of
+// fork() has it still, one of exec() asks anew.
+bool membarrier_private_ready() {
+  return supported(MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+         command(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+bool membarrier_private() {
+  return command(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+bool membarrier_shared_ready() {
+  return supported(MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
+         command(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+}
+
+bool membarrier_shared() {
+  return command(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+}  // namespace heddle::base

@@ -1,0 +1,39 @@
+#include "queue/handover.hpp"
+
+#include <sched.h>
+
+#include "base/futex.hpp"
+#include "base/wait.hpp"
+
+namespace heddle::queue {
+namespace {
+
+// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none.
+void bring_here(std::uint32_t thread) {
+  const int core = ::sched_getcpu();
+  if (core < 0 || core >= CPU_SETSIZE) return;
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(core, &here);
+  static_cast<void>(
+      ::sched_setaffinity(static_cast<pid_t>(thread), sizeof here, &here));  // else it comes by itself, later
+}
+
+}  // namespace
+
+void SystemHandover::relax() {
+  base::cpu_relax();
+}
+
+void SystemHandover::wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
+                          std::uint32_t round) {
+  constexpr std::int64_t kAgainNs = 10'000'000;  // the caller itself may have been moved meanwhile
+  if (round > 0) bring_here(helper);
+  base::futex_wait(word, expected, round == 0 ? kPatienceNs : kAgainNs, base::FutexScope::process);
+}
+
+void SystemHandover::wake(std::atomic<std::uint32_t>* word) {
+  base::futex_wake_all(word, base::FutexScope::process);
+}
+
+}  // namespace heddle::queue

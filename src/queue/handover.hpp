@@ -1,0 +1,139 @@
+// Something that belongs to one thread, the owner, and that others, helpers, may use while the owner is elsewhere. The
+// owner pays two plain stores and two loads of one line for it: no lock, no fence, no atomic read-modify-write.
+//
+//   owner                                helper
+//   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
+//   light fence                          heavy fence (membarrier)
+//   claim == 0 ? go on : wait            inside == 0 ? go on : give the claim back
+//   … use …                              … use …
+//   inside = 0                           claim = 0, and wake the owner if it sleeps
+//
+// Invariants
+//   inside and claim are each written by one side (claim: by the helper that has it; and by the owner, who only adds
+//   kWaiting to it and never takes it away).
+//   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it has seen inside == 0
+//   after its compare-and-swap. The two fences make at least one of them see the other's store (Dekker), so never both
+//   go on. If both see the other, the owner keeps `inside` and the helper yields: the owner waits for at most one look.
+//   No helper claims while it sees inside != 0, so a waiting owner is overtaken only by helpers that were already on
+//   their way.
+//
+// Waiting owner: a helper may be a thread of low priority that the scheduler has put aside in the middle, perhaps on
+// another core that is busy. The owner therefore spins only briefly, then sleeps, which leaves the helper the core; what
+// System does beyond that bounds the wait (see SystemHandover).
+//
+// A thread that has the claim must not call enter() (its own claim would be waited for): ask held_by() first.
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+
+#include "base/cache_line.hpp"
+#include "base/membarrier.hpp"
+
+namespace heddle::queue {
+
+// On the machine. Where the kernel has no membarrier, there must be no helpers.
+struct SystemHandover {
+  static constexpr std::uint32_t kSpins = 200;  // a few microseconds: what a short poll of a helper takes
+  static void light() { base::light_fence(); }
+  [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
+  static void relax();
+  // Sleeps while *word == expected, for a while. From the second `round` on the helper, thread number `helper`, is first
+  // brought to the core that the caller is about to leave: a helper of low priority on a core that others keep busy would
+  // be let go on only after hundreds of milliseconds. So the wait is at most kPatienceNs, plus a migration, plus what the
+  // helper's use takes, plus what the scheduler gives others on the owner's core.
+  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
+  static void wake(std::atomic<std::uint32_t>* word);
+
+  static constexpr std::int64_t kPatienceNs = 50'000;
+};
+
+template <template <class> class Atomic = std::atomic, class System = SystemHandover>
+class Handover {
+ public:
+  Handover() = default;
+  Handover(const Handover&) = delete;
+  Handover& operator=(const Handover&) = delete;
+
+  // ---- the owner: one thread at a time, not inside ----
+
+  void enter() {
+    inside_.store(1, std::memory_order_relaxed);
+    System::light();
+    if (claim_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+      wait_for_helper();
+    }
+  }
+  // Without waiting. False: a helper is there, and the owner is outside.
+  [[nodiscard]] bool try_enter() {
+    inside_.store(1, std::memory_order_relaxed);
+    System::light();
+    if (claim_.load(std::memory_order_acquire) == 0) [[likely]] {
+      return true;
+    }
+    leave();  // with release: this store, not the last leave's, is what a helper will see
+    return false;
+  }
+  void leave() { inside_.store(0, std::memory_order_release); }
+
+  // ---- helpers: any other threads ----
+
+  // `thread`: the caller's number, 1 to kMostThread. False: somebody is there, or the barrier could not be had; skip it.
+  [[nodiscard]] bool try_claim(std::uint32_t thread) {
+    assert(thread >= 1 && thread <= kMostThread);
+    if (inside_.load(std::memory_order_relaxed) != 0) return false;
+    std::uint32_t nobody = 0;
+    if (!claim_.compare_exchange_strong(nobody, thread, std::memory_order_acquire, std::memory_order_relaxed)) {
+      return false;
+    }
+    if (System::heavy() && inside_.load(std::memory_order_acquire) == 0) return true;
+    static_cast<void>(release());
+    return false;
+  }
+  // True: the owner waited; the caller may have been moved to another core.
+  bool release() {
+    const bool waited = (claim_.exchange(0, std::memory_order_release) & kWaiting) != 0;
+    if (waited) System::wake(&claim_);
+    return waited;
+  }
+
+  // ---- anybody ----
+
+  // Whether the thread with this number has the claim. Exact for the caller's own number.
+  [[nodiscard]] bool held_by(std::uint32_t thread) const {
+    return (claim_.load(std::memory_order_relaxed) & ~kWaiting) == thread;
+  }
+  // For choices and printing: out of date when they arrive.
+  [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
+
+  static constexpr std::uint32_t kWaiting = 1U << 31;
+  static constexpr std::uint32_t kMostThread = kWaiting - 1;
+
+ private:
+  [[gnu::noinline, gnu::cold]] void wait_for_helper() {
+    for (std::uint32_t i = 0; i < System::kSpins; ++i) {
+      if (claim_.load(std::memory_order_acquire) == 0) return;
+      System::relax();
+    }
+    for (std::uint32_t round = 0;; ++round) {
+      std::uint32_t claim = claim_.load(std::memory_order_acquire);
+      if (claim == 0) return;
+      if ((claim & kWaiting) == 0 && !claim_.compare_exchange_strong(claim, claim | kWaiting, std::memory_order_acquire,
+                                                                     std::memory_order_relaxed)) {
+        continue;
+      }
+      System::wait(&claim_, claim | kWaiting, claim & ~kWaiting, round);
+    }
+  }
+
+  // Written by the owner. 1 relaxed: its partner is the heavy fence of try_claim(). 0 release: its partner is the acquire
+  // load in try_claim().
+  alignas(base::kCacheLine) Atomic<std::uint32_t> inside_{0};
+  // 0, or the helper's number with perhaps kWaiting. The helper's acquire (compare-and-swap) and release (exchange) pair
+  // with each other and with the owner's acquire loads.
+  Atomic<std::uint32_t> claim_{0};
+};
+
+}  // namespace heddle::queue

@@ -1,0 +1,184 @@
+#include "queue/handover.hpp"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/fence.hpp"
+
+namespace heddle::queue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint32_t thread_number() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+TEST(Handover, OneAtATimeAndHelpersSkip) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  Handover<> handover;
+  handover.enter();
+  EXPECT_TRUE(handover.looks_inside());
+  EXPECT_FALSE(handover.try_claim(7));
+  handover.leave();
+  ASSERT_TRUE(handover.try_claim(7));
+  EXPECT_TRUE(handover.held_by(7));
+  EXPECT_FALSE(handover.held_by(8));
+  EXPECT_FALSE(handover.try_claim(8));
+  EXPECT_FALSE(handover.try_enter());
+  EXPECT_FALSE(handover.looks_inside());
+  EXPECT_FALSE(handover.release());
+  EXPECT_FALSE(handover.held_by(7));
+  EXPECT_TRUE(handover.try_enter());
+  handover.leave();
+}
+
+// Without the barrier nobody may help: the claim is given back.
+struct NoBarrier : SystemHandover {
+  [[nodiscard]] static bool heavy() { return false; }
+};
+TEST(Handover, NoHelpWithoutABarrier) {
+  Handover<std::atomic, NoBarrier> handover;
+  EXPECT_FALSE(handover.try_claim(7));
+  EXPECT_FALSE(handover.looks_claimed());
+  EXPECT_TRUE(handover.try_enter());
+  handover.leave();
+}
+
+// The owner waits while a helper is there, asleep and not spinning, and goes on when it has left.
+TEST(Handover, OwnerSleepsUntilTheHelperHasLeft) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  Handover<> handover;
+  std::atomic<bool> claimed{false};
+  std::atomic<bool> left{false};
+  bool waited = false;
+  std::thread helper([&] {
+    ASSERT_TRUE(handover.try_claim(thread_number()));
+    claimed.store(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    left.store(true);
+    waited = handover.release();
+  });
+  while (!claimed.load()) std::this_thread::yield();
+  timespec before{};
+  timespec after{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  handover.enter();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  EXPECT_TRUE(left.load());
+  handover.leave();
+  helper.join();
+  EXPECT_TRUE(waited);
+  const double cpu =
+      static_cast<double>(after.tv_sec - before.tv_sec) + static_cast<double>(after.tv_nsec - before.tv_nsec) * 1e-9;
+  EXPECT_LT(cpu, 0.1) << "the owner did not sleep";
+}
+
+// A helper of the lowest priority, put aside in the middle on a core that others keep busy, is brought to the owner's.
+TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all)) cores.push_back(core);
+  }
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  const auto pin = [](int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+  };
+  Handover<> handover;
+  std::atomic<int> stage{0};
+  std::atomic<bool> stop{false};
+  std::thread helper([&] {
+    pin(cores[1]);
+    const sched_param none{};
+    ASSERT_EQ(pthread_setschedparam(pthread_self(), SCHED_IDLE, &none), 0);
+    ASSERT_TRUE(handover.try_claim(thread_number()));
+    stage.store(1);
+    while (stage.load() != 2) {
+    }
+    for (int i = 0; i < 100000; ++i) base::light_fence();
+    static_cast<void>(handover.release());
+  });
+  while (stage.load() != 1) std::this_thread::yield();
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 2; ++i) {
+    busy.emplace_back([&] {
+      pin(cores[1]);
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  std::thread owner([&] {
+    pin(cores[0]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stage.store(2);
+    const auto start = Clock::now();
+    handover.enter();
+    const auto took = Clock::now() - start;
+    handover.leave();
+    // Left where it was, the helper would wait for its share of about 1/700 of that core: seconds.
+    EXPECT_LT(took, std::chrono::milliseconds(500));
+  });
+  owner.join();
+  stop.store(true);
+  helper.join();
+  for (std::thread& thread : busy) thread.join();
+}
+
+// `guarded` is plain: ThreadSanitizer sees whether the hand-over orders it, the sum whether two were ever inside at once.
+TEST(Handover, StressOwnerAgainstHelpers) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  constexpr int kHelpers = 3;
+  const int rounds = base::kThreadSanitizer ? 20000 : 400000;
+  Handover<> handover;
+  std::uint64_t guarded = 0;
+  std::uint64_t helped = 0;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> helpers;
+  for (int i = 0; i < kHelpers; ++i) {
+    helpers.emplace_back([&] {
+      const std::uint32_t self = thread_number();
+      while (!stop.load(std::memory_order_relaxed)) {
+        if (!handover.try_claim(self)) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++guarded;
+        ++helped;
+        static_cast<void>(handover.release());
+      }
+    });
+  }
+  for (int i = 0; i < rounds; ++i) {
+    handover.enter();
+    ++guarded;
+    handover.leave();
+    if (i % 1000 == 0) std::this_thread::yield();
+  }
+  while (true) {  // the helpers get their turn
+    handover.enter();
+    const bool enough = helped > 1000;
+    handover.leave();
+    if (enough) break;
+    std::this_thread::yield();
+  }
+  stop.store(true);
+  for (std::thread& helper : helpers) helper.join();
+  EXPECT_EQ(guarded, static_cast<std::uint64_t>(rounds) + helped);
+}
+
+}  // namespace
+}  // namespace heddle::queue
