@@ -102,8 +102,8 @@ base::Result<Peer*> Home::peer_wait(std::uint32_t rank) {
   } else if (const base::Status status = introduce(*peer); status != HEDDLE_DONE) {
     return status;
   }
-  peers_[rank].store(peer.get(), std::memory_order_release);
   owned_peers_.push_back(std::move(peer));
+  peers_[rank].store(owned_peers_.back().get(), std::memory_order_release);
   return owned_peers_.back().get();
 }
 

@@ -1,5 +1,6 @@
 // The worker's receiving side: finding new rings, scanning the known ones.
 #include <algorithm>
+#include <new>
 
 #include "transport/shm/worker.hpp"
 
@@ -129,7 +130,11 @@ void Worker::drop(std::size_t position) {
       const auto rank = word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
       bits &= bits - 1;
       if (rank < home_.size()) {
-        read_ring_list(rank);
+        try {
+          read_ring_list(rank);
+        } catch (const std::bad_alloc&) {
+          not_met(rank, HEDDLE_AGAIN);  // announced again, so that the next poll looks again
+        }
       } else {
         malformed(rank, "an announcement");
       }
@@ -158,7 +163,11 @@ void Worker::accept(Peer& peer, const RingEntry& entry) {
   const auto memory = peer.mapping->map(entry.offset, (layout.ring_bytes + page - 1) / page * page);
   if (!memory) return malformed(peer.rank, "a ring");
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
+  // All that may throw comes before anything is entered: then the ring is met again.
   auto made = std::make_unique<Incoming>();
+  incoming_.reserve(incoming_.size() + 1);
+  owned_incoming_.reserve(owned_incoming_.size() + 1);
+  lent_.reserve(owned_incoming_.size() + 1);
   made->ring = queue::RecordConsumer<>(control, *memory + sizeof *control, layout.ring_capacity);
   made->peer = &peer;
   made->worker = entry.source_worker;
@@ -168,7 +177,6 @@ void Worker::accept(Peer& peer, const RingEntry& entry) {
     std::swap(incoming_.back(), incoming_[victim_]);
     victim_ = (victim_ + 1) % kHot;
   }
-  lent_.reserve(owned_incoming_.size() + 1);
   owned_incoming_.push_back(std::move(made));
 }
 

@@ -84,13 +84,15 @@ Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Statu
     *why = peer.status();
     return nullptr;
   }
+  // All that may throw comes before the ring, which cannot be taken back.
+  auto made = std::make_unique<Outgoing>();
+  owned_outgoing_.reserve(owned_outgoing_.size() + 1);
   const auto memory = home_.open_ring(index_, **peer, worker);
   if (!memory) {
     *why = memory.status();
     return nullptr;
   }
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
-  auto made = std::make_unique<Outgoing>();
   made->ring = queue::RecordProducer<>(control, *memory + sizeof *control, home_.layout().ring_capacity);
   made->peer = *peer;
   made->worker = worker;

@@ -1,0 +1,188 @@
+// Memory runs out at every allocation in turn: no exception leaves a C function (it would end this program), every call
+// returns a status, and what was posted still ends.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "api/test_job.hpp"
+
+namespace {
+
+// Allocations of this thread that still succeed; negative: all do.
+thread_local long g_left = -1;
+thread_local bool g_failed = false;
+
+void* take(std::size_t bytes) noexcept {
+  if (g_left == 0) {
+    g_failed = true;
+    return nullptr;
+  }
+  if (g_left > 0) --g_left;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (void* memory = take(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return take(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
+  return operator new(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return take(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+
+namespace heddle::test {
+namespace {
+
+// Memory is exhausted after `allocations` more, for its life.
+class Exhausted {
+ public:
+  explicit Exhausted(long allocations) {
+    g_failed = false;
+    g_left = allocations;
+  }
+  ~Exhausted() { g_left = -1; }
+  Exhausted(const Exhausted&) = delete;
+  Exhausted& operator=(const Exhausted&) = delete;
+};
+
+// Runs `once` with 0, 1, 2, … allocations, until it needs no more than it is given.
+template <class Once>
+void with_every_allocation_failing(Once&& once) {
+  for (long allocations = 0; allocations < 10'000; ++allocations) {
+    once(allocations);
+    if (testing::Test::HasFatalFailure() || !g_failed) return;
+  }
+  FAIL() << "it never had enough";
+}
+
+class ExhaustedEverywhere : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExhaustedEverywhere, OperationsEnd) {
+  with_every_allocation_failing([](long allocations) {
+    const Job job(2, GetParam());
+    Context origin = job.join(0);
+    Context target = job.join(1);
+    Worker worker = origin.open_worker();
+    Worker peer = target.open_worker();
+    int received = 0;
+    target.register_am(1, [](const heddle_am_arrival*, void* arg) { ++*static_cast<int*>(arg); }, &received);
+    std::vector<std::byte> memory(1 << 20);
+    const std::vector<std::byte> local(1 << 20);
+    Region region = target.register_memory(memory);
+    RemoteRegion remote = origin.unpack(region.pack());
+    int posted = 0;
+    int ended = 0;
+    {
+      const Exhausted exhausted(allocations);
+      const heddle_completion completion{
+          [](void* arg, Status) { ++*static_cast<int*>(arg); }, &ended, {}, HEDDLE_WHEN_REMOTE};
+      const auto count = [&posted](Status status) {
+        if (status == HEDDLE_POSTED) ++posted;
+      };
+      count(worker.try_put(local, remote.at(0), &completion));
+      count(worker.try_am({1, 0}, {1, 0, nullptr, local.data(), 100'000}, &completion));
+      count(worker.try_am({1, 0}, {1, 0, nullptr, local.data(), 8}, &completion));
+      count(worker.try_atomic(HEDDLE_ADD64, remote.at(64), 1, &completion));
+      for (int i = 0; i < 50; ++i) count(worker.try_put(std::span(local).first(8), remote.at(0), &completion));
+      for (int i = 0; i < 100; ++i) {
+        static_cast<void>(worker.progress());
+        static_cast<void>(peer.progress());
+      }
+    }
+    // There is memory again: what was accepted ends.
+    for (int i = 0; i < 100'000 && ended < posted; ++i) {
+      static_cast<void>(worker.progress());
+      static_cast<void>(peer.progress());
+    }
+    ASSERT_EQ(ended, posted) << "with " << allocations << " allocations";
+    remote = {};
+    std::thread other([&] {
+      peer = {};
+      region = {};
+      target = {};
+    });
+    worker = {};
+    origin = {};
+    other.join();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ExhaustedEverywhere, testing::Values("loopback", "loopback-messages"),
+                         [](const auto& test) {
+                           const std::string name = test.param;
+                           return name == "loopback-messages" ? std::string("messages") : name;
+                         });
+
+TEST(Exhausted, OpeningAndClosingLeavesNothingBehind) {
+  Context context = Context::join();
+  const Region base = context.alloc(64);
+  const std::vector<std::byte> packed = base.pack();
+  with_every_allocation_failing([&](long allocations) {
+    heddle_worker worker{};
+    heddle_region region{};
+    heddle_remote_region remote{};
+    heddle_counter counter{};
+    const Exhausted exhausted(allocations);
+    const Status opened[] = {heddle_worker_open(context.handle(), nullptr, &worker),
+                             heddle_region_alloc(context.handle(), 4096, &region),
+                             heddle_region_unpack(context.handle(), packed.data(), packed.size(), &remote),
+                             heddle_counter_create(context.handle(), nullptr, &counter)};
+    for (const Status status : opened) {
+      ASSERT_TRUE(status == HEDDLE_DONE || status == HEDDLE_ERR_NO_MEMORY) << heddle_status_name(status);
+    }
+    EXPECT_EQ(worker.id != 0, opened[0] == HEDDLE_DONE);
+    EXPECT_EQ(region.id != 0, opened[1] == HEDDLE_DONE);
+    EXPECT_EQ(remote.id != 0, opened[2] == HEDDLE_DONE);
+    EXPECT_EQ(counter.id != 0, opened[3] == HEDDLE_DONE);
+    g_left = -1;
+    if (remote.id != 0) {
+      EXPECT_EQ(heddle_remote_region_release(remote), HEDDLE_DONE);
+    }
+    if (region.id != 0) {
+      EXPECT_EQ(heddle_region_release(region), HEDDLE_DONE);
+    }
+    if (counter.id != 0) {
+      EXPECT_EQ(heddle_counter_free(counter), HEDDLE_DONE);
+    }
+    if (worker.id != 0) {
+      EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
+    }
+  });
+}
+
+TEST(Exhausted, JoiningFailsInGoodOrder) {
+  with_every_allocation_failing([](long allocations) {
+    heddle_context context{};
+    const Exhausted exhausted(allocations);
+    const Status status = heddle_context_join(nullptr, &context);
+    g_left = -1;
+    if (status == HEDDLE_DONE) {
+      EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE);
+    } else {
+      EXPECT_EQ(status, HEDDLE_ERR_NO_MEMORY) << heddle_last_error();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test
