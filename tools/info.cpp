@@ -60,6 +60,18 @@ std::string opcodes_text(std::uint32_t opcodes) {
   return text.empty() ? "none" : text;
 }
 
+const char* sleeping_text(transport::Sleeping sleeping) {
+  switch (sleeping) {
+    case transport::Sleeping::impossible:
+      return "no: it must be polled";
+    case transport::Sleeping::fenced:
+      return "yes, and messages between such processes cost a fence";
+    case transport::Sleeping::free:
+      return "yes, at no cost to senders";
+  }
+  return "";
+}
+
 void print_transport(const transport::Entry& entry, const base::Environment& environment) {
   std::printf("\ntransport %s: %s\n", entry.name, entry.help);
   auto alone = bootstrap::open({"single", nullptr, 0}, environment);
@@ -79,6 +91,7 @@ void print_transport(const transport::Entry& entry, const base::Environment& env
     std::printf("  largest transfer %s bytes\n",
                 can.max_transfer == UINT64_MAX ? "any number of" : size_text(can.max_transfer).c_str());
     std::printf("  workers          %u per process\n", can.max_workers);
+    std::printf("  sleeping         %s\n", sleeping_text(can.sleeping));
     std::printf("  memory per pair  %s bytes\n", size_text(can.memory_per_peer).c_str());
   }
   opened = base::Status{HEDDLE_ERR_STATE};  // the transport ends before its bootstrap leaves

@@ -33,6 +33,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "registered memory: smaller transfers use CMA where allowed"},
     {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
      "how long a chunk waits for a peer that makes no progress before CMA takes over"},
+    {Var::shm_membarrier, "HEDDLE_SHM_MEMBARRIER", Type::flag, "1",
+     "let a process that goes to sleep pay for the barrier (needs the kernel's membarrier); 0: senders pay a fence"},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
     {Var::fault_delay, "HEDDLE_FAULT_DELAY", Type::count, "0",
      "fault transports: hold a completion back for up to this many polls"},

@@ -31,6 +31,7 @@ enum class Var : std::size_t {
   shm_bounce_chunk_bytes,
   shm_bounce_min_bytes,
   shm_bounce_patience_ns,
+  shm_membarrier,
   fault_seed,
   fault_delay,
   fault_reorder,

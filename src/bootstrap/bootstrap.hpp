@@ -9,11 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "queue/bell.hpp"
 
 namespace heddle::bootstrap {
 
@@ -64,6 +66,11 @@ class Bootstrap {
   // Grows by one whenever a peer is found dead or has left without this rank leaving; read by every progress call.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
+  // Rings `bell` after each change of the failure epoch, from any thread, until told otherwise (null: no bell). At most one.
+  void set_bell(const queue::Bell<>* bell) {
+    const std::lock_guard lock(bell_mutex_);
+    bell_ = bell;
+  }
 
   // Tells the others that this rank ends its membership in good order; afterwards only the destructor may be called.
   virtual void leave() = 0;
@@ -72,8 +79,17 @@ class Bootstrap {
   [[noreturn]] virtual void abort(int code, const char* message) = 0;
 
  protected:
+  void raise_failure_epoch() {
+    failure_epoch_.fetch_add(1, std::memory_order_release);
+    const std::lock_guard lock(bell_mutex_);
+    if (bell_ != nullptr) bell_->ring();
+  }
+
+ private:
   // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after failed(rank) is true.
   std::atomic<std::uint64_t> failure_epoch_{0};
+  std::mutex bell_mutex_;  // taken last of all; held while it rings, so that a bell that was taken back is silent
+  const queue::Bell<>* bell_ = nullptr;
 };
 
 struct Options {

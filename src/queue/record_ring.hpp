@@ -160,6 +160,9 @@ class RecordConsumer {
     }
   }
 
+  // Whether take() would find something, or would find the ring malformed.
+  [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
+
   // Everything taken so far will not be looked at again. The producer learns it a quarter of the ring at a time, so that
   // the head's line moves rarely.
   void release() {

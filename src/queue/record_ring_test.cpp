@@ -50,6 +50,7 @@ bool push(Ring& ring, const std::vector<std::byte>& payload, std::uint32_t immed
 TEST(RecordRing, EmptyRingGivesNothing) {
   Ring ring(1024);
   Record record;
+  EXPECT_FALSE(ring.consumer.has_more());
   EXPECT_EQ(ring.consumer.take(&record), Take::none);
 }
 
@@ -60,6 +61,7 @@ TEST(RecordRing, RecordsAreInvisibleUntilPublished) {
   ASSERT_NE(ring.producer.begin(3, 8, 5), nullptr);
   EXPECT_EQ(ring.consumer.take(&record), Take::none);
   ring.producer.publish();
+  EXPECT_TRUE(ring.consumer.has_more());
   ASSERT_EQ(ring.consumer.take(&record), Take::record);
   EXPECT_EQ(record.immediate, 7U);
   EXPECT_EQ(record.type, 2);

@@ -26,6 +26,7 @@ const Variables kBounceThenCma = {
     {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}, {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "1ns"}};
 const Variables kTinyPool =
     both(kBounceOnly, {{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "64K"}, {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"}});
+const Variables kFenced = both(kBounceOnly, {{"HEDDLE_SHM_MEMBARRIER", "0"}});
 const Variables kTinyRing = {{"HEDDLE_SHM_RING_BYTES", "4K"}};
 
 std::vector<Setting> settings() {
@@ -46,6 +47,7 @@ std::vector<Setting> settings() {
       {"shm bounce then CMA", "shm", kBounceThenCma},
       {"shm tiny pool", "shm", kTinyPool},
       {"shm tiny ring", "shm", kTinyRing},
+      {"shm fenced", "shm", kFenced},
       {"fault shm quiet", "fault+shm", {}},
       {"fault shm storms", "fault+shm", kStorms},
       {"fault shm delays", "fault+shm", both(kNotDirect, kDelays)},

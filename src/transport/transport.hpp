@@ -33,15 +33,23 @@ constexpr std::uint32_t bit(Opcode opcode) {
 // A message header passed to post() is at most this long.
 inline constexpr std::uint32_t kMaxHeaderBytes = 128;
 
+// Whether a process can sleep until something arrives, and what that costs those who send to it.
+enum class Sleeping : std::uint8_t {
+  impossible,
+  fenced,  // a full fence for some of the messages, whether anybody sleeps or not
+  free     // nothing while nobody sleeps
+};
+
 // Limits and abilities; constant once the transport is open. Selection, `heddle info` and the conformance suite read it.
 struct Capabilities {
   const char* name = "";
-  std::uint32_t opcodes = 0;          // bit(Opcode), for remote memory that is not direct
-  bool direct = false;                // allocated regions may import as direct memory
-  bool ordered_messages = false;      // messages of one worker to one worker arrive in the order of posting
-  std::uint32_t max_message = 0;      // bytes of header + payload in one message
-  std::uint64_t max_transfer = 0;     // bytes of one put or get command
-  std::uint32_t max_workers = 0;      // per process
+  std::uint32_t opcodes = 0;       // bit(Opcode), for remote memory that is not direct
+  bool direct = false;             // allocated regions may import as direct memory
+  bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
+  std::uint32_t max_message = 0;   // bytes of header + payload in one message
+  std::uint64_t max_transfer = 0;  // bytes of one put or get command
+  std::uint32_t max_workers = 0;   // per process
+  Sleeping sleeping = Sleeping::impossible;
   std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)
 };
 
@@ -163,6 +171,12 @@ class TransportWorker {
     return false;
   }
 
+  // For Transport::wait(), which see. True: what arrives for this worker from now on rings the transport's bell (once).
+  // False: the worker has something under way that only poll() moves on.
+  [[nodiscard]] virtual bool arm() { return false; }
+  // After Transport::settle(). True: there is something for poll() already, though perhaps not in its very next call.
+  [[nodiscard]] virtual bool has_arrivals() { return true; }
+
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
 };
 
@@ -189,6 +203,27 @@ class Transport {
   // card; PEER_FAILED if the peer has died.
   [[nodiscard]] virtual base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) = 0;
   virtual void release(const RemoteMemory& memory) = 0;
+
+  // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
+  //
+  //   seen = bell()
+  //   each worker: poll() has found nothing, arm() says true
+  //   settle()                                               once for all workers; about 2 µs
+  //   each worker: has_arrivals() says false
+  //   wait(seen, timeout)
+  //
+  // Then wait() returns when, since bell(), for an armed worker a message or a peer's transfer has arrived, a peer has died
+  // or left, or ring() was called; or after the time; or for no reason. What is not armed does not wake: a put to direct
+  // memory (who waits for a word must look at it), a worker opened meanwhile, and room in the ring or mailbox of a peer
+  // that was full (who has a command to post must try again).
+  // Any thread; several may wait.
+  [[nodiscard]] virtual std::uint32_t bell() { return 0; }
+  virtual void settle() {}
+  virtual void wait(std::uint32_t seen, std::int64_t timeout_ns) {
+    static_cast<void>(seen);
+    static_cast<void>(timeout_ns);
+  }
+  virtual void ring() {}
 };
 
 // One row of table.cpp per transport.

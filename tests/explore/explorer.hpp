@@ -56,6 +56,9 @@ class Atomic {
   T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) {
     return update(order, [&](T old) { return static_cast<T>(old + value); });
   }
+  T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return update(order, [&](T old) { return static_cast<T>(old - value); });
+  }
   T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) {
     return update(order, [&](T old) { return static_cast<T>(old | value); });
   }

@@ -33,7 +33,7 @@ class Member final : public Bootstrap {
   }
   [[noreturn]] void abort(int code, const char* message) override;
 
-  void note_gone() { failure_epoch_.fetch_add(1, std::memory_order_release); }
+  void note_gone() { raise_failure_epoch(); }
 
  private:
   Job& job_;

@@ -411,7 +411,7 @@ base::Status Local::take_gone(std::uint32_t rank) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "said that rank %u is gone, which cannot be", rank);
   }
   gone_[rank].store(true, std::memory_order_release);
-  failure_epoch_.fetch_add(1, std::memory_order_release);
+  raise_failure_epoch();
   boxes_[rank] = {};
   return HEDDLE_DONE;
 }

@@ -48,6 +48,11 @@ class FaultTransport final : public Transport {
   }
   void release(const RemoteMemory& memory) override { inner_->release(memory); }
 
+  [[nodiscard]] std::uint32_t bell() override { return inner_->bell(); }
+  void settle() override { inner_->settle(); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_->wait(seen, timeout_ns); }
+  void ring() override { inner_->ring(); }
+
  private:
   std::unique_ptr<Transport> inner_;
   const std::uint32_t rank_;

@@ -40,6 +40,9 @@ class Worker final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
+  // What is held here moves only by polls.
+  [[nodiscard]] bool arm() override { return commands_.empty() && events_.empty() && inner_->arm(); }
+  [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }
   [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
 
  private:

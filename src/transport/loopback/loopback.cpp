@@ -17,7 +17,8 @@ class Loopback final : public Transport {
   Loopback(bootstrap::Bootstrap& bootstrap, std::uint32_t workers, bool messages_only)
       : node_(std::make_shared<Node>(bootstrap.rank(), workers)),
         ranks_(bootstrap, node_),
-        secret_(bootstrap.secret()) {
+        secret_(bootstrap.secret()),
+        bootstrap_(bootstrap) {
     const std::uint32_t memory_opcodes = messages_only ? 0 : bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
     capabilities_.name = messages_only ? "loopback-messages" : "loopback";
     capabilities_.opcodes = bit(Opcode::message) | memory_opcodes;
@@ -26,9 +27,14 @@ class Loopback final : public Transport {
     capabilities_.max_transfer = messages_only ? 0 : std::numeric_limits<std::uint64_t>::max();
     capabilities_.max_workers = workers;
     capabilities_.memory_per_peer = kMailboxPackets * kMaxMessage;  // of a mailbox, which all that send to it share
+    capabilities_.sleeping = Sleeping::free;                        // beside the mutex that every message takes here
     memory_opcodes_ = memory_opcodes;
+    bootstrap_.set_bell(&node_->bell());
   }
-  ~Loopback() override { node_->close(); }
+  ~Loopback() override {
+    bootstrap_.set_bell(nullptr);
+    node_->close();
+  }
 
   [[nodiscard]] base::Status publish() { return ranks_.publish(); }
 
@@ -93,6 +99,10 @@ class Loopback final : public Transport {
   }
   void release(const RemoteMemory&) override {}  // it holds nothing
 
+  [[nodiscard]] std::uint32_t bell() override { return node_->bell().rings(); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { node_->bell().wait(seen, timeout_ns); }
+  void ring() override { node_->bell().ring(); }
+
  private:
   base::Result<LocalMemory> enter(std::byte* address, std::uint64_t bytes, Pages pages) {
     LocalMemory memory;
@@ -106,6 +116,7 @@ class Loopback final : public Transport {
   std::shared_ptr<Node> node_;
   Ranks ranks_;
   bootstrap::JobSecret secret_;
+  bootstrap::Bootstrap& bootstrap_;
   Capabilities capabilities_;
   std::uint32_t memory_opcodes_ = 0;
 };

@@ -5,7 +5,7 @@
 
 namespace heddle::transport::loopback {
 
-bool Mailbox::put(const Letter& letter) {
+bool Mailbox::put(const Letter& letter, const queue::Bell<>* bell) {
   const std::uint32_t header_room = (letter.header_bytes + 7U) & ~7U;
   const std::uint32_t bytes = header_room + letter.payload_bytes;
   const std::lock_guard lock(mutex_);
@@ -22,6 +22,8 @@ bool Mailbox::put(const Letter& letter) {
   if (letter.payload_bytes != 0) std::memcpy(data + header_room, letter.payload, letter.payload_bytes);
   ring_[(first_ + count_) % kMailboxPackets] = std::move(packet);
   ++count_;
+  if (armed_ && bell != nullptr) bell->ring();
+  armed_ = false;
   return true;
 }
 

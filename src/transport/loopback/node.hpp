@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "queue/bell.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::loopback {
@@ -43,8 +44,18 @@ struct Letter {
 // The messages for one worker, in the order of arrival. Any thread puts, the worker's thread takes.
 class Mailbox {
  public:
-  // False: full. What comes for a worker that was closed is dropped.
-  [[nodiscard]] bool put(const Letter& letter);
+  // False: full. What comes for a worker that was closed is dropped. Rings the bell, if there is one, if the
+  // mailbox is armed.
+  [[nodiscard]] bool put(const Letter& letter, const queue::Bell<>* bell = nullptr);
+  // The next put() rings.
+  void arm() {
+    const std::lock_guard lock(mutex_);
+    armed_ = true;
+  }
+  [[nodiscard]] bool empty() {
+    const std::lock_guard lock(mutex_);
+    return count_ == 0;
+  }
   // Moves at most `most` packets to the end of `packets`.
   void take(std::size_t most, std::vector<Packet>* packets);
   // False: it was opened before.
@@ -60,6 +71,7 @@ class Mailbox {
 
   std::mutex mutex_;  // guards everything below
   State state_ = State::unopened;
+  bool armed_ = false;
   std::size_t first_ = 0;
   std::size_t count_ = 0;
   std::array<Packet, kMailboxPackets> ring_;
@@ -85,6 +97,8 @@ class Node {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(mailboxes_.size()); }
   [[nodiscard]] Mailbox& mailbox(std::uint32_t worker) { return mailboxes_[worker]; }
+  // What its threads sleep on.
+  [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
 
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
   // The rank is gone: withdraws all regions and closes all mailboxes.
@@ -119,6 +133,8 @@ class Node {
 
   const std::uint32_t rank_;
   std::vector<Mailbox> mailboxes_;
+  queue::BellWords<> bell_words_;
+  const queue::Bell<> bell_{&bell_words_};
   std::atomic<bool> closed_{false};  // release in close(), first; partner: the acquire load in closed()
   std::mutex mutex_;                 // guards what follows
   std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;

@@ -150,7 +150,7 @@ base::Status Worker::send(Node& node, const Command& command) {
                       command.immediate,
                       rank_,
                       index_};
-  return node.mailbox(command.worker).put(letter) ? HEDDLE_DONE : HEDDLE_AGAIN;
+  return node.mailbox(command.worker).put(letter, &node.bell()) ? HEDDLE_DONE : HEDDLE_AGAIN;
 }
 
 base::Status Worker::access(Node& node, const Command& command) {
@@ -173,7 +173,7 @@ TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, s
                       payload.data(), static_cast<std::uint32_t>(payload.size()),
                       immediate,      rank_,
                       index_};
-  return node->mailbox(target.worker).put(letter) ? Sent::sent : Sent::full;
+  return node->mailbox(target.worker).put(letter, &node->bell()) ? Sent::sent : Sent::full;
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {

@@ -21,6 +21,12 @@ class Worker final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] bool arm() override {
+    mailbox_.arm();
+    return failures_.empty();
+  }
+  // The mailbox's mutex orders arming and putting: nothing is left for settle().
+  [[nodiscard]] bool has_arrivals() override { return !mailbox_.empty(); }
 
  private:
   static constexpr std::size_t kMostFailures = 256;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/fence.hpp"
 #include "base/wait.hpp"
 
 namespace heddle::transport::shm {
@@ -58,6 +59,7 @@ base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap
   Agreement agreement;
   agreement.size = bootstrap.size();
   if (const base::Status status = read_settings(environment.config, &agreement); status != HEDDLE_DONE) return status;
+  agreement.membarrier = environment.config.flag(base::Var::shm_membarrier) && base::membarrier_shared_ready() ? 1 : 0;
   std::unique_ptr<Home> home(new Home(bootstrap, environment, agreement));
   auto segment = Segment::create(home->layout_.control_bytes);
   if (!segment) return segment.status();
@@ -65,13 +67,19 @@ base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap
   const auto control = home->segment_->mapping().map(0, home->layout_.control_bytes);
   if (!control) return control.status();
   home->control_ = ControlView(*control, &home->layout_);
+  home->bell_ = queue::Bell<>(&home->control_.header().bell);
 
   bootstrap::Card card;
   card.fd = home->segment_->mapping().fd();
   card.pid = static_cast<std::int32_t>(getpid());
   card.bytes = encode_card(agreement);
   if (const base::Status status = bootstrap.publish(card); status != HEDDLE_DONE) return status;
+  bootstrap.set_bell(&home->bell_);
   return home;
+}
+
+Home::~Home() {
+  bootstrap_.set_bell(nullptr);
 }
 
 base::Result<Peer*> Home::peer(std::uint32_t rank) {
@@ -142,6 +150,17 @@ base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& targ
       .fetch_or(std::uint64_t{1} << (rank_ % 64), std::memory_order_release);
   target.control.worker(target_worker).attention.store(1, std::memory_order_release);
   return extent->address;
+}
+
+BellPull Home::bell_pull(const Peer& peer, std::uint32_t worker) {
+  std::atomic<std::uint32_t>& armed = peer.control.worker(worker).armed;
+  const bool free = membarrier() && peer.agreement.membarrier != 0;
+  return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell)};
+}
+
+[[gnu::cold]] void BellPull::pull() const {
+  if (looked_at_ != armed_) base::full_fence();
+  if (queue::disarmed_by_me(*armed_)) bell_.ring();
 }
 
 }  // namespace heddle::transport::shm

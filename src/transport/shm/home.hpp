@@ -28,8 +28,32 @@ struct Peer {
   std::unique_ptr<Mapping> owned_mapping;  // of other processes
 };
 
+// How a sender wakes a worker that sleeps. After everything that it has published for it, the sender looks whether the worker is
+// armed: one load of a line that hardly ever changes. Where the two processes have no membarrier in common, `armed` is a
+// word that is always 1, which leads to the fence and the real word.
+class BellPull {
+ public:
+  BellPull() = default;
+  BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell)
+      : looked_at_(looked_at), armed_(armed), bell_(bell) {}
+  void published() const {
+    base::light_fence();
+    if (looked_at_->load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      pull();
+    }
+  }
+
+ private:
+  void pull() const;
+
+  std::atomic<std::uint32_t>* looked_at_ = nullptr;
+  std::atomic<std::uint32_t>* armed_ = nullptr;
+  queue::Bell<> bell_;
+};
+
 class Home {
  public:
+  ~Home();
   // CONFIG, SYSTEM, BOOTSTRAP, … Publishes the card, so peers may appear in the segment from now on.
   static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
                                                     const base::Environment& environment);
@@ -41,6 +65,11 @@ class Home {
   [[nodiscard]] const ControlView& control() const { return control_; }
   [[nodiscard]] Segment& segment() { return *segment_; }
   [[nodiscard]] BouncePool& bounce() { return bounce_; }
+  [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
+  // The process pays for the barrier between arming and looking, so that its senders need not.
+  [[nodiscard]] bool membarrier() const { return agreement_.membarrier != 0; }
+  // How to wake that worker.
+  [[nodiscard]] BellPull bell_pull(const Peer& peer, std::uint32_t worker);
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
   [[nodiscard]] RegionTable& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
@@ -67,6 +96,8 @@ class Home {
   std::uint32_t rank_;
   std::unique_ptr<Segment> segment_;
   ControlView control_;
+  queue::Bell<> bell_;
+  std::atomic<std::uint32_t> always_{1};
   RegionTable regions_;
   BouncePool bounce_;
   bool cma_enabled_;

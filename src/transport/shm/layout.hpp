@@ -12,11 +12,12 @@
 
 #include "base/cache_line.hpp"
 #include "base/error.hpp"
+#include "queue/bell.hpp"
 #include "queue/record_ring.hpp"
 
 namespace heddle::transport::shm {
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -32,8 +33,10 @@ struct Agreement {
   // Of this process's bounce pool, which need not agree: peers check places in it against these.
   std::uint64_t bounce_chunks = 0;
   std::uint64_t bounce_chunk_bytes = 0;
+  // 1: this process is reached by membarrier and can call it. Where either side says 0, senders pay a fence (see BellPull).
+  std::uint64_t membarrier = 0;
 };
-static_assert(sizeof(Agreement) == 48);
+static_assert(sizeof(Agreement) == 56);
 
 std::vector<std::byte> encode_card(const Agreement& agreement);
 // VERSION, naming both values, if `bytes` disagrees with `mine`; PROTOCOL if they are no card.
@@ -45,6 +48,9 @@ enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 struct WorkerEntry {
   alignas(kLine) std::atomic<std::uint32_t> attention{0};  // release by Home::open_ring; acquire by the owner's poll
   alignas(kLine) std::atomic<std::uint32_t> state{0};  // WorkerState. release by the owner; acquire by blocked senders
+  // Set by the owner before it sleeps, cleared by the sender who then rings (see queue/bell.hpp, where its order is told).
+  // Read by every sender after every message: on a line that nobody else writes.
+  std::atomic<std::uint32_t> armed{0};
 };
 
 // A ring that this process sends through. Written once, before `ring_count` is raised over it.
@@ -58,7 +64,8 @@ struct RingEntry {
 struct ControlHeader {
   alignas(kLine) std::atomic<std::uint64_t> ring_count{0};  // release after the entry; acquire by receivers
   alignas(kLine) std::atomic<std::uint64_t> pool_offset{
-      0};  // release once the bounce pool is there; acquire by targets
+      0};                                  // release once the bounce pool is there; acquire by targets
+  alignas(kLine) queue::BellWords<> bell;  // what the process sleeps on
 };
 
 // Sizes and places in the control part, the same in all processes of a job.

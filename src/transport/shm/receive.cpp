@@ -24,6 +24,18 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return n;
 }
 
+// A transfer of our own is looked after by polls: the other side's part in it does not ring.
+bool Worker::arm() {
+  if (!lent_.empty() || !outbox_.empty() || !transfers_.idle()) return false;
+  entry_.armed.store(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool Worker::has_arrivals() {
+  return entry_.attention.load(std::memory_order_relaxed) != 0 ||
+         std::any_of(incoming_.begin(), incoming_.end(), [](const Incoming* from) { return from->ring.has_more(); });
+}
+
 void Worker::release_lent() {
   for (Incoming* from : lent_) {
     from->ring.release();

@@ -15,8 +15,14 @@ inline constexpr std::uint8_t kGetType = 4;  // TransferRequest
 // A ring to a peer's worker.
 struct Outgoing {
   queue::RecordProducer<> ring;
+  BellPull bell;
   Peer* peer = nullptr;
   std::uint32_t worker = 0;
+
+  void publish() {
+    ring.publish();
+    bell.published();
+  }
 };
 
 // A ring from a peer's worker.

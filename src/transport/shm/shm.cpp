@@ -1,5 +1,7 @@
 #include "transport/shm/shm.hpp"
 
+#include "base/fence.hpp"
+#include "base/membarrier.hpp"
 #include "transport/shm/home.hpp"
 #include "transport/shm/worker.hpp"
 
@@ -18,6 +20,10 @@ class ShmTransport final : public Transport {
   void withdraw(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override;
   void release(const RemoteMemory& memory) override;
+  [[nodiscard]] std::uint32_t bell() override { return home_->bell().rings(); }
+  void settle() override;
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { home_->bell().wait(seen, timeout_ns); }
+  void ring() override { home_->bell().ring(); }
 
  private:
   LocalMemory enter(const RegionTable::Region& region);
@@ -37,6 +43,13 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.max_transfer = std::uint64_t{1} << 46;
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
+  capabilities_.sleeping = home_->membarrier() ? Sleeping::free : Sleeping::fenced;
+}
+
+// After the arming, before the look. The fence is all that is needed against senders who fence, the barrier is for the others.
+void ShmTransport::settle() {
+  base::full_fence();
+  if (home_->membarrier()) static_cast<void>(base::membarrier_shared());
 }
 
 base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::uint32_t index) {

@@ -153,7 +153,7 @@ bool Transfers::feed_one(Transfer& transfer) {
   }
   request.generation = pool_.request(chunk);
   std::memcpy(room, &request, sizeof request);
-  transfer.to->ring.publish();
+  transfer.to->publish();
   if (transfer.out == 0) transfer.last_progress = now();
   transfer.pieces[(transfer.first + transfer.out) % kDepth] = {transfer.next, request.generation, chunk, request.bytes};
   ++transfer.out;

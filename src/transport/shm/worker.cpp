@@ -94,6 +94,7 @@ Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Statu
   }
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
   made->ring = queue::RecordProducer<>(control, *memory + sizeof *control, home_.layout().ring_capacity);
+  made->bell = home_.bell_pull(**peer, worker);
   made->peer = *peer;
   made->worker = worker;
   outgoing_[std::size_t{rank} * home_.layout().max_workers + worker] = made.get();
@@ -105,7 +106,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   std::size_t accepted = 0;
   while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
   if (unpublished_ != nullptr) {
-    unpublished_->ring.publish();
+    unpublished_->publish();
     unpublished_ = nullptr;
   }
   return accepted;
@@ -125,7 +126,7 @@ TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, s
     copy_small(room, header.data(), header.size());
   }
   copy_small(room + header_room, payload.data(), payload.size());
-  to->ring.publish();
+  to->publish();
   return Sent::sent;
 }
 
@@ -155,7 +156,7 @@ bool Worker::post_message(Command& command) {
     return refuse(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
                                       static_cast<unsigned long long>(bytes), max_message_));
   }
-  if (unpublished_ != to && unpublished_ != nullptr) unpublished_->ring.publish();
+  if (unpublished_ != to && unpublished_ != nullptr) unpublished_->publish();
   unpublished_ = to;  // also when it turns out full: what was begun before must become visible
   std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(bytes));
   if (room == nullptr) [[unlikely]]

@@ -29,6 +29,8 @@ class Worker final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] bool has_arrivals() override;
   [[nodiscard]] WorkerCounters counters() const override { return counters_; }
 
  private:

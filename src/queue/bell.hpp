@@ -1,0 +1,77 @@
+// How a thread that has nothing to do sleeps until something arrives in one of many places, and what arrives costs its
+// sender nothing but a look at a word that rarely changes: no fence, no atomic read-modify-write, no system call.
+//
+//   sender                           sleeper
+//   publish the thing                seen = rings
+//   light fence                      for each place: armed = 1
+//   armed == 0 ? done                heavy fence (membarrier over all senders)
+//   armed: 1 -> 0 ? ring             for each place: is something there? then do not sleep
+//                                    sleep while rings == seen
+//
+// Invariants
+//   By the two fences the sender sees armed == 1 or the sleeper sees the thing (Dekker). In the first case one sender,
+//   the one whose exchange finds 1, rings; rings was read before the place was armed, so the sleeper does not miss it.
+//   rings only grows (and wraps); sleepers counts who is in, or on the way to, the kernel.
+//   A sender that dies between its exchange and its ring leaves the sleeper asleep though something is there: who
+//   notices the death rings.
+//
+// Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes share; another process can
+// do no more than to ring needlessly, or to keep silent.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/futex.hpp"
+#include "base/membarrier.hpp"
+
+namespace heddle::queue {
+
+template <template <class> class Atomic = std::atomic>
+struct BellWords {
+  Atomic<std::uint32_t> rings{0};     // seq_cst with `sleepers`: who rings and who falls asleep see each other
+  Atomic<std::uint32_t> sleepers{0};  // seq_cst with `rings`
+};
+
+// For Bell: a futex that other processes may wake.
+struct SharedFutex {
+  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns) {
+    base::futex_wait(word, expected, timeout_ns, base::FutexScope::shared);
+  }
+  static void wake_all(std::atomic<std::uint32_t>* word) { base::futex_wake_all(word, base::FutexScope::shared); }
+};
+
+template <template <class> class Atomic = std::atomic, class Futex = SharedFutex>
+class Bell {
+ public:
+  Bell() = default;
+  explicit Bell(BellWords<Atomic>* words) : words_(words) {}
+
+  // To be given to wait(): everything that rings from now on ends that wait.
+  [[nodiscard]] std::uint32_t rings() const { return words_->rings.load(std::memory_order_acquire); }
+
+  // Any thread.
+  void ring() const {
+    words_->rings.fetch_add(1, std::memory_order_seq_cst);
+    if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake_all(&words_->rings);
+  }
+
+  // Returns when it has rung since `seen` was read, after timeout_ns (negative: never), or for no reason. Any number of
+  // threads; all of them wake.
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) const {
+    words_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+    if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns);
+    words_->sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  BellWords<Atomic>* words_ = nullptr;
+};
+
+// The sender's look, after it has published. True: the place was armed, and it is the caller who must ring.
+template <class Word>
+[[nodiscard]] bool disarmed_by_me(Word& armed) {
+  return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+}  // namespace heddle::queue

@@ -1,0 +1,127 @@
+// src/queue: the bell, and arming as the shm transport does it; the code itself, with the explorer's barrier().
+#include <gtest/gtest.h>
+
+#include "expect.hpp"
+#include "queue/bell.hpp"
+
+namespace heddle::explore {
+namespace {
+
+// A futex that never wakes by itself: a lost wake-up is a thread that waits for ever.
+struct PatientFutex {
+  template <class Word>
+  static void wait(Word* word, std::uint32_t expected, std::int64_t) {
+    while (word->load(std::memory_order_relaxed) == expected) pause();
+  }
+  template <class Word>
+  static void wake_all(Word*) {}
+};
+// As the kernel does it: only who is in it is woken, once for each wake-up; `gate` is its own.
+template <template <class> class A>
+struct KernelFutex {
+  static inline Atomic<std::uint32_t>* gate = nullptr;
+  static void wait(A<std::uint32_t>* word, std::uint32_t expected, std::int64_t) {
+    const std::uint32_t before = gate->load();
+    if (word->load(std::memory_order_seq_cst) != expected) return;
+    while (gate->load() == before) pause();
+  }
+  static void wake_all(A<std::uint32_t>*) { gate->fetch_add(1); }
+};
+
+enum class Bug { none, no_barrier, reads_the_bell_late, does_not_look_again };
+
+// A sleeper with one place for each sender, which sends `kMessages`.
+template <Bug kBug, std::uint32_t kSenders, std::uint32_t kMessages>
+struct ArmingModel final : Model {
+  queue::BellWords<Atomic> words;
+  queue::Bell<Atomic, PatientFutex> bell{&words};
+  std::array<Atomic<std::uint32_t>, kSenders> armed;
+  std::array<Atomic<std::uint32_t>, kSenders> tail;
+  std::array<std::uint32_t, kSenders> head{};
+
+  [[nodiscard]] std::uint32_t threads() const override { return kSenders + 1; }
+  void run(std::uint32_t thread) override { thread < kSenders ? send(thread) : receive(); }
+  void send(std::uint32_t self) {
+    for (std::uint32_t i = 1; i <= kMessages; ++i) {
+      step();
+      tail[self].store(i, std::memory_order_release);
+      if (queue::disarmed_by_me(armed[self])) bell.ring();
+    }
+  }
+  std::uint32_t poll() {
+    std::uint32_t got = 0;
+    for (std::uint32_t i = 0; i < kSenders; ++i) {
+      const std::uint32_t now = tail[i].load(std::memory_order_acquire);
+      got += now - head[i];
+      head[i] = now;
+    }
+    return got;
+  }
+  void receive() {
+    for (std::uint32_t got = 0; got < kSenders * kMessages;) {
+      std::uint32_t seen = bell.rings();
+      for (auto& word : armed) word.store(1, std::memory_order_relaxed);
+      if (kBug != Bug::no_barrier) barrier();
+      const std::uint32_t more = kBug == Bug::does_not_look_again ? 0 : poll();
+      got += more;
+      if (kBug == Bug::reads_the_bell_late) seen = bell.rings();
+      if (more == 0) bell.wait(seen, -1);
+      if (kBug == Bug::does_not_look_again) got += poll();
+    }
+  }
+};
+
+// Ring and sleep themselves. Planted: orders that do not let them see each other.
+template <class T>
+class Relaxed : public Atomic<T> {
+ public:
+  using Atomic<T>::Atomic;
+  T fetch_add(T value, std::memory_order) {  // stored like a plain one, so that it may be seen late
+    const T old = Atomic<T>::load(std::memory_order_relaxed);
+    Atomic<T>::store(old + value, std::memory_order_relaxed);
+    return old;
+  }
+  T fetch_sub(T value, std::memory_order order) { return fetch_add(T{} - value, order); }
+};
+template <template <class> class A>
+struct RingModel final : Model {
+  Atomic<std::uint32_t> gate;
+  queue::BellWords<A> words;
+  queue::Bell<A, KernelFutex<A>> bell{&words};
+  Atomic<std::uint32_t> thing;
+
+  RingModel() { KernelFutex<A>::gate = &gate; }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override {
+    if (thread == 0) {
+      thing.store(1, std::memory_order_release);
+      bell.ring();
+      return;
+    }
+    for (;;) {
+      const std::uint32_t seen = bell.rings();
+      if (thing.load(std::memory_order_acquire) == 1) return;
+      bell.wait(seen, -1);
+    }
+  }
+};
+
+// All schedules of the larger cases are more than there is time for.
+constexpr Options kBounded{.preemptions = 2};
+
+TEST(Bell, HoldsInAllSchedules) {
+  expect_holds<RingModel<Atomic>>("bell", kOrdered);
+  expect_holds<ArmingModel<Bug::none, 1, 1>>("arming, 1 sender", kOrdered);
+  expect_holds<ArmingModel<Bug::none, 1, 2>>("arming, 1 sender of 2", kBounded);
+  expect_holds<ArmingModel<Bug::none, 2, 1>>("arming, 2 senders", Options{.preemptions = 1});
+}
+
+TEST(Bell, PlantedBugsAreFound) {
+  expect_finds<RingModel<Relaxed>>("relaxed ring and sleep", kOrdered, "waits for ever");
+  expect_finds<ArmingModel<Bug::no_barrier, 1, 1>>("no membarrier", kOrdered, "waits for ever");
+  expect_finds<ArmingModel<Bug::reads_the_bell_late, 1, 1>>("the bell is read late", kOrdered, "waits for ever");
+  expect_finds<ArmingModel<Bug::does_not_look_again, 1, 1>>("no second look", kOrdered, "waits for ever");
+}
+
+}  // namespace
+}  // namespace heddle::explore
