@@ -138,19 +138,23 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
   for (std::uint64_t round = 0; round < 20; ++round) {
     if (round % 4 == 0) sleeper.await_asleep();
     std::vector<std::byte> data = pattern(round, region.size());
-    Command put;
-    put.opcode = Opcode::put;
-    put.rank = 1;
-    put.remote = &*memory;
-    put.local = data.data();
-    put.bytes = data.size();
-    const Deadline deadline;
-    Token token = 0;
-    while ((token = world.port(0).post_one(put)) == 0 && !deadline.over()) world.port(0).poll();
-    ASSERT_NE(token, 0U);
-    ASSERT_TRUE(finish(world.port(0))) << "the put never ended";
-    ASSERT_EQ(world.port(0).status(token), HEDDLE_DONE);
-    ASSERT_TRUE(data == region) << "round " << round;
+    std::vector<std::byte> back(region.size());
+    // Read by a get: ThreadSanitizer does not know that what two mappings of a segment show is one memory.
+    for (const Opcode opcode : {Opcode::put, Opcode::get}) {
+      Command command;
+      command.opcode = opcode;
+      command.rank = 1;
+      command.remote = &*memory;
+      command.local = opcode == Opcode::put ? data.data() : back.data();
+      command.bytes = data.size();
+      const Deadline deadline;
+      Token token = 0;
+      while ((token = world.port(0).post_one(command)) == 0 && !deadline.over()) world.port(0).poll();
+      ASSERT_NE(token, 0U);
+      ASSERT_TRUE(finish(world.port(0))) << "it never ended";
+      ASSERT_EQ(world.port(0).status(token), HEDDLE_DONE);
+    }
+    ASSERT_TRUE(data == back) << "round " << round;
   }
   sleeper.await_asleep();
   stop.store(true);
