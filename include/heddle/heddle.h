@@ -183,9 +183,24 @@ HEDDLE_API heddle_status heddle_inproc_fail(heddle_inproc_job job, uint32_t rank
 /* ---- worker ------------------------------------------------------------------------------------------------------ */
 
 typedef enum heddle_sharing {
-  HEDDLE_SHARING_DEFAULT = 0,  /* what HEDDLE_SHARING says; exclusive unless set */
-  HEDDLE_SHARING_EXCLUSIVE = 1 /* one thread at a time posts; no lock, no atomic read-modify-write on the path */
+  HEDDLE_SHARING_DEFAULT = 0,   /* what HEDDLE_SHARING says; exclusive unless set */
+  HEDDLE_SHARING_EXCLUSIVE = 1, /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
+  /* In the other modes any thread may call anything at any time, and every operation has the same meaning. Direct operations
+   * on allocated regions are done by the caller in all of them. For the rest: */
+  HEDDLE_SHARING_SHARED = 2,   /* the caller posts; while another thread is inside: AGAIN after a moment. Progress skips a
+                                  worker that is busy */
+  HEDDLE_SHARING_OFFLOAD = 3,  /* the caller leaves a command in a queue, an executor thread of the library posts it and polls:
+                                  for overlap, and where posting is dear. POSTED; AGAIN if the queue is full */
+  HEDDLE_SHARING_DELEGATE = 4, /* who is inside also executes what others queue meanwhile: many threads, no spare core */
+  HEDDLE_SHARING_MUTEX = 5     /* one lock around everything: the baseline to measure against */
 } heddle_sharing;
+
+/* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside: one that calls progress or
+ * waits, one that posts (delegate, when it executes what was queued), or the executor (offload). They may post on their own
+ * worker. In the queueing modes (offload, delegate) an operation may return POSTED although it is direct or small: what does not
+ * follow at once is told by the completion, flush or quiet; a message without a completion that was copied into the queue is
+ * DONE. Flush, quiet and fence cover what all threads posted before the call; while others go on posting they may wait for
+ * that too. */
 
 typedef struct heddle_worker_options {
   size_t size;
@@ -195,7 +210,7 @@ typedef struct heddle_worker_options {
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
  * by that number. Numbers are not reused. options may be null.
  * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size), UNSUPPORTED (an unknown sharing mode), CONFIG
- * (HEDDLE_WORKER_OPERATIONS out of range). */
+ * (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM (offload: no thread could be started). */
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
@@ -271,6 +286,16 @@ HEDDLE_API heddle_status heddle_counter_reset(heddle_counter counter);
  * error), or the time is over (TIMEOUT). Errors: these, and STATE (inside a handler, when it is not reached yet). */
 HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counter counter, uint64_t value,
                                              int64_t timeout_ns);
+
+/* Runs fn(arg) once while no other thread is inside the worker: on the executor thread (offload), on the thread that is inside
+ * (delegate), or on the caller. For calls that must not run beside the library's own, such as those of an MPI that is not
+ * thread-safe; all such calls through one offload worker run on one thread. fn may post on the worker, but not wait.
+ * DONE: fn has run. POSTED: it will; the completion follows. try_: AGAIN if a queue is full or the worker busy.
+ * Errors: ARGUMENT (fn is null). */
+HEDDLE_API heddle_status heddle_try_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
+                                                  const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
+                                              const heddle_completion* completion);
 
 /* ---- regions ----------------------------------------------------------------------------------------------------- */
 

@@ -286,6 +286,12 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   [[nodiscard]] Status fence() noexcept { return heddle_fence(handle_); }
   [[nodiscard]] Status flush(std::uint32_t rank) noexcept { return heddle_flush(handle_, rank); }
   [[nodiscard]] Status try_flush(std::uint32_t rank) noexcept { return heddle_try_flush(handle_, rank); }
+  Status run_on_engine(void (*fn)(void*), void* arg, const heddle_completion* completion = nullptr) noexcept {
+    return heddle_run_on_engine(handle_, fn, arg, completion);
+  }
+  Status try_run_on_engine(void (*fn)(void*), void* arg, const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_run_on_engine(handle_, fn, arg, completion);
+  }
   [[nodiscard]] Status quiet() noexcept { return heddle_quiet(handle_); }
   [[nodiscard]] Status try_quiet() noexcept { return heddle_try_quiet(handle_); }
   [[nodiscard]] Status wait(const Counter& counter, std::uint64_t value,

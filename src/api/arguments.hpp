@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "engine/context.hpp"
+#include "engine/gate.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::api {
@@ -19,6 +20,8 @@ using engine::Counter;
 using engine::find_handle;
 using engine::Region;
 using engine::RemoteRegion;
+using engine::Sharing;
+using engine::Tally;
 using engine::Worker;
 
 [[gnu::cold]] Status bad_handle(const char* what, std::uint64_t id);
@@ -59,7 +62,7 @@ inline Status resolve(const Worker& worker, const heddle_completion* from, engin
 }
 
 inline Status again(Worker& worker) {
-  ++worker.stats().again;
+  worker.count(&engine::Tally::again);
   return HEDDLE_AGAIN;
 }
 

@@ -27,6 +27,12 @@ namespace {
   return explain_access(worker, remote, offset, width);
 }
 
+inline Status counted(Worker& worker, std::uint64_t width) {
+  worker.count(&Tally::atomics);
+  worker.count(&Tally::bytes, width);
+  return HEDDLE_DONE;
+}
+
 [[gnu::noinline]] Status slow(Worker& worker, const Worker::AtomicRequest& request, bool fetching,
                               const heddle_completion* completion) {
   if (const Status status = explain_atomic(worker, *request.remote, request.op, request.offset, fetching);
@@ -35,12 +41,11 @@ namespace {
   }
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = worker.try_atomic(request, resolved);
+  const Status status = engine::post(worker, engine::AtomicCommand{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
-    worker.count_command();
-    ++worker.stats().atomics;
-    worker.stats().bytes += wire::atomic_bytes(request.op);
+    worker.count(&Tally::commands);
+    static_cast<void>(counted(worker, wire::atomic_bytes(request.op)));
   }
   return status;
 }
@@ -55,13 +60,6 @@ inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t
 inline bool counter_live(const heddle_completion* completion) {
   return completion == nullptr || completion->counter.id == 0 ||
          find_handle<Counter>(completion->counter.id) != nullptr;
-}
-
-inline Status counted(Worker& worker, std::uint64_t width) {
-  heddle_worker_stats& stats = worker.stats();
-  ++stats.atomics;
-  stats.bytes += width;
-  return HEDDLE_DONE;
 }
 
 }  // namespace

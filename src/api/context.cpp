@@ -196,7 +196,8 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
     return base::fail(HEDDLE_ERR_ARGUMENT, "the worker of the counter belongs to another context");
   }
   return guarded([&]() -> Status {
-    auto opened = context->open_counter(only);
+    // Several threads raise the counters of a worker that is not exclusive.
+    auto opened = context->open_counter(only != nullptr && only->gate() == nullptr ? only : nullptr);
     if (!opened) return opened.status();
     counter->id = context->handle_of(*opened);
     return HEDDLE_DONE;

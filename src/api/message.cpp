@@ -42,8 +42,8 @@ inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_mess
 }
 
 inline Status accepted(Worker& worker, const heddle_am_message& message, Status status) {
-  ++worker.stats().messages;
-  worker.stats().bytes += message.payload_bytes;
+  worker.count(&Tally::messages);
+  worker.count(&Tally::bytes, message.payload_bytes);
   return status;
 }
 
@@ -69,7 +69,7 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   if (!well_formed(*worker, target, *message)) [[unlikely]] {
     return explain_message(*worker, target, *message);
   }
-  if (completion == nullptr || completion->counter.id == 0) [[likely]] {
+  if (worker->gate() == nullptr && (completion == nullptr || completion->counter.id == 0)) [[likely]] {
     switch (worker->try_send(target, *message)) {
       case Sent::sent:
         return accepted(*worker, *message, HEDDLE_DONE);
@@ -81,7 +81,7 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   }
   heddle::engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = worker->try_message(target, *message, resolved);
+  const Status status = heddle::engine::post(*worker, heddle::engine::MessageCommand{target, message, &resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   return status < 0 ? status : accepted(*worker, *message, status);
 }

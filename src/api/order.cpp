@@ -51,10 +51,9 @@ heddle_status heddle_fence(heddle_worker handle) {
   if (worker == nullptr) return bad_handle("worker", handle.id);
   // Direct operations take effect at once, so a fence between stores orders them among each other. Operations in the hands of
   // a transport may overtake each other and later direct ones: they are waited for.
-  if (worker->outstanding() > 0) {
+  if (worker->try_drain() == HEDDLE_AGAIN) {
     if (worker->in_handler()) return in_handler("heddle_fence");
-    const Status status =
-        worker->until(HEDDLE_FOREVER, [&] { return worker->outstanding() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; });
+    const Status status = worker->until(HEDDLE_FOREVER, [&] { return worker->try_drain(); });
     if (status != HEDDLE_DONE) return status;
   }
   heddle::base::full_fence();  // also a put before a later get

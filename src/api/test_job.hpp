@@ -45,6 +45,13 @@ class Variables {
   std::vector<std::pair<const char*, const char*>> variables_;
 };
 
+// One look at what has come; with nothing to do the core goes to whoever has the answer.
+inline void turn(Worker& worker) {
+  const int events = worker.progress();
+  ASSERT_GE(events, 0) << heddle_last_error();
+  if (events == 0) std::this_thread::yield();
+}
+
 class Job {
  public:
   explicit Job(std::uint32_t size, const char* transport) : size_(size), transport_(transport) {

@@ -36,9 +36,8 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 
 template <Kind kind>
 inline void tally(Worker& worker, std::uint64_t bytes) {
-  heddle_worker_stats& stats = worker.stats();
-  ++(kind == Kind::put ? stats.puts : stats.gets);
-  stats.bytes += bytes;
+  worker.count(kind == Kind::put ? &Tally::puts : &Tally::gets);
+  worker.count(&Tally::bytes, bytes);
 }
 
 struct Transfer {
@@ -59,10 +58,10 @@ template <Kind kind>
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Pieces pieces(transfer.local, transfer.remote, transfer.offset, {transfer.bytes, 1, 0, 0});
-  const Status status = worker.try_transfer(kind, pieces, transfer.remote->rank, resolved);
+  const Status status = engine::post(worker, engine::TransferCommand{kind, pieces, transfer.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
-    worker.count_command();
+    worker.count(&Tally::commands);
     tally<kind>(worker, transfer.bytes);
   }
   return status;
@@ -150,10 +149,10 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   }
   if (bytes == 0) return HEDDLE_DONE;
   const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
-  const Status status = worker->try_transfer(kind, pieces, remote->rank, resolved);
+  const Status status = engine::post(*worker, engine::TransferCommand{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command();
+    worker->count(&Tally::commands);
     tally<kind>(*worker, bytes);
   }
   return status;
@@ -207,10 +206,11 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
     tally<kind>(*worker, summary.bytes);
     return HEDDLE_DONE;
   }
-  const Status status = worker->try_transfer(kind, Pieces(segments, count_of), summary.rank, resolved);
+  const Status status =
+      engine::post(*worker, engine::TransferCommand{kind, Pieces(segments, count_of), summary.rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command();
+    worker->count(&Tally::commands);
     tally<kind>(*worker, summary.bytes);
   }
   return status;
@@ -265,10 +265,11 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
   if (const Status status = explain_access(*worker, *remote, target.offset, bytes); status != HEDDLE_DONE)
     return status;
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, {bytes, 1, 0, 0});
-  const Status status = worker->try_put_signal(pieces, remote->rank, word, signal->word.offset, *signal, resolved);
+  const Status status = engine::post(
+      *worker, engine::PutSignalCommand{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command();
+    worker->count(&Tally::commands);
     tally<Kind::put>(*worker, bytes);
   }
   return status;

@@ -9,6 +9,22 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace base = heddle::base;
 namespace wire = heddle::wire;
 
+namespace {
+
+Status read_sharing(const Context& context, heddle_sharing asked, Sharing* sharing) {
+  if (asked < HEDDLE_SHARING_DEFAULT || asked > HEDDLE_SHARING_MUTEX) {
+    return base::fail(
+        HEDDLE_ERR_UNSUPPORTED,
+        "sharing mode %d is not one of this version; it has 1 to %d (exclusive, shared, offload, delegate, "
+        "mutex)",
+        static_cast<int>(asked), static_cast<int>(HEDDLE_SHARING_MUTEX));
+  }
+  *sharing = asked == HEDDLE_SHARING_DEFAULT ? context.default_sharing() : static_cast<Sharing>(asked);
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
 heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_options* options, heddle_worker* worker) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
@@ -18,13 +34,10 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
   if (const Status status = read_options("worker options", options, kFirstWorkerOptions, &own); status != HEDDLE_DONE) {
     return status;
   }
-  if (own.sharing != HEDDLE_SHARING_DEFAULT && own.sharing != HEDDLE_SHARING_EXCLUSIVE) {
-    return base::fail(HEDDLE_ERR_UNSUPPORTED,
-                      "sharing mode %d is not one of this version; it has HEDDLE_SHARING_EXCLUSIVE",
-                      static_cast<int>(own.sharing));
-  }
   return guarded([&]() -> Status {
-    auto opened = context->open_worker();
+    Sharing sharing = Sharing::exclusive;
+    if (const Status status = read_sharing(*context, own.sharing, &sharing); status != HEDDLE_DONE) return status;
+    auto opened = context->open_worker(sharing);
     if (!opened) return opened.status();
     worker->id = context->handle_of(*opened);
     return HEDDLE_DONE;
@@ -47,7 +60,7 @@ heddle_status heddle_worker_index(heddle_worker handle, uint32_t* index) {
 }
 
 heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats* stats) {
-  const Worker* worker = find_handle<Worker>(handle.id);
+  Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (stats == nullptr) return null_argument("worker_stats_read", "stats");
   return write_results("worker stats", worker->read_stats(), kFirstWorkerStats, stats);
@@ -199,4 +212,21 @@ heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
   }
   *pointer = remote->direct + address.offset;
   return HEDDLE_DONE;
+}
+
+heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* arg), void* arg,
+                                       const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (fn == nullptr) return null_argument("run_on_engine", "fn");
+  heddle::engine::Completion resolved;
+  if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  const uint32_t rank = worker->context().rank();  // whom an unreported error would be about; calls have none
+  const Status status = heddle::engine::post(*worker, heddle::engine::CallCommand{fn, arg, rank, resolved});
+  return status == HEDDLE_AGAIN ? again(*worker) : status;
+}
+
+heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
+                                   const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_run_on_engine(worker, fn, arg, completion); });
 }

@@ -50,7 +50,7 @@ inline bool Worker::deliver(const transport::Completion& completion) {
   return true;
 }
 
-int Worker::progress() {
+int Worker::progress_inside() {
   if (in_progress_) [[unlikely]] {
     return base::fail(
         HEDDLE_ERR_STATE,
@@ -196,13 +196,27 @@ void Worker::conclude(Operation& operation) {
     if (operation.completion.observed()) {
       operation.completion.fire(operation.status);
     } else if (operation.status != HEDDLE_DONE) {
-      base::Status& first = unreported_[operation.rank == kManyRanks ? context_.rank() : operation.rank];
-      if (first == HEDDLE_DONE) first = operation.status;
-      has_unreported_ = true;
+      keep_error(operation.rank, operation.status);
     }
   }
   if (!ended || operation.pending) return;
   finish(operation);
+}
+
+void Worker::end_queued(base::Status status, const Completion& completion, std::uint32_t rank) {
+  if (status > HEDDLE_DONE) return;  // POSTED, AGAIN
+  if (status != HEDDLE_DONE) ++stats_.failed;
+  if (completion.observed()) {
+    completion.fire(status);
+  } else if (status != HEDDLE_DONE) {
+    keep_error(rank, status);
+  }
+}
+
+void Worker::keep_error(std::uint32_t rank, base::Status status) {
+  base::Status& first = unreported_[rank == kManyRanks ? context_.rank() : rank];
+  if (first == HEDDLE_DONE) first = status;
+  has_unreported_ = true;
 }
 
 base::Status Worker::take_error(std::uint32_t rank) {
@@ -213,7 +227,7 @@ base::Status Worker::take_error(std::uint32_t rank) {
                     heddle_status_name(status));
 }
 
-base::Status Worker::try_flush(std::uint32_t rank) {
+base::Status Worker::flush_inside(std::uint32_t rank) {
   if (outstanding_[rank] + outstanding_many_ > 0) return HEDDLE_AGAIN;
   base::full_fence();  // direct stores are visible to everybody before anything that follows
   if (has_unreported_) [[unlikely]] {
@@ -225,7 +239,7 @@ base::Status Worker::try_flush(std::uint32_t rank) {
   return HEDDLE_DONE;
 }
 
-base::Status Worker::try_quiet() {
+base::Status Worker::quiet_inside() {
   if (outstanding_total_ > 0) return HEDDLE_AGAIN;
   base::full_fence();
   if (!has_unreported_) [[likely]] {

@@ -48,11 +48,12 @@ base::Status Context::open_parts(const ContextOptions& options) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_LOG=\"%s\" is none of error, warn, info, debug", wanted.c_str());
   }
   const std::string& sharing = environment_.config.text(base::Var::sharing);
-  if (sharing != "exclusive") {
-    return base::fail(HEDDLE_ERR_CONFIG,
-                      "HEDDLE_SHARING=\"%s\" is not a sharing mode of this version; it has: exclusive",
+  const auto named = sharing_named(sharing);
+  if (!named) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHARING=\"%s\" is not exclusive, shared, offload, delegate or mutex",
                       sharing.c_str());
   }
+  default_sharing_ = *named;
   const std::uint64_t workers = environment_.config.number(base::Var::max_workers);
   if (workers < 1 || workers > kMostWorkers) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=%llu is outside 1-%llu",
@@ -78,7 +79,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
   return HEDDLE_DONE;
 }
 
-base::Result<Worker*> Context::open_worker() {
+base::Result<Worker*> Context::open_worker(Sharing sharing) {
   std::uint32_t index = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -88,7 +89,7 @@ base::Result<Worker*> Context::open_worker() {
     }
     index = next_worker_++;
   }
-  auto worker = Worker::open(*this, index);
+  auto worker = Worker::open(*this, index, sharing);
   if (!worker) return worker.status();
   return workers_.add(std::move(*worker));
 }
@@ -211,16 +212,16 @@ void Context::reclaim() noexcept {
   const std::lock_guard lock(retired_mutex_);
   const auto named = [this](auto&& names) {
     bool found = false;
-    workers_.for_each([&](const Worker& worker) { found = found || names(worker.marks()); });
+    workers_.for_each([&](const Worker& worker) { found = found || names(worker); });
     return found;
   };
   std::erase_if(retired_remotes_, [&](const auto& remote) {
-    if (named([&](const MarkTable& marks) { return marks.names_remote(remote.get()); })) return false;
+    if (named([&](const Worker& worker) { return worker.names_remote(remote.get()); })) return false;
     transport_->release(remote->memory);
     return true;
   });
   std::erase_if(retired_counters_, [&](const auto& counter) {
-    return !named([&](const MarkTable& marks) { return marks.names_counter(counter.get()); });
+    return !named([&](const Worker& worker) { return worker.names_counter(counter.get()); });
   });
   retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
 }

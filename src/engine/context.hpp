@@ -13,6 +13,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "engine/completion.hpp"
 #include "engine/region.hpp"
+#include "engine/sharing.hpp"
 #include "memory/region_table.hpp"
 #include "transport/transport.hpp"
 #include "wire/packed_region.hpp"
@@ -115,7 +116,9 @@ class Context {
   [[nodiscard]] Handler& handler(std::uint32_t number) { return handlers_[number]; }
   [[nodiscard]] std::uint64_t handle() const { return handle_; }
 
-  base::Result<Worker*> open_worker();
+  // HEDDLE_SHARING.
+  [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
+  base::Result<Worker*> open_worker(Sharing sharing);
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
@@ -161,6 +164,7 @@ class Context {
   std::unique_ptr<transport::Transport> transport_;
   memory::RegionTable regions_;
   std::array<Handler, HEDDLE_AM_HANDLERS> handlers_;
+  Sharing default_sharing_ = Sharing::exclusive;
   std::uint64_t job_ = 0;  // digest of the job's secret
   std::uint64_t handle_ = 0;
   bool in_exchange_ = false;  // an exchange was started and has not ended; guarded by exchange_mutex_

@@ -1,6 +1,7 @@
 #include "engine/worker.hpp"
 
 #include "base/log.hpp"
+#include "engine/gate.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -10,7 +11,7 @@ constexpr std::uint64_t kMaxOperations = 65536;
 
 }  // namespace
 
-base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index) {
+base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, Sharing sharing) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
   if (operations < kMinOperations || operations > kMaxOperations) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_WORKER_OPERATIONS=%llu is outside %llu-%llu",
@@ -19,12 +20,20 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   }
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
-  return std::unique_ptr<Worker>(new Worker(context, index, std::move(*transport)));
+  std::unique_ptr<Worker> worker(new Worker(context, index, sharing, std::move(*transport)));
+  if (sharing != Sharing::exclusive) {
+    worker->tallies_ = std::make_unique<Tallies>();
+    // As many records as operations: the queue is full when that many wait.
+    worker->gate_ = std::make_unique<Gate>(*worker, sharing, static_cast<std::uint32_t>(operations));
+  }
+  return worker;
 }
 
-Worker::Worker(Context& context, std::uint32_t index, std::unique_ptr<transport::TransportWorker> transport)
+Worker::Worker(Context& context, std::uint32_t index, Sharing sharing,
+               std::unique_ptr<transport::TransportWorker> transport)
     : context_(context),
       index_(index),
+      sharing_(sharing),
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       small_payload_(context.transport().capabilities().max_message - HEDDLE_AM_HEADER_BYTES),
@@ -42,6 +51,7 @@ Worker::Worker(Context& context, std::uint32_t index, std::unique_ptr<transport:
 }
 
 Worker::~Worker() {
+  gate_.reset();
   cancel_all(HEDDLE_ERR_CANCELLED);
   if (!context_.environment().config.flag(base::Var::stats)) return;
   const heddle_worker_stats all = read_stats();
@@ -55,11 +65,51 @@ Worker::~Worker() {
       number(all.failed));
 }
 
-heddle_worker_stats Worker::read_stats() const {
-  heddle_worker_stats all = stats_;
-  all.direct = all.puts + all.gets + all.atomics - commands_;
-  all.dropped += transport_->counters().malformed + responder_.lost();
+heddle_worker_stats Worker::read_stats() {
+  heddle_worker_stats all;
+  const auto read = [&] {
+    all = stats_;
+    all.dropped += transport_->counters().malformed + responder_.lost();
+  };
+  gate_ == nullptr ? read() : gate_->visit(read);
+  const Tally posted = tallies_ == nullptr ? tally_ : tallies_->sum();
+  all.puts = posted.puts;
+  all.gets = posted.gets;
+  all.atomics = posted.atomics;
+  all.messages = posted.messages;
+  all.bytes = posted.bytes;
+  all.again = posted.again;
+  all.direct = posted.puts + posted.gets + posted.atomics - posted.commands;
   return all;
+}
+
+bool Worker::names_remote(const RemoteRegion* remote) const {
+  return operations_.marks().names_remote(remote) || (gate_ != nullptr && gate_->queued());
+}
+
+bool Worker::names_counter(const Counter* counter) const {
+  return operations_.marks().names_counter(counter) || (gate_ != nullptr && gate_->queued());
+}
+
+int Worker::progress() {
+  return gate_ == nullptr ? progress_inside() : gate_->progress();
+}
+
+bool Worker::in_handler() const {
+  return (gate_ == nullptr || gate_->inside()) && in_progress_;
+}
+
+base::Status Worker::try_flush(std::uint32_t rank) {
+  return gate_ == nullptr ? flush_inside(rank) : gate_->settled([&] { return flush_inside(rank); });
+}
+
+base::Status Worker::try_quiet() {
+  return gate_ == nullptr ? quiet_inside() : gate_->settled([&] { return quiet_inside(); });
+}
+
+base::Status Worker::try_drain() {
+  const auto drained = [&]() -> base::Status { return outstanding_total_ > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
+  return gate_ == nullptr ? drained() : gate_->settled(drained);
 }
 
 }  // namespace heddle::engine

@@ -1,8 +1,10 @@
-// One queue of communication: requester, executor and completer of the operations posted on it.
+// One queue of communication: requester and completer of the operations posted on it, and the gate through which threads come
+// to them.
 //
 // Direct operations are done by the inline functions of api/ without coming here. Everything else becomes an Operation: the
 // requester (requester.cpp) cuts it into commands and hands them to the transport; the completer (completer.cpp) turns the
-// transport's completions into finished operations, handlers and answers. One thread at a time (exclusive).
+// transport's completions into finished operations, handlers and answers. Both are for one thread at a time: the only one that
+// uses an exclusive worker, or the one that the gate (gate.hpp) of the other sharing modes has let in.
 #pragma once
 
 #include <array>
@@ -13,15 +15,18 @@
 #include "base/wait.hpp"
 #include "engine/context.hpp"
 #include "engine/operation.hpp"
+#include "engine/sharing.hpp"
 #include "protocol/reassembly.hpp"
 #include "protocol/responder.hpp"
 
 namespace heddle::engine {
 
+class Gate;
+
 class Worker {
  public:
   static constexpr HandleType kType = HandleType::worker;
-  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index);
+  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, Sharing sharing);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -31,13 +36,52 @@ class Worker {
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(outstanding_.size()); }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
-  [[nodiscard]] std::uint32_t outstanding() const { return outstanding_total_; }
-  [[nodiscard]] heddle_worker_stats& stats() { return stats_; }
-  // An operation that was not direct. What is direct is the rest, so that the direct path has one number less to keep.
-  void count_command() { ++commands_; }
-  [[nodiscard]] heddle_worker_stats read_stats() const;
+  [[nodiscard]] Sharing sharing() const { return sharing_; }
+  // Null: exclusive.
+  [[nodiscard]] Gate* gate() { return gate_.get(); }
+
+  // Counts what was posted. What is not a command is direct, so that the direct path has one number less to keep.
+  void count(std::uint64_t Tally::* field, std::uint64_t amount = 1) {
+    if (tallies_ == nullptr) [[likely]] {
+      tally_.*field += amount;
+    } else {
+      tallies_->add(field, amount);
+    }
+  }
+  [[nodiscard]] heddle_worker_stats read_stats();
   // What its operations may still touch. Any thread.
-  [[nodiscard]] const MarkTable& marks() const { return operations_.marks(); }
+  [[nodiscard]] bool names_remote(const RemoteRegion* remote) const;
+  [[nodiscard]] bool names_counter(const Counter* counter) const;
+
+  // ---- any thread that the sharing mode permits ------------------------------------------------------------------------
+  // Number of events, 0 if another thread is inside, or ERR_STATE from inside a handler.
+  int progress();
+  // The calling thread runs a handler or callback of this worker.
+  [[nodiscard]] bool in_handler() const;
+  // DONE, AGAIN, or the first unreported error (which is then reported).
+  base::Status try_flush(std::uint32_t rank);
+  base::Status try_quiet();
+  // DONE: nothing is under way. Errors are left to flush and quiet.
+  base::Status try_drain();
+  // Progress until attempt() says something else than AGAIN.
+  template <class Attempt>
+  base::Status until(std::int64_t timeout_ns, Attempt&& attempt);
+
+  // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who passed the gate ============
+
+  [[nodiscard]] std::uint32_t outstanding() const { return outstanding_total_; }
+  // While it lives, progress is refused to this thread: callbacks run.
+  class Busy {
+   public:
+    explicit Busy(Worker& worker) : worker_(worker), before_(worker.in_progress_) { worker_.in_progress_ = true; }
+    ~Busy() { worker_.in_progress_ = before_; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Worker& worker_;
+    bool before_;
+  };
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
@@ -63,24 +107,32 @@ class Worker {
     const bool small = wire::pad8(message.header_bytes) + message.payload_bytes <= capabilities_.max_message;
     return small ? post_small_message(target, message, completion) : try_large_message(target, message, completion);
   }
+  // Both.
+  base::Status try_am(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
+    switch (try_send(target, message)) {
+      case transport::TransportWorker::Sent::sent:
+        return HEDDLE_DONE;
+      case transport::TransportWorker::Sent::full:
+        return HEDDLE_AGAIN;
+      case transport::TransportWorker::Sent::unsuitable:
+        break;
+    }
+    return try_message(target, message, completion);
+  }
+  // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
+  [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
 
   // ---- completer -----------------------------------------------------------------------------------------------------------
   // Number of events, or ERR_STATE from inside a handler.
-  int progress();
-  [[nodiscard]] bool in_handler() const { return in_progress_; }
-
-  // DONE, AGAIN, or the first unreported error (which is then reported).
-  base::Status try_flush(std::uint32_t rank);
-  base::Status try_quiet();
-  // Progress until attempt() says something else than AGAIN.
-  template <class Attempt>
-  base::Status until(std::int64_t timeout_ns, Attempt&& attempt);
+  int progress_inside();
+  // What start() told about a command that came from a queue is told to its completion.
+  void end_queued(base::Status status, const Completion& completion, std::uint32_t rank);
 
   // Everything in flight ends with `status`; before closing when peers cannot be waited for.
   void cancel_all(base::Status status);
 
  private:
-  Worker(Context& context, std::uint32_t index, std::unique_ptr<transport::TransportWorker> transport);
+  Worker(Context& context, std::uint32_t index, Sharing sharing, std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
   base::Status post_small_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
@@ -113,10 +165,14 @@ class Worker {
   void note_failures();
   void note_closed();
   void end_served(Operation& operation, base::Status status);
+  void keep_error(std::uint32_t rank, base::Status status);
   base::Status take_error(std::uint32_t rank);
+  base::Status flush_inside(std::uint32_t rank);
+  base::Status quiet_inside();
 
   Context& context_;
   std::uint32_t index_;
+  const Sharing sharing_;
   bool in_progress_ = false;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
@@ -127,7 +183,8 @@ class Worker {
   std::uint64_t seen_epoch_ = 0;
   heddle_worker handle_{};  // for arrivals; found at the first
   heddle_worker_stats stats_{};
-  std::uint64_t commands_ = 0;
+  Tally tally_;                       // exclusive
+  std::unique_ptr<Tallies> tallies_;  // the other modes
 
   OperationPool operations_;
   OperationQueue pending_;                  // have something left to post, in order
@@ -141,6 +198,7 @@ class Worker {
   protocol::Reassembly reassembly_;
   protocol::Responder responder_;
   std::array<transport::Completion, 32> arrivals_;
+  std::unique_ptr<Gate> gate_;  // the first to go: its executor uses all the rest
 };
 
 template <class Attempt>

@@ -103,6 +103,12 @@ class CommandQueue {
   // What release() has given back: those commands' effects are visible to the caller.
   [[nodiscard]] std::uint64_t executed() const { return head_.load(std::memory_order_acquire); }
 
+  // Any thread: the command at executed() is complete, so whoever becomes the consumer has something to take.
+  [[nodiscard]] bool ready() const {
+    const std::uint64_t head = head_.load(std::memory_order_acquire);
+    return records_[head & mask_].visible.load(std::memory_order_acquire) >> kRecordsBits == lap(head);
+  }
+
   // ---- the consumer: one thread at a time ----
 
   // The next command, in the order of the claims; its records stay until release(). False: none is visible.
@@ -141,7 +147,7 @@ class CommandQueue {
   static constexpr std::uint32_t kRecordsBits = 8;
 
   struct alignas(kCommandRecordBytes) Record {
-    // Release by publish(), acquire by take(): the body. Zero, what it is before the first lap, is no lap.
+    // Release by publish(), acquire by take() and ready(): the body. Zero, what it is before the first lap, is no lap.
     Atomic<std::uint64_t> visible{0};
     Body body{};
   };
@@ -176,7 +182,7 @@ class CommandQueue {
   // What some producer has last seen in head_. Release and acquire by has_room(): hands on what that producer acquired.
   // Changes once a lap, so that each producer has it in its cache.
   alignas(base::kCacheLine) Atomic<std::uint64_t> known_head_{0};
-  // Release by release(); acquire by has_room() (the records may be written again) and executed() (effects).
+  // Release by release(); acquire by has_room() (the records may be written again), executed() and ready() (effects).
   alignas(base::kCacheLine) Atomic<std::uint64_t> head_{0};
   std::uint64_t next_ = 0;  // the consumer's: of the next command to take
 };

@@ -45,6 +45,7 @@ struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;       // bit(Opcode), for remote memory that is not direct
   bool direct = false;             // allocated regions may import as direct memory
+  bool copies_messages = false;    // a message that post() accepts has been copied, whatever source_free says
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command

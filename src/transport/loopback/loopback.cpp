@@ -22,6 +22,7 @@ class Loopback final : public Transport {
     const std::uint32_t memory_opcodes = messages_only ? 0 : bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
     capabilities_.name = messages_only ? "loopback-messages" : "loopback";
     capabilities_.opcodes = bit(Opcode::message) | memory_opcodes;
+    capabilities_.copies_messages = true;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMaxMessage;
     capabilities_.max_transfer = messages_only ? 0 : std::numeric_limits<std::uint64_t>::max();

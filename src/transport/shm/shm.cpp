@@ -38,6 +38,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.name = "shm";
   capabilities_.opcodes = bit(Opcode::message) | bit(Opcode::put) | bit(Opcode::get);
   capabilities_.direct = home_->environment().config.flag(base::Var::shm_direct);
+  capabilities_.copies_messages = true;
   capabilities_.ordered_messages = true;
   capabilities_.max_message = queue::largest_record(layout.ring_capacity);
   capabilities_.max_transfer = std::uint64_t{1} << 46;

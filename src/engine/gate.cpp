@@ -1,0 +1,210 @@
+#include "engine/gate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/fence.hpp"
+#include "base/wait.hpp"
+#include "engine/executor.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// How often posting in shared mode looks again at a busy worker: about the length of a post, so that a holder that was
+// descheduled, or runs handlers, is not waited for.
+constexpr int kShortWait = 64;
+// Commands started before those inside let others in.
+constexpr std::size_t kBatch = 64;
+constexpr int kRounds = 4;
+constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
+constexpr std::size_t kMostRecords = (kMostCommandBytes + kBodyBytes - 1) / kBodyBytes;
+
+}  // namespace
+
+Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records) : worker_(worker), sharing_(sharing) {
+  if (sharing == Sharing::offload || sharing == Sharing::delegate) {
+    queue_ = std::make_unique<queue::CommandQueue<>>(std::max<std::uint32_t>(records, kMostRecords));
+  }
+  if (sharing == Sharing::offload) executor_ = std::make_unique<Executor>(*this, worker.index());
+}
+
+Gate::~Gate() {
+  executor_.reset();
+  if (queue_ == nullptr) return;
+  if (stalled_) execute(stalled_, HEDDLE_ERR_CANCELLED);
+  for (Queued command; queue_->take(&command);) execute(command, HEDDLE_ERR_CANCELLED);
+}
+
+bool Gate::enter() {
+  bool entered = false;
+  switch (sharing_) {
+    case Sharing::exclusive:  // has no gate
+      return false;
+    case Sharing::mutex:
+      mutex_.lock();
+      entered = true;
+      break;
+    case Sharing::shared:
+      entered = core_.try_lock();
+      for (int i = 0; !entered && i < kShortWait; ++i) {
+        base::cpu_relax();
+        entered = core_.try_lock();
+      }
+      break;
+    case Sharing::delegate:
+    case Sharing::offload:
+      entered = core_.try_lock();
+      break;
+  }
+  if (entered) inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  return entered;
+}
+
+void Gate::leave() {
+  for (int round = 0;; ++round) {
+    const bool stalled = static_cast<bool>(stalled_);
+    inside_.store(nullptr, std::memory_order_relaxed);
+    if (sharing_ == Sharing::mutex) return mutex_.unlock();
+    core_.unlock();
+    // Offload: the executor looks at the queue again in any case. Stalled: no use in trying again at once.
+    // After some rounds others shall have their turn: whoever posts or makes progress next goes on.
+    if (sharing_ != Sharing::delegate || stalled || round == kRounds) return;
+    base::full_fence();  // partner: the one in help()
+    if (!queue_->ready() || !enter()) return;
+    drain();
+  }
+}
+
+// A command was published while somebody was inside. Who has left meanwhile may not have seen it.
+void Gate::help() {
+  base::full_fence();  // partner: the one in leave()
+  if (!enter()) return;
+  drain();
+  leave();
+}
+
+int Gate::progress() {
+  if (inside()) return worker_.progress_inside();  // an error, which it words
+  if (!enter()) return 0;
+  const std::size_t started = queue_ != nullptr ? drain() : 0;
+  const int events = worker_.progress_inside();
+  leave();
+  return events < 0 ? events : events + static_cast<int>(started);
+}
+
+// Number of commands that were started.
+std::size_t Gate::drain() {
+  std::size_t started = 0;
+  Queued command = stalled_;
+  const Worker::Busy busy(worker_);
+  while (started < kBatch && (command || queue_->take(&command))) {
+    stalled_ = {};
+    if (execute(command, HEDDLE_DONE) == HEDDLE_AGAIN) {
+      stalled_ = command;
+      break;
+    }
+    queue_->release(command);
+    command = {};
+    ++started;
+  }
+  if (started > 0 && worker_.context().retired()) [[unlikely]]
+    worker_.context().reclaim();
+  return started;
+}
+
+base::Status Gate::execute(const Queued& command, base::Status cancel) {
+  alignas(8) std::array<std::byte, kMostRecords * kBodyBytes> gathered;
+  const std::byte* bytes = queue_->body(command).bytes;
+  if (command.records > 1) {
+    for (std::uint32_t i = 0; i < command.records; ++i) {
+      std::memcpy(gathered.data() + i * kBodyBytes, queue_->body(command, i).bytes, kBodyBytes);
+    }
+    bytes = gathered.data();
+  }
+  RunCommand run = nullptr;
+  std::memcpy(&run, bytes, sizeof run);
+  return run(worker_, bytes + sizeof run, cancel);
+}
+
+namespace {
+
+// Writes bytes one after the other into the bodies of a claimed command.
+class BodyWriter {
+ public:
+  BodyWriter(queue::CommandQueue<>& queue, const queue::CommandQueue<>::Command& command)
+      : queue_(queue), command_(command) {}
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::size_t part = std::min(bytes.size(), kBodyBytes - within_);
+      std::memcpy(queue_.body(command_, record_).bytes + within_, bytes.data(), part);
+      bytes = bytes.subspan(part);
+      within_ += part;
+      if (within_ == kBodyBytes) {
+        within_ = 0;
+        ++record_;
+      }
+    }
+  }
+
+ private:
+  queue::CommandQueue<>& queue_;
+  const queue::CommandQueue<>::Command& command_;
+  std::uint32_t record_ = 0;
+  std::size_t within_ = 0;
+};
+
+}  // namespace
+
+base::Status Gate::enqueue(const Encoded& encoded) {
+  std::size_t bytes = sizeof encoded.run;
+  for (const auto& part : std::span(encoded.parts).first(encoded.count)) bytes += part.size();
+  const Queued claimed = queue_->claim(static_cast<std::uint32_t>((bytes + kBodyBytes - 1) / kBodyBytes));
+  if (!claimed) return HEDDLE_AGAIN;
+  BodyWriter writer(*queue_, claimed);
+  writer.write(std::as_bytes(std::span(&encoded.run, 1)));
+  for (const auto& part : std::span(encoded.parts).first(encoded.count)) writer.write(part);
+  if (queue_->publish(claimed)) executor_->wake();
+  return encoded.complete ? HEDDLE_DONE : HEDDLE_POSTED;
+}
+
+base::Status run_message(Worker& worker, const std::byte* bytes, base::Status cancel) {
+  QueuedMessage head;
+  std::memcpy(&head, bytes, sizeof head);
+  bytes += sizeof head;
+  Completion completion;
+  if (head.observed) {
+    std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
+    bytes += sizeof completion;
+  }
+  heddle_am_message message{};
+  message.handler = head.handler;
+  message.header_bytes = head.header_bytes;
+  message.header = bytes;
+  message.payload_bytes = head.payload_bytes;
+  message.payload = bytes + head.header_bytes;
+  if (!head.captured) std::memcpy(&message.payload, bytes + head.header_bytes, sizeof message.payload);
+  const base::Status status = cancel == HEDDLE_DONE ? worker.try_am(head.target, message, completion) : cancel;
+  worker.end_queued(status, completion, head.target.rank);
+  return status;
+}
+
+Gate::Round Gate::execute_round() {
+  if (!enter()) return Round::waiting;
+  const std::size_t started = drain();
+  const int events = worker_.progress_inside();
+  const bool open = stalled_ || worker_.outstanding() > 0;
+  leave();
+  if (started != 0 || events != 0) return Round::busy;
+  return open ? Round::waiting : Round::idle;
+}
+
+bool Gate::prepare_sleep() {
+  if (!enter()) return false;
+  const bool may = !stalled_ && worker_.outstanding() == 0 && queue_->prepare_sleep();
+  leave();
+  return may;
+}
+
+}  // namespace heddle::engine

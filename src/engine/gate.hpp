@@ -1,0 +1,139 @@
+// The gate of a worker that several threads use: who may be inside its requester and completer, and what the others do.
+//
+//   mutex     others wait (the baseline that the other modes are measured against)
+//   shared    others that post wait for a moment, about as long as a short post takes, then get AGAIN; progress skips
+//   delegate  others leave their command in the queue, and who is inside executes it before leaving; progress skips
+//   offload   everybody leaves its command in the queue, and the executor, a thread of ours, executes it; progress skips
+//             while the executor is inside
+//
+// An exclusive worker has no gate.
+//
+// Invariants
+//   At most one thread is inside (holds mutex_ or core_), and inside_ names it.
+//   delegate: a command that is visible in the queue is executed by its producer, or by the thread that was inside when
+//   the producer looked, or, where the transport took no more (stalled_), by the next thread that makes progress. For the
+//   producer publishes, then tries core_; the holder gives core_ up, then looks at the queue; a full fence stands between
+//   on both sides, so that at least one of the two sees the other's step.
+//   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it.
+//   Commands are started in the order of their claims. One that the transport does not take now holds up those behind it.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include "base/thread_number.hpp"
+#include "engine/commands.hpp"
+#include "engine/sharing.hpp"
+#include "queue/command_queue.hpp"
+#include "queue/try_lock.hpp"
+
+namespace heddle::engine {
+
+class Executor;
+
+class Gate {
+ public:
+  // `sharing` is not exclusive. `records`: of the command queue.
+  Gate(Worker& worker, Sharing sharing, std::uint32_t records);
+  // Commands that are still queued end with CANCELLED. Nobody else uses the gate any more.
+  ~Gate();
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  [[nodiscard]] Sharing sharing() const { return sharing_; }
+  // The calling thread is inside already: in a handler, a callback or a call.
+  [[nodiscard]] bool inside() const { return inside_.load(std::memory_order_relaxed) == base::thread_mark(); }
+  // Commands wait in the queue, or are being started. Any thread.
+  [[nodiscard]] bool queued() const { return queue_ != nullptr && queue_->claimed() != queue_->executed(); }
+
+  // As the requester's functions. POSTED also for what waits in the queue; DONE also for a message there whose payload was
+  // copied and of which nobody wants to hear.
+  template <class Command>
+  base::Status post(const Command& command) {
+    if (inside()) return command.start(worker_);
+    if (sharing_ != Sharing::offload && enter()) {
+      const base::Status status = behind() ? enqueue(command) : command.start(worker_);
+      leave();
+      return status;
+    }
+    if (sharing_ == Sharing::shared) return HEDDLE_AGAIN;
+    const base::Status status = enqueue(command);
+    if (status != HEDDLE_AGAIN && sharing_ == Sharing::delegate) help();
+    return status;
+  }
+  // 0 if another thread is inside.
+  int progress();
+  // `attempt` inside, once nothing is queued any more; AGAIN: not now.
+  template <class Attempt>
+  base::Status settled(Attempt&& attempt) {
+    if (inside()) return attempt();
+    if (!enter()) return HEDDLE_AGAIN;
+    if (queue_ != nullptr) drain();
+    const base::Status status = queued() ? HEDDLE_AGAIN : attempt();
+    leave();
+    return status;
+  }
+
+  // Runs function() inside, however long that takes.
+  template <class Function>
+  void visit(Function&& function) {
+    if (inside()) return function();
+    while (!enter()) sched_yield();
+    function();
+    leave();
+  }
+
+  // ---- the executor ----
+  enum class Round { idle, waiting, busy };  // waiting: something is under way that only polling will tell
+  Round execute_round();
+  // True: the next producer will wake the executor, which then calls end_sleep().
+  [[nodiscard]] bool prepare_sleep();
+  void end_sleep() { static_cast<void>(queue_->wake_up()); }
+
+ private:
+  using Queued = queue::CommandQueue<>::Command;
+
+  // What waits in the queue goes first. True: some of it still waits.
+  bool behind() { return queued() && (drain(), queued()); }
+  bool enter();
+  void leave();
+  void help();
+  std::size_t drain();
+  base::Status execute(const Queued& command, base::Status cancel);
+  base::Status enqueue(const Encoded& encoded);
+  template <class Command>
+  base::Status enqueue(const Command& command) {
+    Encoded encoded;
+    if constexpr (std::is_same_v<Command, MessageCommand>) {
+      QueuedMessage head;
+      encode(command, worker_.copied_payload(), &head, &encoded);
+      return enqueue(encoded);
+    } else {
+      encode(command, &encoded);
+      return enqueue(encoded);
+    }
+  }
+
+  Worker& worker_;
+  const Sharing sharing_;
+  std::mutex mutex_;
+  queue::TryLock<> core_;
+  // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
+  std::atomic<const void*> inside_{nullptr};
+  std::unique_ptr<queue::CommandQueue<>> queue_;
+  Queued stalled_;  // taken, not started yet; guarded by core_
+  std::unique_ptr<Executor> executor_;
+};
+
+// Starts the command here, or hands it to the worker's gate.
+template <class Command>
+base::Status post(Worker& worker, const Command& command) {
+  Gate* gate = worker.gate();
+  return gate == nullptr ? command.start(worker) : gate->post(command);
+}
+
+}  // namespace heddle::engine

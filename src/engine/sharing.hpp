@@ -1,0 +1,81 @@
+// Who may post to a worker, and what counting costs then.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/cache_line.hpp"
+#include "base/thread_number.hpp"
+
+namespace heddle::engine {
+
+// See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing.
+enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex };
+
+struct SharingName {
+  Sharing sharing;
+  std::string_view name;
+};
+inline constexpr std::array<SharingName, 5> kSharingNames = {{{Sharing::exclusive, "exclusive"},
+                                                              {Sharing::shared, "shared"},
+                                                              {Sharing::offload, "offload"},
+                                                              {Sharing::delegate, "delegate"},
+                                                              {Sharing::mutex, "mutex"}}};
+
+inline std::optional<Sharing> sharing_named(std::string_view name) {
+  for (const SharingName& row : kSharingNames) {
+    if (row.name == name) return row.sharing;
+  }
+  return std::nullopt;
+}
+
+// What was posted on a worker.
+struct Tally {
+  std::uint64_t puts = 0;
+  std::uint64_t gets = 0;
+  std::uint64_t atomics = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t again = 0;
+  std::uint64_t commands = 0;  // operations that were not direct
+};
+
+// A Tally for each thread that posts to a worker that is not exclusive: no line is written by two threads, but by those
+// beyond base::kThreadNumbers, which add atomically. Each number has one writer, and readers at any time; nothing is
+// ordered by them (relaxed).
+class Tallies {
+ public:
+  using Field = std::uint64_t Tally::*;
+
+  void add(Field field, std::uint64_t amount) {
+    const std::uint32_t number = base::thread_number();
+    const std::atomic_ref<std::uint64_t> count(places_[number].tally.*field);
+    if (number != base::kNoThreadNumber) [[likely]] {
+      count.store(count.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    } else {
+      count.fetch_add(amount, std::memory_order_relaxed);
+    }
+  }
+  [[nodiscard]] Tally sum() {
+    static constexpr std::array<Field, 7> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics, &Tally::messages,
+                                                     &Tally::bytes, &Tally::again, &Tally::commands};
+    Tally all;
+    for (Place& place : places_) {
+      for (const Field field : kFields) {
+        all.*field += std::atomic_ref<std::uint64_t>(place.tally.*field).load(std::memory_order_relaxed);
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct alignas(base::kCacheLine) Place {
+    Tally tally;
+  };
+  std::array<Place, base::kThreadNumbers + 1> places_{};
+};
+
+}  // namespace heddle::engine
