@@ -34,4 +34,20 @@ endforeach()
 configure_file(cmake/heddle.pc.in ${CMAKE_BINARY_DIR}/heddle.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The documents lie to each other as in the source, so that the links between them hold; those to the headers are changed
+# to lead to where the headers are installed.
+install(FILES LICENSE CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES docs/architecture.md docs/performance.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.cpp" PATTERN "README.md")
+foreach(document README.md docs/guide.md)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${document})
+  get_filename_component(folder ${document} DIRECTORY)
+  file(RELATIVE_PATH heddle_to_include ${CMAKE_INSTALL_FULL_DOCDIR}/${folder} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+  file(RELATIVE_PATH heddle_to_source ${CMAKE_SOURCE_DIR}/${folder} ${CMAKE_SOURCE_DIR}/include)
+  file(READ ${document} heddle_text)
+  string(REPLACE "](${heddle_to_source}/" "](${heddle_to_include}/" heddle_text "${heddle_text}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/installed/${document} CONTENT "@heddle_text@" @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/installed/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()

@@ -2,13 +2,19 @@
 // Jobs in one process (heddle_inproc_…) are for tests and have no wrapper: pass the handle in heddle_context_options.
 //
 // Set-up functions throw heddle::Error; operations return the C status and never throw. An owner closes its handle when it is
-// destroyed; handles may be copied out with .handle() and used with the C functions at any time.
+// destroyed; handles may be copied out with .handle() and used with the C functions at any time. Declare the context first and
+// what belongs to it after it, so that it is destroyed last.
 #ifndef HEDDLE_HEDDLE_HPP
 #define HEDDLE_HEDDLE_HPP
+
+#if __cplusplus < 202002L
+#error "heddle.hpp needs C++20 (-std=c++20); heddle.h is C"
+#endif
 
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -304,9 +310,21 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   }
 };
 
+// Membership in a job; destroyed, it leaves the job, which is collective. Not so when an exception that was thrown after it
+// was made unwinds past it: the others may be waiting for what this rank now does not do, and would never arrive at the
+// leave. The process is then still a member and should end: the launcher reports that, and the others' operations to it
+// complete with HEDDLE_ERR_PEER_FAILED. (A program that catches the exception further out and goes on to serve the job
+// keeps the context further out as well. In a job within one process, heddle_inproc_…, nobody sees the end: call abort().)
 class Context : public Owner<heddle_context, heddle_context_leave> {
  public:
   using Owner::Owner;
+  Context() = default;
+  // The exceptions counted are those at the place it now lives.
+  Context(Context&& other) noexcept : Owner(std::move(other)) {}
+  Context& operator=(Context&& other) noexcept = default;
+  ~Context() {
+    if (std::uncaught_exceptions() > exceptions_.count) static_cast<void>(release());
+  }
 
   // Joins the job this process was started in (a job of one if it was started by itself).
   static Context join() {
@@ -391,6 +409,15 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     check(heddle_counter_create(handle_, &options, &handle));
     return Counter(handle);
   }
+
+  // How many exceptions were being thrown where this context was made; assigning a handle to it does not change that.
+  struct Exceptions {
+    int count = std::uncaught_exceptions();
+    Exceptions() = default;
+    Exceptions(const Exceptions&) = delete;
+    Exceptions& operator=(const Exceptions&) noexcept { return *this; }
+  };
+  Exceptions exceptions_;
 };
 
 // The bytes of a trivially copyable object or array, as puts and gets take them.

@@ -1,5 +1,7 @@
 // The bootstraps there are. A new one is a folder and a row here.
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,30 @@ Opened open_single(const Options&) {
   return single::open();
 }
 
+// The number of processes that another launcher says it has started, of which this one knows nothing; *variable: where.
+long others_started(const char** variable) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
+    const char* text = std::getenv(name);
+    const long count = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    if (count <= 1) continue;
+    *variable = name;
+    return count;
+  }
+  return 0;
+}
+
+// A program that mpirun or srun has started many times would otherwise silently be many jobs of one.
+void warn_of_other_launchers(const base::Log& log) {
+  static std::atomic<bool> warned{false};  // relaxed: says nothing but whether
+  const char* variable = nullptr;
+  const long count = others_started(&variable);
+  if (count == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
+  log.line(base::Level::warn,
+           "this process joins a job of one, although %s is %ld; to join processes of one machine start them with "
+           "`heddle run -n %ld` instead",
+           variable, count, count);
+}
+
 struct Entry {
   std::string_view name;
   // In "auto": the first in the order of the table that says yes. Never: only by name.
@@ -41,10 +67,12 @@ constexpr std::array kTable = {
 
 }  // namespace
 
-Opened open(const Options& options, const base::Environment&) {
+Opened open(const Options& options, const base::Environment& environment) {
   const std::string_view name = options.name != nullptr ? options.name : "auto";
   for (const Entry& entry : kTable) {
-    if (name == entry.name || (name == "auto" && entry.applies())) return entry.open(options);
+    if (name != entry.name && (name != "auto" || !entry.applies())) continue;
+    if (name == "auto" && entry.open == open_single) warn_of_other_launchers(environment.log);
+    return entry.open(options);
   }
   std::string names = "auto";
   for (const Entry& entry : kTable) names += ", " + std::string(entry.name);

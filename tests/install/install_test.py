@@ -61,9 +61,19 @@ class Install(unittest.TestCase):
             f"{lib}/libheddle.so.0", f"{lib}/libheddle.so.{OPTIONS.version}", f"{lib}/pkgconfig/heddle.pc",
             f"{lib}/cmake/heddle/heddle-config.cmake", f"{lib}/cmake/heddle/heddle-config-version.cmake",
             f"{lib}/cmake/heddle/heddle-targets.cmake", "share/doc/heddle/LICENSE",
+            "share/doc/heddle/README.md", "share/doc/heddle/docs/guide.md",
         }
         self.assertEqual(expected - installed, set())
-        self.assertEqual([name for name in installed if name.endswith((".a", ".cpp")) or "/src/" in name], [])
+        sources = [name for name in installed if name.endswith((".a", ".cpp")) or "/src/" in name]
+        self.assertEqual([name for name in sources if not name.startswith("share/doc/heddle/examples/")], [])
+
+    def test_links_between_the_documents_hold(self):
+        folder = self.prefix / "share/doc/heddle"
+        for document in (folder / "README.md", folder / "docs/guide.md"):
+            links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
+            self.assertGreater(len(links), 1, document)
+            for link in links:
+                self.assertTrue((document.parent / link).exists(), f"{document}: {link}")
 
     def test_nothing_names_the_build_tree(self):
         for path in self.prefix.rglob("*"):
@@ -86,6 +96,34 @@ class Install(unittest.TestCase):
         run("cmake", "--build", build)
         self.check_program(build / "user_c", "c", clean_environment())
         self.check_program(build / "user_cpp", "c++", clean_environment())
+        for waiting in ("barrier", "signal"):
+            with self.subTest(waiting):
+                self.check_throwing(build / "throwing_cpp", waiting)
+
+    def check_throwing(self, program, waiting):
+        """A rank whose exception unwinds past its context ends; it does not wait for those who wait for it."""
+        job = subprocess.run(
+            [self.prefix / "bin" / "heddle", "run", "-n", "3", program, waiting], env=clean_environment(),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+        )
+        self.assertEqual(job.returncode, 3, job.stderr)
+        self.assertIn("HEDDLE_ERR_RANGE", job.stderr)
+        self.assertRegex(job.stderr, r"rank 1 \(pid \d+\) exited with code 3")
+        if waiting == "barrier":  # who waits for all is told; who waits for a word in memory is ended by the launcher
+            self.assertEqual(job.stderr.count("HEDDLE_ERR_PEER_FAILED"), 2, job.stderr)
+
+    def test_find_package_in_a_project_without_cpp(self):
+        build = self.scratch / "c_user"
+        run("cmake", "-S", HERE / "c_user", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_C_COMPILER={OPTIONS.cc}", env=clean_environment())
+        run("cmake", "--build", build)
+        self.check_program(build / "user_c", "c", clean_environment())
+
+    def test_an_older_standard_is_told_what_is_missing(self):
+        source = self.scratch / "old.cpp"
+        source.write_text("#include <heddle/heddle.hpp>\n")
+        with self.assertRaisesRegex(AssertionError, "heddle.hpp needs C\\+\\+20"):
+            run(OPTIONS.cxx, "-std=c++17", f"-I{self.prefix / 'include'}", "-fsyntax-only", source)
 
     def test_find_package_refuses_another_version(self):
         source = self.scratch / "too_new"
@@ -108,10 +146,37 @@ class Install(unittest.TestCase):
             run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", HERE / source, "-o", program, *flags)
             self.check_program(program, language, clean_environment(LD_LIBRARY_PATH=str(self.libdir)))
 
+    def test_another_launcher_is_noticed(self):
+        """Started by mpirun or srun, every process is a job of one, and says so once; in a job of its own it does not."""
+        program = self.scratch / "launched_by_others"
+        env = clean_environment(PKG_CONFIG_PATH=str(self.libdir / "pkgconfig"))
+        flags = run("pkg-config", "--cflags", "--libs", "heddle", env=env).split()
+        run(OPTIONS.cc, "-std=c11", HERE / "user.c", "-o", program, *flags, f"-Wl,-rpath,{self.libdir}")
+
+        def warnings(*command, **variables):
+            job = subprocess.run(
+                [str(word) for word in command], env={**clean_environment(), **variables},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=60,
+            )
+            return job.stderr
+
+        for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"):
+            with self.subTest(variable):
+                said = warnings(program, **{variable: "4"})
+                self.assertEqual(said.count(f"a job of one, although {variable} is 4"), 1, said)
+                self.assertEqual(said.count("\n"), 1, said)
+                self.assertEqual(warnings(program, **{variable: "1"}), "")
+                launched = (self.prefix / "bin" / "heddle", "run", "-n", "2", program)
+                self.assertEqual(warnings(*launched, **{variable: "4"}), "")
+
     def test_the_tool(self):
         tool = self.prefix / "bin" / "heddle"
         self.assertIn(OPTIONS.version, run(tool, "--version", env=clean_environment()))
         self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", env=clean_environment()))
+        for command in ("run", "info", "bench", "report"):
+            wanted = run(tool, command, "--help", env=clean_environment())
+            self.assertEqual(run(tool, "help", command, env=clean_environment()), wanted)
+        self.assertIn("HEDDLE_LOCAL_RANK", run(tool, "help", "run", env=clean_environment()))
 
 
 if __name__ == "__main__":
