@@ -36,9 +36,23 @@ void print_usage(std::FILE* to) {
   std::fprintf(to, "\n`heddle COMMAND --help` tells more about a command.\n");
 }
 
-int help_command(int, char**) {
-  print_usage(stdout);
-  return 0;
+// `heddle help run` is `heddle run --help`.
+int help_command(int argc, char** argv) {
+  if (argc < 2) {
+    print_usage(stdout);
+    return 0;
+  }
+  const std::string_view name = argv[1];
+  for (const Command& command : kCommands) {
+    if (command.name != name) continue;
+    if (command.run == help_command) break;
+    std::array<char, 7> option{"--help"};
+    std::array<char*, 3> words{argv[1], option.data(), nullptr};
+    return command.run(2, words.data());
+  }
+  if (name == "help") return help_command(0, nullptr);
+  std::fprintf(stderr, "heddle: there is no command \"%s\"; `heddle help` lists them\n", argv[1]);
+  return kUsageCode;
 }
 
 int version_command(int, char**) {

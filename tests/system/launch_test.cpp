@@ -265,11 +265,25 @@ TEST(launch, a_signal_ends_the_job_although_nobody_reads_the_output) {
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
-TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
+TEST(launch, a_job_that_has_ended_waits_for_the_reader_of_its_output) {
   Launched job(shell({"--tag"}, "head -c 400000 /dev/zero | tr '\\0' x"));
-  EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
-  EXPECT_EQ(job.wait(), 125);
-  EXPECT_TRUE(has(job.err(), "are lost: nobody has read it for 2 s"));
+  EXPECT_FALSE(ended(open_pidfd(job.pid()), 3'000));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(count(job.out(), "x"), 400'000U);
+  EXPECT_EQ(job.err(), "");
+}
+
+TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
+  for (const bool by_signal : {true, false}) {
+    const std::vector<std::string> options =
+        by_signal ? std::vector<std::string>{"--tag"} : std::vector<std::string>{"--tag", "--timeout", "0.7"};
+    Launched job(shell(options, "head -c 400000 /dev/zero | tr '\\0' x"));
+    EXPECT_FALSE(ended(open_pidfd(job.pid()), 400));
+    if (by_signal) job.signal(SIGTERM);
+    EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
+    EXPECT_EQ(job.wait(), by_signal ? 125 : 124);
+    EXPECT_TRUE(has(job.err(), "are lost: nobody has read it for 2 s"));
+  }
 }
 
 // ---- signals, orphans --------------------------------------------------------------------------------------------
@@ -296,7 +310,9 @@ TEST(launch, a_second_interrupt_kills) {
   while (pending()) ASSERT_LT(base::SystemClock().now_ns(), end);
   job.signal(SIGINT);
   EXPECT_EQ(job.wait(), 130);
-  EXPECT_EQ(job.err(), "heddle run: interrupted twice; killing the job\n");
+  EXPECT_EQ(job.err(),
+            "heddle run: interrupted; waiting for 2 processes, Ctrl-C again kills\n"
+            "heddle run: interrupted twice; killing the job\n");
 }
 
 TEST(launch, no_process_outlives_a_killed_launcher) {

@@ -262,11 +262,15 @@ void Launcher::take_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
+    if (signal != SIGUSR1 && signal != SIGUSR2) patience_.over = Patience::Over::by_signal;
     if (signal == SIGINT && ++interrupts_ > 1) {
       failure(128 + SIGINT, "interrupted twice; killing the job");
       enter(Stage::killing);
-    } else {
-      signal_ranks(signal, false);
+      continue;
+    }
+    signal_ranks(signal, false);
+    if (signal == SIGINT) {
+      say("interrupted; waiting for %u process%s, Ctrl-C again kills", running_, running_ == 1 ? "" : "es");
     }
   }
 }
@@ -296,6 +300,7 @@ void Launcher::check_deadlines() {
   const std::uint64_t now = now_ns();
   if (timeout_at_ns_ != 0 && now >= timeout_at_ns_ && running_ > 0) {
     timeout_at_ns_ = 0;
+    patience_.over = Patience::Over::by_time;
     code_.reset();  // whatever came before: who set a limit wants to know that it was reached
     failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
             static_cast<double>(options_.timeout_ns) / 1e9, running_);
@@ -383,17 +388,25 @@ void Launcher::finish() {
 }
 
 // What the ranks wrote before they ended. A process that has left its group may still hold a pipe: no waiting for it.
+// Whoever reads the output may take all the time there is, as with any other program (a pager, a stopped terminal), unless
+// the job was ended by a signal or by its time limit, or one of these comes now.
 void Launcher::finish_output() {
+  patience_.signals = signals_.get();
+  patience_.until_ns = timeout_at_ns_;
+  const bool ended_by_itself = patience_.over == Patience::Over::no;
   for (Rank& it : ranks_) {
-    it.output.drain();
-    it.error.drain();
+    it.output.drain(&patience_);
+    it.error.drain(&patience_);
   }
-  out_.finish();
+  out_.finish(&patience_);
   if (out_.dropped() > 0) {
     say("%zu bytes of the ranks' output or more are lost: nobody has read it for %d s", out_.dropped(),
         static_cast<int>(Sink::kPatienceNs / 1'000'000'000));
   }
-  err_.finish();
+  err_.finish(&patience_);
+  if (ended_by_itself && patience_.over == Patience::Over::by_time && out_.dropped() + err_.dropped() > 0) {
+    code_ = kTimeoutCode;
+  }
   if (!code_ && out_.dropped() + err_.dropped() > 0) code_ = kSystemCode;
 }
 

@@ -87,6 +87,7 @@ class Launcher {
   std::uint32_t lost_ = 0;  // the first rank whose connection ended before its process
   bool abort_taken_ = false;
   int interrupts_ = 0;
+  Patience patience_;        // with the readers of the output, once all ranks have ended
   std::optional<int> code_;  // of the first failure
 };
 

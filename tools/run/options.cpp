@@ -1,6 +1,7 @@
 #include "tools/run/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -10,6 +11,33 @@ namespace heddle::tools::run {
 namespace {
 
 constexpr double kMaxSeconds = 1e9;
+
+constexpr const char* kHelp = R"(usage: heddle run [options] program [arguments]
+
+Starts a program as the ranks of a job on this machine, or any program that many times.
+
+  -n, -np N          processes, 1 to 1024 (default 1)
+  -t T               threads per process: a hint, given as HEDDLE_THREADS
+  --bind core|none   core: each process on cores of its own, T of them; none (default)
+  --timeout S        end the job after S seconds; the exit code is then 124
+  --grace S          after a failure: time for the other ranks to end by themselves (default 5)
+  --env NAME=VALUE   set a variable for the processes; may be repeated
+  --tag              put [rank] before each line of output
+  -h, --help         show this text
+  --                 what follows is the program, even if it begins with -
+
+The processes find HEDDLE_LOCAL_RANK (0 to N-1) and HEDDLE_LOCAL_SIZE (N) in their environment.
+
+Standard input: rank 0 reads that of heddle run, unless it is a terminal; all others, and rank 0 at a terminal, read
+nothing.
+
+Signals are passed on to the processes. After Ctrl-C heddle run waits for them; a second Ctrl-C kills them. Output
+with --tag is waited for until it is read, after a signal or the time limit only as long as somebody reads.
+
+Exit code: 0 if all processes ended with 0; otherwise that of the first process that failed, 128 + S if signal S
+killed it, the code of heddle_context_abort, or 1 if it left its job without heddle_context_leave. 2: wrong options;
+124: time limit; 125: heddle run itself failed; 126: the program cannot be started; 127: there is no such program.
+)";
 
 // As the user gave them.
 struct Words {
@@ -82,34 +110,42 @@ base::Status interpret(const Words& words, Options* options) {
   return status;
 }
 
+// The words as CLI::App::parse takes them, last first. -np, which other launchers have, becomes -n: a name of two letters
+// after one dash is none for CLI. Only where an option may stand: not as a value, not after the program's name.
+std::vector<std::string> reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value) {
+  std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
+  for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {
+    if (all[i] == "-np") all[i] = "-n";
+    const auto takes_next = [&](const CLI::Option* option) { return option->get_name() == all[i]; };
+    if (std::any_of(with_value.begin(), with_value.end(), takes_next)) ++i;
+  }
+  std::reverse(all.begin(), all.end());
+  return all;
+}
+
 }  // namespace
 
 base::Result<Options> parse(int argc, char** argv, std::string* help) {
   Words words;
   Options options;
-  CLI::App app(
-      "heddle run [options] program [arguments]\n\nStarts a program as the ranks of a job on this machine, or any "
-      "program "
-      "that many times.",
-      "heddle run");
+  CLI::App app("", "heddle run");
   app.prefix_command();
-  app.add_option("-n", words.ranks, "processes, 1 to 1024 (default 1)")->type_name("N");
-  app.add_option("-t", words.threads, "threads per process: a hint, given as HEDDLE_THREADS")->type_name("T");
-  app.add_option("--bind", words.bind, "core: each process on cores of its own, T of them; none (default)")
-      ->type_name("core|none");
-  app.add_option("--timeout", words.timeout, "end the job after this time; the exit code is then 124")->type_name("S");
-  app.add_option("--grace", words.grace, "after a failure: time for the other ranks to end by themselves (default 5)")
-      ->type_name("S");
-  app.add_option("--env", words.environment, "set a variable for the processes; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--tag", options.tag, "put [rank] before each line of output");
+  std::vector<const CLI::Option*> with_value = {
+      app.add_option("-n", words.ranks),
+      app.add_option("-t", words.threads),
+      app.add_option("--bind", words.bind),
+      app.add_option("--timeout", words.timeout),
+      app.add_option("--grace", words.grace),
+      app.add_option("--env", words.environment)
+          ->expected(1)
+          ->allow_extra_args(false)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+  };
+  app.add_flag("--tag", options.tag);
   try {
-    app.parse(argc, argv);
+    app.parse(reversed_words(argc, argv, with_value));
   } catch (const CLI::CallForHelp&) {
-    *help = app.help();
+    *help = kHelp;
     return options;
   } catch (const CLI::ParseError& error) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s; `heddle run --help` lists the options", error.what());

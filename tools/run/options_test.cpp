@@ -52,9 +52,23 @@ TEST(options, a_program_may_follow_two_dashes) {
 TEST(options, help_names_every_option) {
   std::string help;
   ASSERT_TRUE(parsed({"--help"}, &help).ok());
-  for (const char* option : {"-n", "-t", "--bind", "--timeout", "--grace", "--env", "--tag"}) {
-    EXPECT_NE(help.find(option), std::string::npos) << option;
+  for (const char* word : {"-n,", "-np", "-t", "--bind", "--timeout", "--grace", "--env", "--tag", "--help",
+                           "HEDDLE_LOCAL_RANK", "HEDDLE_LOCAL_SIZE", "Standard input", "second Ctrl-C", "Exit code"}) {
+    EXPECT_NE(help.find(word), std::string::npos) << word;
   }
+  EXPECT_EQ(help.find("usage"), help.rfind("usage"));
+}
+
+TEST(options, np_is_n_where_an_option_may_stand) {
+  auto options = parsed({"--tag", "-t", "2", "-np", "4", "app", "-np", "5"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->ranks, 4U);
+  EXPECT_EQ(options->command, (std::vector<std::string>{"app", "-np", "5"}));
+  options = parsed({"-n", "3", "--", "-np", "6"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->ranks, 3U);
+  EXPECT_EQ(options->command, (std::vector<std::string>{"-np", "6"}));
+  EXPECT_EQ(parsed({"-np", "x", "app"}).status(), HEDDLE_ERR_ARGUMENT);
 }
 
 TEST(options, nonsense_is_refused) {

@@ -58,18 +58,37 @@ void Sink::flush() {
   }
 }
 
-void Sink::finish() {
+bool Sink::await_reader(Patience* patience, std::uint64_t* last) {
+  base::SystemClock clock;
+  std::uint64_t now = clock.now_ns();
+  if (patience->over == Patience::Over::no && patience->until_ns != 0 && now >= patience->until_ns) {
+    patience->over = Patience::Over::by_time;
+    *last = now;
+  }
+  const bool patient = patience->over == Patience::Over::no;
+  if (!patient && now - *last >= kPatienceNs) return false;
+  const std::uint64_t end = patient ? patience->until_ns : *last + kPatienceNs;
+  int left_ms = -1;
+  if (end != 0) left_ms = static_cast<int>(std::min<std::uint64_t>((end - now) / 1'000'000 + 1, 3'600'000));
+  std::array<pollfd, 2> polled{{{fd(), POLLOUT, 0}, {patient ? patience->signals : -1, POLLIN, 0}}};
+  ::poll(polled.data(), polled.size(), left_ms);
+  if (polled[1].revents != 0) {
+    patience->over = Patience::Over::by_signal;
+    *last = clock.now_ns();
+  }
+  return true;
+}
+
+void Sink::finish(Patience* patience) {
   base::SystemClock clock;
   std::uint64_t last = clock.now_ns();
   while (waiting()) {
-    const std::uint64_t waited = clock.now_ns() - last;
-    if (waited >= kPatienceNs) {
+    if (!await_reader(patience, &last)) {
       dropped_ = pending_.size() - written_;
       return close();
     }
     pollfd writable{fd(), POLLOUT, 0};
-    const int left_ms = static_cast<int>((kPatienceNs - waited) / 1'000'000 + 1);
-    if (::poll(&writable, 1, left_ms) <= 0) continue;
+    if (::poll(&writable, 1, 0) <= 0) continue;
     switch (write_some()) {
       case Wrote::some:
         last = clock.now_ns();
@@ -106,13 +125,13 @@ void TaggedStream::serve() {
   if (sink_->closed()) close();
 }
 
-void TaggedStream::drain() {
+void TaggedStream::drain(Patience* patience) {
   // A pipe holds a megabyte at most unless somebody privileged has enlarged it; serve() takes 128 KiB.
   constexpr int kMostServes = 16;
   for (int i = 0; i < kMostServes; ++i) {
     pollfd readable{pipe_.get(), POLLIN, 0};
     if (!pipe_.valid() || ::poll(&readable, 1, 0) <= 0) break;
-    sink_->finish();
+    sink_->finish(patience);
     serve();
   }
   close();

@@ -92,7 +92,8 @@ TEST(output, a_reader_that_never_comes_back_is_waited_for_once_and_not_for_long)
   sink.add(std::string(300'000, 'x'));
   base::SystemClock clock;
   const std::uint64_t begin = clock.now_ns();
-  sink.finish();
+  Patience none{-1, 0, Patience::Over::by_signal};
+  sink.finish(&none);
   const std::uint64_t once = clock.now_ns() - begin;
   EXPECT_GE(once, Sink::kPatienceNs);
   EXPECT_LT(once, 3 * Sink::kPatienceNs);
@@ -101,7 +102,7 @@ TEST(output, a_reader_that_never_comes_back_is_waited_for_once_and_not_for_long)
   EXPECT_GT(sink.dropped(), 200'000U);
   EXPECT_LT(sink.dropped(), 300'000U);
   sink.add("more");
-  sink.finish();
+  sink.finish(&none);
   EXPECT_LT(clock.now_ns() - begin, once + Sink::kPatienceNs);
 }
 
@@ -117,12 +118,72 @@ TEST(output, a_slow_reader_loses_nothing_at_the_end) {
   {
     Sink sink(to.writing.get());
     sink.add(std::string(1'000'000, 'x'));
-    sink.finish();
+    Patience none{-1, 0, Patience::Over::by_signal};
+    sink.finish(&none);
     EXPECT_EQ(sink.dropped(), 0U);
   }
   to.writing.reset();
   reader.join();
   EXPECT_EQ(read, 1'000'000U);
+}
+
+TEST(output, a_reader_may_pause_for_long_when_nothing_presses) {
+  Pipe to;
+  std::size_t read = 0;
+  std::thread reader([&] {
+    ::usleep(Sink::kPatienceNs / 1000 + 500'000);
+    for (std::string more = to.read(); !more.empty(); more = to.read()) read += more.size();
+  });
+  {
+    Sink sink(to.writing.get());
+    sink.add(std::string(300'000, 'x'));
+    Patience patience;
+    sink.finish(&patience);
+    EXPECT_EQ(sink.dropped(), 0U);
+    EXPECT_EQ(patience.over, Patience::Over::no);
+  }
+  to.writing.reset();
+  reader.join();
+  EXPECT_EQ(read, 300'000U);
+}
+
+TEST(output, a_reader_that_goes_away_is_not_waited_for) {
+  ::signal(SIGPIPE, SIG_IGN);
+  Pipe to;
+  Sink sink(to.writing.get());
+  sink.add(std::string(300'000, 'x'));
+  std::thread reader([&] {
+    ::usleep(50'000);
+    to.reading.reset();
+  });
+  Patience patience;
+  sink.finish(&patience);
+  reader.join();
+  EXPECT_TRUE(sink.closed());
+  EXPECT_EQ(patience.over, Patience::Over::no);
+}
+
+TEST(output, patience_ends_with_a_signal_and_with_the_time) {
+  base::SystemClock clock;
+  for (const bool by_signal : {true, false}) {
+    const Pipe to;
+    Pipe signals;
+    Sink sink(to.writing.get());
+    sink.add(std::string(300'000, 'x'));
+    const std::uint64_t begin = clock.now_ns();
+    Patience patience;
+    patience.signals = signals.reading.get();
+    if (by_signal) {
+      signals.write("!");
+    } else {
+      patience.until_ns = begin + 300'000'000;
+    }
+    sink.finish(&patience);
+    EXPECT_EQ(patience.over, by_signal ? Patience::Over::by_signal : Patience::Over::by_time);
+    EXPECT_GE(clock.now_ns() - begin, Sink::kPatienceNs + (by_signal ? 0 : 300'000'000));
+    EXPECT_LT(clock.now_ns() - begin, 3 * Sink::kPatienceNs);
+    EXPECT_GT(sink.dropped(), 200'000U);
+  }
 }
 
 TEST(output, who_goes_on_writing_after_the_end_is_not_listened_to_for_ever) {
@@ -136,7 +197,8 @@ TEST(output, who_goes_on_writing_after_the_end_is_not_listened_to_for_ever) {
     while (::write(from.writing.get(), text.data(), text.size()) > 0) {
     }
   });
-  stream.drain();
+  Patience patience;
+  stream.drain(&patience);
   EXPECT_EQ(stream.fd(), -1);
   writer.join();
 }
