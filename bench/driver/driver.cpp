@@ -71,8 +71,8 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
 }
 
 void say_machine(const harness::Cores& cores, const Options& options) {
-  std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %u repeats of %.0f ms%s\n", cores.text().c_str(),
-               options.repeat, static_cast<double>(options.target_ns) / 1e6,
+  std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %s%u repeats of %.0f ms%s\n", cores.text().c_str(),
+               options.limit_ns != 0 ? "up to " : "", options.repeat, static_cast<double>(options.target_ns) / 1e6,
                options.quick ? " (quick: not for figures)" : "");
   double load = 0;
   if (getloadavg(&load, 1) == 1 && load > 0.5 * static_cast<double>(cores.count())) {
@@ -83,6 +83,30 @@ void say_machine(const harness::Cores& cores, const Options& options) {
     std::fputs("heddle bench: only one core may be used: the processes share it and the figures mean little\n", stderr);
   }
 }
+
+// With a time limit every figure gets one repeat a turn, so that all sections have the same share of the time however far
+// the session comes.
+std::uint32_t turns_of(const Options& options) {
+  if (options.limit_ns != 0) return options.repeat;
+  return options.peers ? std::min(kTurns, options.repeat) : 1;
+}
+
+// Whether there is time for one turn more, which is taken to last as long as the one before.
+class Turns {
+ public:
+  explicit Turns(std::uint64_t limit_ns) : limit_ns_(limit_ns) {}
+  bool another() {
+    const std::uint64_t now = harness::now_ns();
+    const std::uint64_t last = now - turn_began_;
+    turn_began_ = now;
+    return limit_ns_ == 0 || now - began_ + last <= limit_ns_;
+  }
+
+ private:
+  std::uint64_t limit_ns_;
+  std::uint64_t began_ = harness::now_ns();
+  std::uint64_t turn_began_ = began_;
+};
 
 }  // namespace
 
@@ -95,9 +119,8 @@ int run_session(const Options& given) {
     std::perror("heddle bench: cannot make shared memory");
     return 1;
   }
-  if (options.limit_ns != 0) channel->set_time_limit_ns(options.limit_ns);
   options.channel = channel->path();
-  const std::uint32_t turns = options.peers ? std::min(kTurns, options.repeat) : 1;
+  const std::uint32_t turns = turns_of(options);
   const Participants all = participants(options, (options.repeat + turns - 1) / turns);
   say_machine(cores, options);
   for (const std::string& line : all.missing) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
@@ -106,7 +129,8 @@ int run_session(const Options& given) {
   bool good = true;
   {
     Progress progress;
-    for (std::uint32_t turn = 0; turn < turns; ++turn) {
+    Turns time(options.limit_ns);
+    for (std::uint32_t turn = 0; turn < turns && time.another(); ++turn) {
       for (const Program& program : all.programs) {
         channel->reset();
         good = take_turn(program, turn, turns, &progress, &samples) && good;
@@ -144,7 +168,7 @@ int run_demo(Options options) {
   options.repeat = std::min<std::uint32_t>(options.repeat, 7);
   options.target_ns = 10'000'000;
   options.retry_ns = 5'000'000'000;
-  options.limit_ns = 25'000'000'000;
+  options.limit_ns = 45'000'000'000;
   options.json = "heddle-results.json";
   const int status = run_session(options);
   std::string error;

@@ -9,6 +9,11 @@ namespace {
 
 using harness::Record;
 
+constexpr std::uint64_t kLeastRepeats = 3;  // below, a figure is shown without interval and without ratio
+constexpr const char* kLegend =
+    "\nP: half the round trip of a word between two cache lines, one written by each core, around each repeat. (far), "
+    "(close): all repeats while P was far above or below the usual; (changed): P changed meanwhile.\n";
+
 std::string figure_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : "%.2f", value);
@@ -38,15 +43,23 @@ std::string ratio_text(const Record& record, bool colour) {
   return (better ? "\033[32m" : "\033[31m") + plain + "\033[0m";
 }
 
+// What the repeats say of the median; too few of them say nothing.
+std::string spread_text(const Record& record) {
+  if (record.repeats >= kLeastRepeats) {
+    return "[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]";
+  }
+  return "[" + std::to_string(record.repeats) + (record.repeats == 1 ? " repeat]" : " repeats]");
+}
+
 std::string row(const Record& record, const std::string& ratios) {
   const harness::Key& key = record.key;
   std::string op = key.op;
+  if (key.bench == "atomics") op += " " + key.metric;  // each is measured in both ways
   if (key.memory == "registered") op += " (registered)";
   std::string line = "  " + padded(op, 24) + padded(key.transport + (key.sharing == "shared" ? " shared" : ""), 14) +
                      right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
                      right(figure_text(record.median), 9) + " " + padded(key.unit, 6) +
-                     padded("[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]", 20) +
-                     right(figure_text(record.p_ns), 7) + "  ";
+                     padded(spread_text(record), 20) + right(figure_text(record.p_ns), 7) + "  ";
   if (record.distance != "near") line += "(" + record.distance + ") ";
   if (!record.verified) line += "WRONG RESULT ";
   line += ratios;
@@ -77,11 +90,13 @@ std::string table(const std::vector<Record>& records, bool colour) {
       if (record.key.bench != bench || !record.against.empty()) continue;
       std::string ratios;
       for (const Record& other : records) {
-        if (other.key == record.key && !other.against.empty()) ratios += ratio_text(other, colour) + "  ";
+        if (other.key == record.key && !other.against.empty() && record.repeats >= kLeastRepeats)
+          ratios += ratio_text(other, colour) + "  ";
       }
       out += row(record, ratios);
     }
   }
+  if (!out.empty()) out += kLegend;
   return out;
 }
 

@@ -76,21 +76,6 @@ TEST(Channel, RetryBudgetIsSpentOnce) {
   EXPECT_FALSE(channel->spend_retry_ns(1));
 }
 
-TEST(Channel, IsLateForBothOnceTheTimeIsOver) {
-  both([&](Channel& channel) {
-    EXPECT_FALSE(channel.late()) << "no limit, never late";
-    channel.barrier();
-    if (channel.rank() == 0) channel.set_time_limit_ns(3'600'000'000'000);
-    channel.barrier();
-    EXPECT_FALSE(channel.late());
-    channel.barrier();
-    if (channel.rank() == 0) channel.set_time_limit_ns(0);
-    channel.barrier();
-    usleep(1000);
-    EXPECT_TRUE(channel.late());
-  });
-}
-
 TEST(Channel, WhatIsNoChannelIsRefused) {
   EXPECT_FALSE(Channel::open("/proc/self/exe"));
   EXPECT_FALSE(Channel::open("/nonexistent"));

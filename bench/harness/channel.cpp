@@ -168,13 +168,4 @@ bool Channel::spend_retry_ns(std::uint64_t ns) {
   return true;
 }
 
-void Channel::set_time_limit_ns(std::uint64_t ns) {
-  memory_->deadline.word.store(now_ns() + ns, std::memory_order_relaxed);
-}
-
-bool Channel::late() {
-  const std::uint64_t deadline = memory_->deadline.word.load(std::memory_order_relaxed);
-  return deadline != 0 && share(now_ns() > deadline ? 1 : 0) != 0;
-}
-
 }  // namespace heddle::bench::harness

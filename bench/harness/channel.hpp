@@ -35,7 +35,6 @@ struct ChannelMemory {
   Line ping;
   Line pong;
   Line retry_budget;  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
-  Line deadline;      // CLOCK_MONOTONIC ns after which one repeat per figure must do; 0: never; survives reset()
   Line flags[4];      // for the participants' own use (counts of messages, stop flags)
 };
 
@@ -76,10 +75,6 @@ class Channel {
   double ping_pong_ns();
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
-  // From now on; see late().
-  void set_time_limit_ns(std::uint64_t ns);
-  // The time is over: what is not measured yet gets one repeat. The same in both.
-  bool late();
 
   [[nodiscard]] std::atomic<std::uint64_t>& flag(std::size_t i) { return memory_->flags[i].word; }
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }

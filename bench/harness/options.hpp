@@ -22,7 +22,7 @@ struct Options {
   std::string json;                         // file to write
   std::uint64_t total_words = 0;            // gups table over both processes; 0: the default
   std::uint64_t target_ns = 20'000'000;     // time of one repeat
-  std::uint64_t limit_ns = 0;               // of the whole session, 0: none; then one repeat per figure must do
+  std::uint64_t limit_ns = 0;               // of the whole session, 0: none; then there are as many repeats as fit
   std::uint64_t retry_ns = 15'000'000'000;  // for repeating what was disturbed, in the whole session
 
   // Between the driver and the participants it starts.
