@@ -166,9 +166,9 @@ int finish(const Options& options, const std::vector<Sample>& samples) {
 int run_demo(Options options) {
   options.sizes = {};
   options.repeat = std::min<std::uint32_t>(options.repeat, 7);
-  options.target_ns = 10'000'000;
-  options.retry_ns = 5'000'000'000;
-  options.limit_ns = 45'000'000'000;
+  options.target_ns = 5'000'000;
+  options.retry_ns = 3'000'000'000;
+  options.limit_ns = 50'000'000'000;
   options.json = "heddle-results.json";
   const int status = run_session(options);
   std::string error;
