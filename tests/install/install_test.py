@@ -99,6 +99,9 @@ class Install(unittest.TestCase):
         for waiting in ("barrier", "signal"):
             with self.subTest(waiting):
                 self.check_throwing(build / "throwing_cpp", waiting)
+        caught = run(self.prefix / "bin" / "heddle", "run", "-n", "3", build / "throwing_cpp", "caught",
+                     env=clean_environment())
+        self.assertEqual(caught.count("caught HEDDLE_ERR_RANGE"), 1, caught)
 
     def check_throwing(self, program, waiting):
         """A rank whose exception unwinds past its context ends; it does not wait for those who wait for it."""
