@@ -56,7 +56,12 @@ std::string row(const Record& record, const std::string& ratios) {
   std::string op = key.op;
   if (key.bench == "atomics") op += " " + key.metric;  // each is measured in both ways
   if (key.memory == "registered") op += " (registered)";
-  std::string line = "  " + padded(op, 24) + padded(key.transport + (key.sharing == "shared" ? " shared" : ""), 14) +
+  std::string line = "  " + padded(op, 24) +
+                     padded(key.transport + (key.sharing == "exclusive" || key.sharing == "own" ||
+                                                     key.sharing == "none" || key.sharing == "multiple"
+                                                 ? ""
+                                                 : " " + key.sharing),
+                            14) +
                      right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
                      right(figure_text(record.median), 9) + " " + padded(key.unit, 6) +
                      padded(spread_text(record), 20) + right(figure_text(record.p_ns), 7) + "  ";

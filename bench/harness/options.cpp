@@ -15,6 +15,7 @@ const char* const kUsage =
     "  --size 8,4K,1M           sizes instead of each bench's own\n"
     "  --threads 1,2            threads per process\n"
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
+    "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex\n"
     "  --memory KIND            allocated, registered or both\n"
     "  --repeat R               repeats per figure (default 9)\n"
     "  --time MS                time of one repeat in milliseconds (default 20)\n"
@@ -53,6 +54,8 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
                                        "add", "and",       "or",       "xor", "swap", "cswap",  "memcpy"};
 
+const std::vector<std::string> kSharing = {"shared", "offload", "delegate", "mutex"};
+
 class Parser {
  public:
   Parser(Options* options, std::string* error) : options_(options), error_(error) {}
@@ -62,6 +65,7 @@ class Parser {
     if (name == "--size") return list(name, value, [this](const std::string& item) { return size(item); });
     if (name == "--threads") return list(name, value, [this](const std::string& item) { return threads(item); });
     if (name == "--workers") return number(name, value, 1, 64, &options_->workers);
+    if (name == "--sharing") return list(name, value, [this](const std::string& item) { return sharing(item); });
     if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
     if (name == "--time") return time(value);
     if (name == "--memory") return memory(value);
@@ -103,6 +107,13 @@ class Parser {
     std::uint32_t count = 0;
     if (!parse_number(item, 1, 64, &count)) return fail("--threads " + item + " is not a number from 1 to 64");
     options_->threads.push_back(count);
+    return true;
+  }
+  bool sharing(const std::string& item) {
+    if (std::find(kSharing.begin(), kSharing.end(), item) == kSharing.end()) {
+      return fail("--sharing " + item + " is not shared, offload, delegate or mutex");
+    }
+    options_->sharing.push_back(item);
     return true;
   }
   bool number(std::string_view name, const char* value, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
@@ -201,6 +212,7 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
   add("--size", join(options.sizes));
   add("--threads", join(options.threads));
   if (options.workers != 0) add("--workers", std::to_string(options.workers));
+  add("--sharing", join(options.sharing));
   add("--memory", options.memory);
   add("--repeat", std::to_string(repeat));
   add("--time", std::to_string(options.target_ns / 1'000'000));
@@ -213,6 +225,10 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
 
 std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes) {
   return options.sizes.empty() ? sizes : options.sizes;
+}
+
+bool wants_sharing(const Options& options, std::string_view name) {
+  return std::find(options.sharing.begin(), options.sharing.end(), name) != options.sharing.end();
 }
 
 std::vector<std::uint32_t> threads_of(const Options& options) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle::bench::harness {
@@ -13,6 +14,7 @@ struct Options {
   std::vector<std::string> ops;        // empty: all
   std::vector<std::uint64_t> sizes;    // empty: each bench's own
   std::vector<std::uint32_t> threads;  // empty: 1, 2
+  std::vector<std::string> sharing;    // modes in which all threads use one worker as well
   std::uint32_t workers = 0;           // per process; 0: one per thread
   std::uint32_t repeat = 9;
   bool peers = false;
@@ -41,6 +43,7 @@ extern const char* const kUsage;
 
 // The list, or its default.
 std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes);
+bool wants_sharing(const Options& options, std::string_view name);
 std::vector<std::uint32_t> threads_of(const Options& options);
 
 }  // namespace heddle::bench::harness

@@ -52,6 +52,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_pingpong(session, job);
     run_messages(session, job);
     run_rate(session, job);
+    run_sharing(session, job);
     run_bandwidth(session, job);
     run_atomics(session, job);
     run_gups(session, job);

@@ -82,6 +82,7 @@ void run_messages(harness::Session& session, Job& job);  // active messages: pin
 void run_rate(harness::Session& session, Job& job);
 void run_bandwidth(harness::Session& session, Job& job);
 void run_atomics(harness::Session& session, Job& job);
+void run_sharing(harness::Session& session, Job& job);  // rate: several threads on one worker
 void run_gups(harness::Session& session, Job& job);
 
 }  // namespace heddle::bench::work

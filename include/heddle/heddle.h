@@ -187,12 +187,14 @@ typedef enum heddle_sharing {
   HEDDLE_SHARING_EXCLUSIVE = 1, /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
   /* In the other modes any thread may call anything at any time, and every operation has the same meaning. Direct operations
    * on allocated regions are done by the caller in all of them. For the rest: */
-  HEDDLE_SHARING_SHARED = 2,   /* the caller posts; while another thread is inside: AGAIN after a moment. Progress skips a
+  HEDDLE_SHARING_SHARED = 2, /* the caller posts; while another thread is inside: AGAIN after a moment. Progress skips a
                                   worker that is busy */
-  HEDDLE_SHARING_OFFLOAD = 3,  /* the caller leaves a command in a queue, an executor thread of the library posts it and polls:
+  HEDDLE_SHARING_OFFLOAD =
+      3, /* the caller leaves a command in a queue, an executor thread of the library posts it and polls:
                                   for overlap, and where posting is dear. POSTED; AGAIN if the queue is full */
-  HEDDLE_SHARING_DELEGATE = 4, /* who is inside also executes what others queue meanwhile: many threads, no spare core */
-  HEDDLE_SHARING_MUTEX = 5     /* one lock around everything: the baseline to measure against */
+  HEDDLE_SHARING_DELEGATE =
+      4,                   /* who is inside also executes what others queue meanwhile: many threads, no spare core */
+  HEDDLE_SHARING_MUTEX = 5 /* one lock around everything: the baseline to measure against */
 } heddle_sharing;
 
 /* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside: one that calls progress or
