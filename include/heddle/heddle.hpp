@@ -165,7 +165,7 @@ class Await {
   Status status_ = HEDDLE_DONE;
 };
 
-// One thread at a time. The try_ functions and the blocking ones have the meaning of their C namesakes.
+// An exclusive one is for one thread at a time, others as their sharing mode says. The try_ functions and the blocking ones have the meaning of their C namesakes.
 class Worker : public Owner<heddle_worker, heddle_worker_close> {
  public:
   using Owner::Owner;
