@@ -144,7 +144,8 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * this context. If a rank has died or left before, the living ranks leave without waiting for each other; that is
  * HEDDLE_DONE. After a barrier that timed out, leave first finishes that barrier. Errors of operations that nothing
  * observed are lost here: call heddle_quiet before.
- * Errors: STATE (inside a handler: the context stays open), BOOTSTRAP (the launcher was lost: the context is closed). */
+ * Errors: STATE (inside a handler: the context stays open; or another rank is in another collective, such as a barrier:
+ * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 
 /* This context's rank, and the number of ranks in the job. */

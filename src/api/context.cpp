@@ -70,7 +70,7 @@ heddle_status heddle_context_leave(heddle_context handle) {
   if (context == nullptr) return bad_handle("context", handle.id);
   return guarded([&]() -> Status {
     const Status status = context->leave();
-    if (status == HEDDLE_ERR_STATE) return status;
+    if (!context->left()) return status;
     delete context;
     return status;
   });
@@ -100,24 +100,24 @@ heddle_status heddle_context_barrier(heddle_context handle, heddle_worker worker
   if (worker != nullptr && worker->in_handler()) return in_handler("heddle_context_barrier");
   return guarded([&]() -> Status {
     std::vector<std::vector<std::byte>> none;
-    return context->exchange({}, worker, timeout_ns, &none);
+    return context->exchange({engine::Collective::barrier, {}, worker, timeout_ns}, &none);
   });
 }
 
 heddle_status heddle_context_exchange(heddle_context handle, const void* mine, size_t bytes, void* all) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (bytes == 0 || bytes > heddle::bootstrap::kMaxExchangeBytes) {
+  if (bytes == 0 || bytes > engine::kMostExchanged) {
     return base::fail(HEDDLE_ERR_SIZE, "an exchange of %zu bytes: 1 to %zu are possible", bytes,
-                      heddle::bootstrap::kMaxExchangeBytes);
+                      engine::kMostExchanged);
   }
   if (mine == nullptr) return null_argument("context_exchange", "mine");
   if (all == nullptr) return null_argument("context_exchange", "all");
   return guarded([&]() -> Status {
     std::vector<std::vector<std::byte>> parts;
     const std::span part(static_cast<const std::byte*>(mine), bytes);
-    if (const Status status = context->exchange(part, nullptr, HEDDLE_FOREVER, &parts); status != HEDDLE_DONE)
-      return status;
+    const Status status = context->exchange({engine::Collective::exchange, part}, &parts);
+    if (status != HEDDLE_DONE) return status;
     for (uint32_t rank = 0; rank < parts.size(); ++rank) {
       if (parts[rank].size() != bytes) {
         return base::fail(HEDDLE_ERR_SIZE, "rank %u exchanged %zu bytes, this rank %zu: they must agree", rank,

@@ -1,4 +1,5 @@
 // Progress, waits, and the order of operations.
+#include <array>
 #include <atomic>
 
 #include "api/arguments.hpp"
@@ -34,8 +35,12 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
   return heddle::base::fail(status, "an operation of this counter ended with %s", heddle_status_name(status));
 }
 
-[[gnu::cold]] Status timed_out(const char* what, int64_t timeout_ns) {
-  return heddle::base::fail(HEDDLE_ERR_TIMEOUT, "%s: not within %lld ns", what, static_cast<long long>(timeout_ns));
+const char* name_of(heddle_compare compare) {
+  constexpr std::array<const char*, 6> kNames = {"HEDDLE_EQ", "HEDDLE_NE", "HEDDLE_GT",
+                                                 "HEDDLE_GE", "HEDDLE_LT", "HEDDLE_LE"};
+  static_assert(HEDDLE_EQ == 0 && HEDDLE_NE == 1 && HEDDLE_GT == 2 && HEDDLE_GE == 3 && HEDDLE_LT == 4 &&
+                HEDDLE_LE == 5);
+  return kNames[static_cast<size_t>(compare)];
 }
 
 }  // namespace
@@ -96,7 +101,10 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
     return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
   });
-  return status == HEDDLE_ERR_TIMEOUT ? timed_out("heddle_counter_wait", timeout_ns) : status;
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  return heddle::base::fail(status, "heddle_counter_wait: after %lld ns the counter is %llu, awaited %llu",
+                            static_cast<long long>(timeout_ns), static_cast<unsigned long long>(counter->value()),
+                            static_cast<unsigned long long>(value));
 }
 
 heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, heddle_compare compare, uint64_t value,
@@ -116,5 +124,9 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
     // Acquire: who sees the signal sees its data. Partner: the release in put_signal.
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
   });
-  return status == HEDDLE_ERR_TIMEOUT ? timed_out("heddle_signal_wait", timeout_ns) : status;
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  return heddle::base::fail(status, "heddle_signal_wait: after %lld ns the word at %p is %llu, awaited %s %llu",
+                            static_cast<long long>(timeout_ns), static_cast<const void*>(word),
+                            static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)), name_of(compare),
+                            static_cast<unsigned long long>(value));
 }

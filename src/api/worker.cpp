@@ -157,8 +157,8 @@ heddle_status heddle_region_exchange(heddle_context handle, heddle_region region
   return guarded([&]() -> Status {
     const auto packed = context->pack(*region);
     std::vector<std::vector<std::byte>> parts;
-    if (const Status status = context->exchange(packed, nullptr, HEDDLE_FOREVER, &parts); status != HEDDLE_DONE)
-      return status;
+    const Status arrived = context->exchange({heddle::engine::Collective::region_exchange, packed}, &parts);
+    if (arrived != HEDDLE_DONE) return arrived;
     std::fill_n(all, parts.size(), heddle_remote_region{});
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       const Status status = import_region(*context, parts[rank].data(), parts[rank].size(), &all[rank]);

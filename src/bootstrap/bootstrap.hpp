@@ -32,7 +32,8 @@ struct Card {
   std::shared_ptr<void> object = nullptr;
 };
 inline constexpr std::size_t kMaxCardBytes = 4096;
-inline constexpr std::size_t kMaxExchangeBytes = std::size_t{1} << 20;
+// What the application may exchange, and room for what the engine puts before it.
+inline constexpr std::size_t kMaxExchangeBytes = (std::size_t{1} << 20) + 64;
 
 class Bootstrap {
  public:
@@ -62,6 +63,10 @@ class Bootstrap {
   // before it arrived.
   [[nodiscard]] virtual base::Status exchange_start(std::span<const std::byte> mine) = 0;
   [[nodiscard]] virtual base::Status exchange_test(std::vector<std::vector<std::byte>>* all) = 0;
+
+  // For messages: the ranks that the exchange under way still waits for. Empty: it waits for nobody, or only the launcher
+  // knows.
+  [[nodiscard]] virtual std::vector<std::uint32_t> awaited() { return {}; }
 
   // Grows by one whenever a peer is found dead or has left without this rank leaving; read by every progress call.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }

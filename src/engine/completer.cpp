@@ -1,4 +1,5 @@
 // The completer: what the transport reports becomes finished operations, handlers and answers.
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -55,7 +56,7 @@ int Worker::progress_inside() {
     return base::fail(
         HEDDLE_ERR_STATE,
         "progress was asked for from inside a handler or completion callback of this worker; post with try_ "
-        "there, and wait outside");
+        "there, and wait outside (or a second thread uses this exclusive worker; see heddle_sharing)");
   }
   in_progress_ = true;
   ++stats_.polls;
@@ -120,7 +121,9 @@ void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message,
   Handler& handler = context_.handler(message.handler);
   const heddle_am_handler fn = handler.fn.load(std::memory_order_acquire);
   if (fn == nullptr) [[unlikely]] {
-    return drop(source, "no handler is registered for its number");
+    std::array<char, 64> why;
+    std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", message.handler);
+    return drop(source, why.data());
   }
   ++stats_.received;
   if (handle_.id == 0) [[unlikely]] {
@@ -153,6 +156,11 @@ void Worker::arrived_reply(heddle_peer source, const wire::Reply& reply) {
   Operation* operation = operations_.find(reply.head.token);
   if (operation == nullptr || OperationPool::role(reply.head.token) != Role::reply || operation->served == 0 ||
       operation->served_rank != source.rank) {
+    // What it was to answer has ended with its sender: it was in the ring already when the death became known.
+    if (context_.bootstrap().failed(source.rank)) {
+      ++stats_.dropped;
+      return;
+    }
     return drop(source, "it answers nothing that was asked");
   }
   if (!reply.payload.empty()) {
@@ -223,8 +231,10 @@ base::Status Worker::take_error(std::uint32_t rank) {
   const base::Status status = unreported_[rank];
   unreported_[rank] = HEDDLE_DONE;
   if (status == HEDDLE_DONE) return status;
-  return base::fail(status, "an operation to rank %u that had no completion ended with %s", rank,
-                    heddle_status_name(status));
+  const bool gone = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;  // the range was checked when posted
+  const char* reason = gone ? ": the owner has released the region or unmapped its memory" : "";
+  return base::fail(status, "an operation to rank %u that had no completion ended with %s%s", rank,
+                    heddle_status_name(status), reason);
 }
 
 base::Status Worker::flush_inside(std::uint32_t rank) {

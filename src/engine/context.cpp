@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <thread>
 
 #include "base/wait.hpp"
 #include "engine/worker.hpp"
@@ -14,6 +16,22 @@ static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
 namespace {
 
 constexpr std::uint64_t kMostWorkers = 256;
+
+const char* name_of(Collective kind) {
+  switch (kind) {
+    case Collective::barrier:
+      return "heddle_context_barrier";
+    case Collective::exchange:
+      return "heddle_context_exchange";
+    case Collective::region_exchange:
+      return "heddle_region_exchange";
+    case Collective::leave:
+      return "heddle_context_leave";
+  }
+  return "a collective of another version";
+}
+
+static_assert(bootstrap::kMaxExchangeBytes >= 1 + kMostExchanged);
 
 }  // namespace
 
@@ -76,6 +94,9 @@ base::Status Context::open_parts(const ContextOptions& options) {
   auto transport = transport::open(name, *bootstrap_, environment_);
   if (!transport) return transport.status();
   transport_ = std::move(*transport);
+  environment_.log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
+                        rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
+                        std::thread::hardware_concurrency());
   return HEDDLE_DONE;
 }
 
@@ -226,33 +247,62 @@ void Context::reclaim() noexcept {
   retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
 }
 
-base::Status Context::exchange(std::span<const std::byte> mine, Worker* worker, std::int64_t timeout_ns,
-                               std::vector<std::vector<std::byte>>* all) {
+base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(1 + mine.size());
+  bytes.push_back(static_cast<std::byte>(kind));
+  bytes.insert(bytes.end(), mine.begin(), mine.end());
+  return bootstrap_->exchange_start(bytes);
+}
+
+// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if one finds that ranks
+// disagree all of them do.
+base::Status Context::take_kinds(Collective kind, std::vector<std::vector<std::byte>>* all) const {
+  for (std::uint32_t other = 0; other < all->size(); ++other) {
+    std::vector<std::byte>& part = (*all)[other];
+    if (part.empty()) return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u does not say in which collective it is", other);
+    if (part[0] != static_cast<std::byte>(kind)) {
+      return base::fail(HEDDLE_ERR_STATE,
+                        "rank %u is in %s, this rank in %s: all ranks call the same collectives in the same order",
+                        other, name_of(static_cast<Collective>(part[0])), name_of(kind));
+    }
+    part.erase(part.begin());
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Context::not_arrived(std::int64_t timeout_ns) {
+  std::string who;
+  for (const std::uint32_t other : bootstrap_->awaited()) {
+    who += (who.empty() ? ": missing is rank " : ", ") + std::to_string(other);
+  }
+  return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns%s",
+                    static_cast<long long>(timeout_ns), who.c_str());
+}
+
+base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return base::fail(HEDDLE_ERR_STATE,
                       "another thread of this rank is in a barrier or exchange; one at a time per context");
   }
-  if (in_exchange_ && !mine.empty()) {
+  if (in_exchange_ && exchange.kind != Collective::barrier) {
     return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
   }
   if (!in_exchange_) {
-    if (const base::Status status = bootstrap_->exchange_start(mine); status != HEDDLE_DONE) return status;
+    if (const base::Status status = start_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
     in_exchange_ = true;
   }
-  base::Waiter waiter(clock_, timeout_ns);
+  base::Waiter waiter(clock_, exchange.timeout_ns);
   for (;;) {
     const base::Status status = bootstrap_->exchange_test(all);
     if (status != HEDDLE_AGAIN) {
       in_exchange_ = false;
-      return status;
+      return status == HEDDLE_DONE ? take_kinds(exchange.kind, all) : status;
     }
-    const int events = worker != nullptr ? worker->progress() : 0;
+    const int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
     if (events < 0) return static_cast<base::Status>(events);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
-      return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns",
-                        static_cast<long long>(timeout_ns));
-    }
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
   }
 }
 
@@ -273,10 +323,10 @@ base::Status Context::leave() {
     static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
   }
   const std::lock_guard lock(exchange_mutex_);
-  std::vector<std::vector<std::byte>> none;
+  std::vector<std::vector<std::byte>> kinds;
   const auto finish = [&] {
     base::Status status = HEDDLE_DONE;
-    while ((status = bootstrap_->exchange_test(&none)) == HEDDLE_AGAIN) {
+    while ((status = bootstrap_->exchange_test(&kinds)) == HEDDLE_AGAIN) {
       static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
     }
     return status;
@@ -284,10 +334,13 @@ base::Status Context::leave() {
   // A barrier that timed out here is still being waited for elsewhere.
   if (in_exchange_) static_cast<void>(finish());
   in_exchange_ = false;
-  base::Status status = bootstrap_->exchange_start({});
+  base::Status status = start_exchange(Collective::leave, {});
   if (status == HEDDLE_DONE) status = finish();
+  // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
+  if (status == HEDDLE_DONE) status = take_kinds(Collective::leave, &kinds);
   for (Worker* worker : workers) end_worker(worker);
   bootstrap_->leave();
+  left_ = true;
   return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
 }
 

@@ -92,6 +92,11 @@ class Owned {
   std::unordered_map<const T*, Entry> entries_;
 };
 
+// What a rank is in when it exchanges. Travels as one byte before the bytes of the exchange, so that ranks which call
+// different collectives are told instead of being matched.
+enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave };
+inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
+
 struct ContextOptions {
   bootstrap::Options bootstrap;
   const char* transport = nullptr;  // null: HEDDLE_TRANSPORT
@@ -138,10 +143,18 @@ class Context {
   [[nodiscard]] std::uint64_t handle_of(const Counter* object) const { return counters_.handle(object); }
   [[nodiscard]] std::array<std::byte, wire::kPackedRegionBytes> pack(const Region& region) const;
 
-  // Collective exchange; makes progress on `worker`, if any. See heddle_context_barrier and heddle_context_exchange.
-  base::Status exchange(std::span<const std::byte> mine, Worker* worker, std::int64_t timeout_ns,
-                        std::vector<std::vector<std::byte>>* all);
+  // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See heddle_context_barrier and
+  // heddle_context_exchange. STATE: a rank is in another collective.
+  struct Exchange {
+    Collective kind = Collective::barrier;
+    std::span<const std::byte> mine;
+    Worker* worker = nullptr;
+    std::int64_t timeout_ns = HEDDLE_FOREVER;
+  };
+  base::Status exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all);
+  // Whatever it returns, the context has been left if left() says so.
   base::Status leave();
+  [[nodiscard]] bool left() const { return left_; }
   [[noreturn]] void abort(int code, const char* message);
 
   // Called by workers when the failure epoch has moved: closes the regions of the dead for direct access, reports each
@@ -157,6 +170,9 @@ class Context {
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
   void end_worker(Worker* worker);
+  base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
+  [[nodiscard]] base::Status take_kinds(Collective kind, std::vector<std::vector<std::byte>>* all) const;
+  [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::SystemClock clock_;
   base::Environment environment_;
@@ -168,6 +184,7 @@ class Context {
   std::uint64_t job_ = 0;  // digest of the job's secret
   std::uint64_t handle_ = 0;
   bool in_exchange_ = false;  // an exchange was started and has not ended; guarded by exchange_mutex_
+  bool left_ = false;
   std::mutex exchange_mutex_;
 
   Owned<Worker> workers_;

@@ -160,6 +160,12 @@ class RecordConsumer {
     }
   }
 
+  // The record that was taken last, before any release(), could not be dealt with: the next take() gives it again.
+  void put_back(const Record& record) {
+    place_ = static_cast<std::uint32_t>(record.data - data_) - kRecordHeaderBytes;
+    index_ -= record_space(record.bytes);
+  }
+
   // Whether take() would find something, or would find the ring malformed.
   [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
 

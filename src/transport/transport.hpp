@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -189,6 +190,9 @@ class Transport {
   virtual ~Transport() = default;  // after all its workers
 
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+
+  // How it is set up, in a few words for the log.
+  [[nodiscard]] virtual std::string describe() const { return capabilities().name; }
 
   // `index` < capabilities().max_workers, each at most once.
   [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;

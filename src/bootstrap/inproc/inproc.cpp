@@ -26,6 +26,7 @@ class Member final : public Bootstrap {
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
   [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
+  [[nodiscard]] std::vector<std::uint32_t> awaited() override;
   [[nodiscard]] bool failed(std::uint32_t rank) const override { return job_.failed(rank); }
   void leave() override {
     const std::lock_guard lock(job_.mutex_);
@@ -153,6 +154,16 @@ base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
   if (result->missing != Gathered::kNobody) return fail_missing(result->missing);
   *all = result->all;
   return HEDDLE_DONE;
+}
+
+std::vector<std::uint32_t> Member::awaited() {
+  const std::lock_guard lock(job_.mutex_);
+  std::vector<std::uint32_t> ranks;
+  if (!job_.gather_.has_arrived(rank_)) return ranks;
+  for (std::uint32_t rank = 0; rank < job_.size_; ++rank) {
+    if (!job_.gather_.has_arrived(rank) && !job_.gather_.is_gone(rank)) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 // All ranks live in this process, so its end is the end of the job.

@@ -26,6 +26,8 @@ class FaultTransport final : public Transport {
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
+  [[nodiscard]] std::string describe() const override { return "fault+" + inner_->describe(); }
+
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     auto inner = inner_->open_worker(index);
     if (!inner) return inner.status();

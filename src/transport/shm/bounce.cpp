@@ -1,5 +1,7 @@
 #include "transport/shm/bounce.hpp"
 
+#include <new>
+
 namespace heddle::transport::shm {
 
 std::uint64_t BounceView::data_at(std::uint64_t chunks) {
@@ -10,10 +12,19 @@ std::uint64_t BounceView::data_at(std::uint64_t chunks) {
 BouncePool::BouncePool(std::uint64_t chunks, std::uint64_t chunk_bytes)
     : chunks_(chunks), chunk_bytes_(chunk_bytes), free_(static_cast<std::uint32_t>(chunks)) {}
 
-base::Status BouncePool::prepare(Segment& segment, ControlHeader& header) {
+// Called while transfers are under way, where nothing may be thrown.
+base::Status BouncePool::prepare(Segment& segment, ControlHeader& header) noexcept {
   if (ready_.load(std::memory_order_acquire)) return HEDDLE_DONE;
   const std::lock_guard lock(making_);
   if (ready_.load(std::memory_order_relaxed)) return HEDDLE_DONE;
+  try {
+    return make(segment, header);
+  } catch (const std::bad_alloc&) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; there is none to keep account of the bounce space");
+  }
+}
+
+base::Status BouncePool::make(Segment& segment, ControlHeader& header) {
   const auto extent = segment.allocate(BounceView::bytes(chunks_, chunk_bytes_));
   if (!extent) return extent.status();
   view_ = BounceView(extent->address, chunks_, chunk_bytes_);

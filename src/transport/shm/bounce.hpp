@@ -69,8 +69,9 @@ class BouncePool {
 
   [[nodiscard]] bool enabled() const { return chunks_ != 0; }
   [[nodiscard]] std::uint64_t chunk_bytes() const { return chunk_bytes_; }
-  // Makes the pool on first use and announces it in `header`. Any thread.
-  [[nodiscard]] base::Status prepare(Segment& segment, ControlHeader& header);
+  // Makes the pool on first use and announces it in `header`. Any thread. NO_MEMORY: there is none, the next call tries
+  // again.
+  [[nodiscard]] base::Status prepare(Segment& segment, ControlHeader& header) noexcept;
 
   // After prepare(). False: all are lent.
   [[nodiscard]] bool lend(std::uint32_t* chunk) { return free_.pop(chunk); }
@@ -83,6 +84,8 @@ class BouncePool {
   [[nodiscard]] const BounceView& view() const { return view_; }
 
  private:
+  base::Status make(Segment& segment, ControlHeader& header);
+
   std::uint64_t chunks_;
   std::uint64_t chunk_bytes_;
   queue::BoundedQueue<> free_;

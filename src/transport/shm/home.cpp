@@ -111,6 +111,7 @@ base::Result<Peer*> Home::peer_wait(std::uint32_t rank) {
     return status;
   }
   owned_peers_.push_back(std::move(peer));
+  environment_.log.line(base::Level::debug, "first contact with rank %u, process %d", rank, owned_peers_.back()->pid);
   peers_[rank].store(owned_peers_.back().get(), std::memory_order_release);
   return owned_peers_.back().get();
 }
@@ -145,6 +146,8 @@ base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& targ
                             static_cast<std::uint16_t>(source_worker), extent->offset};
     count.store(index + 1, std::memory_order_release);
   }
+  environment_.log.line(base::Level::debug, "worker %u opens a ring of %llu bytes to rank %u worker %u", source_worker,
+                        static_cast<unsigned long long>(layout_.ring_bytes), target.rank, target_worker);
   // From here the receiver may find the ring; should we die in between, it just never hears of it.
   target.control.senders(target_worker, rank_ / 64)
       .fetch_or(std::uint64_t{1} << (rank_ % 64), std::memory_order_release);

@@ -59,12 +59,14 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     if (taken != queue::Take::record) break;
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
       const bool transfer = record.type == kPutType || record.type == kGetType;
-      if (!transfer || !transfers_.serve(*from.peer, record)) {
-        taken = queue::Take::malformed;
-        break;
+      const auto outcome = transfer ? transfers_.serve(*from.peer, record) : Transfers::Served::malformed;
+      if (outcome == Transfers::Served::done) {
+        ++served;
+        continue;
       }
-      ++served;
-      continue;
+      if (outcome == Transfers::Served::no_memory) from.ring.put_back(record);  // the next poll meets it again
+      taken = outcome == Transfers::Served::no_memory ? queue::Take::none : queue::Take::malformed;
+      break;
     }
     Completion& completion = out[n++];
     completion.event = Event::message;

@@ -53,11 +53,15 @@ base::Result<std::byte*> Mapping::map(std::uint64_t offset, std::uint64_t bytes)
   }
   const std::uint64_t number = offset / kWindowBytes;
   if ((offset + bytes - 1) / kWindowBytes == number) {
-    auto window = windows_.find(number);
-    if (window == windows_.end()) {
+    const auto [window, added] =
+        windows_.try_emplace(number, nullptr);  // may throw, so before there is a mapping to lose
+    if (added) {
       const auto mapped = map_file(fd_, number * kWindowBytes, kWindowBytes);
-      if (!mapped) return mapped;
-      window = windows_.emplace(number, *mapped).first;
+      if (!mapped) {
+        windows_.erase(window);
+        return mapped;
+      }
+      window->second = *mapped;
     }
     return window->second + offset % kWindowBytes;
   }
@@ -118,8 +122,11 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     const auto at = extents_.take(bytes, bytes >= kHugePage ? kHugePage : page);
     if (!at) {
-      return base::fail(HEDDLE_ERR_NO_MEMORY, "no room for %llu bytes in the shared segment",
-                        static_cast<unsigned long long>(bytes));
+      return base::fail(
+          HEDDLE_ERR_NO_MEMORY,
+          "no room for %llu bytes in the shared segment, which can hold %llu in all; release regions, or ask "
+          "for less",
+          static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(kMaxFileBytes));
     }
     extent.offset = *at;
     const base::Status status = grow(*at + extents_.rounded(bytes));

@@ -13,6 +13,7 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(std::unique_ptr<Home> home);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] std::string describe() const override;
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;
@@ -45,6 +46,14 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.sleeping = home_->membarrier() ? Sleeping::free : Sleeping::fenced;
+}
+
+std::string ShmTransport::describe() const {
+  const auto is = [](bool on) { return on ? "on" : "off"; };
+  const Layout& layout = home_->layout();
+  return std::string("shm (direct ") + is(capabilities_.direct) + ", CMA " +
+         (home_->cma_enabled() ? "allowed where the kernel does" : "off") + ", rings of " +
+         std::to_string(layout.ring_bytes) + " bytes, membarrier " + is(home_->membarrier()) + ")";
 }
 
 // After the arming, before the look. The fence is all that is needed against senders who fence, the barrier is for the others.

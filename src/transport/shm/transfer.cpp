@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace heddle::transport::shm {
 
@@ -224,9 +225,9 @@ void Transfers::copy_by_cma(Transfer& transfer) {
                                        transfer.address + transfer.offset + transfer.next, step);
   if (status == HEDDLE_DONE) {
     transfer.next += step;
-  } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled() &&
-             pool_.prepare(home_.segment(), home_.control().header()) == HEDDLE_DONE) {
-    transfer.by_cma = false;
+  } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
+    transfer.status = pool_.prepare(home_.segment(), home_.control().header());
+    transfer.by_cma = transfer.status != HEDDLE_DONE;
   } else {
     transfer.status = status;
   }
@@ -262,36 +263,42 @@ void Transfers::peer_failed(std::uint32_t rank) {
 
 // ---- the target -------------------------------------------------------------------------------------------------------
 
-BounceView Transfers::pool_of(Peer& peer) {
+// Mapping it needs memory for the bookkeeping. Nothing may be thrown: the records taken in this poll would be lost.
+Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
   const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;
   std::byte* base = peer.pool.load(std::memory_order_acquire);
   if (base == nullptr) {
     const std::uint64_t offset = peer.control.header().pool_offset.load(std::memory_order_acquire);
-    if (offset < home_.layout().control_bytes || chunks == 0) return {};
-    const auto mapped = peer.mapping->map(offset, BounceView::bytes(chunks, chunk_bytes));
-    if (!mapped) return {};
-    base = *mapped;
+    if (offset < home_.layout().control_bytes || chunks == 0) return Served::malformed;
+    try {
+      const auto mapped = peer.mapping->map(offset, BounceView::bytes(chunks, chunk_bytes));
+      if (!mapped) return mapped.status() == HEDDLE_ERR_NO_MEMORY ? Served::no_memory : Served::malformed;
+      base = *mapped;
+    } catch (const std::bad_alloc&) {
+      return Served::no_memory;
+    }
     peer.pool.store(base, std::memory_order_release);
   }
-  return {base, chunks, chunk_bytes};
+  *pool = {base, chunks, chunk_bytes};
+  return Served::done;
 }
 
-bool Transfers::serve(Peer& peer, const queue::Record& record) {
+Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
   TransferRequest request;
-  if (record.bytes != sizeof request) return false;
+  if (record.bytes != sizeof request) return Served::malformed;
   std::memcpy(&request, record.data, sizeof request);
   if (request.chunk >= peer.agreement.bounce_chunks || request.bytes == 0 ||
       request.bytes > peer.agreement.bounce_chunk_bytes) {
-    return false;
+    return Served::malformed;
   }
-  const BounceView pool = pool_of(peer);
-  if (!pool.mapped()) return false;
+  BounceView pool;
+  if (const Served mapped = pool_of(peer, &pool); mapped != Served::done) return mapped;
   std::atomic<std::uint64_t>& word = pool.word(request.chunk);
   std::uint64_t expected = chunk_word(request.generation, ChunkState::requested);
   if (!word.compare_exchange_strong(expected, chunk_word(request.generation, ChunkState::taken),
                                     std::memory_order_acquire, std::memory_order_relaxed)) {
-    return true;  // taken back meanwhile
+    return Served::done;  // taken back meanwhile
   }
   const auto region = home_.regions().find(request.region);
   ChunkState outcome = ChunkState::failed;
@@ -305,7 +312,7 @@ bool Transfers::serve(Peer& peer, const queue::Record& record) {
     outcome = ChunkState::done;
   }
   word.store(chunk_word(request.generation, outcome), std::memory_order_release);
-  return true;
+  return Served::done;
 }
 
 }  // namespace heddle::transport::shm

@@ -41,8 +41,9 @@ class Transfers {
   // Moves on what is under way; called by poll.
   void advance();
 
-  // Target: does what the record asks. False: malformed.
-  [[nodiscard]] bool serve(Peer& peer, const queue::Record& record);
+  // Target: does what the record asks. no_memory: nothing has happened, the record is to be served again later.
+  enum class Served : std::uint8_t { done, malformed, no_memory };
+  [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
 
   void peer_failed(std::uint32_t rank);
 
@@ -91,7 +92,7 @@ class Transfers {
   void finish_source(Transfer& transfer);
   void reclaim(Transfer& transfer);
   void retire(std::size_t position);
-  [[nodiscard]] BounceView pool_of(Peer& peer);
+  [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
   [[nodiscard]] std::uint64_t now() const { return home_.environment().clock->now_ns(); }
 
   Home& home_;

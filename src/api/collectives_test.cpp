@@ -1,0 +1,141 @@
+// Ranks that call different collectives are told so, all of them, and can go on.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+struct Told {
+  Status status = HEDDLE_DONE;
+  std::string why;
+};
+
+// The collectives, each called as rank `context` would.
+enum class Call { barrier, exchange, region_exchange, leave };
+
+struct Member {
+  heddle_context context{};
+  heddle_worker worker{};
+  heddle_region region{};
+
+  Told call(Call what) const {
+    std::array<std::uint64_t, 3> all{};
+    std::array<heddle_remote_region, 3> regions{};
+    const std::uint64_t mine = 7;
+    Status status = HEDDLE_DONE;
+    switch (what) {
+      case Call::barrier:
+        status = heddle_context_barrier(context, worker, HEDDLE_FOREVER);
+        break;
+      case Call::exchange:
+        status = heddle_context_exchange(context, &mine, sizeof mine, all.data());
+        break;
+      case Call::region_exchange:
+        status = heddle_region_exchange(context, region, regions.data());
+        break;
+      case Call::leave:
+        status = heddle_context_leave(context);
+        break;
+    }
+    return {status, status < 0 ? heddle_last_error() : ""};
+  }
+};
+
+// Three ranks, each in a thread: rank 1 calls `odd`, the others `even`; then `after`.
+class Mismatch {
+ public:
+  template <class After>
+  Mismatch(Call odd, Call even, After&& after) : job_(3, "shm") {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        Member member;
+        const heddle_context_options options{sizeof options, "inproc", "shm", job_.handle(), rank};
+        ASSERT_EQ(heddle_context_join(&options, &member.context), HEDDLE_DONE) << heddle_last_error();
+        ASSERT_EQ(heddle_worker_open(member.context, nullptr, &member.worker), HEDDLE_DONE);
+        ASSERT_EQ(heddle_region_alloc(member.context, 64, &member.region), HEDDLE_DONE);
+        told[rank] = member.call(rank == 1 ? odd : even);
+        after(rank, member);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::array<Told, 3> told;
+
+ private:
+  Job job_;
+};
+
+void expect_told(const Mismatch& mismatch, const char* odd, const char* even) {
+  const std::string rule = ": all ranks call the same collectives in the same order";
+  for (const std::uint32_t rank : {0U, 1U, 2U}) {
+    EXPECT_EQ(mismatch.told[rank].status, HEDDLE_ERR_STATE) << "rank " << rank;
+    const std::string expected = rank == 1 ? std::string("rank 0 is in ") + even + ", this rank in " + odd + rule
+                                           : std::string("rank 1 is in ") + odd + ", this rank in " + even + rule;
+    EXPECT_EQ(mismatch.told[rank].why, expected);
+  }
+}
+
+TEST(Collectives, ThatDifferAreRefusedOnAllRanksAndTheNextOnesAgree) {
+  const std::vector<std::pair<Call, const char*>> calls = {{Call::barrier, "heddle_context_barrier"},
+                                                           {Call::exchange, "heddle_context_exchange"},
+                                                           {Call::region_exchange, "heddle_region_exchange"}};
+  for (const auto& [odd, odd_name] : calls) {
+    for (const auto& [even, even_name] : calls) {
+      if (odd == even) continue;
+      const Mismatch mismatch(odd, even, [](std::uint32_t, const Member& member) {
+        for (const Call call : {Call::exchange, Call::barrier, Call::region_exchange, Call::leave}) {
+          const Told next = member.call(call);
+          EXPECT_EQ(next.status, HEDDLE_DONE) << next.why;
+        }
+      });
+      expect_told(mismatch, odd_name, even_name);
+    }
+  }
+}
+
+TEST(Collectives, LeavingWhileOthersAreInABarrierIsToldAndLeaves) {
+  for (const auto& [even, name] :
+       {std::pair{Call::barrier, "heddle_context_barrier"}, std::pair{Call::exchange, "heddle_context_exchange"}}) {
+    const Mismatch mismatch(Call::leave, even, [](std::uint32_t rank, const Member& member) {
+      // Rank 1 has left, so its handles are closed; the others leave without it.
+      EXPECT_EQ(heddle_context_leave(member.context), rank == 1 ? HEDDLE_ERR_HANDLE : HEDDLE_DONE);
+    });
+    expect_told(mismatch, "heddle_context_leave", name);
+  }
+}
+
+TEST(Collectives, TheLargestExchangeHasRoomBesideItsKind) {
+  Job(2, "shm").run([](Context& context, Worker&) {
+    const std::vector<std::byte> mine(std::size_t{1} << 20, static_cast<std::byte>(context.rank() + 1));
+    const std::vector<std::byte> all = context.exchange(mine);
+    ASSERT_EQ(all.size(), 2 * mine.size());
+    EXPECT_EQ(std::count(all.begin(), all.begin() + (1 << 20), std::byte{1}), 1 << 20);
+    EXPECT_EQ(std::count(all.begin() + (1 << 20), all.end(), std::byte{2}), 1 << 20);
+    const std::vector<std::byte> more(mine.size() + 1);
+    std::vector<std::byte> room(2 * more.size());
+    EXPECT_EQ(heddle_context_exchange(context.handle(), more.data(), more.size(), room.data()), HEDDLE_ERR_SIZE);
+  });
+}
+
+TEST(Collectives, ABarrierThatTimesOutNamesWhoIsMissing) {
+  const Job job(3, "shm");
+  std::array<Context, 3> contexts = {job.join(0), job.join(1), job.join(2)};
+  EXPECT_EQ(heddle_context_barrier(contexts[0].handle(), {0}, 1'000'000), HEDDLE_ERR_TIMEOUT);
+  EXPECT_STREQ(heddle_last_error(), "not all ranks have arrived within 1000000 ns: missing is rank 1, 2");
+  EXPECT_EQ(heddle_context_barrier(contexts[1].handle(), {0}, 0), HEDDLE_ERR_TIMEOUT);
+  EXPECT_STREQ(heddle_last_error(), "not all ranks have arrived within 0 ns: missing is rank 2");
+  EXPECT_EQ(heddle_inproc_fail(job.handle(), 2), HEDDLE_DONE);
+  std::vector<std::thread> threads;
+  for (Context& context : contexts) threads.emplace_back([&context] { context = {}; });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace heddle::test
