@@ -5,6 +5,7 @@
 #include <array>
 
 #include "expect.hpp"
+#include "queue/command_queue.hpp"
 
 namespace heddle::explore {
 namespace {
@@ -134,6 +135,56 @@ TEST(FailureEpoch, PlantedBugsAreFound) {
   expect_finds<EpochModel<EpochBug::epoch_before_flag>>("epoch before the flag", kInterleaved, "waits for ever");
   expect_finds<EpochModel<EpochBug::epoch_relaxed>>("epoch raised relaxed", kOrdered, "waits for ever");
   expect_finds<EpochModel<EpochBug::seen_after_looking>>("epoch noted after looking", kInterleaved, "waits for ever");
+}
+
+// ---- releasing what a queued command names: Gate::drain, Context::reclaim, Worker::names_remote ---------------------------
+
+enum class ReleaseBug { none, marks_before_queue, released_before_marked };
+
+template <ReleaseBug kBug>
+struct ReleaseModel final : Model {
+  struct Body {
+    Plain<std::uint64_t> value;
+  };
+  using Queue = queue::CommandQueue<Body, Atomic>;
+
+  Queue queue{2};
+  Atomic<std::uint32_t> mark{0};  // MarkTable: the operation that the command becomes, which does not end here
+  Plain<std::uint32_t> destroyed;
+
+  ReleaseModel() {
+    mark.name("mark");
+    const auto claim = queue.claim();
+    static_cast<void>(queue.publish(claim));
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override { thread == 0 ? drain() : reclaim(); }
+
+  void drain() {
+    typename Queue::Command command;
+    check(queue.take(&command), "it was queued before its region was released");
+    if (kBug == ReleaseBug::released_before_marked) queue.release(command);
+    mark.store(1, std::memory_order_release);
+    if (kBug != ReleaseBug::released_before_marked) queue.release(command);
+  }
+  void reclaim() {
+    if (!names_remote()) destroyed.store(1);
+  }
+  [[nodiscard]] bool queued() const { return queue.claimed() != queue.executed(); }
+  [[nodiscard]] bool marked() const { return mark.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool names_remote() const {
+    return kBug == ReleaseBug::marks_before_queue ? marked() || queued() : queued() || marked();
+  }
+  void finish() override { check(destroyed.load() == 0, "what an operation names stays"); }
+};
+
+TEST(Release, HoldsInAllSchedules) {
+  expect_holds<ReleaseModel<ReleaseBug::none>>("release under a queued command", kOrdered);
+}
+
+TEST(Release, PlantedBugsAreFound) {
+  expect_finds<ReleaseModel<ReleaseBug::marks_before_queue>>("marks before the queue", kInterleaved, "stays");
+  expect_finds<ReleaseModel<ReleaseBug::released_before_marked>>("released before marked", kInterleaved, "stays");
 }
 
 }  // namespace
