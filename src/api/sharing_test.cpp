@@ -262,6 +262,148 @@ INSTANTIATE_TEST_SUITE_P(All, Sharing,
                                   std::get<1>(test.param).name;
                          });
 
+// Two ranks in one thread, over messages, so that the test says when the peer does its part.
+class QueueingMode : public testing::TestWithParam<heddle_sharing> {
+ protected:
+  void TearDown() override {
+    remote_ = {};
+    region_ = {};
+    worker_ = {};
+    std::thread other([this] {
+      peer_ = {};
+      owner_ = {};
+    });
+    origin_ = {};
+    other.join();
+  }
+  // Until done() or a time that only a fault can take.
+  template <class Done, class Turn>
+  static bool within_time(Done&& done, Turn&& turn_once) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!done() && std::chrono::steady_clock::now() < until) {
+      turn_once();
+      std::this_thread::yield();
+    }
+    return done();
+  }
+
+  const Variables variables_{{{"HEDDLE_MAX_WORKERS", "64"}}};
+  Job job_{2, "loopback-messages"};
+  Context origin_ = job_.join(0);
+  Context owner_ = job_.join(1);
+  Worker worker_ = origin_.open_worker(GetParam());
+  Worker peer_ = owner_.open_worker(HEDDLE_SHARING_EXCLUSIVE);
+  Region region_ = owner_.alloc(4096);
+  RemoteRegion remote_ = origin_.unpack(region_.pack());
+};
+
+TEST_P(QueueingMode, FromInsideSeesWhatIsQueuedAndNotItself) {
+  struct Call {
+    Worker* worker;
+    std::atomic<bool> running{false};
+    std::atomic<bool> posted{false};
+    Status quiet = HEDDLE_DONE;
+    Status flush = HEDDLE_DONE;
+  };
+  const auto look = [](void* arg) {
+    auto& call = *static_cast<Call*>(arg);
+    call.running.store(true, std::memory_order_release);
+    while (!call.posted.load(std::memory_order_acquire)) std::this_thread::yield();
+    call.quiet = call.worker->try_quiet();
+    call.flush = call.worker->try_flush(1);
+  };
+  Call behind{&worker_};
+  std::thread other([&] { EXPECT_GE(worker_.run_on_engine(look, &behind), 0); });
+  EXPECT_TRUE(within_time([&] { return behind.running.load(std::memory_order_acquire); }, [] {}));
+  const std::uint64_t value = 1;
+  EXPECT_GE(worker_.try_am({1, 0}, {7, sizeof value, &value, nullptr, 0}), 0);
+  behind.posted.store(true, std::memory_order_release);
+  other.join();
+  ASSERT_EQ(worker_.quiet(), HEDDLE_DONE);
+  EXPECT_EQ(behind.quiet, HEDDLE_AGAIN) << "a message that was queued has not been posted yet";
+  EXPECT_EQ(behind.flush, HEDDLE_AGAIN);
+
+  Call alone{&worker_};
+  alone.posted.store(true);
+  ASSERT_GE(worker_.run_on_engine(look, &alone), 0);
+  ASSERT_EQ(worker_.quiet(), HEDDLE_DONE);
+  EXPECT_EQ(alone.quiet, HEDDLE_DONE) << "nothing but the call itself is queued";
+  EXPECT_EQ(alone.flush, HEDDLE_DONE);
+}
+
+// A handler that ran on another thread posts past the queue, so no producer wakes the executor for it.
+TEST_P(QueueingMode, SleepingExecutorTakesUpWhatAHandlerPostedElsewhere) {
+  if (GetParam() != HEDDLE_SHARING_OFFLOAD) GTEST_SKIP() << "there is an executor in offload mode only";
+  struct Relay {
+    Worker* worker;
+    heddle_remote place;
+    heddle_completion completion;
+    std::uint64_t old = 0;
+    Status status = HEDDLE_AGAIN;
+    std::atomic<bool> ran{false};
+  };
+  const Counter counter = origin_.counter();
+  Relay relay{&worker_, remote_.at(0), counter.completion()};
+  origin_.register_am(
+      7,
+      [](const heddle_am_arrival*, void* arg) {
+        auto& self = *static_cast<Relay*>(arg);
+        self.status = self.worker->try_fetch_add(self.place, 1, &self.old, &self.completion);
+        self.ran.store(true, std::memory_order_release);
+      },
+      &relay);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it falls asleep
+  ASSERT_GE(peer_.am({0, 0}, {7, 0, nullptr, nullptr, 0}), 0);
+  ASSERT_TRUE(within_time([&] { return relay.ran.load(std::memory_order_acquire); },
+                          [&] { ASSERT_GE(worker_.progress(), 0); }));
+  ASSERT_EQ(relay.status, HEDDLE_POSTED);
+  // From here on only the executor looks after the worker.
+  EXPECT_TRUE(within_time([&] { return counter.value() == 1; }, [&] { ASSERT_GE(peer_.progress(), 0); }));
+  origin_.register_am(7, nullptr, nullptr);
+}
+
+// Messages arrive before the worker is open, and until it is closed; the executor, where there is one, runs their handlers.
+TEST_P(QueueingMode, HandlersKnowTheirWorkerFromOpeningToClosing) {
+  struct Seen {
+    std::atomic<std::uint64_t> all{0};
+    std::atomic<std::uint64_t> nameless{0};
+    std::atomic<std::uint64_t> progressed{0};
+  } seen;
+  origin_.register_am(
+      7,
+      [](const heddle_am_arrival* arrival, void* arg) {
+        auto& self = *static_cast<Seen*>(arg);
+        if (arrival->worker.id == 0) ++self.nameless;
+        if (heddle_worker_progress(arrival->worker) != HEDDLE_ERR_STATE) ++self.progressed;
+        self.all.fetch_add(1, std::memory_order_release);
+      },
+      &seen);
+  std::atomic<std::uint32_t> target{1};
+  std::thread sender([&] {
+    for (std::uint32_t to = 0; (to = target.load()) < 60;) {
+      static_cast<void>(peer_.try_am({0, to}, {7, 0, nullptr, nullptr, 0}));
+      peer_.progress();
+    }
+  });
+  for (std::uint32_t i = 1; i < 60; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::uint64_t before = seen.all.load();
+    Worker worker = origin_.open_worker(GetParam());
+    EXPECT_TRUE(within_time([&] { return seen.all.load() > before + 3; }, [&] { ASSERT_GE(worker.progress(), 0); }));
+    worker = {};
+    target.store(i + 1);
+  }
+  sender.join();
+  EXPECT_EQ(seen.nameless.load(), 0U);
+  EXPECT_EQ(seen.progressed.load(), 0U);
+  origin_.register_am(7, nullptr, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QueueingMode, testing::Values(HEDDLE_SHARING_OFFLOAD, HEDDLE_SHARING_DELEGATE),
+                         [](const testing::TestParamInfo<heddle_sharing>& test) {
+                           return std::string(name_of_mode(test.param));
+                         });
+
 TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
   const Job job(1, "loopback");
   const Context context = job.join(0);

@@ -112,7 +112,15 @@ base::Result<Worker*> Context::open_worker(Sharing sharing) {
   }
   auto worker = Worker::open(*this, index, sharing);
   if (!worker) return worker.status();
-  return workers_.add(std::move(*worker));
+  auto added = workers_.add(std::move(*worker));
+  if (!added) return added;
+  try {
+    (*added)->begin();
+  } catch (...) {
+    workers_.remove(*added);
+    throw;
+  }
+  return added;
 }
 
 base::Status Context::close_worker(Worker* worker) {
@@ -124,7 +132,7 @@ base::Status Context::close_worker(Worker* worker) {
 
 // Operations that could not be waited for are cancelled while the worker is still known, so that what they name stays.
 void Context::end_worker(Worker* worker) {
-  worker->cancel_all(HEDDLE_ERR_CANCELLED);
+  worker->end();
   workers_.remove(worker);
 }
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/executor.hpp"
 
@@ -16,7 +15,6 @@ namespace {
 constexpr int kShortWait = 64;
 // Commands started before those inside let others in.
 constexpr std::size_t kBatch = 64;
-constexpr int kRounds = 4;
 constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
 constexpr std::size_t kMostRecords = (kMostCommandBytes + kBodyBytes - 1) / kBodyBytes;
 
@@ -26,14 +24,28 @@ Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records) : worker_(wor
   if (sharing == Sharing::offload || sharing == Sharing::delegate) {
     queue_ = std::make_unique<queue::CommandQueue<>>(std::max<std::uint32_t>(records, kMostRecords));
   }
-  if (sharing == Sharing::offload) executor_ = std::make_unique<Executor>(*this, worker.index());
 }
 
-Gate::~Gate() {
+Gate::~Gate() = default;
+
+void Gate::begin() {
+  if (sharing_ == Sharing::offload) executor_ = std::make_unique<Executor>(*this, worker_.index());
+}
+
+void Gate::end() {
   executor_.reset();
-  if (queue_ == nullptr) return;
-  if (stalled_) execute(stalled_, HEDDLE_ERR_CANCELLED);
-  for (Queued command; queue_->take(&command);) execute(command, HEDDLE_ERR_CANCELLED);
+  visit([this] {
+    worker_.cancel_all(HEDDLE_ERR_CANCELLED);
+    if (queue_ == nullptr) return;
+    const Worker::Busy busy(worker_);
+    Queued command = stalled_;
+    stalled_ = {};
+    while (command || queue_->take(&command)) {
+      execute(command, HEDDLE_ERR_CANCELLED);
+      queue_->release(command);
+      command = {};
+    }
+  });
 }
 
 bool Gate::enter() {
@@ -46,15 +58,15 @@ bool Gate::enter() {
       entered = true;
       break;
     case Sharing::shared:
-      entered = core_.try_lock();
+      entered = core_.try_enter();
       for (int i = 0; !entered && i < kShortWait; ++i) {
         base::cpu_relax();
-        entered = core_.try_lock();
+        entered = core_.try_enter();
       }
       break;
     case Sharing::delegate:
     case Sharing::offload:
-      entered = core_.try_lock();
+      entered = core_.try_enter();
       break;
   }
   if (entered) inside_.store(base::thread_mark(), std::memory_order_relaxed);
@@ -62,26 +74,31 @@ bool Gate::enter() {
 }
 
 void Gate::leave() {
-  for (int round = 0;; ++round) {
-    const bool stalled = static_cast<bool>(stalled_);
+  if (sharing_ == Sharing::delegate) return leave_delegated();
+  // An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit but who is inside.
+  const bool wake = executor_wanted() && queue_->wake_up();
+  inside_.store(nullptr, std::memory_order_relaxed);
+  if (sharing_ == Sharing::mutex) return mutex_.unlock();
+  core_.exit();
+  if (wake) executor_->wake();
+}
+
+void Gate::leave_delegated() {
+  for (int looks = 0;; ++looks) {
+    const bool stalled = static_cast<bool>(stalled_);  // no use in trying again at once
     inside_.store(nullptr, std::memory_order_relaxed);
-    if (sharing_ == Sharing::mutex) return mutex_.unlock();
-    core_.unlock();
-    // Offload: the executor looks at the queue again in any case. Stalled: no use in trying again at once.
-    // After some rounds others shall have their turn: whoever posts or makes progress next goes on.
-    if (sharing_ != Sharing::delegate || stalled || round == kRounds) return;
-    base::full_fence();  // partner: the one in help()
-    if (!queue_->ready() || !enter()) return;
+    if (stalled) return core_.exit();
+    if (!core_.exit_unless([this] { return queue_->ready(); }, looks)) return;
+    inside_.store(base::thread_mark(), std::memory_order_relaxed);
     drain();
   }
 }
 
-// A command was published while somebody was inside. Who has left meanwhile may not have seen it.
 void Gate::help() {
-  base::full_fence();  // partner: the one in leave()
-  if (!enter()) return;
+  if (!core_.help()) return;
+  inside_.store(base::thread_mark(), std::memory_order_relaxed);
   drain();
-  leave();
+  leave_delegated();
 }
 
 int Gate::progress() {
@@ -100,7 +117,9 @@ std::size_t Gate::drain() {
   const Worker::Busy busy(worker_);
   while (started < kBatch && (command || queue_->take(&command))) {
     stalled_ = {};
+    started_ = command.end();
     if (execute(command, HEDDLE_DONE) == HEDDLE_AGAIN) {
+      started_ = command.position;
       stalled_ = command;
       break;
     }
@@ -194,7 +213,7 @@ Gate::Round Gate::execute_round() {
   if (!enter()) return Round::waiting;
   const std::size_t started = drain();
   const int events = worker_.progress_inside();
-  const bool open = stalled_ || worker_.outstanding() > 0;
+  const bool open = executor_wanted();
   leave();
   if (started != 0 || events != 0) return Round::busy;
   return open ? Round::waiting : Round::idle;
@@ -202,7 +221,7 @@ Gate::Round Gate::execute_round() {
 
 bool Gate::prepare_sleep() {
   if (!enter()) return false;
-  const bool may = !stalled_ && worker_.outstanding() == 0 && queue_->prepare_sleep();
+  const bool may = !executor_wanted() && queue_->prepare_sleep();
   leave();
   return may;
 }

@@ -11,10 +11,10 @@
 // Invariants
 //   At most one thread is inside (holds mutex_ or core_), and inside_ names it.
 //   delegate: a command that is visible in the queue is executed by its producer, or by the thread that was inside when
-//   the producer looked, or, where the transport took no more (stalled_), by the next thread that makes progress. For the
-//   producer publishes, then tries core_; the holder gives core_ up, then looks at the queue; a full fence stands between
-//   on both sides, so that at least one of the two sees the other's step.
-//   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it.
+//   the producer looked (queue/delegation.hpp), or by the next thread that makes progress: where the transport took no
+//   more (stalled_), and where others went on queueing until the thread inside had done its share (Delegation::kRounds).
+//   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it. It
+//   sleeps only while nothing is under way: who is inside meanwhile and leaves something under way wakes it too.
 //   Commands are started in the order of their claims. One that the transport does not take now holds up those behind it.
 #pragma once
 
@@ -29,7 +29,7 @@
 #include "engine/commands.hpp"
 #include "engine/sharing.hpp"
 #include "queue/command_queue.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/delegation.hpp"
 
 namespace heddle::engine {
 
@@ -39,8 +39,10 @@ class Gate {
  public:
   // `sharing` is not exclusive. `records`: of the command queue.
   Gate(Worker& worker, Sharing sharing, std::uint32_t records);
-  // Commands that are still queued end with CANCELLED. Nobody else uses the gate any more.
   ~Gate();
+  // Worker::begin() and end().
+  void begin();
+  void end();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
@@ -67,13 +69,15 @@ class Gate {
   }
   // 0 if another thread is inside.
   int progress();
-  // `attempt` inside, once nothing is queued any more; AGAIN: not now.
+  // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From inside a command that
+  // came out of the queue: it counts as started.
   template <class Attempt>
   base::Status settled(Attempt&& attempt) {
-    if (inside()) return attempt();
+    const std::uint64_t target = queue_ != nullptr ? queue_->claimed() : 0;
+    if (inside()) return started_ < target ? HEDDLE_AGAIN : attempt();
     if (!enter()) return HEDDLE_AGAIN;
-    if (queue_ != nullptr) drain();
-    const base::Status status = queued() ? HEDDLE_AGAIN : attempt();
+    if (started_ < target) drain();
+    const base::Status status = started_ < target ? HEDDLE_AGAIN : attempt();
     leave();
     return status;
   }
@@ -101,7 +105,12 @@ class Gate {
   bool behind() { return queued() && (drain(), queued()); }
   bool enter();
   void leave();
+  void leave_delegated();
   void help();
+  // Offload: something is under way that only polling will tell. Inside.
+  [[nodiscard]] bool executor_wanted() const {
+    return sharing_ == Sharing::offload && (stalled_ || worker_.outstanding() > 0);
+  }
   std::size_t drain();
   base::Status execute(const Queued& command, base::Status cancel);
   base::Status enqueue(const Encoded& encoded);
@@ -121,11 +130,13 @@ class Gate {
   Worker& worker_;
   const Sharing sharing_;
   std::mutex mutex_;
-  queue::TryLock<> core_;
+  queue::Delegation<> core_;
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   std::unique_ptr<queue::CommandQueue<>> queue_;
-  Queued stalled_;  // taken, not started yet; guarded by core_
+  // Guarded by core_.
+  Queued stalled_;             // taken, not started yet
+  std::uint64_t started_ = 0;  // where the last command that was started ends, in the queue's positions
   std::unique_ptr<Executor> executor_;
 };
 

@@ -83,12 +83,22 @@ heddle_worker_stats Worker::read_stats() {
   return all;
 }
 
+// The queue first: a command leaves it only when its operation has its marks, which are then seen. The other way round it
+// could be started between the two looks, and neither would find it.
 bool Worker::names_remote(const RemoteRegion* remote) const {
-  return operations_.marks().names_remote(remote) || (gate_ != nullptr && gate_->queued());
+  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_remote(remote);
 }
 
 bool Worker::names_counter(const Counter* counter) const {
-  return operations_.marks().names_counter(counter) || (gate_ != nullptr && gate_->queued());
+  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_counter(counter);
+}
+
+void Worker::begin() {
+  if (gate_ != nullptr) gate_->begin();
+}
+
+void Worker::end() {
+  gate_ == nullptr ? cancel_all(HEDDLE_ERR_CANCELLED) : gate_->end();
 }
 
 int Worker::progress() {

@@ -53,6 +53,13 @@ class Worker {
   [[nodiscard]] bool names_remote(const RemoteRegion* remote) const;
   [[nodiscard]] bool names_counter(const Counter* counter) const;
 
+  // When the context knows the worker, whose handlers may be told its handle: starts the executor, if it has one, which may
+  // then run them at once. Throws std::system_error if there can be no more threads.
+  void begin();
+  // Before the context forgets it, since what operations name stays while a worker names it: no executor any more; all
+  // that is queued or in flight ends with CANCELLED. Nobody else uses the worker.
+  void end();
+
   // ---- any thread that the sharing mode permits ------------------------------------------------------------------------
   // Number of events, 0 if another thread is inside, or ERR_STATE from inside a handler.
   int progress();
@@ -128,7 +135,7 @@ class Worker {
   // What start() told about a command that came from a queue is told to its completion.
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank);
 
-  // Everything in flight ends with `status`; before closing when peers cannot be waited for.
+  // Everything in flight ends with `status`.
   void cancel_all(base::Status status);
 
  private:
