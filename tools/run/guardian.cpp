@@ -17,7 +17,8 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-constexpr std::size_t kMostProcesses = 2 * bootstrap::kMaxRanks;  // the ranks, and who has joined in their places
+constexpr std::size_t kMostProcesses =
+    std::size_t{2} * bootstrap::kMaxRanks;  // the ranks, and who has joined in their places
 
 // What is to be killed.
 struct Charges {

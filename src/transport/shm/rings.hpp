@@ -42,7 +42,7 @@ struct Incoming {
       if (stream > 0) --stream;
       return;
     }
-    stream = stream + records < 2 * kStream ? stream + static_cast<std::uint32_t>(records) : 2 * kStream;
+    stream = stream + records < std::size_t{2} * kStream ? stream + static_cast<std::uint32_t>(records) : 2 * kStream;
     if (stream >= kStream) rest = kRest;
   }
 
