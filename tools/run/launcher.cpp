@@ -86,6 +86,7 @@ base::Status Launcher::prepare() {
   const auto secret = bootstrap::make_secret();
   if (!secret) return secret.status();
   broker_.emplace(options_.ranks, *secret);
+  broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
   return HEDDLE_DONE;
 }
 
@@ -192,17 +193,20 @@ void Launcher::handle(const Watch& watch) {
   }
 }
 
+// Before the process learns that it has joined, so that there is no moment at which the guardian does not know a member.
+void Launcher::joined(std::uint32_t rank) {
+  Rank& it = ranks_[rank];
+  const pid_t pid = broker_->pid(rank);
+  if (pid <= 1 || pid == it.child.pid) return;
+  // A process that has ended already has closed its socket, or will be missed by nobody but the one we started.
+  it.joined_pidfd = open_pidfd(pid);
+  // A guardian that is gone was killed by somebody; the job goes on without.
+  if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(pid));
+}
+
 void Launcher::serve_socket(std::uint32_t rank) {
   broker_->serve(rank);
   Rank& it = ranks_[rank];
-  const pid_t joined = broker_->pid(rank);
-  // A process that has ended already has closed its socket, or will be missed by nobody but the one we started.
-  if (joined > 1 && joined != it.child.pid && !it.joined_pidfd.valid() &&
-      broker_->membership(rank) == Membership::joined) {
-    it.joined_pidfd = open_pidfd(joined);
-    // A guardian that is gone was killed by somebody; the job goes on without.
-    if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(joined));
-  }
   if (broker_->membership(rank) != Membership::lost || it.lost_told) return;
   it.lost_told = true;
   if (!broker_->problem(rank).empty()) {

@@ -51,6 +51,7 @@ class Launcher {
   void handle(const Watch& watch);
   void serve_socket(std::uint32_t rank);
   void process_ended(std::uint32_t rank);
+  void joined(std::uint32_t rank);
   void joined_process_ended(std::uint32_t rank);
   void judge(std::uint32_t rank);
   void take_signals();

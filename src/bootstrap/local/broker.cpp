@@ -119,6 +119,7 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
     seat.membership = Membership::joined;
     seat.pid = seat.reader.sender() >= 0 ? seat.reader.sender() : hello->pid;
     seat.has_joined = true;
+    if (joined_) joined_(rank);
     for (std::uint32_t other = 0; other < size_; ++other) {
       if (gather_.is_gone(other)) seat.outbox.add({FrameType::gone, 0, other});
     }

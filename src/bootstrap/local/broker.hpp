@@ -2,6 +2,7 @@
 // whoever owns it polls the sockets and calls serve().
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,9 @@ class Broker {
 
   // Gives the broker the launcher's end of a rank's socket pair.
   void attach(std::uint32_t rank, base::Fd socket) { seats_[rank].socket = std::move(socket); }
+
+  // Called for each process that joins, before it learns that it has: what must be true of every member is arranged there.
+  void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
 
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
@@ -88,6 +92,7 @@ class Broker {
 
   std::uint32_t size_;
   JobSecret secret_;
+  std::function<void(std::uint32_t rank)> joined_;
   std::vector<Seat> seats_;
   Gather gather_;
   std::optional<Abort> abort_;
