@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,8 +66,13 @@ class Job {
   heddle_remote_region allocated_[2] = {};
   heddle_remote_region registered_[2] = {};
   std::byte* own_ = nullptr;
-  std::unique_ptr<std::byte[]> buffer_;
-  std::unique_ptr<std::byte[]> local_;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Pages = std::unique_ptr<std::byte[], Free>;  // zeroed, at the beginning of a page
+  static Pages pages(std::uint64_t bytes);
+  Pages buffer_;
+  Pages local_;
 };
 
 // Waits until the operation whose call gave `status` is complete at the target.

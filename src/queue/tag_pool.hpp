@@ -132,7 +132,7 @@ class TagPool {
     TagPool& pool_;
     std::uint32_t limit_;
     std::uint32_t count_ = 0;
-    std::array<std::uint32_t, kMostLocal> free_;
+    std::array<std::uint32_t, kMostLocal> free_{};
   };
 
  private:
