@@ -70,8 +70,9 @@ TEST(Options, OfAnOlderProgramTakeTheDefaults) {
     std::uint64_t second;
   };
   Grown own{0, 1, 2};
-  const Grown older{16, 10, 99};
-  ASSERT_EQ(api::read_options("grown options", &older, 16, &own), HEDDLE_DONE);
+  // Two of them, so that a compiler that cannot see the size need not fear for what lies behind the first.
+  const std::array<Grown, 2> older{{{16, 10, 99}, {}}};
+  ASSERT_EQ(api::read_options("grown options", older.data(), 16, &own), HEDDLE_DONE);
   EXPECT_EQ(own.first, 10U);
   EXPECT_EQ(own.second, 2U) << "the default, not what lies behind the older structure";
   EXPECT_EQ(own.size, sizeof own);
