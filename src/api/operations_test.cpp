@@ -269,11 +269,11 @@ constexpr std::uint64_t kAnswer = 2;  // lives longer than any message
 
 TEST_P(Operations, HandlersMayReply) {
   run(2, [](Context& context, Worker& worker) {
-    struct State {
+    struct State {  // atomic: handlers may run on an executor or a helper while this thread is outside of calls
       Worker* worker;
-      int pings = 0;
-      int pongs = 0;
-      int owed = 0;  // replies that the worker did not take in the handler
+      std::atomic<int> pings{0};
+      std::atomic<int> pongs{0};
+      std::atomic<int> owed{0};  // replies that the worker did not take in the handler
     } state{&worker};
     context.register_am(
         1,
