@@ -134,7 +134,7 @@ inline void encode(const MessageCommand& command, std::uint64_t copied, QueuedMe
   if (captured) {
     encoded->add(message.payload, message.payload_bytes);
   } else {
-    encoded->add(&message.payload, sizeof message.payload);
+    encoded->add(static_cast<const void*>(&message.payload), sizeof message.payload);
   }
   encoded->complete = captured && !head->observed;
 }

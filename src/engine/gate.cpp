@@ -142,7 +142,7 @@ base::Status Gate::execute(const Queued& command, base::Status cancel) {
     bytes = gathered.data();
   }
   RunCommand run = nullptr;
-  std::memcpy(&run, bytes, sizeof run);
+  std::memcpy(static_cast<void*>(&run), bytes, sizeof run);
   return run(worker_, bytes + sizeof run, cancel);
 }
 
@@ -203,7 +203,8 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
   message.header = bytes;
   message.payload_bytes = head.payload_bytes;
   message.payload = bytes + head.header_bytes;
-  if (!head.captured) std::memcpy(&message.payload, bytes + head.header_bytes, sizeof message.payload);
+  if (!head.captured)
+    std::memcpy(static_cast<void*>(&message.payload), bytes + head.header_bytes, sizeof message.payload);
   const base::Status status = cancel == HEDDLE_DONE ? worker.try_am(head.target, message, completion) : cancel;
   worker.end_queued(status, completion, head.target.rank);
   return status;

@@ -140,7 +140,7 @@ TEST(Reassembly, RandomPartsAgainstAModel) {
       ASSERT_EQ(outcome, missing == 0 ? Reassembly::Outcome::complete : Reassembly::Outcome::incomplete) << seed;
     }
     ASSERT_EQ(std::memcmp(whole.payload.get(), payload.data(), payload.size()), 0) << seed;
-    ASSERT_EQ(std::memcmp(whole.header.data(), header.data(), header.size()), 0) << seed;
+    ASSERT_TRUE(std::equal(header.begin(), header.end(), whole.header.begin())) << seed;
     ASSERT_EQ(reassembly.memory(), 0U);
     ASSERT_EQ(reassembly.messages(), 0U);
   }
