@@ -200,7 +200,7 @@ typedef enum heddle_sharing {
 
 /* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside: one that calls progress or
  * waits, one that posts (delegate, when it executes what was queued), or the executor (offload). They may post on their own
- * worker. In the queueing modes (offload, delegate) an operation may return POSTED although it is direct or small: what does not
+ * worker. In the queueing modes (offload, delegate) an operation may return POSTED although it is small: what does not
  * follow at once is told by the completion, flush or quiet; a message without a completion that was copied into the queue is
  * DONE. Flush, quiet and fence cover what all threads posted before the call; while others go on posting they may wait for
  * that too. */
