@@ -110,10 +110,11 @@ TEST_P(ExhaustedEverywhere, OperationsEnd) {
       }
     }
     // There is memory again: what was accepted ends.
-    for (int i = 0; i < 100'000 && ended < posted; ++i) {
-      static_cast<void>(worker.progress());
-      static_cast<void>(peer.progress());
-    }
+    within_time([&] { return ended >= posted; },
+                [&] {
+                  static_cast<void>(worker.progress());
+                  static_cast<void>(peer.progress());
+                });
     ASSERT_EQ(ended, posted) << "with " << allocations << " allocations";
     remote = {};
     std::thread other([&] {

@@ -276,16 +276,6 @@ class QueueingMode : public testing::TestWithParam<heddle_sharing> {
     origin_ = {};
     other.join();
   }
-  // Until done() or a time that only a fault can take.
-  template <class Done, class Turn>
-  static bool within_time(Done&& done, Turn&& turn_once) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!done() && std::chrono::steady_clock::now() < until) {
-      turn_once();
-      std::this_thread::yield();
-    }
-    return done();
-  }
 
   const Variables variables_{{{"HEDDLE_MAX_WORKERS", "64"}}};
   Job job_{2, "loopback-messages"};

@@ -209,7 +209,7 @@ TEST_F(Wrappers, OfMessages) {
   context_.register_am(3, [](const heddle_am_arrival*, void* arg) { ++*static_cast<int*>(arg); }, &received);
   EXPECT_EQ(worker_.try_am({0, 0}, {3, 0, nullptr, nullptr, 0}), HEDDLE_DONE);
   EXPECT_EQ(worker_.am({0, 0}, {3, 0, nullptr, nullptr, 0}), HEDDLE_DONE);
-  for (int i = 0; i < 1000 && received < 2; ++i) worker_.progress();
+  within_time([&] { return received >= 2; }, [&] { worker_.progress(); });
   EXPECT_EQ(received, 2);
 }
 
@@ -242,7 +242,7 @@ TEST(Awaitables, ResumeWhetherDoneAtOnceOrLater) {
       std::array<std::uint64_t, 3> values{40, 0, 0};
       int steps = 0;
       exchange_values(worker, remote[0].at(8), &values, &steps);
-      for (int i = 0; i < 10'000 && steps < 3; ++i) worker.progress();
+      within_time([&] { return steps >= 3; }, [&] { worker.progress(); });
       EXPECT_EQ(steps, 3);
       EXPECT_EQ(values[1], 40U);
       EXPECT_EQ(values[2], 40U);
