@@ -90,5 +90,6 @@ void run_bandwidth(harness::Session& session, Job& job);
 void run_atomics(harness::Session& session, Job& job);
 void run_sharing(harness::Session& session, Job& job);  // rate: several threads on one worker
 void run_gups(harness::Session& session, Job& job);
+void run_reaction(harness::Session& session, Job& job);  // of a progress policy
 
 }  // namespace heddle::bench::work

@@ -36,6 +36,11 @@
  * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
  * accepted if all that this library does not know is zero (statistics that it does not count become zero); else ARGUMENT.
  *
+ * Helpers.  HEDDLE_PROGRESS (or `progress` of the context's options) other than "none" adds threads of the library that make
+ * progress on workers while their owners are outside of calls, exclusive ones included, unless a worker was opened with
+ * no_help. Handlers and callbacks of a helped worker may then run on those threads, still one at a time per worker, and never
+ * while its owner is inside a call on it.
+ *
  * Ownership.  Memory passed to a call as a parameter block (options, shapes, messages, completions) may be reused on
  * return. Memory holding data (sources, destinations, segment lists) belongs to the operation until its completion,
  * or until the call returns HEDDLE_DONE.
@@ -130,6 +135,7 @@ typedef struct heddle_context_options {
   const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "loopback", "loopback-messages"; each also as "fault+NAME" */
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
+  const char* progress; /* null: HEDDLE_PROGRESS; "none", "dedicated:N", "idle", "adaptive" (see the guide) */
 } heddle_context_options;
 
 /* Joins the job that this process was started in: by `heddle run`, or a job of one if it was started by itself.
@@ -208,6 +214,7 @@ typedef enum heddle_sharing {
 typedef struct heddle_worker_options {
   size_t size;
   heddle_sharing sharing;
+  uint64_t no_help; /* not 0: no thread but the application's makes progress on it, whatever HEDDLE_PROGRESS says */
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
@@ -226,6 +233,11 @@ HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* ind
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and completes operations.
  * Returns how many events it handled (0: nothing to do), or a negative heddle_status. Errors: STATE (inside a handler). */
 HEDDLE_API int heddle_worker_progress(heddle_worker worker);
+
+/* Advances every worker of the context that helpers may advance and that nobody is inside of; a busy one is skipped, never
+ * waited for. Any thread. Helpers may advance the workers that are not exclusive, and, where HEDDLE_PROGRESS is not "none",
+ * the exclusive ones; none that was opened with no_help. Returns how many events it handled, or a negative heddle_status. */
+HEDDLE_API int heddle_context_progress(heddle_context context);
 
 typedef struct heddle_worker_stats {
   size_t size;   /* in: sizeof(heddle_worker_stats); stays */

@@ -328,7 +328,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
 
   // Joins the job this process was started in (a job of one if it was started by itself).
   static Context join() {
-    return join(heddle_context_options{sizeof(heddle_context_options), nullptr, nullptr, {}, 0});
+    return join(heddle_context_options{sizeof(heddle_context_options), nullptr, nullptr, {}, 0, nullptr});
   }
   static Context join(const heddle_context_options& options) {
     heddle_context handle{};
@@ -347,7 +347,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     return size;
   }
   [[nodiscard]] Worker open_worker(heddle_sharing sharing = HEDDLE_SHARING_DEFAULT) const {
-    const heddle_worker_options options{sizeof options, sharing};
+    const heddle_worker_options options{sizeof options, sharing, 0};
     heddle_worker handle{};
     check(heddle_worker_open(handle_, &options, &handle));
     return Worker(handle);

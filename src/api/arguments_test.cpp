@@ -217,7 +217,7 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
     expect_error(heddle_worker_open(joined.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG,
                  "HEDDLE_WORKER_OPERATIONS=3");
   }
-  heddle_context_options options{sizeof options, "carrier", nullptr, {}, 0};
+  heddle_context_options options{sizeof options, "carrier", nullptr, {}, 0, nullptr};
   expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "carrier");
   options.size = 3;
   expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "size 3");

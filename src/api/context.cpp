@@ -27,6 +27,7 @@ Status check_options(const heddle_context_options* from, engine::ContextOptions*
     return status;
   }
   to->transport = options.transport;
+  to->progress = options.progress;
   if (options.bootstrap != nullptr) to->bootstrap.name = options.bootstrap;
   if (std::strcmp(to->bootstrap.name, "inproc") != 0) return HEDDLE_DONE;
   Job* job = find_handle<Job>(options.job.id);

@@ -51,6 +51,12 @@ int heddle_worker_progress(heddle_worker handle) {
   return worker->progress();
 }
 
+int heddle_context_progress(heddle_context handle) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  return context->helpers().advance_all();
+}
+
 heddle_status heddle_fence(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);

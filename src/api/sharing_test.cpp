@@ -398,12 +398,12 @@ TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
   const Job job(1, "loopback");
   const Context context = job.join(0);
   heddle_worker worker{};
-  heddle_worker_options options{sizeof options, static_cast<heddle_sharing>(6)};
+  heddle_worker_options options{sizeof options, static_cast<heddle_sharing>(6), 0};
   EXPECT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_ERR_UNSUPPORTED);
   const std::vector<std::pair<const char*, const char*>> many{{"HEDDLE_SHARING", "many"}};
   const Variables variables(many);
   const Job second(1, "loopback");
-  const heddle_context_options join{sizeof join, "inproc", "loopback", second.handle(), 0};
+  const heddle_context_options join{sizeof join, "inproc", "loopback", second.handle(), 0, nullptr};
   heddle_context other{};
   EXPECT_EQ(heddle_context_join(&join, &other), HEDDLE_ERR_CONFIG);
   EXPECT_NE(std::strstr(heddle_last_error(), "many"), nullptr);

@@ -43,7 +43,8 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
   const Counter counter_owner(counter);
 
   open.more[2] = 1;
-  expect_refused(heddle_worker_open(context, &open.known, &handle), "byte 32 is set");
+  expect_refused(heddle_worker_open(context, &open.known, &handle),
+                 ("byte " + std::to_string(sizeof(heddle_worker_options) + 16) + " is set").c_str());
   create.more[0] = 1;
   expect_refused(heddle_counter_create(context, &create.known, &counter), "does not know");
   join.more[1] = 1;
@@ -53,7 +54,7 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
 TEST(Options, SmallerThanTheFirstVersionAreRefused) {
   const Context context = Context::join();
   heddle_worker worker{};
-  heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT};
+  heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0};
   expect_refused(heddle_worker_open(context.handle(), &open, &worker), "size 15");
   heddle_counter counter{};
   const heddle_counter_options create{0, {}};

@@ -77,7 +77,7 @@ class Job {
   [[nodiscard]] heddle_inproc_job handle() const { return handle_; }
 
   [[nodiscard]] Context join(std::uint32_t rank) const {
-    return Context::join({sizeof(heddle_context_options), "inproc", transport_, handle_, rank});
+    return Context::join({sizeof(heddle_context_options), "inproc", transport_, handle_, rank, nullptr});
   }
 
   // Runs `body` once per rank, each in a thread of its own with a context and a worker.

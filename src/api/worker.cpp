@@ -37,7 +37,7 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
   return guarded([&]() -> Status {
     Sharing sharing = Sharing::exclusive;
     if (const Status status = read_sharing(*context, own.sharing, &sharing); status != HEDDLE_DONE) return status;
-    auto opened = context->open_worker(sharing);
+    auto opened = context->open_worker(sharing, own.no_help != 0);
     if (!opened) return opened.status();
     worker->id = context->handle_of(*opened);
     return HEDDLE_DONE;

@@ -14,6 +14,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "transport of the job: shm, loopback or loopback-messages; fault+NAME adds the faults of HEDDLE_FAULT_*"},
     {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive, shared, offload, delegate or mutex"},
+    {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
+     "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},
     {Var::max_workers, "HEDDLE_MAX_WORKERS", Type::count, "64",
      "workers that one process may open (1-256); the same in all ranks"},
     {Var::worker_operations, "HEDDLE_WORKER_OPERATIONS", Type::count, "1024",

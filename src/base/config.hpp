@@ -20,6 +20,7 @@ enum class Type { text, count, bytes, time_ns, flag };
 enum class Var : std::size_t {
   transport,
   sharing,
+  progress,
   max_workers,
   worker_operations,
   am_max_bytes,

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/membarrier.hpp"
 #include "base/wait.hpp"
 #include "engine/worker.hpp"
 
@@ -41,6 +42,7 @@ Context::Context(base::Environment environment) : environment_(std::move(environ
 
 Context::~Context() {
   close_handle(handle_);
+  if (helpers_ != nullptr) helpers_->stop();
   while (Worker* worker = workers_.any()) end_worker(worker);
   reclaim();  // no worker is left to name anything
   while (const auto remote = remotes_.remove_any()) transport_->release(remote->memory);
@@ -97,10 +99,28 @@ base::Status Context::open_parts(const ContextOptions& options) {
   environment_.log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
                         rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
                         std::thread::hardware_concurrency());
+  return open_helpers(options);
+}
+
+base::Status Context::open_helpers(const ContextOptions& options) {
+  const std::string wanted =
+      options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);
+  const auto policy = policy_named(wanted);
+  if (!policy) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
+                      wanted.c_str(), Policy::kMostDedicated);
+  }
+  handover_ = policy->helps() && base::membarrier_private_ready();
+  if (policy->helps() && !handover_) {
+    environment_.log.line(base::Level::warn,
+                          "this kernel has no membarrier: HEDDLE_PROGRESS=%s does not help exclusive workers",
+                          wanted.c_str());
+  }
+  helpers_ = std::make_unique<Helpers>(*policy, *transport_, clock_);
   return HEDDLE_DONE;
 }
 
-base::Result<Worker*> Context::open_worker(Sharing sharing) {
+base::Result<Worker*> Context::open_worker(Sharing sharing, bool no_help) {
   std::uint32_t index = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -110,7 +130,8 @@ base::Result<Worker*> Context::open_worker(Sharing sharing) {
     }
     index = next_worker_++;
   }
-  auto worker = Worker::open(*this, index, sharing);
+  const bool helped = !no_help && (sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_));
+  auto worker = Worker::open(*this, index, sharing, helped);
   if (!worker) return worker.status();
   auto added = workers_.add(std::move(*worker));
   if (!added) return added;
@@ -118,6 +139,13 @@ base::Result<Worker*> Context::open_worker(Sharing sharing) {
     (*added)->begin();
   } catch (...) {
     workers_.remove(*added);
+    throw;
+  }
+  if (!helped) return added;
+  try {
+    helpers_->add(*added);
+  } catch (...) {
+    end_worker(*added);
     throw;
   }
   return added;
@@ -132,6 +160,7 @@ base::Status Context::close_worker(Worker* worker) {
 
 // Operations that could not be waited for are cancelled while the worker is still known, so that what they name stays.
 void Context::end_worker(Worker* worker) {
+  helpers_->remove(worker);
   worker->end();
   workers_.remove(worker);
 }

@@ -12,6 +12,7 @@
 #include "base/environment.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/completion.hpp"
+#include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
 #include "memory/region_table.hpp"
@@ -100,6 +101,7 @@ inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of
 struct ContextOptions {
   bootstrap::Options bootstrap;
   const char* transport = nullptr;  // null: HEDDLE_TRANSPORT
+  const char* progress = nullptr;   // null: HEDDLE_PROGRESS
 };
 
 class Context {
@@ -123,7 +125,9 @@ class Context {
 
   // HEDDLE_SHARING.
   [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
-  base::Result<Worker*> open_worker(Sharing sharing);
+  // no_help: helpers leave it alone.
+  base::Result<Worker*> open_worker(Sharing sharing, bool no_help);
+  [[nodiscard]] Helpers& helpers() { return *helpers_; }
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
@@ -166,6 +170,7 @@ class Context {
  private:
   explicit Context(base::Environment environment);
   base::Status open_parts(const ContextOptions& options);
+  base::Status open_helpers(const ContextOptions& options);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
@@ -181,6 +186,8 @@ class Context {
   memory::RegionTable regions_;
   std::array<Handler, HEDDLE_AM_HANDLERS> handlers_;
   Sharing default_sharing_ = Sharing::exclusive;
+  bool handover_ = false;  // exclusive workers can be helped
+  std::unique_ptr<Helpers> helpers_;
   std::uint64_t job_ = 0;  // digest of the job's secret
   std::uint64_t handle_ = 0;
   bool in_exchange_ = false;  // an exchange was started and has not ended; guarded by exchange_mutex_

@@ -51,8 +51,11 @@ void Gate::end() {
 bool Gate::enter() {
   bool entered = false;
   switch (sharing_) {
-    case Sharing::exclusive:  // has no gate
-      return false;
+    case Sharing::exclusive:
+      count_entry();
+      handover_.enter();
+      inside_.store(base::thread_mark(), std::memory_order_relaxed);
+      return true;
     case Sharing::mutex:
       mutex_.lock();
       entered = true;
@@ -69,15 +72,50 @@ bool Gate::enter() {
       entered = core_.try_enter();
       break;
   }
+  if (!entered) return false;
+  inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  count_entry();
+  return true;
+}
+
+bool Gate::enter_as_helper(std::uint32_t number) {
+  bool entered = false;
+  if (sharing_ == Sharing::exclusive) {
+    entered = handover_.try_claim(number);
+  } else {
+    entered = sharing_ == Sharing::mutex ? mutex_.try_lock() : core_.try_enter();
+  }
   if (entered) inside_.store(base::thread_mark(), std::memory_order_relaxed);
   return entered;
 }
 
+bool Gate::leave_as_helper() {
+  if (sharing_ != Sharing::exclusive) {
+    leave();
+    return false;
+  }
+  inside_.store(nullptr, std::memory_order_relaxed);
+  return handover_.release();
+}
+
+// Inside: what this thread leaves under way (delegate: or executes on its way out) would wait for helpers that sleep. Partner of the look at the helpers' word: the
+// barrier in Helpers::sleep(), between its store and its look at entries_.
+bool Gate::must_call_helpers() const {
+  return worker_.context().helpers().asleep() && (sharing_ == Sharing::delegate || queued() || worker_.under_way());
+}
+
 void Gate::leave() {
+  const bool call = must_call_helpers();
+  give_up();
+  if (call) worker_.context().helpers().wake();
+}
+
+void Gate::give_up() {
   if (sharing_ == Sharing::delegate) return leave_delegated();
   // An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit but who is inside.
   const bool wake = executor_wanted() && queue_->wake_up();
   inside_.store(nullptr, std::memory_order_relaxed);
+  if (sharing_ == Sharing::exclusive) return handover_.leave();
   if (sharing_ == Sharing::mutex) return mutex_.unlock();
   core_.exit();
   if (wake) executor_->wake();
@@ -97,8 +135,9 @@ void Gate::leave_delegated() {
 void Gate::help() {
   if (!core_.help()) return;
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  count_entry();
   drain();
-  leave_delegated();
+  leave();
 }
 
 int Gate::progress() {

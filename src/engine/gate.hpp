@@ -6,7 +6,9 @@
 //   offload   everybody leaves its command in the queue, and the executor, a thread of ours, executes it; progress skips
 //             while the executor is inside
 //
-// An exclusive worker has no gate.
+//   exclusive the owner never finds anybody but a helper, who leaves soon; it pays two plain stores (queue/handover.hpp)
+//
+// An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if nobody is inside, in any mode.
 //
 // Invariants
 //   At most one thread is inside (holds mutex_ or core_), and inside_ names it.
@@ -30,6 +32,7 @@
 #include "engine/sharing.hpp"
 #include "queue/command_queue.hpp"
 #include "queue/delegation.hpp"
+#include "queue/handover.hpp"
 
 namespace heddle::engine {
 
@@ -37,7 +40,7 @@ class Executor;
 
 class Gate {
  public:
-  // `sharing` is not exclusive. `records`: of the command queue.
+  // `records`: of the command queue.
   Gate(Worker& worker, Sharing sharing, std::uint32_t records);
   ~Gate();
   // Worker::begin() and end().
@@ -91,6 +94,25 @@ class Gate {
     leave();
   }
 
+  // ---- helpers: any thread, numbered as queue::Handover says ----
+  struct Visit {
+    bool ran;
+    bool moved;  // the caller was brought to another core meanwhile
+  };
+  // function() inside, unless somebody is.
+  template <class Function>
+  Visit try_visit(std::uint32_t number, Function&& function) {
+    if (inside() || !enter_as_helper(number)) return {false, false};
+    function();
+    return {true, leave_as_helper()};
+  }
+  // Inside: starts what is queued, and makes progress. Number of events.
+  int advance() { return static_cast<int>(queue_ != nullptr ? drain() : 0) + worker_.progress_inside(); }
+  // The owner waits for a helper that is inside.
+  [[nodiscard]] bool wanted() const { return sharing_ == Sharing::exclusive && handover_.looks_inside(); }
+  // How often threads other than helpers have entered: a number that changes.
+  [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
+
   // ---- the executor ----
   enum class Round { idle, waiting, busy };  // waiting: something is under way that only polling will tell
   Round execute_round();
@@ -106,6 +128,11 @@ class Gate {
   bool enter();
   void leave();
   void leave_delegated();
+  void give_up();
+  bool enter_as_helper(std::uint32_t number);
+  bool leave_as_helper();
+  [[nodiscard]] bool must_call_helpers() const;
+  void count_entry() { entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void help();
   // Offload: something is under way that only polling will tell. Inside.
   [[nodiscard]] bool executor_wanted() const {
@@ -129,8 +156,11 @@ class Gate {
 
   Worker& worker_;
   const Sharing sharing_;
+  queue::Handover<> handover_;  // exclusive
   std::mutex mutex_;
   queue::Delegation<> core_;
+  // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of Helpers before sleeping.
+  std::atomic<std::uint64_t> entries_{0};
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   std::unique_ptr<queue::CommandQueue<>> queue_;

@@ -11,7 +11,8 @@ constexpr std::uint64_t kMaxOperations = 65536;
 
 }  // namespace
 
-base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, Sharing sharing) {
+base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, Sharing sharing,
+                                                   bool helped) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
   if (operations < kMinOperations || operations > kMaxOperations) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_WORKER_OPERATIONS=%llu is outside %llu-%llu",
@@ -21,7 +22,7 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, sharing, std::move(*transport)));
-  if (sharing != Sharing::exclusive) {
+  if (sharing != Sharing::exclusive || helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.
     worker->gate_ = std::make_unique<Gate>(*worker, sharing, static_cast<std::uint32_t>(operations));

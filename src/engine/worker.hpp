@@ -26,7 +26,8 @@ class Gate;
 class Worker {
  public:
   static constexpr HandleType kType = HandleType::worker;
-  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, Sharing sharing);
+  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, Sharing sharing,
+                                                    bool helped);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -37,7 +38,7 @@ class Worker {
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
   [[nodiscard]] Sharing sharing() const { return sharing_; }
-  // Null: exclusive.
+  // Null: exclusive and not helped.
   [[nodiscard]] Gate* gate() { return gate_.get(); }
 
   // Counts what was posted. What is not a command is direct, so that the direct path has one number less to keep.
@@ -134,6 +135,15 @@ class Worker {
   int progress_inside();
   // What start() told about a command that came from a queue is told to its completion.
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank);
+
+  // Something is left that only progress moves on, or that an answer is expected for.
+  [[nodiscard]] bool under_way() const { return outstanding_total_ > 0 || !pending_.empty() || !responder_.idle(); }
+  // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
+  [[nodiscard]] bool arm_inside() { return transport_->arm() && !under_way(); }
+  [[nodiscard]] bool has_arrivals_inside() { return transport_->has_arrivals(); }
+  // Any thread.
+  [[nodiscard]] bool armed() const { return transport_->armed(); }
+  [[nodiscard]] std::uint64_t failure_epoch() const { return failure_epoch_.load(std::memory_order_relaxed); }
 
   // Everything in flight ends with `status`.
   void cancel_all(base::Status status);

@@ -28,7 +28,7 @@ void SystemHandover::relax() {
 void SystemHandover::wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
                           std::uint32_t round) {
   constexpr std::int64_t kAgainNs = 10'000'000;  // the caller itself may have been moved meanwhile
-  if (round > 0) bring_here(helper);
+  if (round > 0 && (helper & kStays) == 0) bring_here(helper);
   base::futex_wait(word, expected, round == 0 ? kPatienceNs : kAgainNs, base::FutexScope::process);
 }
 

@@ -47,6 +47,8 @@ struct SystemHandover {
   static void wake(std::atomic<std::uint32_t>* word);
 
   static constexpr std::int64_t kPatienceNs = 50'000;
+  // Added to the number of a helper that is a thread of the application: it is not moved.
+  static constexpr std::uint32_t kStays = 1U << 30;
 };
 
 template <template <class> class Atomic = std::atomic, class System = SystemHandover>

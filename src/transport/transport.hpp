@@ -176,6 +176,8 @@ class TransportWorker {
   // For Transport::wait(), which see. True: what arrives for this worker from now on rings the transport's bell (once).
   // False: the worker has something under way that only poll() moves on.
   [[nodiscard]] virtual bool arm() { return false; }
+  // Any thread, at any time: nothing has arrived since the last arm(), as far as can be seen from outside.
+  [[nodiscard]] virtual bool armed() const { return false; }
   // After Transport::settle(). True: there is something for poll() already, though perhaps not in its very next call.
   [[nodiscard]] virtual bool has_arrivals() { return true; }
 

@@ -42,6 +42,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
   // What is held here moves only by polls.
   [[nodiscard]] bool arm() override { return commands_.empty() && events_.empty() && inner_->arm(); }
+  [[nodiscard]] bool armed() const override { return inner_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }
   [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
 

@@ -52,6 +52,10 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     armed_ = true;
   }
+  [[nodiscard]] bool armed() {
+    const std::lock_guard lock(mutex_);
+    return armed_;
+  }
   [[nodiscard]] bool empty() {
     const std::lock_guard lock(mutex_);
     return count_ == 0;

@@ -25,6 +25,7 @@ class Worker final : public TransportWorker {
     mailbox_.arm();
     return failures_.empty();
   }
+  [[nodiscard]] bool armed() const override { return mailbox_.armed(); }
   // The mailbox's mutex orders arming and putting: nothing is left for settle().
   [[nodiscard]] bool has_arrivals() override { return !mailbox_.empty(); }
 

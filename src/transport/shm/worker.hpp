@@ -30,6 +30,7 @@ class Worker final : public TransportWorker {
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
   [[nodiscard]] bool arm() override;
+  [[nodiscard]] bool armed() const override { return entry_.armed.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool has_arrivals() override;
   [[nodiscard]] WorkerCounters counters() const override { return counters_; }
 

@@ -1,0 +1,323 @@
+// Progress policies: who advances a worker whose owner computes, and what that costs when nothing happens.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "api/test_job.hpp"
+#include "engine/progress/policy.hpp"
+
+namespace heddle::test {
+namespace {
+
+using Time = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+using One = std::vector<std::pair<const char*, const char*>>;
+
+constexpr std::int64_t kLong = 20'000'000'000;
+
+TEST(PolicyNames, AreParsed) {
+  using engine::PolicyKind;
+  EXPECT_EQ(engine::policy_named("none")->kind, PolicyKind::none);
+  EXPECT_EQ(engine::policy_named("idle")->kind, PolicyKind::idle);
+  EXPECT_EQ(engine::policy_named("adaptive")->kind, PolicyKind::adaptive);
+  EXPECT_EQ(engine::policy_named("dedicated")->threads, 1U);
+  EXPECT_EQ(engine::policy_named("dedicated:3")->threads, 3U);
+  for (const char* wrong : {"", "dedicated:", "dedicated:0", "dedicated:257", "dedicated:1x", "dedicated:-1", "Idle"}) {
+    EXPECT_FALSE(engine::policy_named(wrong).has_value()) << wrong;
+  }
+}
+
+TEST(PolicyNames, AnUnknownOneIsAnErrorThatNamesIt) {
+  const Variables variables(One{{"HEDDLE_PROGRESS", "sometimes"}});
+  heddle_context context{};
+  EXPECT_EQ(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG);
+  EXPECT_NE(std::string(heddle_last_error()).find("sometimes"), std::string::npos);
+}
+
+// Away from the library, and asleep now and then, so that two cores suffice for everybody.
+template <class Done>
+bool compute_until(Done done, milliseconds most) {
+  const auto end = Time::now() + most;
+  while (!done()) {
+    if (Time::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+// The same, but the core is used without a break for the first 200 ms.
+void burn(milliseconds time) {
+  const auto end = Time::now() + time;
+  while (Time::now() < end) {
+  }
+}
+
+struct Case {
+  const char* policy;
+  Setting setting;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.policy << "_" << c.setting.name;
+}
+
+class Progress : public testing::TestWithParam<Case> {
+ protected:
+  Progress() : variables_(GetParam().setting.variables), policy_(One{{"HEDDLE_PROGRESS", GetParam().policy}}) {}
+
+  Variables variables_;
+  Variables policy_;
+};
+
+// The peer's get of registered memory is served, by messages or by a transfer, though the owner never calls the library.
+TEST_P(Progress, AnOwnerThatComputesIsServed) {
+  std::atomic<bool> answered{false};
+  std::vector<std::uint64_t> memory(100'000, 7);
+  const Job job(2, GetParam().setting.transport);
+  job.run([&](Context& context, Worker& worker) {
+    Region region = context.register_memory(std::as_writable_bytes(std::span(memory)));
+    std::vector<RemoteRegion> all = context.exchange(region);
+    if (context.rank() == 1) {
+      burn(milliseconds(200));
+      EXPECT_TRUE(compute_until([&] { return answered.load(); }, milliseconds(15'000))) << "nobody answered for it";
+    } else {
+      std::vector<std::uint64_t> copy(memory.size());
+      for (int round = 0; round < 3; ++round) {
+        Counter counter = context.counter();
+        const heddle_completion completion{nullptr, nullptr, counter.handle(), HEDDLE_WHEN_REMOTE};
+        const heddle_status status =
+            heddle_get(worker.handle(), copy.data(), copy.size() * 8, {all[1].handle(), 0}, &completion);
+        ASSERT_GE(status, 0) << heddle_last_error();
+        if (status == HEDDLE_POSTED) {
+          ASSERT_EQ(heddle_counter_wait(worker.handle(), counter.handle(), 1, kLong), HEDDLE_DONE)
+              << heddle_last_error();
+        }
+        ASSERT_TRUE(copy == memory);
+        std::this_thread::sleep_for(milliseconds(20));
+      }
+      answered.store(true);
+    }
+    context.barrier(worker);
+  });
+}
+
+struct Received {
+  std::atomic<int> count{0};
+  std::atomic<std::uint64_t> bytes{0};
+  std::thread::id thread;  // published by count
+};
+
+void receive(const heddle_am_arrival* message, void* arg) {
+  auto* received = static_cast<Received*>(arg);
+  received->bytes += message->payload_bytes;
+  received->thread = std::this_thread::get_id();
+  received->count.fetch_add(1);
+}
+
+// A message in many parts, whose sender computes too once it has posted it.
+TEST_P(Progress, LargeMessagesArriveWhileBothSidesCompute) {
+  Received received;
+  const Job job(2, GetParam().setting.transport);
+  job.run([&](Context& context, Worker& worker) {
+    if (context.rank() == 1) {
+      ASSERT_EQ(heddle_am_register(context.handle(), 3, receive, &received), HEDDLE_DONE);
+    }
+    context.barrier(worker);
+    std::this_thread::sleep_for(milliseconds(50));  // helpers go to sleep
+    std::vector<std::byte> payload(3'000'000);
+    if (context.rank() == 0) {
+      const heddle_am_message message{3, 0, nullptr, payload.data(), payload.size()};
+      ASSERT_GE(heddle_am(worker.handle(), {1, 0}, &message, nullptr), 0) << heddle_last_error();
+    }
+    EXPECT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(15'000)));
+    if (context.rank() == 1) {
+      EXPECT_EQ(received.bytes.load(), payload.size());
+      EXPECT_NE(received.thread, std::this_thread::get_id());
+    }
+    context.barrier(worker);
+  });
+}
+
+// An owner that comes and goes while messages stream in: each is handled once, and handlers and the owner's calls never
+// overlap. `plain` is for ThreadSanitizer.
+TEST_P(Progress, OwnerAndHelpersTakeTurns) {
+  constexpr std::uint64_t kMessages = 3000;
+  struct Plain {
+    std::uint64_t count = 0;
+  } plain;
+  Received replies;
+  const Job job(2, GetParam().setting.transport);
+  job.run([&](Context& context, Worker& worker) {
+    if (context.rank() == 1) {
+      ASSERT_EQ(heddle_am_register(
+                    context.handle(), 4,
+                    [](const heddle_am_arrival* message, void* arg) {
+                      ++static_cast<Plain*>(arg)->count;
+                      const heddle_am_message reply{5, 0, nullptr, message->payload, message->payload_bytes};
+                      static_cast<void>(heddle_try_am(message->worker, message->source, &reply, nullptr));
+                    },
+                    &plain),
+                HEDDLE_DONE);
+    } else {
+      ASSERT_EQ(heddle_am_register(context.handle(), 5, receive, &replies), HEDDLE_DONE);
+    }
+    context.barrier(worker);
+    if (context.rank() == 0) {
+      const std::uint64_t word = 1;
+      const heddle_am_message message{4, 0, nullptr, &word, sizeof word};
+      for (std::uint64_t i = 0; i < kMessages; ++i) {
+        ASSERT_GE(heddle_am(worker.handle(), {1, 0}, &message, nullptr), 0) << heddle_last_error();
+        if (i % 500 == 0) std::this_thread::sleep_for(milliseconds(3));
+      }
+      ASSERT_EQ(heddle_quiet(worker.handle()), HEDDLE_DONE);
+    } else {
+      heddle_worker_stats stats{};
+      stats.size = sizeof stats;
+      const auto end = Time::now() + std::chrono::seconds(20);
+      for (std::uint64_t i = 0; stats.received < kMessages && Time::now() < end; ++i) {
+        if (i % 3 == 0) {
+          ASSERT_GE(heddle_worker_progress(worker.handle()), 0);
+        }
+        if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 300));
+        ASSERT_EQ(heddle_worker_stats_read(worker.handle(), &stats), HEDDLE_DONE);
+      }
+      EXPECT_EQ(stats.received, kMessages);
+      EXPECT_EQ(plain.count, kMessages);
+    }
+    context.barrier(worker);
+  });
+}
+
+const Setting kMessagesOnly = {"loopback_messages", "loopback-messages", {}};
+const Setting kShm = {"shm", "shm", {}};
+const Setting kBounce = {
+    "shm_bounce", "shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}};
+
+INSTANTIATE_TEST_SUITE_P(All, Progress,
+                         testing::Values(Case{"dedicated:1", kMessagesOnly}, Case{"dedicated:1", kBounce},
+                                         Case{"idle", kMessagesOnly}, Case{"idle", kShm}, Case{"idle", kBounce},
+                                         Case{"adaptive", kMessagesOnly}, Case{"adaptive", kShm},
+                                         Case{"adaptive", kBounce}),
+                         [](const auto& one) {
+                           std::string name = std::string(one.param.policy) + "_" + one.param.setting.name;
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+                           return name;
+                         });
+
+// ---- without helpers, and the exceptions ------------------------------------------------------------------------------------
+
+heddle_status get_from_a_computing_peer(const char* policy, std::uint64_t no_help, std::int64_t timeout_ns) {
+  const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
+  std::atomic<bool> over{false};
+  std::atomic<heddle_status> outcome{HEDDLE_DONE};
+  std::vector<std::uint64_t> memory(64, 7);
+  const Job job(2, "loopback-messages");
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Context context = job.join(rank);
+      heddle_worker_options options{};
+      options.size = sizeof options;
+      options.no_help = no_help;
+      heddle_worker worker{};
+      ASSERT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_DONE);
+      Region region = context.register_memory(std::as_writable_bytes(std::span(memory)));
+      std::vector<RemoteRegion> all = context.exchange(region);
+      if (rank == 1) {
+        EXPECT_TRUE(compute_until([&] { return over.load(); }, milliseconds(30'000)));
+      } else {
+        std::this_thread::sleep_for(milliseconds(20));
+        std::uint64_t copy = 0;
+        Counter counter = context.counter();
+        const heddle_completion completion{nullptr, nullptr, counter.handle(), HEDDLE_WHEN_REMOTE};
+        EXPECT_EQ(heddle_get(worker, &copy, 8, {all[1].handle(), 0}, &completion), HEDDLE_POSTED);
+        outcome.store(heddle_counter_wait(worker, counter.handle(), 1, timeout_ns));
+        over.store(true);
+        EXPECT_EQ(heddle_counter_wait(worker, counter.handle(), 1, HEDDLE_FOREVER), HEDDLE_DONE);
+      }
+      EXPECT_EQ(heddle_context_barrier(context.handle(), worker, HEDDLE_FOREVER), HEDDLE_DONE);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return outcome.load();
+}
+
+TEST(NoHelp, WithoutHelpersNobodyAnswers) {
+  EXPECT_EQ(get_from_a_computing_peer("none", 0, 100'000'000), HEDDLE_ERR_TIMEOUT);
+}
+TEST(NoHelp, AWorkerCanRefuseHelp) {
+  EXPECT_EQ(get_from_a_computing_peer("adaptive", 1, 100'000'000), HEDDLE_ERR_TIMEOUT);
+  EXPECT_EQ(get_from_a_computing_peer("adaptive", 0, kLong), HEDDLE_DONE);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The promise is 0.1 % of a core over 10 s; the bound here is for noisy machines, and far below any thread that polls.
+TEST(Adaptive, NothingHappensAtNoCost) {
+  for (const char* transport : {"shm", "loopback"}) {
+    const Variables variables(One{{"HEDDLE_PROGRESS", "adaptive"}});
+    const Job job(1, transport);
+    Context context = job.join(0);
+    Worker worker = context.open_worker();
+    static_cast<void>(heddle_worker_progress(worker.handle()));
+    std::this_thread::sleep_for(milliseconds(100));
+    const double before = cpu_seconds();
+    std::this_thread::sleep_for(milliseconds(2000));
+    const double used = cpu_seconds() - before;
+    std::printf("%s: %.3f %% of a core\n", transport, used / 2 * 100);
+    EXPECT_LT(used, 0.02) << "1 % of a core";
+  }
+}
+
+TEST(ContextProgress, AnyThreadAdvancesWhatIsNotBusy) {
+  const Variables variables(One{{"HEDDLE_SHARING", "shared"}});
+  Received received;
+  const Job job(1, "loopback");
+  Context context = job.join(0);
+  Worker worker = context.open_worker();
+  ASSERT_EQ(heddle_am_register(context.handle(), 3, receive, &received), HEDDLE_DONE);
+  const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+  ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+  int events = 0;
+  std::thread other([&] { events = heddle_context_progress(context.handle()); });
+  other.join();
+  EXPECT_EQ(received.count.load(), 1);
+  EXPECT_EQ(events, 1);
+  EXPECT_EQ(heddle_context_progress({0}), HEDDLE_ERR_HANDLE);
+}
+
+// The child has no helpers and no handles; it ends, and the parent goes on.
+TEST(Fork, AChildHasNoHelpers) {
+  const Variables variables(One{{"HEDDLE_PROGRESS", "adaptive"}});
+  Received received;
+  const Job job(1, "shm");
+  Context context = job.join(0);
+  Worker worker = context.open_worker();
+  ASSERT_EQ(heddle_am_register(context.handle(), 3, receive, &received), HEDDLE_DONE);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(heddle_worker_progress(worker.handle()) == HEDDLE_ERR_HANDLE ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+  ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+  EXPECT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(10'000)));
+}
+
+}  // namespace
+}  // namespace heddle::test

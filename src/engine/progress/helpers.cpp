@@ -1,0 +1,279 @@
+#include "engine/progress/helpers.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/fence.hpp"
+#include "base/membarrier.hpp"
+#include "base/quiet_thread.hpp"
+#include "base/wait.hpp"
+#include "engine/gate.hpp"
+#include "engine/worker.hpp"
+#include "queue/handover.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// An owner that comes this often makes progress itself, or soon will.
+constexpr std::uint64_t kOutsideNs = 5'000;
+// Rounds of progress in one visit, so that one busy worker does not keep a helper from the others.
+constexpr int kRounds = 16;
+// Adaptive: how long the bell is looked at after the last event before sleeping. About what a wake-up costs both sides.
+constexpr std::uint64_t kLookNs = 50'000;
+// Between visits that found something under way, but nothing done.
+constexpr std::uint64_t kFirstBackoffNs = 2'000;
+constexpr std::uint64_t kMostBackoffNs = 100'000;
+constexpr std::int64_t kFirstNapNs = 20'000;
+constexpr std::int64_t kLongestNapNs = 1'000'000;
+// A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
+constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
+
+std::uint32_t kernel_number() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+void pin_to(int core) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);  // else it runs elsewhere, at the same low priority
+}
+
+// The processors this process may use.
+std::vector<int> cores() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::vector<int> found;
+  if (::sched_getaffinity(0, sizeof all, &all) != 0) return {-1};
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all)) found.push_back(core);
+  }
+  return found;
+}
+
+}  // namespace
+
+void Helpers::add(Worker* worker) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back(std::make_shared<Entry>(worker));
+  if (threads_.empty() && policy_.helps()) start();
+  transport_.ring();  // nobody knows it yet
+}
+
+void Helpers::remove(const Worker* worker) {
+  std::unique_lock lock(mutex_);
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->worker == worker; });
+  if (found == entries_.end()) return;
+  const std::shared_ptr<Entry> entry = *found;
+  entries_.erase(found);
+  left_.wait(lock, [&] { return entry->visitors == 0; });
+}
+
+void Helpers::stop() {
+  stop_.store(true, std::memory_order_relaxed);
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    threads.swap(threads_);
+  }
+  transport_.ring();
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Null: there are not so many.
+std::shared_ptr<Helpers::Entry> Helpers::take(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  if (index >= entries_.size()) return nullptr;
+  ++entries_[index]->visitors;
+  return entries_[index];
+}
+
+void Helpers::give_back(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  if (--entry.visitors == 0) left_.notify_all();
+}
+
+bool Helpers::owner_active(Entry& entry, std::uint64_t now) {
+  const std::uint64_t entries = entry.worker->gate()->entries();
+  if (entries != entry.entries.load(std::memory_order_relaxed)) {
+    entry.entries.store(entries, std::memory_order_relaxed);
+    entry.unchanged_since.store(now, std::memory_order_relaxed);
+    return true;
+  }
+  return now - entry.unchanged_since.load(std::memory_order_relaxed) < kOutsideNs;
+}
+
+// Nothing has happened since a visit that left it quiet.
+bool Helpers::unchanged(const Entry& entry) const {
+  const Worker& worker = *entry.worker;
+  return entry.quiet.load(std::memory_order_relaxed) && worker.armed() &&
+         entry.worker->gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
+         worker.failure_epoch() == entry.epoch.load(std::memory_order_relaxed);
+}
+
+bool Helpers::all_unchanged() {
+  for (std::size_t i = 0;; ++i) {
+    const std::shared_ptr<Entry> entry = take(i);
+    if (entry == nullptr) return true;
+    const bool same = unchanged(*entry);
+    give_back(*entry);
+    if (!same) return false;
+  }
+}
+
+// By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out, or is seen here.
+void Helpers::sleep(std::uint32_t seen) {
+  asleep_.store(1, std::memory_order_relaxed);
+  base::full_fence();
+  const bool ordered = base::membarrier_private();
+  if (all_unchanged() && !stop_.load(std::memory_order_relaxed)) {
+    transport_.wait(seen, ordered ? kLongestSleepNs : kLongestNapNs);
+  }
+  asleep_.store(0, std::memory_order_relaxed);
+}
+
+Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number, bool* moved) {
+  Worker& worker = *entry.worker;
+  if (unchanged(entry)) return Found::nothing;
+  // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
+  const std::uint64_t now = clock_.now_ns();
+  if (now < entry.not_before.load(std::memory_order_relaxed) &&
+      worker.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
+    return Found::later;
+  }
+  if (owner_active(entry, now)) {
+    entry.quiet.store(false, std::memory_order_relaxed);
+    return Found::later;
+  }
+  int events = 0;
+  bool quiet = false;
+  entry.epoch.store(worker.failure_epoch(), std::memory_order_relaxed);
+  const Gate::Visit visit = worker.gate()->try_visit(number, [&] {
+    for (int round = 0; round < kRounds; ++round) {
+      const int got = worker.gate()->advance();
+      events += std::max(got, 0);
+      if (got > 0 && !worker.gate()->wanted()) continue;
+      if (got > 0 || !worker.arm_inside()) break;
+      transport_.settle();
+      if (!worker.has_arrivals_inside()) {
+        quiet = true;
+        break;
+      }
+    }
+  });
+  const Found found = events > 0 ? Found::events : quiet ? Found::nothing : Found::later;
+  *moved = *moved || visit.moved;
+  entry.quiet.store(quiet, std::memory_order_relaxed);
+  entry.was_armed.store(worker.armed(), std::memory_order_relaxed);
+  const std::uint64_t backoff =
+      found == Found::later
+          ? std::min(2 * entry.backoff.load(std::memory_order_relaxed) + kFirstBackoffNs, kMostBackoffNs)
+          : 0;
+  entry.backoff.store(backoff, std::memory_order_relaxed);
+  entry.not_before.store(now + backoff, std::memory_order_relaxed);
+  return found;
+}
+
+Helpers::Found Helpers::sweep(std::uint32_t number, bool* moved) {
+  Found found = Found::nothing;
+  for (std::size_t i = 0; !stop_.load(std::memory_order_relaxed); ++i) {
+    const std::shared_ptr<Entry> entry = take(i);
+    if (entry == nullptr) break;
+    found = std::max(found, visit(*entry, number, moved));
+    give_back(*entry);
+  }
+  return found;
+}
+
+int Helpers::advance_all() {
+  const std::uint32_t number = kernel_number() | queue::SystemHandover::kStays;
+  int events = 0;
+  for (std::size_t i = 0;; ++i) {
+    const std::shared_ptr<Entry> entry = take(i);
+    if (entry == nullptr) return events;
+    Worker& worker = *entry->worker;
+    static_cast<void>(worker.gate()->try_visit(number, [&] { events += std::max(worker.gate()->advance(), 0); }));
+    give_back(*entry);
+  }
+}
+
+// ---- the threads ----------------------------------------------------------------------------------------------------------
+
+void Helpers::start() {
+  stop_.store(false, std::memory_order_relaxed);
+  std::vector<int> places;
+  if (policy_.kind == PolicyKind::idle) places = cores();
+  if (policy_.kind == PolicyKind::dedicated) places.assign(policy_.threads, -1);
+  if (policy_.kind == PolicyKind::adaptive) places = {-1};
+  try {
+    for (const int core : places) {
+      threads_.push_back(base::start_quiet_thread([this, core] { run(core); }));
+    }
+  } catch (...) {
+    // Those that have started wait for mutex_ or sleep; stop() ends them.
+    if (threads_.empty()) throw;
+  }
+}
+
+void Helpers::settle_down(int core) const {
+  pthread_setname_np(pthread_self(), "heddle-progress");
+  if (core >= 0) pin_to(core);
+  if (policy_.kind == PolicyKind::dedicated) return;
+  if (policy_.kind == PolicyKind::adaptive) {
+    // It sleeps when it has nothing to do, so it need not be kept away by SCHED_IDLE, under which it would wake late.
+    constexpr int kLowest = 19;
+    ::setpriority(PRIO_PROCESS, kernel_number(), kLowest);
+    return;
+  }
+  const sched_param none{};
+  pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);  // always allowed
+}
+
+void Helpers::run(int core) {
+  settle_down(core);
+  const std::uint32_t number = kernel_number();
+  cpu_set_t home;
+  const bool known = pthread_getaffinity_np(pthread_self(), sizeof home, &home) == 0;
+  std::int64_t nap_ns = kFirstNapNs;
+  std::uint64_t quiet_since = clock_.now_ns();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const std::uint32_t seen = transport_.bell();
+    bool moved = false;
+    const Found found = sweep(number, &moved);
+    if (moved && known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
+    pause(found, seen, &nap_ns, &quiet_since);
+  }
+}
+
+void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since) {
+  if (found == Found::events) {
+    *nap_ns = kFirstNapNs;
+    *quiet_since = clock_.now_ns();
+    return;
+  }
+  if (policy_.kind != PolicyKind::adaptive) {
+    for (int i = 0; i < 32 && transport_.bell() == seen; ++i) base::cpu_relax();
+    if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
+    return;
+  }
+  if (found == Found::later) {
+    transport_.wait(seen, *nap_ns);
+    *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
+    return;
+  }
+  *nap_ns = kFirstNapNs;
+  if (clock_.now_ns() - *quiet_since < kLookNs) {
+    for (int i = 0; i < 64 && transport_.bell() == seen; ++i) base::cpu_relax();
+    return;
+  }
+  sleep(seen);
+  *quiet_since = clock_.now_ns();
+}
+
+}  // namespace heddle::engine
