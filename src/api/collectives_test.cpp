@@ -55,7 +55,7 @@ class Mismatch {
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
         Member member;
-        const heddle_context_options options{sizeof options, "inproc", "shm", job_.handle(), rank};
+        const heddle_context_options options{sizeof options, "inproc", "shm", job_.handle(), rank, nullptr};
         ASSERT_EQ(heddle_context_join(&options, &member.context), HEDDLE_DONE) << heddle_last_error();
         ASSERT_EQ(heddle_worker_open(member.context, nullptr, &member.worker), HEDDLE_DONE);
         ASSERT_EQ(heddle_region_alloc(member.context, 64, &member.region), HEDDLE_DONE);
