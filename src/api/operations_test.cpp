@@ -307,8 +307,8 @@ TEST_P(Operations, FenceOrdersAPutBeforeAMessage) {
     const auto remote = context.exchange(region);
     struct State {
       std::uint64_t* word;
-      std::uint64_t seen = 0;
-      int wrong = 0;
+      std::atomic<std::uint64_t> seen{0};  // the handler may run on an engine thread; this also hands back what it read
+      std::atomic<int> wrong{0};
     } state{region.memory<std::uint64_t>().data()};
     context.register_am(
         3,
