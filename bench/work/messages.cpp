@@ -1,6 +1,9 @@
 // Active messages: latency with a handler that replies, and rate with one sender and one receiver per pair of workers.
+#include <array>
+#include <atomic>
 #include <cstring>
 
+#include "base/cache_line.hpp"
 #include "work/job.hpp"
 
 namespace heddle::bench::work {
@@ -12,10 +15,23 @@ using harness::Session;
 
 enum Handler : std::uint32_t { kPing = 1, kPong = 2, kCount = 3, kFinished = 4 };
 
-// Handlers run in the thread that makes progress, so what they count is that thread's own: no sharing, no atomics.
-thread_local std::uint64_t arrived = 0;
-thread_local std::uint64_t finished = 0;
-thread_local std::uint64_t owed_replies = 0;  // replies that found no room; the receiving loop sends them
+// What the handlers of one worker count. They run one at a time, perhaps on an engine thread, beside the owner who reads: so
+// these are atomics, but not atomic updates. Worker i talks to worker i of the peer, whose number tells which one is meant.
+struct alignas(base::kCacheLine) Counts {
+  using Count = std::atomic<std::uint64_t>;
+  Count arrived{0};
+  Count finished{0};
+  Count owed_replies{0};  // replies that found no room; the receiving loop sends them
+  // The owner's: what all measurements so far should have counted. Never set back, since the first message of the next may be
+  // there before its measurement begins here.
+  std::uint64_t arrivals_due = 0;
+  std::uint64_t finishes_due = 0;
+};
+std::array<Counts, kMaxThreads> all_counts;
+
+void raise(Counts::Count& count) {
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
 
 heddle_am_message message(std::uint32_t handler, const void* payload, std::uint64_t size) {
   heddle_am_message out{};
@@ -26,20 +42,22 @@ heddle_am_message message(std::uint32_t handler, const void* payload, std::uint6
 }
 
 void on_ping(const heddle_am_arrival* ping, void*) {
-  ++arrived;
+  Counts& counts = all_counts[ping->source.worker];
+  raise(counts.arrived);
   // The payload is read only while the handler runs; a posted reply would still need it. So replies carry the program's own.
   static const std::byte zeros[std::size_t{1} << 16] = {};
   const void* payload = ping->payload_bytes <= sizeof zeros ? zeros : nullptr;
   const heddle_am_message pong = message(kPong, payload, ping->payload_bytes);
-  if (payload == nullptr || heddle_try_am(ping->worker, ping->source, &pong, nullptr) == HEDDLE_AGAIN) ++owed_replies;
+  if (payload == nullptr || heddle_try_am(ping->worker, ping->source, &pong, nullptr) == HEDDLE_AGAIN)
+    counts.owed_replies.fetch_add(1, std::memory_order_relaxed);  // the receiving loop takes from it
 }
 
-void on_pong(const heddle_am_arrival*, void*) {
-  ++arrived;
+void on_pong(const heddle_am_arrival* pong, void*) {
+  raise(all_counts[pong->source.worker].arrived);
 }
 
-void on_finished(const heddle_am_arrival*, void*) {
-  ++finished;
+void on_finished(const heddle_am_arrival* message, void*) {
+  raise(all_counts[message->source.worker].finished);
 }
 
 void register_handlers(Job& job) {
@@ -56,13 +74,13 @@ void progress(heddle_worker worker) {
 }
 
 // Until `count` has been reached; gives the core away when nothing comes for long (two threads may share it).
-void progress_until(heddle_worker worker, const std::uint64_t& count, std::uint64_t target) {
+void progress_until(heddle_worker worker, const Counts::Count& count, std::uint64_t target) {
   std::uint32_t idle = 0;
   while (true) {
-    const std::uint64_t before = count;
+    const std::uint64_t before = count.load(std::memory_order_relaxed);
     if (before >= target) return;
     progress(worker);
-    idle = count != before ? 0 : idle + 1;
+    idle = count.load(std::memory_order_relaxed) != before ? 0 : idle + 1;
     if (idle > 2000) {
       sched_yield();
       idle = 1000;
@@ -73,26 +91,32 @@ void progress_until(heddle_worker worker, const std::uint64_t& count, std::uint6
 void measure_latency(Session& session, Job& job, std::uint64_t size) {
   const heddle_worker worker = job.worker(0);
   const heddle_peer peer{job.peer(), 0};
+  Counts& counts = all_counts[0];
+  const auto arrived = [&] { return counts.arrived.load(std::memory_order_relaxed); };
   session.measure(job.figure("pingpong", "am", "latency", size, 2), [&](std::uint64_t n) {
-    arrived = 0;
+    const std::uint64_t before = counts.arrivals_due;
+    counts.arrivals_due += n;
     const std::uint64_t begin = harness::now_ns();
     if (session.rank() == 0) {
       const heddle_am_message ping = message(kPing, job.local(), size);
       for (std::uint64_t i = 1; i <= n; ++i) {
         must(heddle_am(worker, peer, &ping, nullptr), "heddle_am");
-        while (arrived < i) progress(worker);
+        while (arrived() < before + i) progress(worker);
       }
     } else {
       const heddle_am_message pong = message(kPong, job.local(), size);
-      while (arrived < n) {
+      while (arrived() < counts.arrivals_due) {
         progress(worker);
-        for (; owed_replies > 0; --owed_replies) must(heddle_am(worker, peer, &pong, nullptr), "heddle_am");
+        while (counts.owed_replies.load(std::memory_order_relaxed) > 0) {
+          counts.owed_replies.fetch_sub(1, std::memory_order_relaxed);
+          must(heddle_am(worker, peer, &pong, nullptr), "heddle_am");
+        }
       }
       must(heddle_flush(worker, job.peer()), "heddle_flush");
     }
     const auto elapsed = static_cast<double>(harness::now_ns() - begin);
     session.channel().barrier_while([&] { progress(worker); });
-    return Run{elapsed, arrived == n};
+    return Run{elapsed, arrived() == counts.arrivals_due};
   });
 }
 
@@ -105,14 +129,14 @@ void measure_rate(Session& session, Job& job, std::uint64_t size, std::uint32_t 
     const double elapsed = harness::run_threads(threads, pin, [&](std::uint32_t thread) {
       const heddle_worker worker = job.worker(thread);
       const heddle_peer peer{job.peer(), thread};
-      arrived = 0;
-      finished = 0;
+      Counts& counts = all_counts[thread];
       if (session.rank() == 0) {
         const heddle_am_message count = message(kCount, job.local(), size);
         for (std::uint64_t i = 0; i < n; ++i) must(heddle_am(worker, peer, &count, nullptr), "heddle_am");
-        progress_until(worker, finished, 1);
+        progress_until(worker, counts.finished, ++counts.finishes_due);
       } else {
-        progress_until(worker, arrived, n);
+        counts.arrivals_due += n;
+        progress_until(worker, counts.arrived, counts.arrivals_due);
         const heddle_am_message done = message(kFinished, nullptr, 0);
         must(heddle_am(worker, peer, &done, nullptr), "heddle_am");
         must(heddle_flush(worker, job.peer()), "heddle_flush");

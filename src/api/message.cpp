@@ -69,8 +69,9 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   if (!well_formed(*worker, target, *message)) [[unlikely]] {
     return explain_message(*worker, target, *message);
   }
-  if (worker->gate() == nullptr && (completion == nullptr || completion->counter.id == 0)) [[likely]] {
-    switch (worker->try_send(target, *message)) {
+  if (completion == nullptr || completion->counter.id == 0) [[likely]] {
+    heddle::engine::Gate* gate = worker->gate();
+    switch (gate == nullptr ? worker->try_send(target, *message) : gate->try_send(target, *message)) {
       case Sent::sent:
         return accepted(*worker, *message, HEDDLE_DONE);
       case Sent::full:

@@ -70,6 +70,17 @@ class Gate {
     if (status != HEDDLE_AGAIN && sharing_ == Sharing::delegate) help();
     return status;
   }
+  // The short way of a message of a helped exclusive worker: only the marks of the hand-over around the transport's. `unsuitable`
+  // in the other modes. Nothing that the transport does here calls back, so inside_ stays as it is; and it leaves nothing
+  // under way, so helpers that sleep need not know: the entry is not counted.
+  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message) {
+    if (sharing_ != Sharing::exclusive) return transport::TransportWorker::Sent::unsuitable;
+    if (inside()) return worker_.try_send(target, message);
+    handover_.enter();
+    const transport::TransportWorker::Sent sent = worker_.try_send(target, message);
+    handover_.leave();
+    return sent;
+  }
   // 0 if another thread is inside.
   int progress();
   // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From inside a command that
