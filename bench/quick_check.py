@@ -23,6 +23,7 @@ PROMISED = {
     "bandwidth": {"put", "get", "memcpy", "memcpy_get"},
     "atomics": {"fadd", "swap", "cswap", "add", "xor", "and", "or"},
     "gups": {"get_put", "atomic"},
+    "compute": {"none", "idle", "adaptive"},
 }
 
 

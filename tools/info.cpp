@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/membarrier.hpp"
 #include "base/topology.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "tools/commands.hpp"
@@ -114,6 +115,13 @@ const char* type_text(base::Type type) {
   return "";
 }
 
+void print_engine() {
+  std::printf("\nengine\n");
+  std::printf("  hand-over        %s\n", base::membarrier_private_ready()
+                                             ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
+                                             : "no, this kernel has no membarrier: exclusive workers are not helped");
+}
+
 void print_variables() {
   std::printf("\nvariables (* set in the environment)\n");
   for (const base::Variable& variable : base::variables()) {
@@ -139,6 +147,7 @@ int info_command(int argc, char** argv) {
   }
   print_version();
   print_topology();
+  print_engine();
   base::Environment environment;
   base::SystemClock clock;
   environment.clock = &clock;

@@ -9,7 +9,8 @@
 namespace heddle::bench::harness {
 
 const char* const kUsage =
-    "usage: heddle bench [NAMES…] [options]      measure; NAMES: limit pingpong rate bandwidth atomics gups reaction\n"
+    "usage: heddle bench [NAMES…] [options]      measure; NAMES: limit pingpong rate bandwidth atomics gups reaction "
+    "compute\n"
     "       heddle bench demo                    the main job in under a minute, with a report\n"
     "  --op put,get,am,fadd,…   only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"
@@ -190,7 +191,7 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
     } else {
       parser.fail("there is no bench \"" + std::string(word) +
                   "\"; there are limit, pingpong, rate, bandwidth, "
-                  "atomics, gups, reaction, and demo");
+                  "atomics, gups, reaction, compute, and demo");
       return std::nullopt;
     }
   }

@@ -33,8 +33,8 @@ struct Options {
   bool pair = false;  // start both processes by fork
 };
 
-inline const std::vector<std::string> kBenchNames = {"limit",   "pingpong", "rate",    "bandwidth",
-                                                     "atomics", "gups",     "reaction"};
+inline const std::vector<std::string> kBenchNames = {"limit",   "pingpong", "rate",     "bandwidth",
+                                                     "atomics", "gups",     "reaction", "compute"};
 
 // Empty optional: *error says what was wrong with the value and what is accepted.
 std::optional<Options> parse_options(int argc, char** argv, std::string* error);

@@ -22,7 +22,7 @@ std::string json_quote(std::string_view text);
 
 // What was measured. Two participants' figures are comparable if everything but transport, sharing and workers is equal.
 struct Key {
-  std::string bench;                 // limit, pingpong, rate, bandwidth, atomics, gups, reaction
+  std::string bench;                 // limit, pingpong, rate, bandwidth, atomics, gups, reaction, compute
   std::string op;                    // put, get, am, fadd, …
   std::string transport;             // heddle's transport, a peer's name, or "limit"
   std::string sharing;               // exclusive; of peers: own, shared, none

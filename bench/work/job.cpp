@@ -57,6 +57,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_atomics(session, job);
     run_gups(session, job);
     run_reaction(session, job);
+    run_compute(session, job);
   }
   return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
 }

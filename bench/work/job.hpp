@@ -91,5 +91,6 @@ void run_atomics(harness::Session& session, Job& job);
 void run_sharing(harness::Session& session, Job& job);  // rate: several threads on one worker
 void run_gups(harness::Session& session, Job& job);
 void run_reaction(harness::Session& session, Job& job);  // of a progress policy
+void run_compute(harness::Session& session, Job& job);   // beside helpers that have nothing to do
 
 }  // namespace heddle::bench::work
