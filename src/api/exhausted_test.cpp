@@ -128,7 +128,7 @@ TEST_P(ExhaustedEverywhere, OperationsEnd) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ExhaustedEverywhere, testing::Values("loopback", "loopback-messages"),
+INSTANTIATE_TEST_SUITE_P(Transports, ExhaustedEverywhere, testing::Values("loopback", "loopback-messages", "shm"),
                          [](const auto& test) {
                            const std::string name = test.param;
                            return name == "loopback-messages" ? std::string("messages") : name;

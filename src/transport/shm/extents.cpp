@@ -1,6 +1,8 @@
 #include "transport/shm/extents.hpp"
 
 #include <iterator>
+#include <new>
+#include <tuple>
 
 namespace heddle::transport::shm {
 
@@ -21,20 +23,26 @@ std::optional<std::uint64_t> Extents::take(std::uint64_t bytes, std::uint64_t al
     const std::uint64_t at = (begin + alignment - 1) & ~(alignment - 1);
     if (at < begin || at - begin > room || room - (at - begin) < need) continue;
     const std::uint64_t behind = room - (at - begin) - need;
+    if (behind != 0) free_.emplace(at + need, behind);  // may throw, so before the hole changes
     if (at == begin) {
       free_.erase(hole);
     } else {
       hole->second = at - begin;
     }
-    if (behind != 0) free_.emplace(at + need, behind);
     return at;
   }
   return std::nullopt;
 }
 
-void Extents::give(std::uint64_t offset, std::uint64_t bytes) {
-  auto [hole, added] = free_.emplace(offset, rounded(bytes));
-  if (!added) return;
+void Extents::give(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  std::map<std::uint64_t, std::uint64_t>::iterator hole;
+  try {
+    bool added = false;
+    std::tie(hole, added) = free_.emplace(offset, rounded(bytes));
+    if (!added) return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
   const auto next = std::next(hole);
   if (next != free_.end() && hole->first + hole->second == next->first) {
     hole->second += next->second;

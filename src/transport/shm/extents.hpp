@@ -13,10 +13,11 @@ class Extents {
   Extents(std::uint64_t begin, std::uint64_t end, std::uint64_t page);
 
   // The lowest place with room for `bytes` (rounded up to pages) at a multiple of `alignment` (a power of two, at least
-  // a page). Empty: there is none.
+  // a page). Empty: there is none. Throws std::bad_alloc; nothing has changed then.
   [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t bytes, std::uint64_t alignment);
-  // What take() gave, with the same bytes.
-  void give(std::uint64_t offset, std::uint64_t bytes);
+  // What take() gave, with the same bytes. With no memory to note it the place is given up: of a file that can have
+  // terabytes, so nothing that anybody would miss.
+  void give(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
   // Rounded up to pages; 0 if that does not fit into 64 bits.
   [[nodiscard]] std::uint64_t rounded(std::uint64_t bytes) const;
