@@ -25,7 +25,7 @@
  *   the blocking forms of operations (while the first attempt is answered with HEDDLE_AGAIN)
  *   heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   heddle_fence (when something is outstanding)
- *   heddle_counter_wait and heddle_signal_wait (until what they wait for is there)
+ *   heddle_counter_wait, heddle_signal_wait and heddle_recv_wait (until what they wait for is there)
  *   heddle_context_barrier with a worker (on that worker)
  *   heddle_context_leave (on all workers of the context)
  * No other call does: not the try_ functions, heddle_context_exchange, heddle_region_exchange, nor a barrier without a
@@ -89,7 +89,8 @@ typedef enum heddle_status {
   HEDDLE_ERR_STATE = -14,     /* not allowed here, such as progress from inside a handler */
   HEDDLE_ERR_SYSTEM = -15,    /* a system call failed; the message names it and errno */
   HEDDLE_ERR_PROTOCOL = -16,  /* bytes from a peer or of a packed region that are not well formed */
-  HEDDLE_ERR_CANCELLED = -17  /* the worker was closed under the operation */
+  HEDDLE_ERR_CANCELLED = -17, /* the worker was closed under the operation, or a receive was cancelled */
+  HEDDLE_ERR_TRUNCATED = -18  /* the message was longer than the room for it: what fits is there */
 } heddle_status;
 
 /* The constant's name, such as "HEDDLE_ERR_RANGE"; "HEDDLE_STATUS_UNKNOWN" for other values. Never null. */
@@ -252,6 +253,9 @@ typedef struct heddle_worker_stats {
   uint64_t received; /* active messages whose handler ran */
   uint64_t dropped;  /* arrivals refused: malformed, unknown handler, out of range */
   uint64_t failed;   /* operations completed with an error */
+  uint64_t sends;    /* tagged messages accepted */
+  uint64_t receives; /* receives that got a message */
+  uint64_t kept;     /* tagged messages that had to be kept, since nobody waited for them */
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
@@ -538,6 +542,86 @@ HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target,
                                        const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                                    const heddle_completion* completion);
+
+/* ---- tagged messages --------------------------------------------------------------------------------------------- */
+
+/* The receiver says where a message goes: it belongs to the earliest posted receive that fits it, or waits for one. Messages of
+ * one worker to one worker that a receive could both take are received in the order of sending, whatever their lengths; receives
+ * that could take the same message take messages in the order of posting. (In the sharing modes with several threads the order
+ * is that in which the calls took place.) Tagged messages and active messages do not order each other.
+ *
+ * Memory. A message that nobody waits for yet is kept, in the receiving worker's memory up to HEDDLE_TAG_CREDIT_BYTES for each
+ * sending worker (each message counts its length and 256 bytes). When that is used up, sending to that worker is answered with
+ * AGAIN until something is received there. Long messages (HEDDLE_TAG_EAGER_BYTES) are not copied: the sender's memory is read
+ * when the receive is there, so sending and receiving worker both make progress until it is complete. */
+
+#define HEDDLE_ANY UINT32_MAX
+
+/* Which messages a receive takes: those whose tag agrees with `tag` in the bits of `mask`. */
+typedef struct heddle_wanted {
+  heddle_peer
+      source; /* a worker of a rank; {rank, HEDDLE_ANY}: any of its workers; {HEDDLE_ANY, HEDDLE_ANY}: from anybody */
+  uint64_t tag;
+  uint64_t mask; /* UINT64_MAX: all of the tag. 0: any tag */
+} heddle_wanted;
+
+/* A receive and its outcome. It lies in the program's memory, belongs to the library from heddle_try_recv until the receive
+ * has ended, and must not be moved meanwhile. It need not be initialised. */
+typedef struct heddle_receive {
+  heddle_status
+      status; /* HEDDLE_POSTED: it waits, or data is on its way; else how it ended. While another thread may be inside
+                           the worker, read it after the completion or by heddle_recv_wait */
+  heddle_peer source; /* what came, if the status is DONE or TRUNCATED */
+  uint64_t tag;
+  uint64_t bytes;       /* the message's length, also where the room was shorter */
+  uint64_t library[20]; /* the library's own */
+} heddle_receive;
+
+/* Sends `bytes` bytes with a tag. Completion: LOCAL, the source may be reused; REMOTE, the message is in the target's memory (a
+ * long one: it has been received).
+ * Errors: RANK, ARGUMENT (null with a length, a counter of another worker), HANDLE, PEER_FAILED, CANCELLED (the target was closed
+ * and takes no more), NO_MEMORY (a long message needs a region), STATE (the blocking form inside a handler, if it would have to wait).
+ * Told by the completion, flush or quiet: PEER_FAILED, CANCELLED (the target or this worker was closed before a long
+ * message was received), PROTOCOL, NO_MEMORY. */
+HEDDLE_API heddle_status heddle_try_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
+                                         size_t bytes, const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
+                                     size_t bytes, const heddle_completion* completion);
+
+/* Posts a receive into data[bytes]. DONE: a message was there, *receive tells which; no completion follows. POSTED: it waits;
+ * how it ends is told by receive->status and the completion (may be null). Flush, quiet and fence do not wait for receives.
+ * A receive without a completion is waited for by heddle_recv_wait. Both forms return when the receive is posted; AGAIN and
+ * waiting concern only the worker's command queue (offload, delegate) or a busy worker (shared).
+ * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker), HANDLE, STATE.
+ * Returned, or told by receive->status and the completion: TRUNCATED (the message is longer than the room, which is full),
+ * PEER_FAILED (the source's rank has failed; what it had sent and nobody had received is dropped; receives from anybody go on
+ * waiting), CANCELLED (cancelled, or the worker or, for a long message, its sender was closed), NO_MEMORY, SYSTEM, PROTOCOL. */
+HEDDLE_API heddle_status heddle_try_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+                                         heddle_receive* receive, const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+                                     heddle_receive* receive, const heddle_completion* completion);
+/* Makes progress on the worker until the receive has ended, and returns how: DONE or an error of the receive. TIMEOUT: it has
+ * not. A completion of the receive may still be about to run. Errors: these, and STATE (inside a handler, when it has not ended). */
+HEDDLE_API heddle_status heddle_recv_wait(heddle_worker worker, heddle_receive* receive, int64_t timeout_ns);
+/* Ends a posted receive with CANCELLED, told as every end is; the completion runs in this call. Nothing happens if a message has
+ * come for it already. `receive` was given to heddle_try_recv on this worker, and its memory is still the program's.
+ * DONE; try_: AGAIN if another thread is inside the worker. Errors: STATE (the blocking form inside a handler, if it would wait). */
+HEDDLE_API heddle_status heddle_try_recv_cancel(heddle_worker worker, heddle_receive* receive);
+HEDDLE_API heddle_status heddle_recv_cancel(heddle_worker worker, heddle_receive* receive);
+
+/* Looks for a message that was kept: DONE, and found->source, tag and bytes tell the one that such a receive would take. AGAIN:
+ * there is none (or another thread is inside the worker); make progress. It does not make progress itself.
+ * Errors: as for heddle_try_recv. */
+HEDDLE_API heddle_status heddle_try_probe(heddle_worker worker, const heddle_wanted* wanted, heddle_receive* found);
+/* As probe, and takes the message out: no other receive gets it. It must be received by heddle_try_recv_claimed with the same
+ * `found`; until then it counts as kept. */
+HEDDLE_API heddle_status heddle_try_claim(heddle_worker worker, const heddle_wanted* wanted, heddle_receive* found);
+/* Receives a claimed message; as heddle_try_recv. data null, bytes 0: the message is dropped, which is DONE.
+ * Errors: as for heddle_try_recv; ARGUMENT (no message was claimed with it on this worker). */
+HEDDLE_API heddle_status heddle_try_recv_claimed(heddle_worker worker, void* data, size_t bytes,
+                                                 heddle_receive* claimed, const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_recv_claimed(heddle_worker worker, void* data, size_t bytes, heddle_receive* claimed,
+                                             const heddle_completion* completion);
 
 /* ---- order and completion of everything ------------------------------------------------------------------------------ */
 

@@ -276,6 +276,43 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_am(handle_, target, &message, completion);
   }
 
+  // Tagged messages. A heddle_receive stays where it is until the receive has ended.
+  [[nodiscard]] Status try_send(heddle_peer target, std::uint64_t tag, std::span<const std::byte> data,
+                                const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_send(handle_, target, tag, data.data(), data.size(), completion);
+  }
+  [[nodiscard]] Status send(heddle_peer target, std::uint64_t tag, std::span<const std::byte> data,
+                            const heddle_completion* completion = nullptr) noexcept {
+    return heddle_send(handle_, target, tag, data.data(), data.size(), completion);
+  }
+  [[nodiscard]] Status try_recv(const heddle_wanted& wanted, std::span<std::byte> data, heddle_receive* receive,
+                                const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_recv(handle_, &wanted, data.data(), data.size(), receive, completion);
+  }
+  [[nodiscard]] Status recv(const heddle_wanted& wanted, std::span<std::byte> data, heddle_receive* receive,
+                            const heddle_completion* completion = nullptr) noexcept {
+    return heddle_recv(handle_, &wanted, data.data(), data.size(), receive, completion);
+  }
+  [[nodiscard]] Status wait(heddle_receive& receive, std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept {
+    return heddle_recv_wait(handle_, &receive, timeout_ns);
+  }
+  [[nodiscard]] Status try_cancel(heddle_receive* receive) noexcept { return heddle_try_recv_cancel(handle_, receive); }
+  [[nodiscard]] Status cancel(heddle_receive* receive) noexcept { return heddle_recv_cancel(handle_, receive); }
+  [[nodiscard]] Status try_probe(const heddle_wanted& wanted, heddle_receive* found) noexcept {
+    return heddle_try_probe(handle_, &wanted, found);
+  }
+  [[nodiscard]] Status try_claim(const heddle_wanted& wanted, heddle_receive* found) noexcept {
+    return heddle_try_claim(handle_, &wanted, found);
+  }
+  [[nodiscard]] Status try_recv_claimed(std::span<std::byte> data, heddle_receive* claimed,
+                                        const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_recv_claimed(handle_, data.data(), data.size(), claimed, completion);
+  }
+  [[nodiscard]] Status recv_claimed(std::span<std::byte> data, heddle_receive* claimed,
+                                    const heddle_completion* completion = nullptr) noexcept {
+    return heddle_recv_claimed(handle_, data.data(), data.size(), claimed, completion);
+  }
+
   // Awaitable forms of the try_ functions; see Await.
   [[nodiscard]] auto async_put(std::span<const std::byte> source, heddle_remote target) noexcept {
     return Await([this, source, target](const heddle_completion* done) { return try_put(source, target, done); });

@@ -23,6 +23,12 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::am_max_bytes, "HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
     {Var::am_reassembly_bytes, "HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
      "most memory one worker holds for active messages that arrive in parts; beyond it they are dropped and counted"},
+    {Var::tag_credit_bytes, "HEDDLE_TAG_CREDIT_BYTES", Type::bytes, "1M",
+     "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet (64K-1G); the "
+     "same "
+     "in all ranks"},
+    {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
+     "longest tagged message that is copied at once; a longer one is fetched by its receiver; 0: what fits one packet"},
     {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
      "message ring of one worker to one worker, control lines included"},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},

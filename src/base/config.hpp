@@ -25,6 +25,8 @@ enum class Var : std::size_t {
   worker_operations,
   am_max_bytes,
   am_reassembly_bytes,
+  tag_credit_bytes,
+  tag_eager_bytes,
   shm_ring_bytes,
   shm_direct,
   shm_cma,

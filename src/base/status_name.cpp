@@ -42,6 +42,8 @@ const char* heddle_status_name(heddle_status status) {
       return "HEDDLE_ERR_PROTOCOL";
     case HEDDLE_ERR_CANCELLED:
       return "HEDDLE_ERR_CANCELLED";
+    case HEDDLE_ERR_TRUNCATED:
+      return "HEDDLE_ERR_TRUNCATED";
   }
   return "HEDDLE_STATUS_UNKNOWN";
 }

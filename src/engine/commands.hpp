@@ -93,19 +93,60 @@ void encode(const Command& command, Encoded* encoded) {
   encoded->add(&command, sizeof command);
 }
 
-// ---- messages: queued with header and, if small, payload -------------------------------------------------------------------
+// ---- receives ------------------------------------------------------------------------------------------------------------
+
+// How a receive ends is told to its heddle_receive as well, and by nothing else if it has no completion.
+struct ReceiveCommand {
+  protocol::Wanted wanted;
+  ReceiveRequest request;
+
+  base::Status start(Worker& worker) const { return worker.tagged().receive(wanted, request); }
+};
+
+struct ClaimedCommand {
+  ReceiveRequest request;
+
+  base::Status start(Worker& worker) const { return worker.tagged().receive_claimed(request); }
+};
+
+template <class Command>
+base::Status run_receive(Worker& worker, const std::byte* bytes, base::Status cancel) {
+  alignas(Command) std::array<std::byte, sizeof(Command)> copy;
+  std::memcpy(copy.data(), bytes, sizeof(Command));
+  const auto& command = *reinterpret_cast<const Command*>(copy.data());
+  if (cancel != HEDDLE_DONE) {
+    Tagged::end_unposted(command.request, cancel);
+    return cancel;
+  }
+  const base::Status status = command.start(worker);
+  if (status <= HEDDLE_DONE) command.request.completion.fire(status);
+  return status;
+}
+inline void encode(const ReceiveCommand& command, Encoded* encoded) {
+  encoded->run = &run_receive<ReceiveCommand>;
+  encoded->add(&command, sizeof command);
+}
+inline void encode(const ClaimedCommand& command, Encoded* encoded) {
+  encoded->run = &run_receive<ClaimedCommand>;
+  encoded->add(&command, sizeof command);
+}
+
+// ---- messages, active and tagged: queued with header and, if small, payload ------------------------------------------------
 
 // As it stands in the queue, followed by [Completion, if observed][header][payload, or a pointer to it].
 struct QueuedMessage {
   static constexpr std::uint64_t kMostCaptured = 1024;  // bytes of payload
   heddle_peer target;
-  std::uint16_t handler;
+  std::uint16_t handler;  // kTagged: a tagged message, whose tag is the header
   std::uint8_t header_bytes;
   bool observed : 1;
   bool captured : 1;  // the payload follows, else a pointer to it
   std::uint64_t payload_bytes;
+
+  static constexpr std::uint16_t kTagged = 0xFFFF;
 };
-static_assert(HEDDLE_AM_HEADER_BYTES <= 255 && HEDDLE_AM_HANDLERS <= 65536 && sizeof(QueuedMessage) == 24);
+static_assert(HEDDLE_AM_HEADER_BYTES <= 255 && HEDDLE_AM_HANDLERS <= QueuedMessage::kTagged &&
+              sizeof(QueuedMessage) == 24);
 
 struct MessageCommand {
   heddle_peer target;
@@ -115,28 +156,50 @@ struct MessageCommand {
   base::Status start(Worker& worker) const { return worker.try_am(target, *message, *completion); }
 };
 
+// Its credit is reserved.
+struct SendCommand {
+  SendRequest request;
+  const Completion* completion;
+
+  base::Status start(Worker& worker) const { return worker.tagged().send(request, *completion); }
+};
+
 base::Status run_message(Worker& worker, const std::byte* bytes, base::Status cancel);
 
-// `copied`: Worker::copied_payload(). `head` holds what the parts point to.
-inline void encode(const MessageCommand& command, std::uint64_t copied, QueuedMessage* head, Encoded* encoded) {
+// `head` holds what the parts point to.
+inline void encode_message(const QueuedMessage& head, const Completion& completion, const void* header,
+                           const void* const& payload, Encoded* encoded) {
+  encoded->run = &run_message;
+  encoded->add(&head, sizeof head);
+  if (head.observed) encoded->add(&completion, sizeof completion);
+  encoded->add(header, head.header_bytes);
+  if (head.captured) {
+    encoded->add(payload, head.payload_bytes);
+  } else {
+    encoded->add(static_cast<const void*>(&payload), sizeof payload);
+  }
+  encoded->complete = head.captured && !head.observed;
+}
+
+inline void encode(const MessageCommand& command, const Worker& worker, QueuedMessage* head, Encoded* encoded) {
   const heddle_am_message& message = *command.message;
-  const bool captured = message.payload_bytes <= std::min(copied, QueuedMessage::kMostCaptured);
+  const std::uint64_t copied = std::min(worker.copied_payload(), QueuedMessage::kMostCaptured);
   *head = {command.target,
            static_cast<std::uint16_t>(message.handler),
            static_cast<std::uint8_t>(message.header_bytes),
            command.completion->observed(),
-           captured,
+           message.payload_bytes <= copied,
            message.payload_bytes};
-  encoded->run = &run_message;
-  encoded->add(head, sizeof *head);
-  if (head->observed) encoded->add(command.completion, sizeof *command.completion);
-  encoded->add(message.header, message.header_bytes);
-  if (captured) {
-    encoded->add(message.payload, message.payload_bytes);
-  } else {
-    encoded->add(static_cast<const void*>(&message.payload), sizeof message.payload);
-  }
-  encoded->complete = captured && !head->observed;
+  encode_message(*head, *command.completion, message.header, message.payload, encoded);
+}
+
+inline void encode(const SendCommand& command, const Worker& worker, QueuedMessage* head, Encoded* encoded) {
+  const SendRequest& request = command.request;
+  const std::uint64_t copied =
+      std::min({worker.copied_payload(), QueuedMessage::kMostCaptured, worker.tagged().eager()});
+  *head = {request.target,          QueuedMessage::kTagged, sizeof request.tag, command.completion->observed(),
+           request.bytes <= copied, request.bytes};
+  encode_message(*head, *command.completion, &request.tag, request.data, encoded);
 }
 
 // The longest command in the queue.

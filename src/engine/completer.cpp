@@ -111,6 +111,10 @@ void Worker::arrived(const transport::Completion& completion) {
     case wire::Kind::reply:
       if (const auto reply = wire::decode_reply(packet)) return arrived_reply(source, *reply);
       break;
+    case wire::Kind::tagged:
+      return tagged_.arrived(source, completion.immediate, packet);
+    case wire::Kind::tagged_credit:
+      return tagged_.arrived_credit(source, packet);
     case wire::Kind::invalid:
       break;
   }
@@ -267,9 +271,11 @@ base::Status Worker::quiet_inside() {
 void Worker::note_failures() {
   seen_epoch_ = failure_epoch_.load(std::memory_order_acquire);
   context_.note_failures();
+  bool more = false;
   for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
     if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;
     failed_[rank] = true;
+    more = true;
     transport_->peer_failed(rank);
     responder_.forget(rank);
     reassembly_.forget(rank);
@@ -279,6 +285,7 @@ void Worker::note_failures() {
       }
     }
   }
+  if (more) tagged_.note_failures();
 }
 
 // A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed only when it was
@@ -305,6 +312,7 @@ void Worker::end_served(Operation& operation, base::Status status) {
 void Worker::cancel_all(base::Status status) {
   in_progress_ = true;  // callbacks run: they may not close or wait
   pending_.clear();
+  chores_.pending = false;
   for (Operation& operation : operations_.all()) {
     if (!operation.live) continue;
     operation.pending = false;
@@ -314,6 +322,7 @@ void Worker::cancel_all(base::Status status) {
     if (operation.status == HEDDLE_DONE) operation.status = status;
     conclude(operation);
   }
+  tagged_.cancel_all(status);
   in_progress_ = false;
 }
 

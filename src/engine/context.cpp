@@ -188,6 +188,26 @@ base::Result<Region*> Context::add_region(const transport::LocalMemory& memory, 
   }
 }
 
+base::Result<LentMemory> Context::lend(void* address, std::uint64_t bytes) {
+  LentMemory lent;
+  try {
+    auto memory = transport_->enroll(address, bytes);
+    if (!memory) return memory.status();
+    lent.memory = *memory;
+    lent.number = regions_.add(address, bytes);
+    if (lent.number != 0) return lent;
+  } catch (const std::bad_alloc&) {
+    // as without a number
+  }
+  if (lent.memory.address != nullptr) transport_->withdraw(lent.memory);
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "there is no room for one more region; the message was not sent");
+}
+
+void Context::take_back(const LentMemory& lent) {
+  regions_.remove(lent.number);
+  transport_->withdraw(lent.memory);
+}
+
 void Context::close_region(Region* region) {
   if (const auto taken = owned_regions_.remove(region)) free_region(*taken);
 }

@@ -131,6 +131,9 @@ class Context {
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
+  // Memory of the caller's for one operation. Any thread.
+  base::Result<LentMemory> lend(void* address, std::uint64_t bytes);
+  void take_back(const LentMemory& lent);
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   void close_remote(RemoteRegion* remote);
   base::Result<Counter*> open_counter(const Worker* only);

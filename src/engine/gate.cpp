@@ -236,15 +236,18 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
     std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
     bytes += sizeof completion;
   }
-  heddle_am_message message{};
-  message.handler = head.handler;
-  message.header_bytes = head.header_bytes;
-  message.header = bytes;
-  message.payload_bytes = head.payload_bytes;
-  message.payload = bytes + head.header_bytes;
-  if (!head.captured)
-    std::memcpy(static_cast<void*>(&message.payload), bytes + head.header_bytes, sizeof message.payload);
-  const base::Status status = cancel == HEDDLE_DONE ? worker.try_am(head.target, message, completion) : cancel;
+  const void* payload = bytes + head.header_bytes;
+  if (!head.captured) std::memcpy(static_cast<void*>(&payload), bytes + head.header_bytes, sizeof payload);
+  base::Status status = cancel;
+  if (head.handler == QueuedMessage::kTagged) {
+    SendRequest request{head.target, 0, payload, head.payload_bytes};
+    std::memcpy(&request.tag, bytes, sizeof request.tag);
+    if (cancel == HEDDLE_DONE) status = worker.tagged().send(request, completion);
+    if (status < HEDDLE_DONE) worker.tagged().give_back<true>(head.target, head.payload_bytes);
+  } else if (cancel == HEDDLE_DONE) {
+    status =
+        worker.try_am(head.target, {head.handler, head.header_bytes, bytes, payload, head.payload_bytes}, completion);
+  }
   worker.end_queued(status, completion, head.target.rank);
   return status;
 }

@@ -147,7 +147,7 @@ class Gate {
   void help();
   // Offload: something is under way that only polling will tell. Inside.
   [[nodiscard]] bool executor_wanted() const {
-    return sharing_ == Sharing::offload && (stalled_ || worker_.outstanding() > 0);
+    return sharing_ == Sharing::offload && (stalled_ || worker_.outstanding() > 0 || worker_.has_chores());
   }
   std::size_t drain();
   base::Status execute(const Queued& command, base::Status cancel);
@@ -155,9 +155,9 @@ class Gate {
   template <class Command>
   base::Status enqueue(const Command& command) {
     Encoded encoded;
-    if constexpr (std::is_same_v<Command, MessageCommand>) {
+    if constexpr (std::is_same_v<Command, MessageCommand> || std::is_same_v<Command, SendCommand>) {
       QueuedMessage head;
-      encode(command, worker_.copied_payload(), &head, &encoded);
+      encode(command, worker_, &head, &encoded);
       return enqueue(encoded);
     } else {
       encode(command, &encoded);

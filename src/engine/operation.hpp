@@ -22,7 +22,7 @@ struct Piece {
   std::uint64_t bytes = 0;
 };
 
-enum class Kind : std::uint8_t { put, get, atomic, message };
+enum class Kind : std::uint8_t { put, get, atomic, message, offer, chores };
 
 // What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape of one block.
 class Pieces {
@@ -64,6 +64,7 @@ struct Operation {
   bool posted = false;   // nothing is left to be posted
   bool pending = false;  // in the worker's list of operations with something left to post, or to fire
   bool signal_due = false;
+  bool offered = false;                // its source is lent to the receiver of a tagged message
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
   std::uint32_t generation = 0;
@@ -185,14 +186,14 @@ class OperationPool {
     return same ? &operation : nullptr;
   }
 
+  [[nodiscard]] std::size_t index(const Operation& operation) const {
+    return static_cast<std::size_t>(&operation - operations_.data());
+  }
   [[nodiscard]] std::size_t in_use() const { return operations_.size() - free_.size(); }
   [[nodiscard]] std::vector<Operation>& all() { return operations_; }
 
  private:
   static constexpr std::uint32_t kGenerationMask = (1U << 28) - 1;
-  [[nodiscard]] std::size_t index(const Operation& operation) const {
-    return static_cast<std::size_t>(&operation - operations_.data());
-  }
   void enter(Operation& operation) {
     if (!operation.marked) marks_.enter();
     operation.marked = true;

@@ -20,6 +20,12 @@ struct Region {
   bool allocated;        // else registered
 };
 
+// Memory of the caller's that one operation lends to a peer: a region without a handle.
+struct LentMemory {
+  transport::LocalMemory memory;
+  std::uint64_t number = 0;
+};
+
 // One peer's region, ready for use. The first line is all that a direct operation reads.
 struct RemoteRegion {
   static constexpr HandleType kType = HandleType::remote_region;
@@ -36,6 +42,7 @@ struct RemoteRegion {
   std::atomic<bool> closed{false};
   Context* context = nullptr;
   std::uint64_t number = 0;  // the owner's region number
+  std::uint32_t server = 0;  // the owner's worker that serves what the transport cannot do alone
   transport::RemoteMemory memory;
 
   // True: [offset, offset + count) may be accessed through `direct`.

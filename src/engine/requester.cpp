@@ -45,6 +45,8 @@ Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& comple
 // The operation is over, or never was.
 void Worker::finish(Operation& operation) {
   const bool marked = operation.marked;
+  if (operation.offered) [[unlikely]]
+    tagged_.withdraw(operation);
   --outstanding_total_;
   --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
   operations_.give_back(&operation);
@@ -118,19 +120,18 @@ base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& 
   return start(operation);
 }
 
-base::Status Worker::post_small_message(heddle_peer target, const heddle_am_message& message,
-                                        const Completion& completion) {
+base::Status Worker::post_packet(const Packet& packet, const Completion& completion) {
   if (operations_.empty()) return HEDDLE_AGAIN;
   Command command;
   command.opcode = Opcode::message;
   command.wants_source_free = completion.when == HEDDLE_WHEN_LOCAL;
-  command.rank = target.rank;
-  command.worker = target.worker;
-  command.immediate = wire::encode_am(message.handler, message.header_bytes);
-  command.header_bytes = message.header_bytes;
-  command.header = message.header;
-  command.local = const_cast<void*>(message.payload);
-  command.bytes = message.payload_bytes;
+  command.rank = packet.target.rank;
+  command.worker = packet.target.worker;
+  command.immediate = packet.immediate;
+  command.header_bytes = packet.header_bytes;
+  command.header = packet.header;
+  command.local = const_cast<void*>(packet.payload);
+  command.bytes = packet.payload_bytes;
   command.token = operations_.next_token(Role::command);
   try {
     if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
@@ -139,7 +140,7 @@ base::Status Worker::post_small_message(heddle_peer target, const heddle_am_mess
   }
   if (command.done) return HEDDLE_DONE;
   // Only now it needs a slot.
-  Operation* operation = begin(Kind::message, target.rank, completion);
+  Operation* operation = begin(Kind::message, packet.target.rank, completion);
   operation->posted = true;
   operation->unfinished = 1;
   operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
@@ -172,6 +173,9 @@ bool Worker::advance(Operation& operation) {
         return advance_message(operation);
       case Kind::atomic:
         return advance_word(operation);
+      case Kind::offer:
+      case Kind::chores:
+        return false;  // never here: posted whole, and not of the pool
     }
   } catch (const std::bad_alloc&) {
     if (operation.status == HEDDLE_DONE) operation.status = fail_memory();
@@ -231,7 +235,7 @@ std::uint64_t Worker::post_command(Operation& operation, const Piece& piece) {
   command.opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
   command.wants_source_free = operation.kind == Kind::put && operation.completion.when == HEDDLE_WHEN_LOCAL;
   command.rank = piece.remote->rank;
-  command.worker = 0;
+  command.worker = piece.remote->server;
   command.local = piece.local;
   command.bytes = std::min(piece.bytes, capabilities_.max_transfer);
   command.remote = &piece.remote->memory;
@@ -258,7 +262,7 @@ std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
   head.bytes = is_put ? std::min<std::uint64_t>(piece.bytes, capabilities_.max_message - sizeof head) : piece.bytes;
   Command command;
   command.rank = piece.remote->rank;
-  command.worker = 0;
+  command.worker = piece.remote->server;
   command.immediate = wire::immediate_of(wire::Kind::request);
   command.header = &head;
   command.header_bytes = sizeof head;
@@ -268,6 +272,7 @@ std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
   ++operation.unfinished;
   ++operation.served;
   operation.served_rank = piece.remote->rank;
+  operation.served_worker = piece.remote->server;
   if (!is_put) {
     operation.window = piece.local;
     operation.window_bytes = operation.window_left = piece.bytes;
@@ -396,6 +401,13 @@ std::size_t Worker::advance_pending() {
   // Each operation gets its turn once: one whose peer is busy must not hold up the others.
   for (std::size_t left = pending_.size(); left > 0; --left) {
     Operation* operation = pending_.pop_front();
+    if (operation->kind == Kind::chores) {
+      operation->pending = false;
+      bool more = false;
+      if (tagged_.advance(&more)) ++moved;
+      if (more) want_chores();
+      continue;
+    }
     if (operation->posted || advance(*operation)) ++moved;
     if (operation->posted) {
       operation->pending = false;

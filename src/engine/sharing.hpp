@@ -41,6 +41,7 @@ struct Tally {
   std::uint64_t bytes = 0;
   std::uint64_t again = 0;
   std::uint64_t commands = 0;  // operations that were not direct
+  std::uint64_t sends = 0;     // tagged messages
 };
 
 // A Tally for each thread that posts to a worker that is not exclusive: no line is written by two threads, but by those
@@ -60,8 +61,8 @@ class Tallies {
     }
   }
   [[nodiscard]] Tally sum() {
-    static constexpr std::array<Field, 7> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics, &Tally::messages,
-                                                     &Tally::bytes, &Tally::again, &Tally::commands};
+    static constexpr std::array<Field, 8> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics,  &Tally::messages,
+                                                     &Tally::bytes, &Tally::again, &Tally::commands, &Tally::sends};
     Tally all;
     for (Place& place : places_) {
       for (const Field field : kFields) {

@@ -19,6 +19,7 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
                       static_cast<unsigned long long>(operations), static_cast<unsigned long long>(kMinOperations),
                       static_cast<unsigned long long>(kMaxOperations));
   }
+  if (const base::Status status = Tagged::check(context.environment().config); status != HEDDLE_DONE) return status;
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, sharing, std::move(*transport)));
@@ -47,8 +48,10 @@ Worker::Worker(Context& context, std::uint32_t index, Sharing sharing,
       failed_(context.size()),
       reassembly_(context.environment().config.number(base::Var::am_max_bytes),
                   context.environment().config.number(base::Var::am_reassembly_bytes)),
-      responder_(*transport_, context.regions(), capabilities_.max_message) {
+      responder_(*transport_, context.regions(), capabilities_.max_message),
+      tagged_(*this) {
   stats_.size = sizeof stats_;
+  chores_.kind = Kind::chores;
 }
 
 Worker::~Worker() {
@@ -60,10 +63,10 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu failed %llu",
+      "dropped %llu failed %llu sends %llu receives %llu kept %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
       number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
-      number(all.failed));
+      number(all.failed), number(all.sends), number(all.receives), number(all.kept));
 }
 
 heddle_worker_stats Worker::read_stats() {
@@ -78,6 +81,7 @@ heddle_worker_stats Worker::read_stats() {
   all.gets = posted.gets;
   all.atomics = posted.atomics;
   all.messages = posted.messages;
+  all.sends = posted.sends;
   all.bytes = posted.bytes;
   all.again = posted.again;
   all.direct = posted.puts + posted.gets + posted.atomics - posted.commands;
@@ -91,7 +95,8 @@ bool Worker::names_remote(const RemoteRegion* remote) const {
 }
 
 bool Worker::names_counter(const Counter* counter) const {
-  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_counter(counter);
+  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_counter(counter) ||
+         tagged_.names_counter(counter);
 }
 
 void Worker::begin() {

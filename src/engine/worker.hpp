@@ -16,6 +16,7 @@
 #include "engine/context.hpp"
 #include "engine/operation.hpp"
 #include "engine/sharing.hpp"
+#include "engine/tagged.hpp"
 #include "protocol/reassembly.hpp"
 #include "protocol/responder.hpp"
 
@@ -113,7 +114,10 @@ class Worker {
   }
   base::Status try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
     const bool small = wire::pad8(message.header_bytes) + message.payload_bytes <= capabilities_.max_message;
-    return small ? post_small_message(target, message, completion) : try_large_message(target, message, completion);
+    if (!small) return try_large_message(target, message, completion);
+    return post_packet({target, wire::encode_am(message.handler, message.header_bytes), message.header,
+                        message.header_bytes, message.payload, message.payload_bytes},
+                       completion);
   }
   // Both.
   base::Status try_am(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
@@ -129,6 +133,17 @@ class Worker {
   }
   // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
   [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
+
+  // Sending from any thread needs its reserve(); the rest is for the thread inside.
+  [[nodiscard]] Tagged& tagged() { return tagged_; }
+  [[nodiscard]] const Tagged& tagged() const { return tagged_; }
+  // Tagged::advance is to be called again.
+  void want_chores() {
+    if (chores_.pending) return;
+    chores_.pending = true;
+    pending_.push_back(&chores_);
+  }
+  [[nodiscard]] bool has_chores() const { return chores_.pending; }
 
   // ---- completer -----------------------------------------------------------------------------------------------------------
   // Number of events, or ERR_STATE from inside a handler.
@@ -149,10 +164,20 @@ class Worker {
   void cancel_all(base::Status status);
 
  private:
+  friend class Tagged;  // a part of it, in a file of its own
   Worker(Context& context, std::uint32_t index, Sharing sharing, std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
-  base::Status post_small_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
+  // What fits one message of the transport.
+  struct Packet {
+    heddle_peer target;
+    std::uint32_t immediate;
+    const void* header;
+    std::uint32_t header_bytes;
+    const void* payload;
+    std::uint64_t payload_bytes;
+  };
+  base::Status post_packet(const Packet& packet, const Completion& completion);
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);
@@ -214,6 +239,8 @@ class Worker {
   std::uint64_t next_message_ = 1;
   protocol::Reassembly reassembly_;
   protocol::Responder responder_;
+  Operation chores_;  // not of the pool: stands in pending_ while tagged_ has something left to do
+  Tagged tagged_;     // uses most of the above
   std::array<transport::Completion, 32> arrivals_;
   std::unique_ptr<Gate> gate_;  // the first to go: its executor uses all the rest
 };

@@ -11,7 +11,7 @@ bool read(std::span<const std::byte> packet, Header* header) {
 }
 
 bool status_known(std::int32_t status) {
-  return status <= HEDDLE_DONE && status >= HEDDLE_ERR_CANCELLED;
+  return status <= HEDDLE_DONE && status >= HEDDLE_ERR_TRUNCATED;
 }
 
 }  // namespace

@@ -18,8 +18,16 @@ namespace heddle::wire {
 // ---- immediate -------------------------------------------------------------------------------------------------------
 
 //   bits 29–31  kind
-//   active_message: bits 0–9 handler, bits 10–16 header bytes; the others: zero
-enum class Kind : std::uint32_t { invalid = 0, active_message = 1, fragment = 2, request = 3, reply = 4 };
+//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp; the others: zero
+enum class Kind : std::uint32_t {
+  invalid = 0,
+  active_message = 1,
+  fragment = 2,
+  request = 3,
+  reply = 4,
+  tagged = 5,
+  tagged_credit = 6
+};
 
 inline constexpr std::uint32_t kKindShift = 29;
 inline constexpr std::uint32_t kHandlerMask = HEDDLE_AM_HANDLERS - 1;

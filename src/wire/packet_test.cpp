@@ -6,6 +6,7 @@
 
 #include "base/random.hpp"
 #include "wire/packed_region.hpp"
+#include "wire/tagged.hpp"
 
 namespace heddle::wire {
 namespace {
@@ -66,6 +67,39 @@ TEST(Packet, RequestsMustBeConsistent) {
   EXPECT_FALSE(decode_request(packet_of(head, 0)));
 }
 
+TEST(Packet, TaggedMessagesCarryTagAndDataOrAnOffer) {
+  std::vector<std::byte> packet(8 + 5);
+  const std::uint64_t tag = 0x1122334455667788;
+  std::memcpy(packet.data(), &tag, 8);
+  const auto message = decode_tagged(encode_tagged(kSequenceMask + 3, false), packet);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->tag, tag);
+  EXPECT_EQ(message->bytes, 5U);
+  EXPECT_EQ(message->payload.data(), packet.data() + 8);
+  EXPECT_EQ(message->sequence, 2U) << "numbers wrap";
+  EXPECT_FALSE(message->offer);
+  EXPECT_FALSE(decode_tagged(encode_tagged(0, false), std::span(packet).first(7)));
+  Offer offer{tag, 1 << 20, 7, 9, {}};
+  const auto offered = decode_tagged(encode_tagged(1, true), packet_of(offer, 0));
+  ASSERT_TRUE(offered);
+  EXPECT_TRUE(offered->offer);
+  EXPECT_EQ(offered->bytes, 1U << 20);
+  EXPECT_EQ(offered->tag, tag);
+  EXPECT_FALSE(decode_tagged(encode_tagged(1, true), packet_of(offer, 1)));
+  offer.bytes = 0;
+  EXPECT_FALSE(decode_tagged(encode_tagged(1, true), packet_of(offer, 0)));
+  EXPECT_EQ(kind_of(encode_tagged(kSequenceMask, true)), Kind::tagged);
+  EXPECT_FALSE(decode_credit(packet));
+  EXPECT_EQ(decode_credit(std::span(packet).first(8)), tag);
+}
+
+TEST(Packet, TheChargeOfATaggedMessageCoversWhatIsKeptOfIt) {
+  for (std::uint64_t bytes = 0; bytes < 20'000; ++bytes) {
+    ASSERT_GE(tagged_charge(bytes), kTaggedNode + bytes);
+    ASSERT_LE(tagged_charge(bytes), std::max(kTaggedLeast, kTaggedNode + bytes + 63));
+  }
+}
+
 TEST(Packet, RandomBytesNeverLeadOutside) {
   base::Random random(7);
   for (int round = 0; round < 200000; ++round) {
@@ -84,6 +118,9 @@ TEST(Packet, RandomBytesNeverLeadOutside) {
     }
     if (const auto reply = decode_reply(packet)) {
       ASSERT_TRUE(inside(reply->payload));
+    }
+    if (const auto message = decode_tagged(static_cast<std::uint32_t>(random.next()), packet)) {
+      ASSERT_TRUE(inside(message->payload));
     }
   }
 }

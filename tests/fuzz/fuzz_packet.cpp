@@ -2,6 +2,7 @@
 #include "fuzz.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/packet.hpp"
+#include "wire/tagged.hpp"
 
 namespace {
 
@@ -46,7 +47,7 @@ void fragments(heddle::fuzz::Input input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heddle::fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 4) {
+  switch (input.take<std::uint8_t>() % 5) {
     case 0: {
       const auto immediate = input.take<std::uint32_t>();
       active_message(immediate, input.rest());
@@ -61,6 +62,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(request->head.kind <= heddle::wire::RequestKind::atomic, "kind of request");
       }
       break;
+    case 3: {
+      const auto immediate = input.take<std::uint32_t>();
+      const auto packet = input.rest();
+      if (const auto message = heddle::wire::decode_tagged(immediate, packet)) {
+        require(inside(message->payload, packet), "payload leaves the packet");
+        require(message->offer ? message->payload.size() == sizeof(heddle::wire::Offer) && message->bytes != 0
+                               : message->payload.size() == message->bytes,
+                "length of a tagged message");
+        require(message->sequence <= heddle::wire::kSequenceMask, "number of a tagged message");
+      }
+      static_cast<void>(heddle::wire::decode_credit(packet));
+      break;
+    }
     default:
       if (const auto reply = heddle::wire::decode_reply(input.rest())) {
         require(inside(reply->payload, input.rest()), "reply leaves the packet");

@@ -1,0 +1,193 @@
+// Tagged messages.
+#include "api/arguments.hpp"
+
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
+
+namespace {
+
+namespace base = heddle::base;
+namespace engine = heddle::engine;
+namespace protocol = heddle::protocol;
+using Sent = heddle::transport::TransportWorker::Sent;
+
+[[gnu::cold]] Status explain_peer(Worker& worker, std::uint32_t rank, std::uint32_t index) {
+  if (rank >= worker.size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has ranks 0-%u", rank, worker.size() - 1);
+  }
+  return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: a process has at most %u workers (HEDDLE_MAX_WORKERS)",
+                    index, rank, worker.max_workers());
+}
+
+// Credit is reserved by the thread that calls, so that nothing in a command queue ever waits for it.
+template <bool kShared>
+[[gnu::cold]] Status no_room(Worker& worker, heddle_peer target) {
+  Status status = HEDDLE_AGAIN;
+  if constexpr (kShared) {
+    status = worker.gate()->settled([&] { return worker.tagged().no_room(target); });
+  } else {
+    status = worker.tagged().no_room(target);
+  }
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
+  worker.count(&Tally::sends);
+  worker.count(&Tally::bytes, bytes);
+  return status;
+}
+
+template <bool kShared>
+inline Status send(Worker& worker, const engine::SendRequest& request, const heddle_completion* completion) {
+  engine::Tagged& tagged = worker.tagged();
+  if (!tagged.reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
+    return no_room<kShared>(worker, request.target);
+  }
+  if (!kShared && (completion == nullptr || completion->counter.id == 0)) [[likely]] {
+    if (tagged.send_short(request) == Sent::sent) [[likely]]
+      return accepted(worker, request.bytes, HEDDLE_DONE);
+  }
+  engine::Completion resolved;
+  Status status = resolve(worker, completion, &resolved);
+  if (status == HEDDLE_DONE) status = engine::post(worker, engine::SendCommand{request, &resolved});
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) return accepted(worker, request.bytes, status);
+  tagged.give_back<kShared>(request.target, request.bytes);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+// ---- receives ------------------------------------------------------------------------------------------------------------
+
+Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
+  if (from == nullptr) return null_argument(function, "wanted");
+  const heddle_peer source = from->source;
+  const bool any_rank = source.rank == HEDDLE_ANY;
+  const bool any_worker = source.worker == HEDDLE_ANY;
+  if (any_rank && !any_worker) [[unlikely]] {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "worker %u of any rank: give a rank, or HEDDLE_ANY for both", source.worker);
+  }
+  if ((!any_rank && source.rank >= worker.size()) || (!any_worker && source.worker >= worker.max_workers()))
+      [[unlikely]] {
+    return explain_peer(worker, source.rank, source.worker);
+  }
+  static_assert(HEDDLE_ANY == protocol::kAnyNumber);
+  *wanted = {from->tag, from->mask, protocol::source_of(source)};
+  return HEDDLE_DONE;
+}
+
+template <class Command>
+Status post_receive(Worker& worker, Command command, const heddle_completion* completion) {
+  if (const Status status = resolve(worker, completion, &command.request.completion); status != HEDDLE_DONE)
+    return status;
+  const Status status = engine::post(worker, command);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+// Runs inside, after what was queued before; AGAIN if that is not possible now.
+template <class Look>
+Status look(Worker& worker, Look&& look_inside) {
+  return worker.gate() == nullptr ? look_inside() : worker.gate()->settled(std::forward<Look>(look_inside));
+}
+
+Status status_of(heddle_receive* receive) {
+  // Acquire: who sees the end sees the data. Partner: the release where the engine sets it.
+  return std::atomic_ref(receive->status).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+heddle_status heddle_try_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
+                              const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (target.rank >= worker->size() || target.worker >= worker->max_workers()) [[unlikely]] {
+    return explain_peer(*worker, target.rank, target.worker);
+  }
+  if (data == nullptr && bytes != 0) [[unlikely]] {
+    return null_argument("send", "data");
+  }
+  const engine::SendRequest request{target, tag, data, bytes};
+  return worker->gate() == nullptr ? send<false>(*worker, request, completion)
+                                   : send<true>(*worker, request, completion);
+}
+
+heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
+                          const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
+}
+
+heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
+                              heddle_receive* receive, const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (receive == nullptr) return null_argument("recv", "receive");
+  if (data == nullptr && bytes != 0) return null_argument("recv", "data");
+  engine::ReceiveCommand command{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
+  if (const Status status = read_wanted("recv", *worker, wanted, &command.wanted); status != HEDDLE_DONE) return status;
+  receive->status = HEDDLE_POSTED;  // it may be executed by another thread
+  return post_receive(*worker, command, completion);
+}
+
+heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+                          heddle_receive* receive, const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
+}
+
+heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (receive == nullptr) return null_argument("recv_wait", "receive");
+  const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
+  const Status status = worker->until(timeout_ns, ended);
+  if (status == HEDDLE_ERR_TIMEOUT) {
+    return base::fail(status, "heddle_recv_wait: after %lld ns no message has come",
+                      static_cast<long long>(timeout_ns));
+  }
+  if (status != HEDDLE_DONE) return status;
+  const Status outcome = status_of(receive);
+  return outcome == HEDDLE_DONE ? outcome
+                                : base::fail(outcome, "the receive has ended with %s", heddle_status_name(outcome));
+}
+
+heddle_status heddle_try_recv_cancel(heddle_worker handle, heddle_receive* receive) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (receive == nullptr) return null_argument("recv_cancel", "receive");
+  // Not as a command in the queue: the receive may end and its memory go before that is executed.
+  return look(*worker, [&] { return worker->tagged().cancel(receive); });
+}
+
+heddle_status heddle_recv_cancel(heddle_worker worker, heddle_receive* receive) {
+  return blocking(worker, [&] { return heddle_try_recv_cancel(worker, receive); });
+}
+
+heddle_status heddle_try_probe(heddle_worker handle, const heddle_wanted* wanted, heddle_receive* found) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (found == nullptr) return null_argument("probe", "found");
+  protocol::Wanted what;
+  if (const Status status = read_wanted("probe", *worker, wanted, &what); status != HEDDLE_DONE) return status;
+  return look(*worker, [&] { return worker->tagged().probe(what, found); });
+}
+
+heddle_status heddle_try_claim(heddle_worker handle, const heddle_wanted* wanted, heddle_receive* found) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (found == nullptr) return null_argument("claim", "found");
+  protocol::Wanted what;
+  if (const Status status = read_wanted("claim", *worker, wanted, &what); status != HEDDLE_DONE) return status;
+  return look(*worker, [&] { return worker->tagged().claim(what, found); });
+}
+
+heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t bytes, heddle_receive* claimed,
+                                      const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (claimed == nullptr) return null_argument("recv_claimed", "claimed");
+  if (data == nullptr && bytes != 0) return null_argument("recv_claimed", "data");
+  claimed->status = HEDDLE_POSTED;
+  return post_receive(*worker, engine::ClaimedCommand{{static_cast<std::byte*>(data), bytes, claimed, {}}}, completion);
+}
+
+heddle_status heddle_recv_claimed(heddle_worker worker, void* data, size_t bytes, heddle_receive* claimed,
+                                  const heddle_completion* completion) {
+  return blocking(worker, [&] { return heddle_try_recv_claimed(worker, data, bytes, claimed, completion); });
+}

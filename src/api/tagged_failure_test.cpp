@@ -1,0 +1,294 @@
+// Tagged messages when a rank dies, a worker is closed, or what is asked is wrong. One thread drives all ranks, so that each
+// stage of a long message is met.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr heddle_peer kAnybody{HEDDLE_ANY, HEDDLE_ANY};
+constexpr std::size_t kRanks = 3;
+
+heddle_wanted from(std::uint32_t rank, std::uint64_t tag) {
+  return {{rank, 0}, tag, UINT64_MAX};
+}
+
+// Ranks of this thread, closed in threads of their own since leaving is collective.
+struct Ranks {
+  explicit Ranks(const char* transport) : job(kRanks, transport) {
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+      contexts.push_back(job.join(rank));
+      workers.push_back(contexts.back().open_worker());
+    }
+  }
+  ~Ranks() {
+    std::vector<std::thread> leaving;
+    for (Context& context : contexts) leaving.emplace_back([&context] { context = {}; });
+    for (std::thread& thread : leaving) thread.join();
+  }
+  void progress() {
+    for (Worker& worker : workers) EXPECT_GE(worker.progress(), 0) << heddle_last_error();
+  }
+  void fail(std::uint32_t rank) const { check(heddle_inproc_fail(job.handle(), rank)); }
+  // Everybody's progress until it is so; the test's own time limit is the deadline.
+  template <class Condition>
+  void until(Condition&& condition) {
+    while (!condition()) {
+      progress();
+      std::this_thread::yield();
+    }
+  }
+
+  Job job;
+  std::vector<Context> contexts;
+  std::vector<Worker> workers;
+};
+
+struct Outcome {
+  int times = 0;
+  Status status = HEDDLE_AGAIN;
+  static void tell(void* arg, Status status) {
+    auto* self = static_cast<Outcome*>(arg);
+    ++self->times;
+    self->status = status;
+  }
+  heddle_completion completion() { return {&tell, this, {}, HEDDLE_WHEN_REMOTE}; }
+};
+
+class TaggedFailure : public testing::TestWithParam<Setting> {
+ protected:
+  Variables variables_{GetParam().variables};
+};
+
+TEST_P(TaggedFailure, ReceivesFromTheDeadEndAndOthersGoOn) {
+  Ranks ranks(GetParam().transport);
+  Worker& worker = ranks.workers[0];
+  std::uint64_t value = 5;
+  std::array<std::uint64_t, 4> room{};
+  std::array<heddle_receive, 4> receives{};
+  std::array<Outcome, 4> outcomes;
+  const auto post = [&](std::size_t i, heddle_wanted wanted) {
+    const heddle_completion completion = outcomes.at(i).completion();
+    return worker.try_recv(wanted, writable_bytes_of(room.at(i)), &receives.at(i), &completion);
+  };
+  ASSERT_GE(ranks.workers[1].try_send({0, 0}, 99, bytes_of(value)), 0);  // nobody will have received it
+  heddle_receive found;
+  ranks.until([&] { return worker.try_probe(from(1, 99), &found) == HEDDLE_DONE; });
+  ASSERT_EQ(post(0, from(1, 1)), HEDDLE_POSTED);
+  ASSERT_EQ(post(1, {{1, HEDDLE_ANY}, 1, 0xF}), HEDDLE_POSTED);
+  ASSERT_EQ(post(2, {kAnybody, 1, UINT64_MAX}), HEDDLE_POSTED);
+  ranks.fail(1);
+  ranks.until([&] { return outcomes[0].times > 0 && outcomes[1].times > 0; });
+  EXPECT_EQ(outcomes[0].status, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(outcomes[1].status, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(receives[0].status, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(post(3, from(1, 2)), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.try_probe({kAnybody, 99, UINT64_MAX}, &found), HEDDLE_AGAIN) << "kept for a dead rank";
+  ASSERT_GE(ranks.workers[2].try_send({0, 0}, 1, bytes_of(value)), 0);
+  ranks.until([&] { return outcomes[2].times > 0; });
+  EXPECT_EQ(outcomes[2].status, HEDDLE_DONE);
+  EXPECT_EQ(room[2], 5U);
+  for (const Outcome& outcome : outcomes) EXPECT_LE(outcome.times, 1);
+}
+
+// The receiver makes so many steps, then it is dead: the sender hears of it, once.
+TEST_P(TaggedFailure, ALongMessageWhoseReceiverDiesInAnyStageEnds) {
+  const std::vector<std::byte> source(100'000, std::byte{7});
+  bool arrived = false;
+  for (int steps = 0; steps < 40 && !arrived; ++steps) {
+    std::vector<std::byte> room(source.size());
+    heddle_receive receive;
+    Outcome outcome;
+    Ranks ranks(GetParam().transport);
+    const heddle_completion completion = outcome.completion();
+    ASSERT_EQ(ranks.workers[0].try_send({1, 0}, 3, source, &completion), HEDDLE_POSTED);
+    Status received = HEDDLE_POSTED;
+    if (steps > 0) received = ranks.workers[1].try_recv(from(0, 3), room, &receive);
+    for (int i = 1; i < steps && outcome.times == 0; ++i) {
+      ASSERT_GE(ranks.workers[1].progress(), 0);
+      ASSERT_GE(ranks.workers[0].progress(), 0);
+    }
+    arrived = outcome.times == 1;
+    ranks.fail(1);
+    while (outcome.times == 0) {
+      ASSERT_GE(ranks.workers[0].progress(), 0);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(outcome.status, arrived ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED) << "after " << steps << " steps";
+    EXPECT_EQ(ranks.workers[0].try_quiet(), HEDDLE_DONE);
+    EXPECT_EQ(outcome.times, 1);
+    if (steps > 0 && received == HEDDLE_POSTED) {
+      EXPECT_TRUE(receive.status == HEDDLE_POSTED || receive.status == HEDDLE_DONE);
+      static_cast<void>(ranks.workers[1].try_cancel(&receive));
+    }
+    ranks.fail(0);  // so that the dead rank's worker, which is still here, waits for nobody
+    ranks.workers[1] = {};
+  }
+  EXPECT_TRUE(arrived) << "the last stage was not reached";
+}
+
+TEST_P(TaggedFailure, ALongMessageWhoseSenderDiesInAnyStageEnds) {
+  const std::vector<std::byte> source(100'000, std::byte{7});
+  bool arrived = false;
+  for (int steps = 0; steps < 40 && !arrived; ++steps) {
+    std::vector<std::byte> room(source.size());
+    heddle_receive receive;
+    Outcome outcome;
+    Outcome sent;
+    Ranks ranks(GetParam().transport);
+    const heddle_completion completion = outcome.completion();
+    const heddle_completion sending = sent.completion();
+    ASSERT_EQ(ranks.workers[1].try_recv(from(0, 3), room, &receive, &completion), HEDDLE_POSTED);
+    ASSERT_EQ(ranks.workers[0].try_send({1, 0}, 3, source, &sending), HEDDLE_POSTED);
+    for (int i = 0; i < steps && outcome.times == 0; ++i) {
+      ASSERT_GE(ranks.workers[1].progress(), 0);
+      if (outcome.times == 0) {
+        ASSERT_GE(ranks.workers[0].progress(), 0);
+      }
+    }
+    arrived = outcome.times == 1;
+    ranks.fail(0);
+    while (outcome.times == 0) {
+      ASSERT_GE(ranks.workers[1].progress(), 0);
+      std::this_thread::yield();
+    }
+    // What is said to be there is there: a sender that died after its data was on its way may still be DONE.
+    EXPECT_TRUE(outcome.status == HEDDLE_DONE || (!arrived && outcome.status == HEDDLE_ERR_PEER_FAILED))
+        << heddle_status_name(outcome.status) << " after " << steps << " steps";
+    if (outcome.status == HEDDLE_DONE) {
+      EXPECT_EQ(room, source);
+    }
+    EXPECT_EQ(receive.status, outcome.status);
+    EXPECT_EQ(outcome.times, 1);
+    ranks.fail(1);  // so that the dead rank's worker, which is still here, waits for nobody
+    ranks.workers[0] = {};
+    EXPECT_EQ(sent.times, 1);
+  }
+  EXPECT_TRUE(arrived) << "the last stage was not reached";
+}
+
+TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
+  Ranks ranks(GetParam().transport);
+  std::uint64_t value = 1;
+  std::vector<std::byte> large(100'000);
+  std::array<heddle_receive, 2> receives{};
+  Outcome outcome;
+  Outcome offered;
+  const heddle_completion completion = outcome.completion();
+  const heddle_completion offering = offered.completion();
+  std::uint64_t room = 0;
+  ASSERT_EQ(ranks.workers[1].try_recv(from(0, 1), writable_bytes_of(room), &receives[0], &completion), HEDDLE_POSTED);
+  ASSERT_EQ(ranks.workers[1].try_recv({kAnybody, 2, 3}, {}, &receives[1]), HEDDLE_POSTED);
+  ASSERT_EQ(ranks.workers[0].try_send({1, 0}, 5, large, &offering), HEDDLE_POSTED);
+  heddle_receive claimed;
+  ranks.until([&] { return ranks.workers[1].try_claim(from(0, 5), &claimed) == HEDDLE_DONE; });
+  ranks.workers[1] = {};
+  EXPECT_EQ(outcome.times, 1);
+  EXPECT_EQ(outcome.status, HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(receives[0].status, HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(receives[1].status, HEDDLE_ERR_CANCELLED);
+  while (offered.times == 0) {
+    ASSERT_GE(ranks.workers[0].progress(), 0);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(offered.status, HEDDLE_ERR_CANCELLED);
+  // Short ones are dropped; when the credit is used up it is told that nobody will ever receive them.
+  Status status = HEDDLE_DONE;
+  while (status >= 0) {
+    status = ranks.workers[0].try_send({1, 0}, 1, bytes_of(value));
+    ASSERT_GE(ranks.workers[0].progress(), 0);
+  }
+  EXPECT_EQ(status, HEDDLE_ERR_CANCELLED) << heddle_last_error();
+}
+
+// A cancelled receive of one callback may be posted again by it, and others may be posted and cancelled.
+TEST_P(TaggedFailure, CompletionsMayPostAndCancelReceives) {
+  Ranks ranks(GetParam().transport);
+  struct State {
+    Worker* worker;
+    heddle_receive first, second, third;
+    std::uint64_t room = 0;
+    int ended = 0;
+  } state{&ranks.workers[0], {}, {}, {}};
+  const heddle_completion completion{
+      [](void* arg, Status) {
+        auto* self = static_cast<State*>(arg);
+        ++self->ended;
+        EXPECT_GE(self->worker->try_cancel(&self->second), 0);
+        EXPECT_EQ(self->worker->try_recv(from(1, 8), writable_bytes_of(self->room), &self->first), HEDDLE_POSTED);
+        EXPECT_EQ(heddle_recv_wait(self->worker->handle(), &self->first, 0), HEDDLE_ERR_STATE);
+      },
+      &state,
+      {},
+      HEDDLE_WHEN_REMOTE};
+  ASSERT_EQ(state.worker->try_recv(from(1, 7), {}, &state.first, &completion), HEDDLE_POSTED);
+  ASSERT_EQ(state.worker->try_recv(from(1, 7), {}, &state.second), HEDDLE_POSTED);
+  ASSERT_EQ(state.worker->try_recv(from(1, 7), {}, &state.third), HEDDLE_POSTED);
+  EXPECT_GE(state.worker->try_cancel(&state.first), 0);
+  EXPECT_EQ(state.ended, 1);
+  EXPECT_EQ(state.second.status, HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(state.third.status, HEDDLE_POSTED);
+  const std::uint64_t value = 3;
+  ASSERT_GE(ranks.workers[1].try_send({0, 0}, 8, bytes_of(value)), 0);
+  ranks.until([&] { return state.first.status != HEDDLE_POSTED; });
+  EXPECT_EQ(state.room, 3U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Transports, TaggedFailure,
+    testing::Values(Setting{"shm", "shm", {}},
+                    Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+                    Setting{"loopback", "loopback", {}}, Setting{"loopback_messages", "loopback-messages", {}}),
+    name_of);
+
+void expect_error(Status status, Status expected, const char* words) {
+  EXPECT_EQ(status, expected) << heddle_status_name(status) << ": " << heddle_last_error();
+  EXPECT_NE(std::string(heddle_last_error()).find(words), std::string::npos) << heddle_last_error();
+}
+
+TEST(TaggedArguments, AreChecked) {
+  Context context = Context::join();
+  Worker worker = context.open_worker();
+  std::uint64_t value = 1;
+  heddle_receive receive;
+  const auto room = writable_bytes_of(value);
+  expect_error(worker.try_send({1, 0}, 1, room), HEDDLE_ERR_RANK, "rank 1");
+  expect_error(worker.try_send({0, 4000}, 1, room), HEDDLE_ERR_RANK, "worker 4000");
+  expect_error(heddle_try_send(worker.handle(), {0, 0}, 1, nullptr, 8, nullptr), HEDDLE_ERR_ARGUMENT, "data");
+  expect_error(worker.try_recv(from(7, 1), room, &receive), HEDDLE_ERR_RANK, "rank 7");
+  expect_error(worker.try_recv({{0, 4000}, 1, 1}, room, &receive), HEDDLE_ERR_RANK, "worker 4000");
+  expect_error(worker.try_recv({{HEDDLE_ANY, 0}, 1, 1}, room, &receive), HEDDLE_ERR_ARGUMENT, "HEDDLE_ANY for both");
+  expect_error(worker.try_recv(from(0, 1), room, nullptr), HEDDLE_ERR_ARGUMENT, "receive");
+  expect_error(heddle_try_recv(worker.handle(), nullptr, &value, 8, &receive, nullptr), HEDDLE_ERR_ARGUMENT, "wanted");
+  const heddle_wanted wanted = from(0, 1);
+  expect_error(heddle_try_recv(worker.handle(), &wanted, nullptr, 8, &receive, nullptr), HEDDLE_ERR_ARGUMENT, "data");
+  expect_error(worker.try_probe(wanted, nullptr), HEDDLE_ERR_ARGUMENT, "found");
+  expect_error(worker.try_claim(from(3, 1), &receive), HEDDLE_ERR_RANK, "rank 3");
+  expect_error(worker.try_cancel(nullptr), HEDDLE_ERR_ARGUMENT, "receive");
+  ASSERT_EQ(worker.try_recv(wanted, room, &receive), HEDDLE_POSTED);
+  expect_error(worker.wait(receive, 1000), HEDDLE_ERR_TIMEOUT, "1000 ns");
+  ASSERT_EQ(worker.try_cancel(&receive), HEDDLE_DONE);
+  expect_error(worker.wait(receive), HEDDLE_ERR_CANCELLED, "HEDDLE_ERR_CANCELLED");
+  expect_error(worker.try_recv_claimed(room, &receive), HEDDLE_ERR_ARGUMENT, "claimed");
+  const auto closed = worker.handle();
+  worker = {};
+  expect_error(heddle_try_send(closed, {0, 0}, 1, &value, 8, nullptr), HEDDLE_ERR_HANDLE, "worker");
+  expect_error(heddle_try_recv(closed, &wanted, &value, 8, &receive, nullptr), HEDDLE_ERR_HANDLE, "worker");
+}
+
+TEST(TaggedArguments, TheWindowIsChecked) {
+  for (const char* bytes : {"1K", "2G"}) {
+    const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", bytes}});
+    Context context = Context::join();
+    heddle_worker worker{};
+    expect_error(heddle_worker_open(context.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG, "HEDDLE_TAG_CREDIT_BYTES");
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,367 @@
+#include "engine/tagged.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/tagged_nodes.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine {
+
+using protocol::source_of;
+
+namespace {
+
+constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
+
+// Collisions in the tables are not for peers to choose.
+std::uint64_t secret() {
+  std::uint64_t value = 0;
+  if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) {
+    value = reinterpret_cast<std::uintptr_t>(&value);  // where the stack lies is the next best that peers do not know
+  }
+  return value;
+}
+
+}  // namespace
+
+base::Status Tagged::check(const base::Config& config) {
+  const std::uint64_t window = config.number(base::Var::tag_credit_bytes);
+  if (window >= kMinWindow && window <= kMaxWindow) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_TAG_CREDIT_BYTES=%llu is outside %llu-%llu",
+                    static_cast<unsigned long long>(window), static_cast<unsigned long long>(kMinWindow),
+                    static_cast<unsigned long long>(kMaxWindow));
+}
+
+Tagged::Tagged(Worker& worker)
+    : worker_(worker),
+      transport_(*worker.transport_),
+      ordered_(worker.capabilities_.ordered_messages),
+      max_workers_(worker.max_workers_),
+      window_(worker.context_.environment().config.number(base::Var::tag_credit_bytes)),
+      eager_([&worker, this]() -> std::uint64_t {
+        const std::uint64_t most = worker.capabilities_.max_message - sizeof(std::uint64_t);
+        const std::uint64_t asked = worker.context_.environment().config.number(base::Var::tag_eager_bytes);
+        // More than half a window could wait for ever for credit that is not worth telling yet.
+        const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
+        return std::min({most, half, asked == 0 ? most : asked});
+      }()),
+      credits_(std::size_t{worker.size()} * max_workers_),
+      sources_(std::size_t{worker.size()} * max_workers_),
+      matching_({secret(), 1U << 20}) {
+  static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));
+  static_assert(sizeof(Kept) <= wire::kTaggedNode);
+}
+
+Tagged::~Tagged() {
+  while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
+}
+
+// ---- sending ---------------------------------------------------------------------------------------------------------------
+
+base::Status Tagged::no_room(heddle_peer target) {
+  if (worker_.context_.bootstrap().failed(target.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nobody will receive the message", target.rank);
+  }
+  if (transport_.closed({target.rank, target.worker})) {
+    return base::fail(HEDDLE_ERR_CANCELLED, "worker %u of rank %u was closed; nobody will receive the message",
+                      target.worker, target.rank);
+  }
+  return HEDDLE_AGAIN;
+}
+
+base::Status Tagged::send(const SendRequest& request, const Completion& completion) {
+  switch (send_short(request)) {
+    case transport::TransportWorker::Sent::sent:
+      return HEDDLE_DONE;
+    case transport::TransportWorker::Sent::full:
+      return HEDDLE_AGAIN;
+    case transport::TransportWorker::Sent::unsuitable:
+      break;
+  }
+  if (request.bytes > eager_) return offer(request, completion);
+  protocol::SendCredit& to = credit(request.target);
+  const Worker::Packet packet{request.target, wire::encode_tagged(number(to), false),
+                              &request.tag,   sizeof request.tag,
+                              request.data,   request.bytes};
+  const base::Status status = worker_.post_packet(packet, completion);
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
+  return status;
+}
+
+base::Status Tagged::offer(const SendRequest& request, const Completion& completion) {
+  if (offered_ == nullptr) {
+    offered_.reset(new (std::nothrow) Offered[worker_.operations_.all().size()]);
+    if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  }
+  Operation* operation = worker_.begin(Kind::offer, request.target.rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
+  auto lent = worker_.context_.lend(const_cast<void*>(request.data), request.bytes);
+  if (!lent) {
+    worker_.finish(*operation);
+    return lent.status();
+  }
+  offered_[worker_.operations_.index(*operation)].memory = *lent;
+  operation->offered = true;
+  protocol::SendCredit& to = credit(request.target);
+  wire::Offer head{request.tag, request.bytes, worker_.operations_.token(*operation, Role::reply), lent->number, {}};
+  static_assert(sizeof head.key == sizeof lent->memory.key.bytes && sizeof head <= transport::kMaxHeaderBytes);
+  std::memcpy(head.key, lent->memory.key.bytes.data(), sizeof head.key);
+  transport::Command command;
+  command.rank = request.target.rank;
+  command.worker = request.target.worker;
+  command.immediate = wire::encode_tagged(number(to), true);
+  command.header = &head;
+  command.header_bytes = sizeof head;
+  base::Status status = HEDDLE_AGAIN;
+  try {
+    if (worker_.post_message(command, *operation, Role::carrier)) status = HEDDLE_POSTED;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    status = base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  }
+  if (status != HEDDLE_POSTED) {
+    worker_.finish(*operation);
+    return status;
+  }
+  ++to.sequence;
+  operation->posted = true;
+  operation->unfinished = 1;
+  operation->served = 1;
+  operation->served_rank = request.target.rank;
+  operation->served_worker = request.target.worker;
+  return HEDDLE_POSTED;
+}
+
+void Tagged::withdraw(const Operation& operation) {
+  worker_.context_.take_back(offered_[worker_.operations_.index(operation)].memory);
+}
+
+// ---- arrivals --------------------------------------------------------------------------------------------------------------
+
+void Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+  const auto message = wire::decode_tagged(immediate, packet);
+  if (!message || from.worker >= max_workers_) [[unlikely]]
+    return worker_.drop(from, "it is not a well-formed tagged message");
+  Source& source = sources_[pair(from)];
+  if (ordered_) [[likely]]
+    return take_in(from, source, *message);
+  if (message->sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, *message);
+  ++source.expected;
+  take_in(from, source, *message);
+  take_stashed(from, source);
+}
+
+void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message) {
+  auto* const posted = static_cast<Posted*>(matching_.arrive(message.tag, source_of(from)));
+  if (posted == nullptr) {
+    if (worker_.failed_[from.rank]) return worker_.drop(from, "its sender has failed, and nobody waited for it");
+    Kept* const kept = keep(from, source, message);
+    if (kept == nullptr) return;
+    ++worker_.stats_.kept;
+    matching_.keep(kept);
+    return;
+  }
+  posted->owner = nullptr;
+  const ReceiveRequest& request = posted->request;  // until the status is set
+  const base::Status status = deliver(request, from, message);
+  free_credit(source, wire::tagged_charge(message.payload.size()));
+  if (status != HEDDLE_POSTED) end(request, status);
+}
+
+// The message in a block of its own; null: it is dropped.
+Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
+  const std::uint64_t charge = wire::tagged_charge(message.payload.size());
+  if (!source.credit.hold(charge, window_)) [[unlikely]] {
+    worker_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
+    return nullptr;
+  }
+  void* block = nullptr;
+  if (charge == wire::kTaggedLeast && spare_ != nullptr) [[likely]] {
+    block = spare_;
+    spare_ = static_cast<Kept*>(spare_->later);
+    --spares_;
+  } else {
+    block = ::operator new(charge, std::nothrow);
+  }
+  if (block == nullptr) [[unlikely]] {
+    source.credit.held -= charge;
+    free_credit(source, charge);
+    worker_.drop(from, "memory is exhausted");
+    return nullptr;
+  }
+  Kept* const kept = new (block) Kept;
+  kept->tag = message.tag;
+  kept->source = source_of(from);
+  kept->bytes = charge;
+  kept->length = message.bytes;
+  kept->payload_bytes = static_cast<std::uint32_t>(message.payload.size());
+  kept->sequence = message.sequence;
+  kept->offer = message.offer;
+  if (!message.payload.empty()) std::memcpy(kept->payload(), message.payload.data(), message.payload.size());
+  return kept;
+}
+
+void Tagged::free_kept(Kept* kept) {
+  const std::uint64_t charge = kept->bytes;
+  Source& source = sources_[pair(kept->from())];
+  source.credit.held -= charge;
+  if (charge == wire::kTaggedLeast && spares_ < kMostSpares) {
+    kept->later = spare_;
+    spare_ = kept;
+    ++spares_;
+  } else {
+    ::operator delete(kept);
+  }
+  free_credit(source, charge);
+}
+
+// Nobody will receive it.
+void Tagged::refuse(Kept* kept, base::Status status) {
+  if (kept->offer) {
+    wire::Offer head;
+    std::memcpy(&head, kept->payload(), sizeof head);
+    worker_.responder_.answer(kept->from(), head.token, status);
+  }
+  free_kept(kept);
+}
+
+// ---- messages that overtook others -------------------------------------------------------------------------------------------
+
+void Tagged::stash(heddle_peer from, Source& source, const wire::Tagged& message) {
+  const auto distance = [&source](std::uint32_t sequence) {
+    return (sequence - static_cast<std::uint32_t>(source.expected)) & wire::kSequenceMask;
+  };
+  Kept* before = nullptr;
+  for (Kept* at = source.stash; at != nullptr && distance(at->sequence) <= distance(message.sequence);
+       at = static_cast<Kept*>(at->later)) {
+    before = at;
+  }
+  const bool twice = before != nullptr && before->sequence == message.sequence;
+  if (twice || distance(message.sequence) > wire::kSequenceMask / 2) {
+    return worker_.drop(from, "its number was used before");
+  }
+  Kept* const kept = keep(from, source, message);
+  if (kept == nullptr) return;
+  if (before == nullptr) {
+    kept->later = source.stash;
+    source.stash = kept;
+  } else {
+    kept->later = before->later;
+    before->later = kept;
+  }
+}
+
+void Tagged::take_stashed(heddle_peer from, Source& source) {
+  while (source.stash != nullptr && source.stash->sequence == (source.expected & wire::kSequenceMask)) {
+    Kept* const kept = source.stash;
+    source.stash = static_cast<Kept*>(kept->later);
+    ++source.expected;
+    auto* const posted = static_cast<Posted*>(matching_.arrive(kept->tag, kept->source));
+    if (posted == nullptr) {
+      ++worker_.stats_.kept;
+      matching_.keep(kept);
+      continue;
+    }
+    posted->owner = nullptr;
+    const ReceiveRequest& request = posted->request;
+    const base::Status status = deliver(request, from, kept->message());
+    free_kept(kept);
+    if (status != HEDDLE_POSTED) end(request, status);
+  }
+}
+
+// ---- credit ----------------------------------------------------------------------------------------------------------------
+
+void Tagged::free_credit(Source& source, std::uint64_t charge) {
+  if (!source.credit.free(charge, window_) || source.owed) [[likely]]
+    return;
+  if (tell_credit(source)) return;
+  source.owed = true;
+  source.next = owed_;
+  owed_ = &source;
+  worker_.want_chores();
+}
+
+// False: the transport does not take it now.
+bool Tagged::tell_credit(Source& source) {
+  const auto at = static_cast<std::size_t>(&source - &sources_[0]);
+  transport::Command command;
+  command.opcode = transport::Opcode::message;
+  command.rank = static_cast<std::uint32_t>(at / max_workers_);
+  command.worker = static_cast<std::uint32_t>(at % max_workers_);
+  command.immediate = wire::immediate_of(wire::Kind::tagged_credit);
+  const std::uint64_t freed = source.credit.freed;
+  command.header = &freed;
+  command.header_bytes = sizeof freed;
+  command.token = 0;  // nobody waits for it
+  try {
+    if (transport_.post({&command, 1}) == 0) return false;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    return false;
+  }
+  source.credit.told = freed;
+  return true;
+}
+
+void Tagged::arrived_credit(heddle_peer from, std::span<const std::byte> packet) {
+  const auto freed = wire::decode_credit(packet);
+  if (!freed || from.worker >= max_workers_ || !credit(from).learn(*freed)) {
+    worker_.drop(from, "it grants credit that was never used");
+  }
+}
+
+// ---- ends ------------------------------------------------------------------------------------------------------------------
+
+void Tagged::note_failures() {
+  const auto dead = [this](std::uint32_t rank) { return bool(worker_.failed_[rank]); };
+  give_up(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
+  for (std::uint32_t rank = 0; !ordered_ && rank < worker_.size(); ++rank) {
+    if (dead(rank)) drop_stashes(rank);
+  }
+  // Claimed messages stay: the program holds them. Fetches end with their operations.
+}
+
+void Tagged::cancel_all(base::Status status) {
+  while (waiting_ != nullptr) {
+    Fetch* const fetch = std::exchange(waiting_, waiting_->next);
+    const ReceiveRequest request = fetch->request;
+    end(request, end_fetch(fetch, status));
+  }
+  give_up(matching_.forget_all(), status);
+  while (claimed_ != nullptr) {
+    Kept* const kept = claimed_;
+    remove_claimed(kept);
+    refuse(kept, status);
+  }
+  for (std::uint32_t rank = 0; !ordered_ && rank < worker_.size(); ++rank) drop_stashes(rank);
+}
+
+void Tagged::drop_stashes(std::uint32_t rank) {
+  for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
+    Source& source = sources_[pair({rank, worker})];
+    while (source.stash != nullptr) {
+      refuse(std::exchange(source.stash, static_cast<Kept*>(source.stash->later)), HEDDLE_ERR_CANCELLED);
+    }
+  }
+}
+
+void Tagged::give_up(protocol::Matching::Removed removed, base::Status status) {
+  for (protocol::KeptMessage* message = removed.messages; message != nullptr;) {
+    auto* const kept = static_cast<Kept*>(message);
+    message = protocol::Matching::after(kept);
+    refuse(kept, status);
+  }
+  for (protocol::PostedReceive* receive = removed.receives; receive != nullptr;) {
+    auto* const posted = static_cast<Posted*>(receive);
+    receive = protocol::Matching::after(posted);
+    posted->owner = nullptr;
+    end(ReceiveRequest(posted->request), status);
+  }
+}
+
+}  // namespace heddle::engine

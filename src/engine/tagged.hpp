@@ -1,0 +1,183 @@
+// Tagged messages of one worker: credits and matching, what is kept until somebody receives it, and the fetching of long
+// messages from the sender's memory.
+//
+// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the data in one packet, or an offer:
+// the name of a region made of the source for this message. The receiver, in its progress, puts the packets of one worker into
+// their order (where the transport does not keep it), and matches: with a posted receive the data is copied straight from the
+// packet into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request is. Without a receive
+// the packet is kept, up to the sender's credit, and matched when a receive is posted.
+//
+// Receives lie in the program's heddle_receive, so their number is the program's business and costs the library nothing.
+//
+// Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the worker.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/completion.hpp"
+#include "engine/operation.hpp"
+#include "engine/region.hpp"
+#include "protocol/credits.hpp"
+#include "protocol/matching.hpp"
+#include "transport/transport.hpp"
+#include "wire/tagged.hpp"
+
+namespace heddle::engine {
+
+class Worker;
+
+// What is to be done with the message that a receive gets.
+struct ReceiveRequest {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  heddle_receive* receive = nullptr;
+  Completion completion;
+};
+
+// A message to be sent.
+struct SendRequest {
+  heddle_peer target{};
+  std::uint64_t tag = 0;
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+class Tagged {
+ public:
+  static constexpr std::uint64_t kMinWindow = std::uint64_t{1} << 16;
+  static constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 30;
+
+  // CONFIG: HEDDLE_TAG_CREDIT_BYTES is out of range.
+  static base::Status check(const base::Config& config);
+  explicit Tagged(Worker& worker);
+  ~Tagged();
+  Tagged(const Tagged&) = delete;
+  Tagged& operator=(const Tagged&) = delete;
+
+  // ---- sending ----
+  // The receiver's memory for a message. False: no_room() says what to do.
+  template <bool kShared>
+  bool reserve(heddle_peer target, std::uint64_t bytes) {
+    return credit(target).template reserve<kShared>(charge_of(bytes), window_);
+  }
+  template <bool kShared>
+  void give_back(heddle_peer target, std::uint64_t bytes) {
+    credit(target).template give_back<kShared>(charge_of(bytes));
+  }
+  // The longest message that travels in one packet.
+  [[nodiscard]] std::uint64_t eager() const { return eager_; }
+  // AGAIN, or why there never will be room. Inside.
+  base::Status no_room(heddle_peer target);
+  // The common case: one packet, copied at once. Credit is reserved.
+  transport::TransportWorker::Sent send_short(const SendRequest& request) {
+    if (request.bytes > eager_) return transport::TransportWorker::Sent::unsuitable;
+    protocol::SendCredit& to = credit(request.target);
+    const auto sent =
+        transport_.try_send({request.target.rank, request.target.worker}, wire::encode_tagged(number(to), false),
+                            {reinterpret_cast<const std::byte*>(&request.tag), sizeof request.tag},
+                            {static_cast<const std::byte*>(request.data), request.bytes});
+    if (sent == transport::TransportWorker::Sent::sent) ++to.sequence;
+    return sent;
+  }
+  // Any message. Credit is reserved, and stays reserved whatever is returned.
+  base::Status send(const SendRequest& request, const Completion& completion);
+  // Of an operation that offered its source: it has ended.
+  void withdraw(const Operation& operation);
+
+  // ---- receiving ----
+  // DONE and errors: told by the return, and by *request.receive; the completion is not run.
+  base::Status receive(const protocol::Wanted& wanted, const ReceiveRequest& request);
+  base::Status receive_claimed(const ReceiveRequest& request);
+  base::Status cancel(heddle_receive* receive);
+  base::Status probe(const protocol::Wanted& wanted, heddle_receive* found);
+  base::Status claim(const protocol::Wanted& wanted, heddle_receive* found);
+  // It never was posted: ends it.
+  static void end_unposted(const ReceiveRequest& request, base::Status status);
+
+  // ---- what the completer has met ----
+  void arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet);
+  void arrived_credit(heddle_peer source, std::span<const std::byte> packet);
+  // Chores: what could not be sent or fetched at once. True: something moved. *left: something is left.
+  bool advance(bool* left);
+  // dead(rank): whose messages and receives are given up.
+  void note_failures();
+  void cancel_all(base::Status status);
+
+  // ---- any thread ----
+  // A posted receive may still raise it; rarely also true for another counter.
+  [[nodiscard]] bool names_counter(const Counter* counter) const {
+    return named_[place_of(counter)].load(std::memory_order_acquire) != 0;
+  }
+
+ private:
+  struct Posted;
+  struct Kept;
+  struct Fetch;
+  struct Source;
+  struct Offered;
+
+  [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
+    return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
+  }
+  [[nodiscard]] std::size_t pair(heddle_peer peer) const { return std::size_t{peer.rank} * max_workers_ + peer.worker; }
+  protocol::SendCredit& credit(heddle_peer target) { return credits_[pair(target)]; }
+  [[nodiscard]] std::uint32_t number(const protocol::SendCredit& to) const {
+    return ordered_ ? 0 : static_cast<std::uint32_t>(to.sequence);
+  }
+  static std::size_t place_of(const Counter* counter) {
+    return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
+  }
+
+  base::Status offer(const SendRequest& request, const Completion& completion);
+  static Posted& posted_of(heddle_receive* receive);
+  void take_in(heddle_peer from, Source& source, const wire::Tagged& message);
+  void take_stashed(heddle_peer from, Source& source);
+  void stash(heddle_peer from, Source& source, const wire::Tagged& message);
+  Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
+  base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
+  base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  base::Status import(const wire::Offer& offer, Fetch* fetch);
+  base::Status start_fetch(Fetch* fetch);
+  base::Status end_fetch(Fetch* fetch, base::Status status);
+  void free_kept(Kept* kept);
+  void refuse(Kept* kept, base::Status status);
+  void remove_claimed(Kept* kept);
+  void drop_stashes(std::uint32_t rank);
+  void give_up(protocol::Matching::Removed removed, base::Status status);
+  void free_credit(Source& source, std::uint64_t charge);
+  bool tell_credit(Source& source);
+  void count_end(base::Status status);
+  void end(const ReceiveRequest& request, base::Status status);
+  void mark(const Counter* counter);
+  void unmark(const Counter* counter);
+
+  static constexpr std::size_t kPlaces = 64;
+
+  Worker& worker_;
+  transport::TransportWorker& transport_;
+  const bool ordered_;
+  const std::uint32_t max_workers_;
+  const std::uint64_t window_;
+  const std::uint64_t eager_;  // longest message in one packet
+  protocol::LazyArray<protocol::SendCredit> credits_;
+  protocol::LazyArray<Source> sources_;
+  protocol::Matching matching_;
+  std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer
+  // Posted receives by their counter's address: a count each. Written inside; release, so that who sees it gone sees what the
+  // receive did. Partner: names_counter().
+  std::array<std::atomic<std::uint32_t>, kPlaces> named_{};
+  Source* owed_ = nullptr;    // whom credit must be told, by Source::next
+  Fetch* waiting_ = nullptr;  // in order
+  Fetch* waiting_last_ = nullptr;
+  Kept* claimed_ = nullptr;  // list by earlier, later
+  Kept* spare_ = nullptr;    // small blocks for reuse, by later
+  std::uint32_t spares_ = 0;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,275 @@
+// Receives: posting, claiming, cancelling; where the data goes, and fetching it.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/tagged_nodes.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine {
+
+using protocol::rank_of;
+
+// ---- the end of a receive --------------------------------------------------------------------------------------------------
+
+void Tagged::mark(const Counter* counter) {
+  if (counter == nullptr) [[likely]]
+    return;
+  auto& named = named_[place_of(counter)];
+  named.store(named.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void Tagged::unmark(const Counter* counter) {
+  if (counter == nullptr) [[likely]]
+    return;
+  auto& named = named_[place_of(counter)];
+  named.store(named.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  if (worker_.context_.retired()) [[unlikely]]
+    worker_.context_.reclaim();
+}
+
+void Tagged::count_end(base::Status status) {
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) ++worker_.stats_.receives;
+  if (status != HEDDLE_DONE) [[unlikely]]
+    ++worker_.stats_.failed;
+}
+
+// With the status the receive is the program's again: what is needed after it is copied before.
+void Tagged::end(const ReceiveRequest& request, base::Status status) {
+  count_end(status);
+  const Completion completion = request.completion;
+  set_status(request.receive, status);
+  completion.fire(status);
+  unmark(completion.counter);
+}
+
+void Tagged::end_unposted(const ReceiveRequest& request, base::Status status) {
+  set_status(request.receive, status);
+  request.completion.fire(status);
+}
+
+// ---- receiving: data -------------------------------------------------------------------------------------------------------
+
+// Copies, or begins to fetch (POSTED).
+base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+  tell(request.receive, from, message.tag, message.bytes);
+  if (message.offer) [[unlikely]]
+    return fetch(request, from, message);
+  if (message.bytes == 8 && request.bytes >= 8) [[likely]] {
+    std::memcpy(request.data, message.payload.data(), 8);
+    return HEDDLE_DONE;
+  }
+  const std::uint64_t bytes = std::min(message.bytes, request.bytes);
+  if (bytes != 0) std::memcpy(request.data, message.payload.data(), bytes);
+  return bytes == message.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
+}
+
+base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+  wire::Offer head;
+  std::memcpy(&head, message.payload.data(), sizeof head);
+  const std::uint64_t bytes = std::min(head.bytes, request.bytes);
+  const base::Status outcome = bytes == head.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
+  const auto refused = [&](base::Status status) {
+    worker_.responder_.answer(from, head.token, status);
+    return status == HEDDLE_DONE ? outcome : status;
+  };
+  if (bytes == 0) return refused(HEDDLE_DONE);
+  Fetch* const fetch = new (std::nothrow) Fetch;
+  if (fetch == nullptr) return refused(HEDDLE_ERR_NO_MEMORY);
+  fetch->tagged = this;
+  fetch->from = from;
+  fetch->token = head.token;
+  fetch->request = request;
+  fetch->bytes = bytes;
+  fetch->outcome = outcome;
+  if (const base::Status status = import(head, fetch); status != HEDDLE_DONE) {
+    delete fetch;
+    return refused(status);
+  }
+  const base::Status status = waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
+  if (status == HEDDLE_POSTED) return status;
+  if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
+  (waiting_ == nullptr ? waiting_ : waiting_last_->next) = fetch;
+  waiting_last_ = fetch;
+  worker_.want_chores();
+  return HEDDLE_POSTED;
+}
+
+base::Status Tagged::import(const wire::Offer& offer, Fetch* fetch) {
+  transport::MemoryKey key;
+  static_assert(sizeof key.bytes == sizeof offer.key);
+  std::memcpy(key.bytes.data(), offer.key, sizeof offer.key);
+  RemoteRegion& remote = fetch->remote;
+  try {
+    const auto memory = worker_.context_.transport().import(fetch->from.rank, key);
+    if (!memory) return memory.status();
+    remote.memory = *memory;
+  } catch (const std::bad_alloc&) {
+    return HEDDLE_ERR_NO_MEMORY;
+  }
+  if (remote.memory.bytes < offer.bytes) {
+    worker_.context_.transport().release(remote.memory);
+    return HEDDLE_ERR_PROTOCOL;
+  }
+  remote.direct = remote.memory.direct;
+  remote.bytes = offer.bytes;
+  remote.direct_bytes.store(remote.direct != nullptr ? offer.bytes : 0, std::memory_order_relaxed);
+  remote.rank = fetch->from.rank;
+  remote.server = fetch->from.worker;
+  remote.context = &worker_.context_;
+  remote.number = offer.region;
+  return HEDDLE_DONE;
+}
+
+// POSTED: the end follows by a call of end_fetch. AGAIN: not now. Else it is for the caller to end.
+base::Status Tagged::start_fetch(Fetch* fetch) {
+  const Completion ended{[](void* arg, heddle_status status) {
+                           auto* const done = static_cast<Fetch*>(arg);
+                           Tagged& tagged = *done->tagged;
+                           const ReceiveRequest request = done->request;
+                           tagged.end(request, tagged.end_fetch(done, status));
+                         },
+                         fetch, nullptr, HEDDLE_WHEN_REMOTE};
+  const Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
+  return worker_.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+}
+
+// Answers the sender, and returns how the receive has ended.
+base::Status Tagged::end_fetch(Fetch* fetch, base::Status status) {
+  // The sender takes its memory back before it has been read only when it is closed.
+  if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
+  worker_.context_.transport().release(fetch->remote.memory);
+  worker_.responder_.answer(fetch->from, fetch->token, status);
+  const base::Status outcome = status == HEDDLE_DONE ? fetch->outcome : status;
+  delete fetch;
+  return outcome;
+}
+
+// Those that wait for a free operation keep their order.
+bool Tagged::advance(bool* left) {
+  bool moved = false;
+  for (Source** link = &owed_; *link != nullptr;) {
+    Source& source = **link;
+    if (!tell_credit(source)) {
+      link = &source.next;
+      continue;
+    }
+    *link = source.next;
+    source.owed = false;
+    moved = true;
+  }
+  while (waiting_ != nullptr) {
+    Fetch* const fetch = waiting_;
+    Fetch* const next = fetch->next;
+    const base::Status status = start_fetch(fetch);
+    if (status == HEDDLE_AGAIN) break;
+    moved = true;
+    waiting_ = next;
+    if (status == HEDDLE_POSTED) continue;
+    const ReceiveRequest request = fetch->request;
+    end(request, end_fetch(fetch, status));
+  }
+  *left = owed_ != nullptr || waiting_ != nullptr;
+  return moved;
+}
+
+// ---- receiving: calls ------------------------------------------------------------------------------------------------------
+
+base::Status Tagged::receive(const protocol::Wanted& wanted, const ReceiveRequest& request) {
+  if (wanted.source != protocol::kAnySource && worker_.failed_[rank_of(wanted.source)]) {
+    set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
+  }
+  auto* const posted = new (request.receive->library) Posted;
+  posted->wanted = wanted;
+  posted->request = request;
+  posted->owner = this;
+  mark(request.completion.counter);
+  set_status(request.receive, HEDDLE_POSTED);
+  auto* const kept = static_cast<Kept*>(matching_.post(posted));
+  if (kept == nullptr) [[likely]]
+    return HEDDLE_POSTED;
+  posted->owner = nullptr;
+  return deliver_kept(request, kept);
+}
+
+// The counter is marked.
+base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
+  const base::Status status = deliver(request, kept->from(), kept->message());
+  free_kept(kept);
+  if (status == HEDDLE_POSTED) return status;
+  count_end(status);
+  const std::uint64_t length = request.receive->bytes;
+  set_status(request.receive, status);
+  unmark(request.completion.counter);
+  if (status == HEDDLE_ERR_TRUNCATED) {
+    return base::fail(status, "the message has %llu bytes, the room for it %llu; probe tells the length before",
+                      static_cast<unsigned long long>(length), static_cast<unsigned long long>(request.bytes));
+  }
+  return status;
+}
+
+base::Status Tagged::receive_claimed(const ReceiveRequest& request) {
+  Posted& posted = posted_of(request.receive);
+  if (posted.owner != this || posted.claimed == nullptr) {
+    set_status(request.receive, HEDDLE_ERR_ARGUMENT);
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "no message was claimed with this heddle_receive on this worker, or it was received already");
+  }
+  Kept* const kept = std::exchange(posted.claimed, nullptr);
+  posted.owner = nullptr;
+  remove_claimed(kept);
+  if (request.data == nullptr && request.bytes == 0) {
+    refuse(kept, HEDDLE_DONE);
+    set_status(request.receive, HEDDLE_DONE);
+    return HEDDLE_DONE;
+  }
+  mark(request.completion.counter);
+  set_status(request.receive, HEDDLE_POSTED);
+  return deliver_kept(request, kept);
+}
+
+base::Status Tagged::cancel(heddle_receive* receive) {
+  Posted& posted = posted_of(receive);
+  if (posted.owner != this || !posted.stored()) return HEDDLE_DONE;
+  matching_.cancel(&posted);
+  posted.owner = nullptr;
+  const Worker::Busy busy(worker_);  // its completion may not wait
+  end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
+  return HEDDLE_DONE;
+}
+
+base::Status Tagged::probe(const protocol::Wanted& wanted, heddle_receive* found) {
+  const auto* kept = static_cast<const Kept*>(matching_.probe(wanted));
+  if (kept == nullptr) return HEDDLE_AGAIN;
+  tell(found, kept->from(), kept->tag, kept->length);
+  return HEDDLE_DONE;
+}
+
+base::Status Tagged::claim(const protocol::Wanted& wanted, heddle_receive* found) {
+  auto* kept = static_cast<Kept*>(matching_.probe(wanted));
+  if (kept == nullptr) return HEDDLE_AGAIN;
+  matching_.take(kept);
+  kept->earlier = nullptr;
+  kept->later = claimed_;
+  if (claimed_ != nullptr) claimed_->earlier = kept;
+  claimed_ = kept;
+  tell(found, kept->from(), kept->tag, kept->length);
+  set_status(found, HEDDLE_DONE);
+  Posted* const posted = new (found->library) Posted;
+  posted->owner = this;
+  posted->claimed = kept;
+  return HEDDLE_DONE;
+}
+
+void Tagged::remove_claimed(Kept* kept) {
+  if (kept->earlier != nullptr) {
+    kept->earlier->later = kept->later;
+  } else {
+    claimed_ = static_cast<Kept*>(kept->later);
+  }
+  if (kept->later != nullptr) kept->later->earlier = kept->earlier;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,74 @@
+// Tagged messages on the wire.
+//
+//   immediate  bit 28: an offer; bits 0–27: number of the message among those of one worker to one worker, where the transport
+//              does not keep their order (else zero)
+//   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's memory when it is wanted
+//   credit     a packet of its own, from receiver to sender: how many bytes of memory the messages that were received or
+//              dropped had taken, all together
+#pragma once
+
+#include "wire/packet.hpp"
+
+namespace heddle::wire {
+
+inline constexpr std::uint32_t kOfferBit = 1U << 28;
+inline constexpr std::uint32_t kSequenceMask = kOfferBit - 1;
+
+constexpr std::uint32_t encode_tagged(std::uint32_t sequence, bool offer) {
+  return immediate_of(Kind::tagged) | (offer ? kOfferBit : 0) | (sequence & kSequenceMask);
+}
+
+inline constexpr std::size_t kOfferKeyBytes = 48;
+
+struct Offer {
+  std::uint64_t tag;
+  std::uint64_t bytes;
+  std::uint64_t token;   // the sender's; returned in the reply when the data has been fetched
+  std::uint64_t region;  // the sender's number for the memory
+  std::uint8_t key[kOfferKeyBytes];
+};
+static_assert(sizeof(Offer) == 80);
+
+struct Tagged {
+  std::uint64_t tag;
+  std::uint64_t bytes;                 // of the message; an offer's are not in the packet
+  std::span<const std::byte> payload;  // the data, or the whole Offer
+  std::uint32_t sequence;
+  bool offer;
+};
+
+inline std::optional<Tagged> decode_tagged(std::uint32_t immediate, std::span<const std::byte> packet) {
+  Tagged message{0, 0, packet, immediate & kSequenceMask, (immediate & kOfferBit) != 0};
+  if (!message.offer) [[likely]] {
+    if (packet.size() < sizeof message.tag) return std::nullopt;
+    std::memcpy(&message.tag, packet.data(), sizeof message.tag);
+    message.payload = packet.subspan(sizeof message.tag);
+    message.bytes = message.payload.size();
+    return message;
+  }
+  if (packet.size() != sizeof(Offer)) return std::nullopt;
+  Offer offer;
+  std::memcpy(&offer, packet.data(), sizeof offer);
+  if (offer.bytes == 0) return std::nullopt;
+  message.tag = offer.tag;
+  message.bytes = offer.bytes;
+  return message;
+}
+
+inline std::optional<std::uint64_t> decode_credit(std::span<const std::byte> packet) {
+  std::uint64_t freed = 0;
+  if (packet.size() != sizeof freed) return std::nullopt;
+  std::memcpy(&freed, packet.data(), sizeof freed);
+  return freed;
+}
+
+// What a message takes of the receiver's memory while nobody has received it, payload and all that is known about it: both
+// sides count the same.
+inline constexpr std::uint64_t kTaggedNode = 176;
+inline constexpr std::uint64_t kTaggedLeast = 256;
+constexpr std::uint64_t tagged_charge(std::uint64_t payload_bytes) {
+  const std::uint64_t bytes = (kTaggedNode + payload_bytes + 63) & ~std::uint64_t{63};
+  return bytes < kTaggedLeast ? kTaggedLeast : bytes;
+}
+
+}  // namespace heddle::wire
