@@ -49,6 +49,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::fault_reorder, "HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
     {Var::fault_again, "HEDDLE_FAULT_AGAIN", Type::count, "0",
      "fault transports: percentage of posts that are refused (0-95)"},
+    {Var::fault_latency, "HEDDLE_FAULT_LATENCY", Type::time_ns, "0",
+     "fault transports: time of the way to the peer, and of completions back (at most 1s)"},
     {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
 }};

@@ -39,6 +39,7 @@ enum class Var : std::size_t {
   fault_delay,
   fault_reorder,
   fault_again,
+  fault_latency,
   log,
   stats,
   kCount

@@ -8,6 +8,7 @@ using Variables = base::Config::Overrides;
 
 const Variables kStorms = {{"HEDDLE_FAULT_AGAIN", "50"}};
 const Variables kDelays = {{"HEDDLE_FAULT_DELAY", "9"}};
+const Variables kLatency = {{"HEDDLE_FAULT_LATENCY", "20us"}};
 const Variables kShuffles = {{"HEDDLE_FAULT_REORDER", "1"}};
 const Variables kEverything = {
     {"HEDDLE_FAULT_AGAIN", "30"}, {"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}};
@@ -36,6 +37,7 @@ std::vector<Setting> settings() {
       {"fault loopback quiet", "fault+loopback", {}},
       {"fault loopback storms", "fault+loopback", kStorms},
       {"fault loopback delays", "fault+loopback", kDelays},
+      {"fault loopback latency", "fault+loopback", kLatency},
       {"fault loopback shuffles", "fault+loopback", kShuffles},
       {"fault loopback everything", "fault+loopback", kEverything},
       {"fault loopback everything else", "fault+loopback", both(kEverything, {{"HEDDLE_FAULT_SEED", "7"}})},
@@ -51,6 +53,7 @@ std::vector<Setting> settings() {
       {"fault shm quiet", "fault+shm", {}},
       {"fault shm storms", "fault+shm", kStorms},
       {"fault shm delays", "fault+shm", both(kNotDirect, kDelays)},
+      {"fault shm latency", "fault+shm", both(kNotDirect, kLatency)},
       {"fault shm everything", "fault+shm", kEverything},
       {"fault shm bounce everything", "fault+shm", both(kBounceOnly, kEverything)},
   };

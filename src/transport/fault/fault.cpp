@@ -9,12 +9,14 @@ namespace {
 
 constexpr std::uint64_t kMaxAgainPercent = 95;
 constexpr std::uint64_t kMaxDelay = 1'000'000;
+constexpr std::uint64_t kMaxLatencyNs = 1'000'000'000;
 
 class FaultTransport final : public Transport {
  public:
-  FaultTransport(std::unique_ptr<Transport> inner, std::uint32_t rank, const Settings& settings)
+  FaultTransport(std::unique_ptr<Transport> inner, std::uint32_t rank, const Settings& settings, base::Clock& clock)
       : inner_(std::move(inner)),
         rank_(rank),
+        clock_(clock),
         settings_(settings),
         name_(std::string("fault+") + inner_->capabilities().name),
         capabilities_(inner_->capabilities()) {
@@ -33,7 +35,7 @@ class FaultTransport final : public Transport {
     if (!inner) return inner.status();
     // Far apart, so that ranks and workers do not share their random choices.
     const std::uint64_t seed = (settings_.seed * 65537 + rank_) * 65537 + index;
-    return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed));
+    return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed, clock_));
   }
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override { return inner_->allocate(bytes); }
@@ -59,6 +61,7 @@ class FaultTransport final : public Transport {
  private:
   std::unique_ptr<Transport> inner_;
   const std::uint32_t rank_;
+  base::Clock& clock_;
   const Settings settings_;
   const std::string name_;
   Capabilities capabilities_;
@@ -82,10 +85,16 @@ base::Result<std::unique_ptr<Transport>> decorate(std::unique_ptr<Transport> inn
     status = check(base::Var::fault_delay, "HEDDLE_FAULT_DELAY", config, kMaxDelay,
                    "it is a number of polls, and everything must come to an end");
   }
+  if (status == HEDDLE_DONE) {
+    status = check(base::Var::fault_latency, "HEDDLE_FAULT_LATENCY", config, kMaxLatencyNs,
+                   "a second is as far as anything is on this planet");
+  }
   if (status != HEDDLE_DONE) return status;
   const Settings settings{config.number(base::Var::fault_seed), config.number(base::Var::fault_again),
-                          config.number(base::Var::fault_delay), config.flag(base::Var::fault_reorder)};
-  return std::unique_ptr<Transport>(std::make_unique<FaultTransport>(std::move(inner), rank, settings));
+                          config.number(base::Var::fault_delay), config.flag(base::Var::fault_reorder),
+                          config.number(base::Var::fault_latency)};
+  return std::unique_ptr<Transport>(
+      std::make_unique<FaultTransport>(std::move(inner), rank, settings, *environment.clock));
 }
 
 }  // namespace heddle::transport::fault

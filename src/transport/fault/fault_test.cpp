@@ -44,6 +44,7 @@ class Solo {
     worker.reset();
     transport.reset();
   }
+  void advance_ns(std::uint64_t by) { clock_.advance_ns(by); }
   Solo(const Solo&) = delete;
   Solo& operator=(const Solo&) = delete;
 
@@ -62,7 +63,7 @@ class Solo {
   std::unique_ptr<TransportWorker> worker;
 
  private:
-  base::SystemClock clock_;
+  base::ManualClock clock_;
   bootstrap::inproc::Job job_;
   base::Environment environment_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
@@ -172,6 +173,58 @@ TEST(Fault, DelaysHappenAndEnd) {
   EXPECT_GT(late, 100);
 }
 
+// The message is there when it has crossed the fabric, neither before nor later; its end is known when that has crossed too.
+TEST(Fault, LatencyIsATimeOnEachWay) {
+  Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
+  EXPECT_FALSE(solo.transport->capabilities().direct);
+  std::array<Completion, 8> events;
+  const auto seen = [&](Event event) {
+    const std::size_t count = solo.worker->poll(events);
+    return std::count_if(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(count),
+                         [&](const Completion& one) { return one.event == event; });
+  };
+  for (std::uint32_t n = 0; n < 50; ++n) {
+    ASSERT_EQ(solo.post(n, 1), 1U);
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(solo.worker->poll(events), 0U) << "polls are no time";
+    solo.advance_ns(999);
+    ASSERT_EQ(solo.worker->poll(events), 0U);
+    solo.advance_ns(1);
+    ASSERT_EQ(seen(Event::message), 1);
+    ASSERT_EQ(solo.post(1000 + n, 1), 1U);
+    solo.advance_ns(999);
+    ASSERT_EQ(solo.worker->poll(events), 0U) << "neither the first one's end nor the second message";
+    solo.advance_ns(1);
+    ASSERT_EQ(solo.worker->poll(events), 2U);
+    EXPECT_EQ(events[0].event, Event::done);
+    EXPECT_EQ(events[0].token, n + 1U);
+    EXPECT_EQ(events[1].event, Event::message);
+    EXPECT_EQ(events[1].immediate, 1000 + n);
+    solo.advance_ns(1000);
+    ASSERT_EQ(seen(Event::done), 1);
+  }
+}
+
+// Ends that are on their way back do not hold up what has arrived.
+TEST(Fault, ArrivalsPassEndsUnderLatency) {
+  Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
+  ASSERT_EQ(solo.post(0, 3), 3U);
+  solo.advance_ns(600);
+  ASSERT_EQ(solo.post(3, 3), 3U);
+  solo.advance_ns(400);
+  std::array<Completion, 16> events;
+  ASSERT_EQ(solo.worker->poll(events), 3U);
+  solo.advance_ns(600);
+  ASSERT_EQ(solo.worker->poll(events), 3U);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(events[i].event, Event::message);
+    EXPECT_EQ(events[i].immediate, 3 + i);
+  }
+  EXPECT_FALSE(solo.worker->arm()) << "who sleeps now would never hear of the ends";
+  solo.advance_ns(1000);
+  EXPECT_EQ(solo.worker->poll(events), 6U);
+  EXPECT_TRUE(solo.worker->arm());
+}
+
 TEST(Fault, ReorderingIsSaidAndDone) {
   Solo solo(only("HEDDLE_FAULT_REORDER", "1"));
   EXPECT_FALSE(solo.transport->capabilities().ordered_messages);
@@ -194,6 +247,8 @@ TEST(Fault, SettingsOutOfRangeAreRefusedByName) {
   EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_FAULT_AGAIN=96"), nullptr) << base::last_message();
   EXPECT_EQ(Solo(only("HEDDLE_FAULT_DELAY", "1000001")).status, HEDDLE_ERR_CONFIG);
   EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_FAULT_DELAY"), nullptr) << base::last_message();
+  EXPECT_EQ(Solo(only("HEDDLE_FAULT_LATENCY", "2s")).status, HEDDLE_ERR_CONFIG);
+  EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_FAULT_LATENCY"), nullptr) << base::last_message();
 }
 
 }  // namespace

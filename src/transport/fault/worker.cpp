@@ -24,10 +24,11 @@ std::uint64_t target_of(const Command& command) {
 
 }  // namespace
 
-Worker::Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed)
+Worker::Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock)
     : inner_(std::move(inner)),
       settings_(settings),
       random_(seed),
+      clock_(clock),
       refusal_threshold_(threshold(settings.again_percent, kLongestStorm)),
       // Reordering needs something to overtake.
       longest_hold_(std::max<std::uint64_t>(settings.delay, settings.reorder ? 2 : 0)) {
@@ -69,7 +70,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   if (events_.size() >= kMostEvents) return 0;
   batch = batch.first(std::min(batch.size(), kMostCommands - commands_.size()));
   if (batch.empty()) return 0;
-  const bool may_overtake = settings_.reorder || commands_.empty();
+  const bool may_overtake = settings_.latency_ns == 0 && (settings_.reorder || commands_.empty());
   return may_overtake && random_.below(2) == 0 ? pass(batch) : keep(batch);
 }
 
@@ -93,6 +94,7 @@ std::size_t Worker::pass(std::span<Command> batch) {
 }
 
 std::size_t Worker::keep(std::span<Command> batch) {
+  const std::uint64_t arrives = arrival();
   for (Command& command : batch) {
     command.done = false;
     command.source_free = false;
@@ -102,6 +104,7 @@ std::size_t Worker::keep(std::span<Command> batch) {
       std::memcpy(held.header.data(), command.header, command.header_bytes);
     }
     held.due = due();
+    held.arrives = arrives;
     commands_.push_back(held);
   }
   return batch.size();
@@ -109,7 +112,8 @@ std::size_t Worker::keep(std::span<Command> batch) {
 
 // Gives the inner worker what is due.
 void Worker::submit() {
-  if (events_.size() >= kMostEvents) return;
+  if (events_.size() >= kMostEvents || commands_.empty()) return;
+  const std::uint64_t time = now();
   order_.clear();
   for (std::size_t i = 0; i < commands_.size(); ++i) order_.push_back(i);
   if (settings_.reorder) shuffle(&order_);
@@ -120,7 +124,7 @@ void Worker::submit() {
     const std::uint64_t target = target_of(held.command);
     const bool behind = std::find(waiting_.begin(), waiting_.end(), target) != waiting_.end();
     if (behind && !settings_.reorder) continue;
-    if (held.due <= polls_ && submit_one(held)) {
+    if (held.due <= polls_ && held.arrives <= time && submit_one(held)) {
       held.due = kSubmitted;
     } else {
       waiting_.push_back(target);
@@ -154,6 +158,7 @@ void Worker::hold(const Completion& completion) {
   HeldEvent event;
   event.completion = completion;
   event.due = due();
+  if (completion.event == Event::done) event.arrives = arrival();
   if (completion.event == Event::message) {
     event.data.reset(new std::uint64_t[completion.bytes / 8 + 1]);
     if (completion.bytes != 0) std::memcpy(event.data.get(), completion.data, completion.bytes);
@@ -180,12 +185,14 @@ bool Worker::awaits_source_free(const HeldEvent& event) const {
 }
 
 std::size_t Worker::deliver(std::span<Completion> completions) {
+  if (events_.empty()) return 0;
+  const std::uint64_t time = now();
   order_.clear();
   for (std::size_t i = 0; i < events_.size(); ++i) {
-    if (events_[i].due <= polls_) {
+    if (events_[i].due > polls_) {
+      if (!settings_.reorder) break;
+    } else if (events_[i].arrives <= time) {
       order_.push_back(i);
-    } else if (!settings_.reorder) {
-      break;
     }
   }
   if (settings_.reorder) shuffle(&order_);

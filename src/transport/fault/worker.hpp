@@ -6,7 +6,7 @@
 // Invariants
 //   Held commands and events are bounded: at the bound, posts are refused and the inner worker is not polled.
 //   In order (no reordering): commands to one worker of a peer reach the inner worker in the order of posting, events leave
-//   in the order in which they came. A peer that takes nothing does not hold up commands to others.
+//   in the order in which they came, except that arrivals do not wait for ends that are still on their way back. A peer that takes nothing does not hold up commands to others.
 //   A command's source_free leaves before its done.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/random.hpp"
 #include "transport/transport.hpp"
 
@@ -25,14 +26,16 @@ struct Settings {
   std::uint64_t again_percent = 0;
   std::uint64_t delay = 0;
   bool reorder = false;
+  std::uint64_t latency_ns = 0;
 
-  [[nodiscard]] bool holds() const { return delay != 0 || reorder; }
+  [[nodiscard]] bool holds() const { return delay != 0 || reorder || latency_ns != 0; }
   [[nodiscard]] bool any() const { return holds() || again_percent != 0; }
 };
 
 class Worker final : public TransportWorker {
  public:
-  Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed);
+  // The clock outlives the worker.
+  Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock);
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
@@ -55,12 +58,14 @@ class Worker final : public TransportWorker {
   struct HeldCommand {
     Command command;
     std::array<std::byte, kMaxHeaderBytes> header;
-    std::uint64_t due = 0;
+    std::uint64_t due = 0;      // poll
+    std::uint64_t arrives = 0;  // time
   };
   struct HeldEvent {
     Completion completion;
     std::unique_ptr<std::uint64_t[]> data;  // of a message
-    std::uint64_t due = 0;
+    std::uint64_t due = 0;                  // poll
+    std::uint64_t arrives = 0;              // time
     bool gone = false;
   };
 
@@ -75,11 +80,15 @@ class Worker final : public TransportWorker {
   std::size_t deliver(std::span<Completion> completions);
   [[nodiscard]] bool awaits_source_free(const HeldEvent& event) const;
   std::uint64_t due();
+  // When what leaves now is at the other end.
+  std::uint64_t arrival() { return settings_.latency_ns == 0 ? 0 : now() + settings_.latency_ns; }
+  std::uint64_t now() { return settings_.latency_ns == 0 ? 0 : clock_.now_ns(); }
   void shuffle(std::vector<std::size_t>* order);
 
   std::unique_ptr<TransportWorker> inner_;
   const Settings settings_;
   base::Random random_;
+  base::Clock& clock_;
   std::uint64_t refusal_threshold_;  // of 2^16: a refusal, or a storm of them, begins with this post
   std::uint64_t longest_hold_;       // in polls
   std::uint64_t polls_ = 0;
