@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
+
+#include "harness/duplex.hpp"
 
 namespace heddle::bench::driver {
 
@@ -16,12 +19,13 @@ struct Peer {
   const char* launcher;  // found in PATH; null: starts its processes itself
   const char* packages;
   std::vector<std::string> environment;
+  bool pairs = false;  // also as several pairs of processes
 };
 
 const std::vector<Peer>& peers() {
   static const std::vector<Peer> all = {
       {"ucx", "peer_ucx", nullptr, "libucx-dev", {"UCX_WARN_UNUSED_ENV_VARS=n"}},
-      {"openmpi", "peer_mpi", "mpirun", "libopenmpi-dev openmpi-bin", {}},
+      {"openmpi", "peer_mpi", "mpirun", "libopenmpi-dev openmpi-bin", {}, true},
       // Debian's OpenSHMEM ends with a segmentation fault unless one-sided MPI over RDMA is left out.
       {"oshmem", "peer_oshmem", "mpirun", "libopenmpi-dev openmpi-bin", {"OMPI_MCA_osc=^rdma"}},
   };
@@ -55,10 +59,66 @@ Program limit_program(const harness::Options& options, std::uint32_t repeat) {
 Program heddle_program(const harness::Options& options, std::uint32_t repeat) {
   Program program{"heddle", {own_path(), "run", "-n", "2", "--bind", "core", own_path(), "bench"}, {}};
   harness::Options rest = options;
-  if (rest.names.empty()) rest.names = harness::kBenchNames;
+  if (rest.names.empty()) rest.names = harness::kUsualNames;
   std::erase(rest.names, "limit");
   append(&program.arguments, harness::participant_arguments(rest, repeat));
   return program;
+}
+
+// Once under each progress policy, with nothing else beside it.
+void add_policies(const harness::Options& options, std::uint32_t repeat, std::vector<Program>* programs) {
+  harness::Options alone = options;
+  alone.names = {"convolution"};
+  for (const char* policy : {"none", "idle", "adaptive"}) {
+    Program program = heddle_program(alone, repeat);
+    program.name = std::string("heddle, progress ") + policy;
+    program.environment = {std::string("HEDDLE_PROGRESS=") + policy};
+    programs->push_back(std::move(program));
+  }
+}
+
+// The same on a fabric of 1 µs one way, as LLCL's was: what a mode adds there is another share of the whole.
+Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
+  harness::Options fabric = options;
+  fabric.names = {"overhead"};
+  fabric.memory = "registered";
+  if (fabric.threads.empty()) fabric.threads = {1};
+  Program program = heddle_program(fabric, repeat);
+  program.name = "heddle on a fabric of 1 us";
+  program.environment = {"HEDDLE_TRANSPORT=fault+shm", "HEDDLE_FAULT_LATENCY=1us"};
+  return program;
+}
+
+Program peer_program(const Peer& peer, const std::string& path, const std::string& launcher,
+                     const harness::Options& options, std::uint32_t repeat, std::uint32_t processes) {
+  Program program{peer.name, {}, peer.environment};
+  if (processes > 2) program.name += " as " + std::to_string(processes / 2) + " pairs of processes";
+  if (!launcher.empty()) {
+    // More processes than cores cannot have one each.
+    const char* binding = processes > 2 ? "none" : "core";
+    program.arguments = {launcher, "--allow-run-as-root",    "--oversubscribe", "--bind-to", binding,
+                         "-n",     std::to_string(processes)};
+  }
+  program.arguments.push_back(path);
+  append(&program.arguments, harness::participant_arguments(options, repeat));
+  if (launcher.empty()) program.arguments.emplace_back("--pair");
+  return program;
+}
+
+// As many processes as the others have threads.
+void add_pairs(const harness::Options& options, std::uint32_t repeat, std::vector<Program>* programs) {
+  harness::Options pairs = options;
+  pairs.names = {"duplex"};
+  pairs.threads = {1};
+  for (const std::uint32_t count : harness::threads_or(options, harness::kDuplexThreads)) {
+    if (count == 1) continue;
+    Program program = heddle_program(pairs, repeat);
+    program.name = "heddle as " + std::to_string(count) + " pairs of processes";
+    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH bench …
+    program.arguments[3] = std::to_string(2 * count);
+    program.arguments[5] = "none";
+    programs->push_back(std::move(program));
+  }
 }
 
 }  // namespace
@@ -70,7 +130,15 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
     out.programs.push_back(limit_program(options, repeat));
   }
   if (only_limit(options)) return out;
-  out.programs.push_back(heddle_program(options, repeat));
+  const auto here = [](const std::string& name) { return name != "limit" && name != "convolution"; };
+  if (names.empty() || std::any_of(names.begin(), names.end(), here)) {
+    harness::Options rest = options;
+    std::erase(rest.names, "convolution");
+    out.programs.push_back(heddle_program(rest, repeat));
+  }
+  if (harness::wants_bench(options, "convolution")) add_policies(options, repeat, &out.programs);
+  if (harness::wants_bench(options, "overhead")) out.programs.push_back(fabric_program(options, repeat));
+  if (harness::wants_bench(options, "duplex")) add_pairs(options, repeat, &out.programs);
   if (!options.peers) return out;
   for (const Peer& peer : peers()) {
     const std::string path = peer_path(peer.program);
@@ -85,14 +153,14 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
                             " is not in PATH (Debian: " + peer.packages + ")");
       continue;
     }
-    Program program{peer.name, {}, peer.environment};
-    if (!launcher.empty()) {
-      program.arguments = {launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "core", "-n", "2"};
+    out.programs.push_back(peer_program(peer, path, launcher, options, repeat, 2));
+    if (!peer.pairs || !harness::wants_bench(options, "duplex")) continue;
+    harness::Options pairs = options;
+    pairs.names = {"duplex"};
+    pairs.threads = {1};
+    for (const std::uint32_t count : harness::threads_or(options, harness::kDuplexThreads)) {
+      if (count > 1) out.programs.push_back(peer_program(peer, path, launcher, pairs, repeat, 2 * count));
     }
-    program.arguments.push_back(path);
-    append(&program.arguments, harness::participant_arguments(options, repeat));
-    if (launcher.empty()) program.arguments.emplace_back("--pair");
-    out.programs.push_back(std::move(program));
   }
   return out;
 }

@@ -37,7 +37,7 @@ std::string ratio_text(const Record& record, bool colour) {
   std::snprintf(text, sizeof text, "%.2f× ", record.ratio);
   const std::string plain = text + record.against;
   // Being slower than a physical limit is no defeat.
-  const bool peer = record.against != "P" && record.against != "limit";
+  const bool peer = record.against != "P" && record.against != "limit" && record.against != "P added";
   if (!colour || !peer) return plain;
   const bool better = harness::larger_is_better(record.key.metric) ? record.ratio >= 1 : record.ratio <= 1;
   return (better ? "\033[32m" : "\033[31m") + plain + "\033[0m";
@@ -54,16 +54,18 @@ std::string spread_text(const Record& record) {
 std::string row(const Record& record, const std::string& ratios) {
   const harness::Key& key = record.key;
   std::string op = key.op;
-  if (key.bench == "atomics") op += " " + key.metric;  // each is measured in both ways
+  // Each is measured in several ways.
+  if (key.bench == "atomics" || key.bench == "overhead") op += " " + key.metric;
   if (key.memory == "registered") op += " (registered)";
-  std::string line = "  " + padded(op, 24) +
+  if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
+  std::string line = "  " + padded(op, 30) +
                      padded(key.transport + (key.sharing == "exclusive" || key.sharing == "own" ||
                                                      key.sharing == "none" || key.sharing == "multiple"
                                                  ? ""
                                                  : " " + key.sharing),
-                            14) +
+                            18) +
                      right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
-                     right(figure_text(record.median), 9) + " " + padded(key.unit, 6) +
+                     right(figure_text(record.median), 9) + " " + padded(key.unit, 10) +
                      padded(spread_text(record), 20) + right(figure_text(record.p_ns), 7) + "  ";
   if (record.distance != "near") line += "(" + record.distance + ") ";
   if (!record.verified) line += "WRONG RESULT ";
@@ -89,8 +91,8 @@ std::string table(const std::vector<Record>& records, bool colour) {
     }
   }
   for (const std::string& bench : benches) {
-    out += "\n" + padded(bench, 26) + padded("on", 14) + right("bytes", 8) + right("thr", 4) + "   " +
-           right("median", 9) + " " + padded("", 6) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
+    out += "\n" + padded(bench, 32) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
+           right("median", 9) + " " + padded("", 10) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
     for (const Record& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;
       std::string ratios;

@@ -53,6 +53,24 @@ TEST(Options, ParticipantsGetTheSame) {
   EXPECT_EQ(again->repeat, 3U);
 }
 
+TEST(Options, MeasurementsOfPapersRunOnlyByName) {
+  std::string error;
+  const auto usual = parse({}, &error);
+  const auto named = parse({"overhead", "fairness", "duplex", "convolution", "--sharing", "exclusive,mutex"}, &error);
+  ASSERT_TRUE(usual && named) << error;
+  EXPECT_TRUE(wants_bench(*usual, "rate"));
+  EXPECT_FALSE(wants_bench(*named, "rate"));
+  for (const char* bench : {"overhead", "fairness", "duplex", "convolution"}) {
+    EXPECT_FALSE(wants_bench(*usual, bench)) << bench;
+    EXPECT_TRUE(wants_bench(*named, bench)) << bench;
+  }
+  EXPECT_TRUE(wants_mode(*usual, "offload") && !wants_mode(*usual, "mutex"))
+      << "the baseline only where it is asked for";
+  EXPECT_TRUE(wants_mode(*named, "mutex") && !wants_mode(*named, "offload"));
+  EXPECT_TRUE(wants_op(*usual, "put"));
+  EXPECT_EQ(threads_or(*usual, {3}), std::vector<std::uint32_t>{3});
+}
+
 TEST(Options, WhatIsWrongIsNamed) {
   const struct {
     std::vector<std::string> words;

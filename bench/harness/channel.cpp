@@ -82,6 +82,8 @@ void Channel::reset() {
     arrival.count.store(0, std::memory_order_relaxed);
     arrival.sleeping.store(0, std::memory_order_relaxed);
   }
+  memory_->crowd.calls.store(0, std::memory_order_relaxed);
+  memory_->crowd.arrived.store(0, std::memory_order_relaxed);
   for (Line& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
 }
 

@@ -29,13 +29,24 @@ struct alignas(kApart) Arrival {
       sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
 };
 
+// Of a Crowd. The barriers and the work between them order all but `calls`.
+struct CrowdMemory {
+  alignas(kApart) std::atomic<std::uint32_t> calls;  // followers sleep on it; release, with iterations before it; futex
+  std::atomic<std::uint64_t> iterations;
+  alignas(kApart) std::atomic<std::uint32_t> arrived;  // in all barriers so far; partner: the others' acquire of it
+  alignas(kApart) std::atomic<std::uint32_t> wrong;    // processes that found a wrong result
+  std::atomic<std::uint64_t> begin_ns;                 // the first
+  std::atomic<std::uint64_t> end_ns;                   // the last
+};
+
 struct ChannelMemory {
   std::array<Arrival, 2> arrival;
   Line shared_number;
   Line ping;
   Line pong;
   Line retry_budget;  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
-  Line flags[4];      // for the participants' own use (counts of messages, stop flags)
+  CrowdMemory crowd;
+  Line flags[4];  // for the participants' own use (counts of messages, stop flags)
 };
 
 class Channel {

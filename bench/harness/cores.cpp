@@ -60,6 +60,14 @@ void Cores::pin_alone(std::uint32_t rank, std::uint32_t thread) const {
   pin(std::size_t{rank} + thread);
 }
 
+void Cores::unpin() const {
+  if (cpus_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus_) CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
 void Cores::pin(std::size_t index) const {
   if (cpus_.empty()) return;
   std::size_t pick = index % cpus_.size();

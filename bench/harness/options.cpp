@@ -9,17 +9,24 @@
 namespace heddle::bench::harness {
 
 const char* const kUsage =
-    "usage: heddle bench [NAMES…] [options]      measure; NAMES: limit pingpong rate bandwidth atomics gups reaction "
-    "compute\n"
+    "usage: heddle bench [NAMES…] [options]      measure\n"
     "       heddle bench demo                    the main job in under a minute, with a report\n"
+    "NAMES: limit pingpong rate bandwidth atomics gups; if none is given, all of these. Only by name:\n"
+    "  reaction, compute        of progress policies\n"
+    "  overhead                 posting, latency and rate for each sharing mode, as for LLCL\n"
+    "  fairness                 which of 8 threads run the handlers, as for UCCS\n"
+    "  duplex                   both directions at once, by threads and by processes, as for UCCS\n"
+    "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
+    "Options:\n"
     "  --op put,get,am,fadd,…   only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"
-    "  --threads 1,2            threads per process\n"
+    "  --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex: 1,2,4,8; convolution: 2,8)\n"
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
-    "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex\n"
+    "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;\n"
+    "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each)\n"
     "  --memory KIND            allocated, registered or both\n"
     "  --repeat R               repeats per figure (default 9)\n"
-    "  --time MS                time of one repeat in milliseconds (default 20)\n"
+    "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
     "  --json FILE              write the records\n"
@@ -55,7 +62,7 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
                                        "add", "and",       "or",       "xor", "swap", "cswap",  "memcpy"};
 
-const std::vector<std::string> kSharing = {"shared", "offload", "delegate", "mutex"};
+const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
 
 class Parser {
  public:
@@ -112,7 +119,7 @@ class Parser {
   }
   bool sharing(const std::string& item) {
     if (std::find(kSharing.begin(), kSharing.end(), item) == kSharing.end()) {
-      return fail("--sharing " + item + " is not shared, offload, delegate or mutex");
+      return fail("--sharing " + item + " is not exclusive, shared, offload, delegate or mutex");
     }
     options_->sharing.push_back(item);
     return true;
@@ -169,6 +176,14 @@ std::string join(const std::vector<T>& items) {
 
 }  // namespace
 
+namespace {
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
 std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
   Options options;
   Parser parser(&options, error);
@@ -186,12 +201,11 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
       const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
       if (!parser.option(word, value)) return std::nullopt;
       ++i;
-    } else if (std::find(kBenchNames.begin(), kBenchNames.end(), word) != kBenchNames.end()) {
+    } else if (contains(kUsualNames, word) || contains(kOtherNames, word)) {
       options.names.emplace_back(word);
     } else {
-      parser.fail("there is no bench \"" + std::string(word) +
-                  "\"; there are limit, pingpong, rate, bandwidth, "
-                  "atomics, gups, reaction, compute, and demo");
+      parser.fail("there is no bench \"" + std::string(word) + "\"; there are " + join(kUsualNames) + "," +
+                  join(kOtherNames) + ", and demo");
       return std::nullopt;
     }
   }
@@ -228,12 +242,28 @@ std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uin
   return options.sizes.empty() ? sizes : options.sizes;
 }
 
+bool wants_bench(const Options& options, std::string_view name) {
+  return contains(options.names.empty() ? kUsualNames : options.names, name);
+}
+
+bool wants_op(const Options& options, std::string_view op) {
+  return options.ops.empty() || contains(options.ops, op);
+}
+
+bool wants_mode(const Options& options, std::string_view name) {
+  return options.sharing.empty() ? name != "mutex" : wants_sharing(options, name);
+}
+
 bool wants_sharing(const Options& options, std::string_view name) {
   return std::find(options.sharing.begin(), options.sharing.end(), name) != options.sharing.end();
 }
 
 std::vector<std::uint32_t> threads_of(const Options& options) {
-  return options.threads.empty() ? std::vector<std::uint32_t>{1, 2} : options.threads;
+  return threads_or(options, {1, 2});
+}
+
+std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads) {
+  return options.threads.empty() ? threads : options.threads;
 }
 
 }  // namespace heddle::bench::harness

@@ -10,11 +10,11 @@
 namespace heddle::bench::harness {
 
 struct Options {
-  std::vector<std::string> names;      // benches; empty: all
+  std::vector<std::string> names;      // benches; empty: kUsualNames
   std::vector<std::string> ops;        // empty: all
   std::vector<std::uint64_t> sizes;    // empty: each bench's own
   std::vector<std::uint32_t> threads;  // empty: 1, 2
-  std::vector<std::string> sharing;    // modes in which all threads use one worker as well
+  std::vector<std::string> sharing;    // modes in which all threads use one worker; rate: beside a worker each
   std::uint32_t workers = 0;           // per process; 0: one per thread
   std::uint32_t repeat = 9;
   bool peers = false;
@@ -33,8 +33,12 @@ struct Options {
   bool pair = false;  // start both processes by fork
 };
 
-inline const std::vector<std::string> kBenchNames = {"limit",   "pingpong", "rate",     "bandwidth",
-                                                     "atomics", "gups",     "reaction", "compute"};
+// What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
+inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
+inline const std::vector<std::string> kOtherNames = {"reaction", "compute", "overhead",
+                                                     "fairness", "duplex",  "convolution"};
+inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
+inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 
 // Empty optional: *error says what was wrong with the value and what is accepted.
 std::optional<Options> parse_options(int argc, char** argv, std::string* error);
@@ -45,6 +49,12 @@ extern const char* const kUsage;
 // The list, or its default.
 std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes);
 bool wants_sharing(const Options& options, std::string_view name);
+// Named, or usual where none is named.
+bool wants_bench(const Options& options, std::string_view name);
+bool wants_op(const Options& options, std::string_view op);  // named, or none is
+// For benches that compare modes: those given, or all but mutex.
+bool wants_mode(const Options& options, std::string_view name);
 std::vector<std::uint32_t> threads_of(const Options& options);
+std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads);
 
 }  // namespace heddle::bench::harness

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "harness/papers.hpp"
 #include "harness/statistics.hpp"
 
 namespace heddle::bench::harness {
@@ -149,7 +150,7 @@ const char* distance_name(Distance distance) {
 }
 
 bool larger_is_better(std::string_view metric) {
-  return metric != "latency";
+  return metric == "rate" || metric == "bandwidth";
 }
 
 bool is_heddle(const Key& key) {
@@ -243,6 +244,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
       ratio.ratio = ours.median / reference;
       out.push_back(ratio);
     };
+    add_paper_ratios(ours, records, &out);
     // P moves a word and its line: a longer transfer is no multiple of it.
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {

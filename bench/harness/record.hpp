@@ -22,13 +22,13 @@ std::string json_quote(std::string_view text);
 
 // What was measured. Two participants' figures are comparable if everything but transport, sharing and workers is equal.
 struct Key {
-  std::string bench;                 // limit, pingpong, rate, bandwidth, atomics, gups, reaction, compute
+  std::string bench;                 // one of kUsualNames, kOtherNames
   std::string op;                    // put, get, am, fadd, …
   std::string transport;             // heddle's transport, a peer's name, or "limit"
   std::string sharing;               // exclusive; of peers: own, shared, none
   std::string memory = "allocated";  // allocated (direct) or registered (malloc'd)
-  std::string metric;                // latency, rate, bandwidth
-  std::string unit;                  // ns, Mop/s, GB/s
+  std::string metric;                // latency, rate, bandwidth, cycles
+  std::string unit;                  // ns, Mop/s, GB/s, cycles
   std::uint32_t processes = 2;
   std::uint32_t threads = 1;
   std::uint32_t workers = 1;

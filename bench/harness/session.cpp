@@ -30,6 +30,7 @@ Distance judge(double before, double after) {
 
 const char* unit_of(const std::string& metric) {
   if (metric == "latency") return "ns";
+  if (metric == "cycles" || metric == "callbacks") return metric.c_str();
   return metric == "bandwidth" ? "GB/s" : "Mop/s";
 }
 
@@ -49,11 +50,11 @@ Session::Session(Channel& channel, const Options& options, std::function<void(co
       sink_(std::move(sink)) {}
 
 bool Session::wants(const char* bench, const char* op) const {
+  if (!wants_bench(options_, bench)) return false;
+  if (op == nullptr) return true;
   const auto in = [](const std::vector<std::string>& list, const char* name) {
     return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
   };
-  if (!in(options_.names, bench)) return false;
-  if (op == nullptr) return true;
   const std::string name = op;
   // put_flush and put_wait are put; tagged is what peers have for am; fadd stands for all atomics.
   return in(options_.ops, op) || (name.starts_with("put") && in(options_.ops, "put")) ||
@@ -92,31 +93,36 @@ bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
   return channel_.share(again ? 1 : 0) != 0;
 }
 
-void Session::measure(const Figure& figure, const Body& body) {
+void Session::measure(std::span<const Figure> figures, const Body& body) {
   cores_.pin_sharing(rank(), 0);
   channel_.barrier();
-  const std::uint64_t n = figure.fixed > 0 ? figure.fixed : find_iterations(body);
+  const std::uint64_t fixed = figures.front().fixed;
+  const std::uint64_t n = fixed > 0 ? fixed : find_iterations(body);
   for (std::uint32_t repeat = 0; repeat < options_.repeat; ++repeat) {
     Sample sample;
-    sample.key = figure.key;
-    sample.key.unit = unit_of(figure.key.metric);
+    Run run;
     for (int attempt = 0;; ++attempt) {
       const std::uint64_t begin = now_ns();
       cores_.pin_sharing(rank(), 0);
       const double before = channel_.ping_pong_ns();
       meet();
-      const Run run = body(n);
+      run = body(n);
       channel_.barrier();
       cores_.pin_sharing(rank(), 0);
       const double after = channel_.ping_pong_ns();
-      sample.value = value_of(figure, run.elapsed_ns, n);
       sample.verified = run.verified;
       sample.p_ns = (before + after) / 2;
       sample.distance = judge(before, after);
       if (!disturbed(sample.distance, attempt, now_ns() - begin)) break;
     }
-    ++samples_;
-    if (rank() == 0) sink_(sample);
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      ++samples_;
+      if (rank() != 0) continue;
+      sample.key = figures[i].key;
+      sample.key.unit = unit_of(sample.key.metric);
+      sample.value = i < run.values.size() ? run.values[i] : value_of(figures[i], run.elapsed_ns, n);
+      sink_(sample);
+    }
   }
 }
 
@@ -163,6 +169,12 @@ void print_sample(const Sample& sample) {
 
 double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
                    const std::function<void(std::uint32_t)>& work) {
+  const Interval interval = run_threads_between(threads, pin, work);
+  return static_cast<double>(interval.end_ns - interval.begin_ns);
+}
+
+Interval run_threads_between(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
+                             const std::function<void(std::uint32_t)>& work) {
   std::vector<std::uint64_t> begin(threads);
   std::vector<std::uint64_t> end(threads);
   std::atomic<std::uint32_t> ready{0};  // partner: itself, in the other threads
@@ -182,7 +194,7 @@ double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t
     for (std::uint32_t thread = 0; thread < threads; ++thread) pool.emplace_back(run, thread);
     for (std::thread& thread : pool) thread.join();
   }
-  return static_cast<double>(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end()));
+  return {*std::min_element(begin.begin(), begin.end()), *std::max_element(end.begin(), end.end())};
 }
 
 }  // namespace heddle::bench::harness

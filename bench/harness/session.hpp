@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
@@ -17,6 +19,8 @@ namespace heddle::bench::harness {
 struct Run {
   double elapsed_ns = 0;
   bool verified = true;
+  std::vector<double> values =
+      {};  // where a body gives several figures: one for each, in its unit, instead of the time
 };
 using Body = std::function<Run(std::uint64_t n)>;  // called a few times per figure, never per operation
 
@@ -32,7 +36,9 @@ class Session {
   // `sink` receives the samples, in rank 0 only.
   Session(Channel& channel, const Options& options, std::function<void(const Sample&)> sink);
 
-  void measure(const Figure& figure, const Body& body);
+  void measure(const Figure& figure, const Body& body) { measure(std::span<const Figure>(&figure, 1), body); }
+  // One body that gives several figures at once. The first one's `fixed` counts.
+  void measure(std::span<const Figure> figures, const Body& body);
 
   [[nodiscard]] Channel& channel() { return channel_; }
   [[nodiscard]] std::uint32_t rank() const { return channel_.rank(); }
@@ -63,8 +69,14 @@ int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& wor
 // Prints a sample as a line on stdout at once: the way from a participant to the driver.
 void print_sample(const Sample& sample);
 
-// Threads of one process that start together; returns the time from the first start to the last end.
+struct Interval {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+};
+// Threads of one process that start together: the first start and the last end; and the time between them.
 // `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is more than one.
+Interval run_threads_between(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
+                             const std::function<void(std::uint32_t thread)>& work);
 double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
                    const std::function<void(std::uint32_t thread)>& work);
 

@@ -135,6 +135,9 @@ void run(Session& session) {
     message_rate(session, mpi, messages, count);
   }
   bandwidth(session, mpi);
+  overhead(session, mpi);
+  harness::Crowd pair(session.channel(), session.rank(), 2);
+  duplex(&session, session.options(), pair, mpi);
   one_atomic<Atomic::fetch_add>(session, mpi, "fadd");
   one_atomic<Atomic::swap>(session, mpi, "swap");
   // Without compare and swap: it never returns in Open MPI 4.1.4 on shared memory.
@@ -142,6 +145,19 @@ void run(Session& session) {
   one_atomic<Atomic::bit_xor>(session, mpi, "xor");
   if (!session.wants("gups")) return;
   for (const std::uint32_t count : threads) gups(session, mpi, count, words);
+}
+
+// More than two processes: the measurement that is made of several pairs.
+void run_pairs(harness::Channel& channel, const harness::Options& options, std::uint32_t rank, std::uint32_t size) {
+  Mpi mpi(region_bytes(options));
+  harness::Crowd crowd(channel, rank, size);
+  if (!crowd.leads()) {
+    duplex<Mpi>(nullptr, options, crowd, mpi);
+    return;
+  }
+  channel.set_rank(rank);
+  harness::Session session(channel, options, harness::print_sample);
+  duplex(&session, options, crowd, mpi);
 }
 
 }  // namespace
@@ -155,15 +171,19 @@ int main(int argc, char** argv) {
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (provided < MPI_THREAD_MULTIPLE || size != 2) {
-    std::fprintf(stderr, "peer_mpi: needs MPI_THREAD_MULTIPLE and 2 processes\n");
+  if (provided < MPI_THREAD_MULTIPLE || size < 2 || size % 2 != 0) {
+    std::fprintf(stderr, "peer_mpi: needs MPI_THREAD_MULTIPLE and pairs of processes\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   const harness::Options options = peers::options_or_exit(argc, argv);
   harness::Channel channel = peers::channel_or_exit(options);
-  channel.set_rank(static_cast<std::uint32_t>(rank));
-  harness::Session session(channel, options, harness::print_sample);
-  peers::run(session);
+  if (size > 2) {
+    peers::run_pairs(channel, options, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
+  } else {
+    channel.set_rank(static_cast<std::uint32_t>(rank));
+    harness::Session session(channel, options, harness::print_sample);
+    peers::run(session);
+  }
   MPI_Finalize();
   return 0;
 }

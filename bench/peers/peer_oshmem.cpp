@@ -69,6 +69,9 @@ void run(Session& session) {
   one_sided_latency(session, shmem);
   for (const std::uint32_t count : threads) one_sided_rate(session, shmem, count);
   bandwidth(session, shmem);
+  overhead(session, shmem);
+  harness::Crowd pair(session.channel(), session.rank(), 2);
+  duplex(&session, session.options(), pair, shmem);
   one_atomic<Atomic::fetch_add>(session, shmem, "fadd");
   one_atomic<Atomic::swap>(session, shmem, "swap");
   one_atomic<Atomic::compare_swap>(session, shmem, "cswap");

@@ -384,6 +384,9 @@ void run_own(Session& session, const std::vector<std::uint32_t>& threads, std::u
     message_rate(session, ucx, tagged, count);
   }
   bandwidth(session, ucx);
+  overhead(session, ucx);
+  harness::Crowd pair(session.channel(), session.rank(), 2);
+  duplex(&session, session.options(), pair, ucx);
   run_atomics(session, ucx);
   if (!session.wants("gups")) return;
   const std::uint64_t words = harness::gups_words_per_rank(session.options().total_words, session.options().quick);
@@ -392,8 +395,11 @@ void run_own(Session& session, const std::vector<std::uint32_t>& threads, std::u
 
 // One worker for all threads: only what depends on that.
 void run_shared(Session& session, const std::vector<std::uint32_t>& threads) {
-  if (!session.wants("rate")) return;
-  Ucx ucx(session, 1, true, kWordsBytes + kDataBytes);
+  if (!session.wants("rate") && !session.wants("overhead") && !session.wants("duplex")) return;
+  Ucx ucx(session, 1, true, region_bytes(session.options()));
+  overhead(session, ucx);
+  harness::Crowd pair(session.channel(), session.rank(), 2);
+  duplex(&session, session.options(), pair, ucx);
   Tagged tagged(ucx);
   for (const std::uint32_t count : threads) {
     one_sided_rate(session, ucx, count);
@@ -411,7 +417,12 @@ int main(int argc, char** argv) {
   return harness::run_pair(channel, [&](std::uint32_t) {
     harness::Session session(channel, options, harness::print_sample);
     const auto threads = harness::threads_of(options);
-    const std::uint32_t most = *std::max_element(threads.begin(), threads.end());
+    std::uint32_t most = *std::max_element(threads.begin(), threads.end());
+    const auto raise = [&](const char* bench, const std::vector<std::uint32_t>& counts) {
+      if (harness::wants_bench(options, bench)) most = std::max(most, *std::max_element(counts.begin(), counts.end()));
+    };
+    raise("overhead", harness::threads_or(options, harness::kOverheadThreads));
+    raise("duplex", harness::threads_or(options, harness::kDuplexThreads));
     peers::run_own(session, threads, most);
     peers::run_shared(session, threads);
     return 0;

@@ -10,8 +10,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/crowd.hpp"
+#include "harness/duplex.hpp"
 #include "harness/gups.hpp"
 #include "harness/session.hpp"
+#include "harness/spread.hpp"
+#include "harness/stamp.hpp"
 
 namespace heddle::bench::peers {
 
@@ -192,6 +196,45 @@ void bandwidth(Session& session, Library& library) {
   }
 }
 
+// Posting and waiting for one operation after the other, as bench/work/overhead.cpp does.
+template <class Library>
+void overhead(Session& session, Library& library) {
+  if (!session.wants("overhead", "get")) return;
+  for (const std::uint32_t threads : harness::threads_or(session.options(), harness::kOverheadThreads)) {
+    const harness::Figure figures[] = {figure(library, "overhead", "get_post", "latency", 8, 1, threads),
+                                       figure(library, "overhead", "get_post", "cycles", 8, 1, threads),
+                                       figure(library, "overhead", "get", "latency", 8, 1, threads)};
+    const auto pin = [&](std::uint32_t thread) { session.cores().pin_alone(session.rank(), thread); };
+    session.measure(figures, [&](std::uint64_t n) {
+      Run run;
+      if (session.rank() == 0) {
+        const harness::TickRate rate = harness::measure_ticks();
+        std::vector<harness::Spread> post(threads);
+        std::vector<harness::Spread> total(threads);
+        run.elapsed_ns = harness::run_threads(threads, pin, [&](std::uint32_t thread) {
+          std::uint64_t value = 0;
+          for (std::uint64_t i = 0; i < n; ++i) {
+            const std::uint64_t t0 = harness::stamp();
+            library.get(thread, 1, slot_offset(thread), &value, 8);
+            const std::uint64_t t1 = harness::stamp();
+            library.flush(thread, 1);
+            const std::uint64_t t2 = harness::stamp();
+            post[thread].add(t1 - t0);
+            total[thread].add(t2 - t0);
+          }
+        });
+        for (std::uint32_t i = 1; i < threads; ++i) {
+          post[0].merge(post[i]);
+          total[0].merge(total[i]);
+        }
+        run.values = harness::times_of(post[0], total[0], rate);
+      }
+      session.channel().barrier();
+      return run;
+    });
+  }
+}
+
 // ---- atomics ------------------------------------------------------------------------------------------------------------
 
 template <Atomic kOp, class Library>
@@ -304,9 +347,69 @@ void message_rate(Session& session, Library& library, Kind& kind, std::uint32_t 
   });
 }
 
+// ---- both directions at once --------------------------------------------------------------------------------------------
+
+// As bench/work/duplex.cpp: by threads, and where the library's ranks are more than two by as many processes.
+template <class Library>
+void duplex(Session* session, const harness::Options& options, harness::Crowd& crowd, Library& library) {
+  if (!harness::wants_bench(options, "duplex")) return;
+  const std::uint64_t stretch = harness::duplex_stretch(options);
+  const auto counts =
+      crowd.size() > 2 ? std::vector<std::uint32_t>{1} : harness::threads_or(options, harness::kDuplexThreads);
+  std::vector<std::byte> local(stretch * *std::max_element(counts.begin(), counts.end()));
+  const harness::Cores cores = harness::Cores::parse(options.cores);
+  const std::uint32_t peer = crowd.rank() ^ 1U;
+  const auto mine = [&](std::uint32_t thread) { return local.data() + thread * stretch; };
+  const auto region = [&](std::uint32_t thread) { return library.own() + kWordsBytes + thread * stretch; };
+  const auto one = [&](bool put, std::uint64_t size, std::uint32_t threads) {
+    harness::Figure what = figure(library, "duplex", put ? "put" : "get", "bandwidth", size,
+                                  static_cast<double>(size) * threads * crowd.size(), threads);
+    what.key.processes = crowd.size();
+    const auto prepare = [&] {
+      for (std::uint32_t thread = 0; thread < threads; ++thread) {
+        harness::duplex_fill(put ? mine(thread) : region(thread), size, harness::duplex_pattern(crowd.rank(), thread));
+        harness::duplex_fill(put ? region(thread) : mine(thread), size, 0);
+      }
+    };
+    const auto run = [&](std::uint64_t n) {
+      const auto pin = [&](std::uint32_t thread) { cores.pin_sharing(crowd.rank() % 2, crowd.rank() / 2 + thread); };
+      return harness::run_threads_between(threads, pin, [&](std::uint32_t thread) {
+        const std::uint64_t there = kWordsBytes + thread * stretch;
+        for (std::uint64_t i = 0; i < n; ++i) {
+          if (put) {
+            library.put(thread, peer, there, mine(thread), size);
+          } else {
+            library.get(thread, peer, there, mine(thread), size);
+          }
+        }
+        library.flush(thread, peer);
+      });
+    };
+    const auto right = [&] {
+      bool all = true;
+      for (std::uint32_t thread = 0; thread < threads; ++thread) {
+        const auto pattern = harness::duplex_pattern(peer, thread);
+        all = harness::duplex_is(put ? region(thread) : mine(thread), size, pattern) && all;
+      }
+      return all;
+    };
+    crowd.measure(session, what, {prepare, run, right});
+  };
+  for (const bool put : {true, false}) {
+    if (!harness::wants_op(options, put ? "put" : "get")) continue;
+    for (const std::uint64_t size : harness::sizes_or(options, harness::kDuplexSizes)) {
+      for (const std::uint32_t threads : counts) one(put, size, threads);
+    }
+  }
+}
+
 // Bytes of a region that has room for everything asked for.
 inline std::uint64_t region_bytes(const harness::Options& options) {
-  return kWordsBytes + kDataBytes + 8 * harness::gups_words_per_rank(options.total_words, options.quick);
+  std::uint64_t data = kDataBytes + 8 * harness::gups_words_per_rank(options.total_words, options.quick);
+  if (harness::wants_bench(options, "duplex")) {
+    data = std::max(data, harness::duplex_stretch(options) * harness::duplex_most_threads(options));
+  }
+  return kWordsBytes + data;
 }
 
 }  // namespace heddle::bench::peers

@@ -74,6 +74,30 @@ TEST(Report, HasAChartPerSubjectAndEveryFigureInTheTable) {
   EXPECT_NE(html.find("<span class=\"chip good\">1.62 × ucx</span>"), std::string::npos);
 }
 
+// Each measurement of a paper brings its charts, and none without it.
+TEST(Report, PapersHaveTheirCharts) {
+  const std::size_t usual = count(page(session(), "m", "d"), "<svg");
+  const auto charts = [&](const std::vector<Record>& more) {
+    auto records = session();
+    records.insert(records.end(), more.begin(), more.end());
+    return count(page(records, "m", "d"), "<svg") - usual;
+  };
+  Record get = record("overhead", "get", "shm", "rate", 8, 1);
+  get.key.memory = "registered";
+  EXPECT_EQ(charts({get, record("overhead", "am", "shm", "latency", 8, 500)}), 2U);
+  EXPECT_EQ(charts({record("fairness", "thread_0", "shm", "callbacks", 8, 100, 8),
+                    record("fairness", "thread_7", "shm", "callbacks", 8, 90, 8),
+                    record("fairness", "sorted_50", "shm", "callbacks", 8, 90, 8)}),
+            2U);
+  Record pairs = record("duplex", "put", "shm", "bandwidth", 65536, 10);
+  pairs.key.processes = 4;
+  const std::vector<Record> duplex = {record("duplex", "put", "shm", "bandwidth", 65536, 12, 2), pairs};
+  EXPECT_EQ(charts(duplex), 1U);
+  EXPECT_EQ(count(page(duplex, "m", "d"), "2 pairs"), 1U) << "threads and processes stand in one group";
+  EXPECT_EQ(count(page(duplex, "m", "d"), "put, 4 processes"), 1U);
+  EXPECT_EQ(charts({record("convolution", "idle", "shm", "latency", 4096, 1e6, 2)}), 1U);
+}
+
 TEST(Report, TextFromFilesCannotBecomeMarkup) {
   auto records = session();
   for (Record& one : records) one.key.op = "<script>\"&";

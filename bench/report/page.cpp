@@ -1,6 +1,7 @@
 // The page: header, the figures that matter most, charts, and the table of everything.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -54,8 +55,15 @@ std::string who(const Record& record) {
   std::string name = harness::is_heddle(record.key) ? "Heddle" : record.key.transport;
   if (record.key.transport == "limit") name = record.key.op;
   if (record.key.op == "tagged") name += " tagged";
-  if (record.key.sharing == "shared") name += ", one shared worker";
+  if (harness::is_heddle(record.key)) {
+    if (record.key.sharing != "exclusive") name += ", " + record.key.sharing;
+    if (record.key.transport.starts_with("fault")) name += " on a fabric";
+  } else if (record.key.sharing == "shared") {
+    name += ", one shared worker";
+  }
   if (record.key.memory == "registered") name += ", registered";
+  if (record.key.bench == "convolution") name += ", " + record.key.op;
+  if (record.key.bench == "duplex") name += record.key.processes > 2 ? ", processes" : ", threads";
   return name;
 }
 
@@ -68,14 +76,20 @@ std::string colour(const Record& record) {
                                                             {"copy_in_out_256K", "#e8a33d"},
                                                             {"copy_in_out_4M", "#12b886"}};
   if (record.key.bench == "limit" && limits.contains(record.key.op)) return limits.at(record.key.op);
+  static const std::map<std::string, std::string> policies = {
+      {"none", "#868e96"}, {"idle", "#1098ad"}, {"adaptive", "#d9480f"}};
+  if (record.key.bench == "convolution" && policies.contains(record.key.op)) return policies.at(record.key.op);
+  static const std::map<std::string, std::string> modes = {
+      {"shared", "#f08c00"}, {"offload", "#1098ad"}, {"delegate", "#e64980"}, {"mutex", "#868e96"}};
+  if (harness::is_heddle(record.key) && modes.contains(record.key.sharing)) return modes.at(record.key.sharing);
   if (harness::is_heddle(record.key)) return record.key.memory == "registered" ? "#f2a25c" : "#d9480f";
   const auto found = colours.find(record.key.transport);
   return found != colours.end() ? found->second : "#c2a000";
 }
 
 bool dashed(const Record& record) {
-  return record.key.memory == "registered" || record.key.transport == "limit" || record.key.sharing == "shared" ||
-         record.key.op == "tagged";
+  return record.key.processes > 2 || record.key.memory == "registered" || record.key.transport == "limit" ||
+         record.key.sharing == "shared" || record.key.op == "tagged";
 }
 
 Point point(const Record& record, double x) {
@@ -86,7 +100,7 @@ std::string chips(const std::vector<Record>& records, const Record& record) {
   std::string out;
   for (const Record& other : records) {
     if (other.key != record.key || other.against.empty()) continue;
-    const bool peer = other.against != "P" && other.against != "limit";
+    const bool peer = other.against != "P" && other.against != "limit" && other.against != "P added";
     const bool better = harness::larger_is_better(other.key.metric) ? other.ratio >= 1 : other.ratio <= 1;
     out += std::string("<span class=\"chip ") + (peer ? better ? "good" : "bad" : "plain") + "\">" +
            figure_text(other.ratio) + " × " + escape(other.against) + "</span>";
@@ -176,15 +190,22 @@ std::string bandwidth_charts(const std::vector<Record>& records) {
          });
 }
 
-// Groups by number of threads, bars by participant.
-std::string by_threads(const std::vector<Record>& records, const char* title, const char* bench,
-                       const std::string& wanted) {
+// Bars by participant, of the records that `take` accepts, in groups: by number of threads, or by what `group_of` says.
+using GroupName = std::pair<std::uint32_t, std::string>;  // ordered by the number
+GroupName by_thread_count(const Record& record) {
+  const std::uint32_t threads = record.key.threads;
+  return {threads, std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
+}
+
+template <class Take, class GroupOf = GroupName (*)(const Record&)>
+std::string grouped(const std::vector<Record>& records, const char* title, const char* unit, Take take,
+                    GroupOf group_of = by_thread_count) {
   std::map<std::uint32_t, Group> groups;
   for (const Record& record : records) {
-    const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
-    if (!record.against.empty() || record.key.bench != bench || op != wanted || record.key.size_bytes != 8) continue;
-    Group& group = groups[record.key.threads];
-    group.name = std::to_string(record.key.threads) + (record.key.threads == 1 ? " thread" : " threads");
+    if (!record.against.empty() || !take(record)) continue;
+    const GroupName name = group_of(record);
+    Group& group = groups[name.first];
+    group.name = name.second;
     group.bars.push_back({who(record), colour(record), dashed(record), {point(record, 0)}});
   }
   std::vector<Group> list;
@@ -192,7 +213,29 @@ std::string by_threads(const std::vector<Record>& records, const char* title, co
     heddle_first(&group.bars);
     list.push_back(std::move(group));
   }
-  return bar_chart(title, "million per second, higher is better", list);
+  return bar_chart(title, unit, list);
+}
+
+std::string by_threads(const std::vector<Record>& records, const char* title, const char* bench,
+                       const std::string& wanted) {
+  return grouped(records, title, "million per second, higher is better", [&](const Record& record) {
+    const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
+    return record.key.bench == bench && op == wanted && record.key.size_bytes == 8;
+  });
+}
+
+std::string overhead_charts(const std::vector<Record>& records) {
+  const auto chart = [&](const char* title, const char* unit, const std::string& op, const std::string& metric) {
+    return grouped(records, title, unit, [&](const Record& record) {
+      const harness::Key& key = record.key;
+      return key.bench == "overhead" && key.op == op && key.metric == metric && key.transport == "shm" &&
+             (key.memory == "registered" || op.starts_with("am"));
+    });
+  };
+  return chart("Posting a get (LLCL: t1 − t0)", "ns, lower is better", "get_post", "latency") +
+         chart("Get, posted until done (LLCL: t2 − t0)", "ns, lower is better", "get", "latency") +
+         chart("Gets of 8 bytes, registered memory", "million per second, higher is better", "get", "rate") +
+         chart("Message and answer", "ns, lower is better", "am", "latency");
 }
 
 std::string rate_charts(const std::vector<Record>& records) {
@@ -203,17 +246,56 @@ std::string rate_charts(const std::vector<Record>& records) {
          by_threads(records, "GUPS: atomic xor", "gups", "atomic");
 }
 
+std::string fairness_charts(const std::vector<Record>& records) {
+  const auto of = [&](const char* title, const std::string& prefix) {
+    return grouped(
+        records, title, "callbacks; an even share is 131",
+        [&](const Record& record) { return record.key.bench == "fairness" && record.key.op.starts_with(prefix); },
+        [&](const Record& record) {
+          const std::string rest = record.key.op.substr(prefix.size());
+          return GroupName{static_cast<std::uint32_t>(std::strtoul(rest.c_str(), nullptr, 10)), rest};
+        });
+  };
+  return of("Callbacks run by each of 8 threads, of 1050", "thread_") +
+         of("Callbacks of thread 0, runs sorted by them (percent of runs)", "sorted_");
+}
+
+std::string duplex_charts(const std::vector<Record>& records) {
+  std::string out;
+  for (const std::string op : {"put", "get"}) {
+    out += grouped(
+        records, ("Both directions at once: " + op + " of 64 KiB").c_str(), "GB/s, higher is better",
+        [&](const Record& record) {
+          return record.key.bench == "duplex" && record.key.op == op && record.key.size_bytes == 65536;
+        },
+        [](const Record& record) {
+          const std::uint32_t pairs = record.key.processes / 2 * record.key.threads;
+          return GroupName{pairs, std::to_string(pairs) + (pairs == 1 ? " pair" : " pairs")};
+        });
+  }
+  return out;
+}
+
+std::string convolution_charts(const std::vector<Record>& records) {
+  return grouped(records, "Convolution: a step, by progress policy", "ns, lower is better",
+                 [](const Record& record) { return record.key.bench == "convolution"; });
+}
+
 std::string row(const std::vector<Record>& records, const Record& record) {
   const harness::Key& key = record.key;
   std::string notes = chips(records, record);
   if (record.distance != "near") notes += "<span class=\"chip plain\">cores " + escape(record.distance) + "</span>";
   if (!record.verified) notes += "<span class=\"chip bad\">wrong result</span>";
+  const bool ways = key.bench == "overhead" || key.bench == "atomics";  // each is measured in several
   return std::string("<tr") + (harness::is_heddle(key) ? " class=\"ours\"" : "") + "><td>" + escape(key.op) +
-         (key.memory == "registered" ? " (registered)" : "") + "</td><td>" +
-         escape(key.transport + (key.sharing == "shared" ? ", shared worker" : "")) + "</td><td class=\"n\">" +
-         driver::size_text(key.size_bytes) + "</td><td class=\"n\">" + std::to_string(key.threads) +
-         "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " + escape(key.unit) +
-         "</td><td class=\"n\">" + figure_text(record.low95) + " – " + figure_text(record.high95) +
+         (ways ? " " + escape(key.metric) : std::string()) + (key.memory == "registered" ? " (registered)" : "") +
+         (key.processes > 2 ? ", " + std::to_string(key.processes) + " processes" : std::string()) + "</td><td>" +
+         escape(key.transport + (harness::is_heddle(key) && key.sharing != "exclusive" ? ", " + key.sharing
+                                 : key.sharing == "shared"                             ? ", shared worker"
+                                                                                       : "")) +
+         "</td><td class=\"n\">" + driver::size_text(key.size_bytes) + "</td><td class=\"n\">" +
+         std::to_string(key.threads) + "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " +
+         escape(key.unit) + "</td><td class=\"n\">" + figure_text(record.low95) + " – " + figure_text(record.high95) +
          "</td><td class=\"n\">" + std::to_string(record.repeats) + "</td><td class=\"n\">" + figure_text(record.p_ns) +
          "</td><td>" + notes + "</td></tr>\n";
 }
@@ -263,7 +345,9 @@ std::string page(const std::vector<Record>& records, const std::string& machine,
                       card(records, "Active messages, two threads a process", "rate", "am", 2, 8) +
                       card(records, "Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20) +
                       card(records, "GUPS, atomic, one thread a process", "gups", "atomic", 1, 8);
-  std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records);
+  std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records) +
+                       overhead_charts(records) + fairness_charts(records) + duplex_charts(records) +
+                       convolution_charts(records);
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: "
          "measured</title><style>" +

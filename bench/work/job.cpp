@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "driver/driver.hpp"
+#include "harness/duplex.hpp"
+#include "harness/fairness.hpp"
 
 namespace heddle::bench::work {
 
@@ -14,25 +16,35 @@ namespace {
 heddle_context job_context{};  // the one job of this program; must() ends it
 
 // The channel: the driver's, or one that rank 0 makes and names to the other.
-std::optional<harness::Channel> open_channel(const harness::Options& options, std::uint32_t rank) {
+std::optional<harness::Channel> open_channel(const harness::Options& options, std::uint32_t rank, std::uint32_t size) {
   if (!options.channel.empty()) return harness::Channel::open(options.channel);
   std::optional<harness::Channel> mine = rank == 0 ? harness::Channel::create(options.retry_ns) : std::nullopt;
   char path[64] = {};
   if (mine) std::snprintf(path, sizeof path, "%s", mine->path().c_str());
-  char paths[2][64];
-  must(heddle_context_exchange(job_context, path, sizeof path, paths), "heddle_context_exchange");
+  std::vector<char> paths(sizeof path * size);  // rank 0's is the first
+  must(heddle_context_exchange(job_context, path, sizeof path, paths.data()), "heddle_context_exchange");
   if (rank == 0) return mine;
-  return harness::Channel::open(paths[0]);
+  return harness::Channel::open(paths.data());
 }
 
 std::uint64_t largest_size(const harness::Options& options) {
   const auto sizes = harness::sizes_or(options, {std::uint64_t{1} << 20});
-  return *std::max_element(sizes.begin(), sizes.end());
+  const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  if (!harness::wants_bench(options, "duplex")) return largest;
+  return std::max(largest, harness::duplex_stretch(options) * harness::duplex_most_threads(options));
 }
 
 std::uint32_t workers_needed(const harness::Options& options) {
-  const auto threads = harness::threads_of(options);
-  return std::max(options.workers, *std::max_element(threads.begin(), threads.end()));
+  std::uint32_t needed = options.workers;
+  const auto raise = [&](const std::vector<std::uint32_t>& threads) {
+    needed = std::max(needed, *std::max_element(threads.begin(), threads.end()));
+  };
+  raise(harness::threads_of(options));
+  if (harness::wants_bench(options, "overhead")) raise(harness::threads_or(options, harness::kOverheadThreads));
+  if (harness::wants_bench(options, "duplex")) raise(harness::threads_or(options, harness::kDuplexThreads));
+  if (harness::wants_bench(options, "convolution")) raise(harness::threads_or(options, harness::kConvolutionThreads));
+  if (harness::wants_bench(options, "fairness")) raise({harness::kFairnessThreads});
+  return needed;
 }
 
 int measure_all(const harness::Options& options, harness::Channel& channel) {
@@ -58,8 +70,27 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_gups(session, job);
     run_reaction(session, job);
     run_compute(session, job);
+    run_overhead(session, job);
+    run_fairness(session, job);
+    run_convolution(session, job);
+    harness::Crowd pair(channel, session.rank(), 2);
+    run_duplex(&session, options, pair, job);
   }
   return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
+}
+
+// A job of more than two processes: what can be done by several pairs of them.
+int measure_pairs(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
+  Job job(job_context, workers_needed(options), largest_size(options));
+  harness::Crowd crowd(channel, rank, size);
+  if (!crowd.leads()) {
+    run_duplex(nullptr, options, crowd, job);
+    return 0;
+  }
+  channel.set_rank(rank);
+  harness::Session session(channel, options, harness::print_sample);
+  run_duplex(&session, options, crowd, job);
+  return 0;
 }
 
 }  // namespace
@@ -92,15 +123,16 @@ int take_part(const harness::Options& options) {
   std::uint32_t size = 0;
   must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
   must(heddle_context_size(job_context, &size), "heddle_context_size");
-  if (size != 2) {
+  const bool pairs = options.names == std::vector<std::string>{"duplex"} && !options.channel.empty() && size % 2 == 0;
+  if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
     heddle_context_leave(job_context);
     return 2;
   }
   int status = 1;
-  if (auto channel = open_channel(options, rank)) {
-    channel->set_rank(rank);
-    status = measure_all(options, *channel);
+  if (auto channel = open_channel(options, rank, size)) {
+    if (size == 2) channel->set_rank(rank);
+    status = size == 2 ? measure_all(options, *channel) : measure_pairs(options, *channel, rank, size);
   } else {
     std::perror("heddle bench: the shared page of the measurement");
     heddle_context_abort(job_context, 1, "cannot open the shared page of the measurement");
@@ -131,8 +163,12 @@ Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes)
   }
   must(heddle_region_alloc(context, kWordsBytes + bytes, &allocated_region_), "heddle_region_alloc");
   must(heddle_region_register(context, buffer_.get(), bytes, &registered_region_), "heddle_region_register");
-  must(heddle_region_exchange(context, allocated_region_, allocated_), "heddle_region_exchange");
-  must(heddle_region_exchange(context, registered_region_, registered_), "heddle_region_exchange");
+  std::uint32_t size = 0;
+  must(heddle_context_size(context, &size), "heddle_context_size");
+  allocated_.resize(size);
+  registered_.resize(size);
+  must(heddle_region_exchange(context, allocated_region_, allocated_.data()), "heddle_region_exchange");
+  must(heddle_region_exchange(context, registered_region_, registered_.data()), "heddle_region_exchange");
   void* address = nullptr;
   must(heddle_region_address(allocated_region_, &address, nullptr), "heddle_region_address");
   own_ = static_cast<std::byte*>(address);
@@ -141,7 +177,7 @@ Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes)
 Job::~Job() {
   for (const heddle_worker worker : workers_) must(heddle_quiet(worker), "heddle_quiet");
   must(heddle_context_barrier(context_, workers_[0], HEDDLE_FOREVER), "heddle_context_barrier");
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
     must(heddle_remote_region_release(allocated_[rank]), "heddle_remote_region_release");
     must(heddle_remote_region_release(registered_[rank]), "heddle_remote_region_release");
   }

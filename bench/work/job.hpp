@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/crowd.hpp"
 #include "harness/session.hpp"
 #include "heddle/heddle.h"
 
@@ -31,7 +32,7 @@ inline constexpr std::uint32_t kMaxThreads = 64;
 
 class Job {
  public:
-  // Collective. Opens `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
+  // Collective, of an even number of processes: ranks 2i and 2i + 1 are each other's peers. Opens `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
   Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -39,7 +40,8 @@ class Job {
 
   [[nodiscard]] heddle_context context() const { return context_; }
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
-  [[nodiscard]] std::uint32_t peer() const { return 1 - rank_; }
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(allocated_.size()); }
+  [[nodiscard]] std::uint32_t peer() const { return rank_ ^ 1U; }
   [[nodiscard]] heddle_worker worker(std::uint32_t i) const { return workers_[i]; }
   // Remote addresses at the peer: word slot i, data in the allocated region, data in the registered region.
   [[nodiscard]] heddle_remote slot(std::uint32_t i) const { return {allocated_[peer()], i * kSlotBytes}; }
@@ -63,8 +65,8 @@ class Job {
   std::vector<heddle_worker> workers_;
   heddle_region allocated_region_{};
   heddle_region registered_region_{};
-  heddle_remote_region allocated_[2] = {};
-  heddle_remote_region registered_[2] = {};
+  std::vector<heddle_remote_region> allocated_;  // by rank
+  std::vector<heddle_remote_region> registered_;
   std::byte* own_ = nullptr;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
@@ -92,5 +94,12 @@ void run_sharing(harness::Session& session, Job& job);  // rate: several threads
 void run_gups(harness::Session& session, Job& job);
 void run_reaction(harness::Session& session, Job& job);  // of a progress policy
 void run_compute(harness::Session& session, Job& job);   // beside helpers that have nothing to do
+void run_overhead(harness::Session& session, Job& job);  // of posting, as for LLCL
+
+void run_convolution(harness::Session& session,
+                     Job& job);                          // under the progress policy of HEDDLE_PROGRESS, as for PIOMan
+void run_fairness(harness::Session& session, Job& job);  // which thread runs the handlers, as for UCCS
+// Both directions at once, by threads or by processes; `session` is null in ranks from 2 on.
+void run_duplex(harness::Session* session, const harness::Options& options, harness::Crowd& crowd, Job& job);
 
 }  // namespace heddle::bench::work

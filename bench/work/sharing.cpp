@@ -1,9 +1,5 @@
 // Several threads on one worker, in each sharing mode: rates of 8-byte puts and of active messages.
-#include <array>
-#include <cstring>
-#include <utility>
-
-#include "work/job.hpp"
+#include "work/modes.hpp"
 
 namespace heddle::bench::work {
 
@@ -14,11 +10,6 @@ using harness::Session;
 
 constexpr std::uint32_t kShared = 5;
 constexpr std::uint32_t kAllArrived = 6;
-
-constexpr std::array<std::pair<const char*, heddle_sharing>, 4> kModes = {{{"shared", HEDDLE_SHARING_SHARED},
-                                                                           {"offload", HEDDLE_SHARING_OFFLOAD},
-                                                                           {"delegate", HEDDLE_SHARING_DELEGATE},
-                                                                           {"mutex", HEDDLE_SHARING_MUTEX}}};
 
 // Handlers of a worker run one at a time, so one of them counts; the other threads look.
 struct Arrivals {
@@ -32,15 +23,7 @@ void count(std::atomic<std::uint64_t>& counter) {
 
 class SharedWorker {
  public:
-  // Collective: both ranks open the same modes in the same order, so the numbers are the same.
-  SharedWorker(Job& job, heddle_sharing sharing) : job_(job) {
-    heddle_worker_options options{};
-    options.size = sizeof options;
-    options.sharing = sharing;
-    must(heddle_worker_open(job.context(), &options, &worker_), "heddle_worker_open");
-    std::uint32_t index = 0;
-    must(heddle_worker_index(worker_, &index), "heddle_worker_index");
-    peer_ = {job.peer(), index};
+  SharedWorker(Job& job, heddle_sharing sharing) : job_(job), mode_(job, sharing) {
     const auto arrived = [](const heddle_am_arrival*, void* arg) { count(static_cast<Arrivals*>(arg)->messages); };
     const auto ended = [](const heddle_am_arrival*, void* arg) { count(static_cast<Arrivals*>(arg)->ends); };
     must(heddle_am_register(job.context(), kShared, arrived, &arrivals_), "heddle_am_register");
@@ -49,19 +32,12 @@ class SharedWorker {
   }
   SharedWorker(const SharedWorker&) = delete;
   SharedWorker& operator=(const SharedWorker&) = delete;
-  ~SharedWorker() {
-    must(heddle_quiet(worker_), "heddle_quiet");
-    must(heddle_context_barrier(job_.context(), worker_, HEDDLE_FOREVER), "heddle_context_barrier");
-    must(heddle_worker_close(worker_), "heddle_worker_close");
-  }
-
-  [[nodiscard]] heddle_worker handle() const { return worker_; }
 
   // The threads of rank 0 send n messages each; those of rank 1 receive all of them; then everybody knows.
   double send(Session& session, std::uint64_t size, std::uint32_t threads, std::uint64_t n) {
     arrivals_.messages.store(0);
     arrivals_.ends.store(0);
-    session.channel().barrier_while([&] { progress(); });
+    session.channel().barrier_while([&] { progress(worker_); });
     const auto pin = [&](std::uint32_t thread) { session.cores().pin_sharing(session.rank(), thread); };
     return harness::run_threads(threads, pin, [&](std::uint32_t thread) {
       if (session.rank() == 0) {
@@ -96,23 +72,19 @@ class SharedWorker {
   }
 
  private:
-  int progress() {
-    const int events = heddle_worker_progress(worker_);
-    if (events < 0) must(static_cast<heddle_status>(events), "heddle_worker_progress");
-    return events;
-  }
   // Whoever finds nothing to do, or the worker busy, soon gives its core to another thread.
   void wait_for(const std::atomic<std::uint64_t>& counter, std::uint64_t target) {
     std::uint32_t idle = 0;
     while (counter.load(std::memory_order_acquire) < target) {
-      idle = progress() > 0 ? 0 : idle + 1;
+      idle = progress(worker_) > 0 ? 0 : idle + 1;
       if (idle > 200) sched_yield();
     }
   }
 
   Job& job_;
-  heddle_worker worker_{};
-  heddle_peer peer_{};
+  ModeWorker mode_;
+  const heddle_worker worker_ = mode_.handle();
+  const heddle_peer peer_ = mode_.peer();
   Arrivals arrivals_;
 };
 

@@ -1,0 +1,91 @@
+#include "harness/crowd.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace heddle::bench::harness {
+namespace {
+
+constexpr std::uint32_t kSize = 4;
+
+struct Seen {
+  std::atomic<std::uint64_t> prepared{0};
+  std::atomic<std::uint64_t> iterations{0};
+};
+
+struct Outcome {
+  std::vector<Sample> samples;
+  std::array<std::array<Seen, kSize>, 2> seen;  // of two figures
+};
+
+// A crowd of threads, each with a mapping of its own, as processes have; `wrong`: who finds its result wrong in figure 1.
+void run_crowd(std::uint32_t size, std::uint32_t wrong, Outcome* outcome) {
+  auto channel = Channel::create(0);
+  ASSERT_TRUE(channel);
+  Options options;
+  options.repeat = 3;
+  options.target_ns = 200'000;
+  std::vector<std::thread> processes;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    processes.emplace_back([&, rank] {
+      auto own = Channel::open(channel->path());
+      ASSERT_TRUE(own);
+      own->set_rank(rank % 2);
+      Crowd crowd(*own, rank, size);
+      Session session(*own, options, [&](const Sample& sample) { outcome->samples.push_back(sample); });
+      for (std::uint32_t i = 0; i < 2; ++i) {
+        Figure figure;
+        figure.key.metric = "rate";
+        Seen& seen = outcome->seen[i][rank];
+        crowd.measure(crowd.leads() ? &session : nullptr, figure,
+                      {[&] { seen.prepared.fetch_add(1); },
+                       [&](std::uint64_t n) {
+                         seen.iterations.fetch_add(n);
+                         // Each sees its own part of what all take together: from 1000 n to 1400 n.
+                         return Interval{1000 * n + rank, 1000 * n + 100 * n * (rank + 1)};
+                       },
+                       [&, i, rank] { return i == 0 || rank != wrong; }});
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+}
+
+TEST(Crowd, AllDoTheSameAndRankZeroHasTheSamples) {
+  Outcome outcome;
+  run_crowd(kSize, kSize, &outcome);
+  EXPECT_EQ(outcome.samples.size(), 6U);
+  for (const auto& figure : outcome.seen) {
+    for (const Seen& one : figure) {
+      EXPECT_GT(one.prepared.load(), 3U) << "the search, and three repeats";
+      EXPECT_EQ(one.prepared.load(), figure[0].prepared.load());
+      EXPECT_EQ(one.iterations.load(), figure[0].iterations.load());
+    }
+  }
+  for (const Sample& sample : outcome.samples) {
+    EXPECT_TRUE(sample.verified);
+    EXPECT_NEAR(sample.value, 2.5, 0.01) << "a million per second: n in 400 n nanoseconds";
+  }
+}
+
+TEST(Crowd, WhatAFollowerFindsWrongIsTold) {
+  Outcome outcome;
+  run_crowd(kSize, 3, &outcome);
+  ASSERT_EQ(outcome.samples.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(outcome.samples[i].verified, i < 3) << i;
+}
+
+TEST(Crowd, TwoAreNoCrowd) {
+  Outcome outcome;
+  run_crowd(2, 1, &outcome);
+  ASSERT_EQ(outcome.samples.size(), 6U);
+  EXPECT_TRUE(outcome.samples[0].verified);
+  EXPECT_FALSE(outcome.samples[5].verified);
+}
+
+}  // namespace
+}  // namespace heddle::bench::harness

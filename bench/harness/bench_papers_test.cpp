@@ -1,0 +1,95 @@
+#include "harness/papers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace heddle::bench::harness {
+namespace {
+
+Record record(const char* bench, const char* op, const char* metric, const char* sharing, std::uint32_t threads,
+              double median) {
+  Record out;
+  out.key.bench = bench;
+  out.key.op = op;
+  out.key.transport = "shm";
+  out.key.sharing = sharing;
+  out.key.metric = metric;
+  out.key.threads = threads;
+  out.key.workers = std::string(sharing) == "exclusive" ? threads : 1;
+  out.median = median;
+  out.p_ns = 50;
+  return out;
+}
+
+// The ratio of records[0] to `against`; 0: there is none, -1: there are several.
+double ratio(const std::vector<Record>& records, const std::string& against) {
+  std::vector<Record> out;
+  add_paper_ratios(records.front(), records, &out);
+  double found = 0;
+  for (const Record& one : out) {
+    EXPECT_EQ(one.key, records.front().key);
+    if (one.against == against) found = found == 0 ? one.ratio : -1;
+  }
+  return found;
+}
+
+TEST(Papers, PostingOfOneThreadBesideThatOfLlcl) {
+  EXPECT_DOUBLE_EQ(ratio({record("overhead", "get_post", "cycles", "offload", 1, 54)}, "LLCL"), 0.25);
+  EXPECT_EQ(ratio({record("overhead", "get_post", "cycles", "offload", 2, 54)}, "LLCL"), 0);
+  EXPECT_EQ(ratio({record("rate", "get_post", "cycles", "offload", 1, 54)}, "LLCL"), 0) << "of another bench";
+}
+
+TEST(Papers, RatesBesideTheBestNumberOfThreads) {
+  const auto rate = [](const char* sharing, std::uint32_t threads, double median) {
+    return record("overhead", "get", "rate", sharing, threads, median);
+  };
+  EXPECT_DOUBLE_EQ(
+      ratio({rate("offload", 15, 8.8), rate("offload", 1, 4), rate("offload", 4, 10), rate("shared", 4, 99)}, "best"),
+      0.88);
+  EXPECT_DOUBLE_EQ(ratio({rate("exclusive", 2, 5), rate("exclusive", 1, 2.5)}, "best"), 1);
+}
+
+TEST(Papers, LatencyBesideAWorkerForEachThread) {
+  const auto latency = [](const char* sharing, std::uint32_t threads, double median) {
+    return record("overhead", "get", "latency", sharing, threads, median);
+  };
+  const std::vector<Record> slower = {latency("offload", 2, 300), latency("exclusive", 2, 100),
+                                      latency("exclusive", 1, 7)};
+  EXPECT_DOUBLE_EQ(ratio(slower, "exclusive"), 3);
+  EXPECT_DOUBLE_EQ(ratio(slower, "P added"), 4);
+  EXPECT_EQ(ratio({latency("shared", 1, 90), latency("exclusive", 1, 100)}, "P added"), 0) << "it adds nothing";
+  EXPECT_EQ(ratio({latency("exclusive", 1, 100), latency("offload", 1, 300)}, "exclusive"), 0);
+  EXPECT_EQ(ratio({latency("offload", 1, 300)}, "exclusive"), 0) << "nothing to compare with";
+}
+
+TEST(Papers, DeviationBesideAnEvenShare) {
+  EXPECT_DOUBLE_EQ(ratio({record("fairness", "deviation", "callbacks", "shared", 8, 131.25)}, "even share"), 1);
+  EXPECT_EQ(ratio({record("fairness", "thread_0", "callbacks", "shared", 8, 131.25)}, "even share"), 0);
+}
+
+TEST(Papers, PoliciesBesideNone) {
+  const auto step = [](const char* policy, const char* sharing, double median) {
+    return record("convolution", policy, "latency", sharing, 8, median);
+  };
+  const Record none = step("none", "exclusive", 100);
+  EXPECT_DOUBLE_EQ(ratio({step("adaptive", "exclusive", 87), none, step("none", "offload", 1)}, "none"), 0.87);
+  EXPECT_EQ(ratio({none, none}, "none"), 0);
+}
+
+TEST(Papers, ThreadsBesideAsManyProcesses) {
+  const auto duplex = [](const char* op, std::uint32_t processes, std::uint32_t threads, double median) {
+    Record out = record("duplex", op, "bandwidth", "exclusive", threads, median);
+    out.key.processes = processes;
+    return out;
+  };
+  const std::vector<Record> others = {duplex("put", 2, 4, 30), duplex("put", 4, 1, 7), duplex("get", 8, 1, 9),
+                                      duplex("put", 8, 1, 20)};
+  EXPECT_DOUBLE_EQ(ratio(others, "processes"), 1.5);
+  EXPECT_EQ(ratio({duplex("put", 8, 1, 20), duplex("put", 2, 4, 30)}, "processes"), 0) << "not the other way round";
+  EXPECT_EQ(ratio({duplex("put", 2, 1, 20), duplex("put", 2, 1, 20)}, "processes"), 0) << "one thread is one process";
+}
+
+}  // namespace
+}  // namespace heddle::bench::harness

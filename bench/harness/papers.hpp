@@ -1,0 +1,18 @@
+// What the measurements of papers are compared with: figures of the paper, and other figures of the same run.
+#pragma once
+
+#include <vector>
+
+#include "harness/record.hpp"
+
+namespace heddle::bench::harness {
+
+// Appends `ours` again, once for each comparison that its paper makes.
+//   overhead (LLCL)  posting in cycles / theirs; the rate / the best over all numbers of threads; latency / that of a worker
+//                    for each thread, and what it adds to that in P
+//   fairness (UCCS)  the standard deviation between threads / an even share
+//   duplex (UCCS)    threads / as many processes
+//   convolution (PIOMan)  a progress policy / none
+void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
+
+}  // namespace heddle::bench::harness

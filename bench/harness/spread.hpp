@@ -1,0 +1,39 @@
+// Many times of single operations, kept in little room: 3 % wide classes, each with its exact sum.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace heddle::bench::harness {
+
+class Spread {
+ public:
+  void add(std::uint64_t value) {
+    Class& one = classes_[class_of(value)];
+    ++one.count;
+    one.sum += value;
+  }
+  void merge(const Spread& other);
+  [[nodiscard]] std::uint64_t count() const;
+  // The mean of the middle nine tenths: what an operation takes that was not interrupted. A counter's ticks may be as long as
+  // the operations, so a median would be a multiple of the tick. 0 if there are none.
+  [[nodiscard]] double middle_mean() const;
+
+ private:
+  struct Class {
+    std::uint64_t count = 0;
+    std::uint64_t sum = 0;
+  };
+  static constexpr std::size_t kExact = 64;  // values below have a class each
+  static constexpr std::size_t kPerDoubling = 32;
+  static std::size_t class_of(std::uint64_t value) {
+    if (value < kExact) return static_cast<std::size_t>(value);
+    const auto shift = static_cast<std::size_t>(std::bit_width(value)) - 6;
+    return kExact + (shift - 1) * kPerDoubling + static_cast<std::size_t>(value >> shift) - kPerDoubling;
+  }
+  std::array<Class, kExact + 58 * kPerDoubling> classes_{};
+};
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,86 @@
+#include "harness/stamp.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace heddle::bench::harness {
+
+namespace {
+
+constexpr std::uint64_t kCalibrationNs = 2'000'000;
+constexpr int kTries = 9;
+constexpr int kPairs = 20'000;
+constexpr std::uint64_t kChain = 1U << 16;
+
+struct Moment {
+  std::uint64_t ticks;
+  std::uint64_t ns;
+};
+
+// Both clocks at the same moment: the try that was interrupted least.
+Moment both_clocks() {
+  Moment best{};
+  std::uint64_t narrowest = std::numeric_limits<std::uint64_t>::max();
+  for (int i = 0; i < kTries; ++i) {
+    const std::uint64_t before = stamp();
+    const std::uint64_t ns = now_ns();
+    const std::uint64_t after = stamp();
+    if (after - before >= narrowest) continue;
+    narrowest = after - before;
+    best = {before + narrowest / 2, ns};
+  }
+  return best;
+}
+
+double empty_ticks() {
+  Spread spread;
+  for (int i = 0; i < kPairs; ++i) {
+    const std::uint64_t begin = stamp();
+    spread.add(stamp() - begin);
+  }
+  return spread.middle_mean();
+}
+
+double core_ghz() {
+  double best = 0;
+  for (int i = 0; i < kTries; ++i) {
+    std::uint64_t sum = 0;
+    std::uint64_t step = 1;
+    const std::uint64_t begin = now_ns();
+    for (std::uint64_t n = 0; n < kChain; n += 16) {
+      for (int unrolled = 0; unrolled < 16; ++unrolled) {
+        // The compiler knows neither of them, so each sum needs the one before.
+        asm volatile("" : "+r"(sum), "+r"(step));
+        sum += step;
+      }
+    }
+    asm volatile("" : : "r"(sum));
+    const auto took = static_cast<double>(std::max<std::uint64_t>(now_ns() - begin, 1));
+    best = std::max(best, static_cast<double>(kChain) / took);
+  }
+  return best;
+}
+
+}  // namespace
+
+TickRate measure_ticks() {
+  const Moment begin = both_clocks();
+  while (now_ns() - begin.ns < kCalibrationNs) base::cpu_relax();
+  const Moment end = both_clocks();
+  TickRate rate;
+  rate.ns_per_tick =
+      static_cast<double>(end.ns - begin.ns) / static_cast<double>(std::max<std::uint64_t>(end.ticks - begin.ticks, 1));
+  rate.empty_ns = empty_ticks() * rate.ns_per_tick;
+  rate.core_ghz = core_ghz();
+  return rate;
+}
+
+std::vector<double> times_of(const Spread& post, const Spread& total, const TickRate& rate) {
+  const auto ns = [&](const Spread& spread) {
+    // Never nothing: what is shorter than the stamps' own time cannot be told apart from it.
+    return std::max(spread.middle_mean() * rate.ns_per_tick - rate.empty_ns, 0.01);
+  };
+  return {ns(post), ns(post) * rate.core_ghz, ns(total)};
+}
+
+}  // namespace heddle::bench::harness
