@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
@@ -70,7 +71,7 @@ void Helpers::remove(const Worker* worker) {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->worker == worker; });
   if (found == entries_.end()) return;
-  const std::shared_ptr<Entry> entry = *found;
+  const std::shared_ptr<Entry> entry = std::move(*found);
   entries_.erase(found);
   left_.wait(lock, [&] { return entry->visitors == 0; });
 }
