@@ -18,8 +18,8 @@ UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycle
 PROMISED = {
     "limit": {"pingpong_1line", "pingpong_2lines", "ring_each", "ring_16", "fadd_alone", "fadd_contended", "memcpy",
               "memcpy_fresh", "copy_in_out_256K", "copy_in_out_4M"},
-    "pingpong": {"put", "put_wait", "put_flush", "get", "fadd", "am"},
-    "rate": {"put", "get", "fadd", "am"},
+    "pingpong": {"put", "put_wait", "put_flush", "get", "fadd", "am", "tagged"},
+    "rate": {"put", "get", "fadd", "am", "tagged"},
     "bandwidth": {"put", "get", "memcpy", "memcpy_get"},
     "atomics": {"fadd", "swap", "cswap", "add", "xor", "and", "or"},
     "gups": {"get_put", "atomic"},

@@ -22,6 +22,9 @@ PATHS = {
     "fetch_add": ("fetch_add", "count_fetch_add"),
     "am_send_8": ("am", "count_am_send"),
     "am_receive_8": ("am", "count_am_receive"),
+    "tagged_send_8": ("tagged", "count_send"),
+    "tagged_recv_8": ("tagged", "count_recv"),
+    "tagged_arrive_8": ("tagged", "count_arrive"),
 }
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
@@ -82,7 +85,7 @@ def main(arguments):
             worse = 1
         elif counted[name] < limit / 2:
             verdict = "ok; the limit can come down (--update)"
-        print(f"{name:14} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
+        print(f"{name:15} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
     return worse
 
 

@@ -137,6 +137,14 @@ TEST(Record, RatiosAreToThePeersThatDidTheSame) {
   EXPECT_EQ(records.size(), 6U + 3U) << "nothing else is comparable, and peers get no ratios";
 }
 
+TEST(Record, TaggedMessagesStandBesideTaggedMessagesOnly) {
+  const auto records =
+      with_ratios(aggregate({sample("shm", "tagged", 60), sample("ucx", "am", 20), sample("ucx", "tagged", 30)}));
+  ASSERT_NE(find(records, "shm", "ucx tagged"), nullptr);
+  EXPECT_EQ(find(records, "shm", "ucx tagged")->ratio, 2);
+  EXPECT_EQ(records.size(), 3U + 1U);
+}
+
 TEST(Record, LatencyIsAlsoAMultipleOfP) {
   Sample put = sample("shm", "put", 108);
   put.key.bench = "pingpong";

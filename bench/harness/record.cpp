@@ -73,9 +73,9 @@ class Members {
   std::string bad_;
 };
 
-// The figure a participant's operation is compared by: two-sided messages of peers stand beside active messages.
-std::string comparable_op(const Key& key) {
-  return key.op == "tagged" ? "am" : key.op;
+// Two-sided messages of peers stand beside active messages too.
+bool comparable_ops(const std::string& ours, const std::string& other) {
+  return ours == other || (ours == "am" && other == "tagged");
 }
 
 std::string peer_name(const Key& key) {
@@ -130,7 +130,7 @@ Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, do
 }
 
 bool comparable(const Key& ours, const Key& other) {
-  return ours.bench == other.bench && ours.op == comparable_op(other) && ours.memory == other.memory &&
+  return ours.bench == other.bench && comparable_ops(ours.op, other.op) && ours.memory == other.memory &&
          ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
          ours.processes == other.processes;
 }

@@ -22,6 +22,8 @@ struct Self {
   heddle_am_message message{};
   heddle_peer peer{0, 0};
   std::uint64_t value = 7;
+  std::uint64_t target = 0;
+  heddle_receive receives[kBatch];
 };
 
 std::uint64_t received = 0;
@@ -78,11 +80,24 @@ extern "C" {
   while (received < target) heddle_worker_progress(self->worker);
 }
 
+[[gnu::noinline]] void count_send(Self* self, std::uint64_t n) {
+  for (std::uint64_t i = 0; i < n; ++i) heddle_send(self->worker, self->peer, 5, &self->value, 8, nullptr);
+}
+[[gnu::noinline]] void count_recv(Self* self, std::uint64_t n) {
+  const heddle_wanted wanted{self->peer, 5, UINT64_MAX};
+  for (std::uint64_t i = 0; i < n; ++i) {
+    heddle_recv(self->worker, &wanted, &self->target, 8, &self->receives[i], nullptr);
+  }
+}
+[[gnu::noinline]] void count_arrive(Self* self, std::uint64_t n) {
+  while (self->receives[n - 1].status == HEDDLE_POSTED) heddle_worker_progress(self->worker);
+}
+
 }  // extern "C"
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: path put|get|fetch_add|am N    (N a multiple of %llu)\n",
+    std::fprintf(stderr, "usage: path put|get|fetch_add|am|tagged N    (N a multiple of %llu)\n",
                  static_cast<unsigned long long>(kBatch));
     return 2;
   }
@@ -104,6 +119,13 @@ int main(int argc, char** argv) {
       for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);
     }
     if (received != n) return 1;
+  } else if (std::strcmp(op, "tagged") == 0) {
+    for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
+      count_recv(&self, kBatch);
+      count_send(&self, kBatch);
+      count_arrive(&self, kBatch);
+      for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);  // as above
+    }
   } else {
     std::fprintf(stderr, "path: there is no operation \"%s\"\n", op);
     return 2;
@@ -112,7 +134,7 @@ int main(int argc, char** argv) {
   heddle_worker_stats stats{};
   stats.size = sizeof stats;
   must(heddle_worker_stats_read(self.worker, &stats));
-  if (stats.puts + stats.gets + stats.atomics + stats.messages != n) {
+  if (stats.puts + stats.gets + stats.atomics + stats.messages + stats.sends != n) {
     std::fprintf(stderr, "path: not all operations were accepted\n");
     return 1;
   }

@@ -63,6 +63,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     Job job(job_context, workers_needed(options), largest_size(options));
     run_pingpong(session, job);
     run_messages(session, job);
+    run_tagged(session, job);
     run_rate(session, job);
     run_sharing(session, job);
     run_bandwidth(session, job);

@@ -87,6 +87,7 @@ inline void complete(const Job& job, heddle_worker worker, heddle_status status)
 // What each bench does; both ranks call all of them in the same order.
 void run_pingpong(harness::Session& session, Job& job);
 void run_messages(harness::Session& session, Job& job);  // active messages: pingpong and rate
+void run_tagged(harness::Session& session, Job& job);    // tagged messages: pingpong and rate
 void run_rate(harness::Session& session, Job& job);
 void run_bandwidth(harness::Session& session, Job& job);
 void run_atomics(harness::Session& session, Job& job);

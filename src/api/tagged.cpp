@@ -56,7 +56,7 @@ inline Status send(Worker& worker, const engine::SendRequest& request, const hed
 
 // ---- receives ------------------------------------------------------------------------------------------------------------
 
-Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
+inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
   if (from == nullptr) return null_argument(function, "wanted");
   const heddle_peer source = from->source;
   const bool any_rank = source.rank == HEDDLE_ANY;
@@ -74,7 +74,7 @@ Status read_wanted(const char* function, Worker& worker, const heddle_wanted* fr
 }
 
 template <class Command>
-Status post_receive(Worker& worker, Command command, const heddle_completion* completion) {
+inline Status post_receive(Worker& worker, Command& command, const heddle_completion* completion) {
   if (const Status status = resolve(worker, completion, &command.request.completion); status != HEDDLE_DONE)
     return status;
   const Status status = engine::post(worker, command);
@@ -184,7 +184,8 @@ heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t b
   if (claimed == nullptr) return null_argument("recv_claimed", "claimed");
   if (data == nullptr && bytes != 0) return null_argument("recv_claimed", "data");
   claimed->status = HEDDLE_POSTED;
-  return post_receive(*worker, engine::ClaimedCommand{{static_cast<std::byte*>(data), bytes, claimed, {}}}, completion);
+  engine::ClaimedCommand command{{static_cast<std::byte*>(data), bytes, claimed, {}}};
+  return post_receive(*worker, command, completion);
 }
 
 heddle_status heddle_recv_claimed(heddle_worker worker, void* data, size_t bytes, heddle_receive* claimed,

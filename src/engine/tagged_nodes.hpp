@@ -10,8 +10,11 @@ namespace heddle::engine {
 
 // Lives in heddle_receive::library while the receive waits or is fetched, or while a message is claimed with it.
 struct Tagged::Posted : protocol::PostedReceive {
+  Posted(const protocol::Wanted& what, const ReceiveRequest& how, const Tagged* by) : request(how), owner(by) {
+    wanted = what;
+  }
   ReceiveRequest request;
-  const Tagged* owner = nullptr;
+  const Tagged* owner;
   Kept* claimed = nullptr;
 };
 

@@ -181,10 +181,7 @@ base::Status Tagged::receive(const protocol::Wanted& wanted, const ReceiveReques
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
-  auto* const posted = new (request.receive->library) Posted;
-  posted->wanted = wanted;
-  posted->request = request;
-  posted->owner = this;
+  auto* const posted = new (request.receive->library) Posted(wanted, request, this);
   mark(request.completion.counter);
   set_status(request.receive, HEDDLE_POSTED);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
@@ -257,8 +254,7 @@ base::Status Tagged::claim(const protocol::Wanted& wanted, heddle_receive* found
   claimed_ = kept;
   tell(found, kept->from(), kept->tag, kept->length);
   set_status(found, HEDDLE_DONE);
-  Posted* const posted = new (found->library) Posted;
-  posted->owner = this;
+  Posted* const posted = new (found->library) Posted(wanted, {}, this);
   posted->claimed = kept;
   return HEDDLE_DONE;
 }
