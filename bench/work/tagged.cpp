@@ -119,7 +119,8 @@ void run_tagged(Session& session, Job& job) {
   if (!session.wants("rate", "tagged")) return;
   for (const std::uint64_t size : harness::sizes_or(session.options(), {8})) {
     if (size > 4096) continue;  // larger ones are a matter of bandwidth
-    for (const std::uint32_t threads : harness::threads_of(session.options())) measure_rate(session, job, size, threads);
+    for (const std::uint32_t threads : harness::threads_of(session.options()))
+      measure_rate(session, job, size, threads);
   }
 }
 
