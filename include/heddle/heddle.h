@@ -26,11 +26,13 @@
  *   heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   heddle_fence (when something is outstanding)
  *   heddle_counter_wait, heddle_signal_wait and heddle_recv_wait (until what they wait for is there)
+ *   heddle_run_tasks
  *   heddle_context_barrier with a worker (on that worker)
  *   heddle_context_leave (on all workers of the context)
  * No other call does: not the try_ functions, heddle_context_exchange, heddle_region_exchange, nor a barrier without a
- * worker. Inside a handler or a completion callback of a worker, a call that would make progress on that worker returns
- * HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either side.
+ * worker. Inside a NETWORK handler or a completion callback, a call that would wait or make progress, on whatever worker,
+ * returns HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either
+ * side.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A program built against an older header passes a smaller one,
  * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
@@ -162,7 +164,7 @@ HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* s
 /* Collective over the job, through the launcher: for set-up, not for inner loops (tens of microseconds). One thread
  * of each rank calls it. While it waits it makes progress on `worker`; {0}: on none.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this), TIMEOUT (this rank has still arrived; call again
- * to go on waiting), STATE (inside a handler of the worker, or another thread is in a collective of this context),
+ * to go on waiting), STATE (inside a handler, or another thread is in a collective of this context),
  * BOOTSTRAP (the launcher was lost). */
 HEDDLE_API heddle_status heddle_context_barrier(heddle_context context, heddle_worker worker, int64_t timeout_ns);
 
@@ -225,7 +227,8 @@ typedef struct heddle_worker_options {
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
-/* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped.
+/* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped, and USER
+ * messages that no heddle_run_tasks has taken, with a warning that tells how many.
  * Errors: STATE (inside a handler; the worker stays open); what heddle_quiet returns (the worker is closed all the same). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
@@ -256,6 +259,8 @@ typedef struct heddle_worker_stats {
   uint64_t sends;    /* tagged messages accepted */
   uint64_t receives; /* receives that got a message */
   uint64_t kept;     /* tagged messages that had to be kept, since nobody waited for them */
+  uint64_t tasks;    /* USER messages whose handler was run by heddle_run_tasks; these are not in `received` */
+  uint64_t stored;   /* USER messages that wait for heddle_run_tasks now */
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
@@ -496,8 +501,21 @@ HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic
 
 /* ---- active messages --------------------------------------------------------------------------------------------- */
 
-#define HEDDLE_AM_HANDLERS 1024   /* handler numbers 0 … 1023 */
+#define HEDDLE_AM_HANDLERS 1024   /* handler numbers of each class: 0 … 1023 */
 #define HEDDLE_AM_HEADER_BYTES 64 /* the most a header may have */
+
+/* The class of a handler, and of the messages to it, is in its number: number n of class NETWORK is n, number n of class USER is
+ * HEDDLE_AM_USER + n.
+ * NETWORK: runs in whichever thread makes progress on the worker, helpers and executors of the library included, while the
+ *   message still lies where it arrived. Tiny; may post with try_, but neither wait nor make progress: every call that would
+ *   returns STATE, whichever worker it is about.
+ * USER: the message is stored on arrival, and its handler runs later in a thread that calls heddle_run_tasks. It may block,
+ *   wait, make progress, and call everything. Handlers begin in the order of arrival at the worker; with several threads they
+ *   run side by side, and no order is promised among them.
+ * The store is bounded: each worker may have HEDDLE_AM_USER_BYTES of USER messages on their way to, or waiting in, each worker
+ * of its peers. Then it gets AGAIN for further ones (and only for these), until handlers there have ended. So USER handlers
+ * that send USER messages to each other in circles should use try_am, and run tasks while it says AGAIN. */
+typedef enum heddle_am_class { HEDDLE_AM_NETWORK = 0, HEDDLE_AM_USER = 1024 } heddle_am_class;
 
 /* A worker of a peer. Messages to a worker that is not open yet wait for it. */
 typedef struct heddle_peer {
@@ -523,13 +541,19 @@ typedef struct heddle_am_arrival {
   size_t payload_bytes;
 } heddle_am_arrival;
 
-/* Runs in the thread that makes progress on the worker. It must not block; it may post try_ operations, but not call what
- * makes progress (HEDDLE_ERR_STATE). It must not throw. */
+/* What it may do: see heddle_am_class. It must not throw: that ends the process (std::terminate), and the others learn of it
+ * as of any death. */
 typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
 
 /* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining): a
- * message without a handler is dropped and counted. Errors: ARGUMENT (handler number). */
+ * message without a handler (of class USER: when its turn comes) is dropped and counted. Errors: ARGUMENT (handler number). */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
+
+/* Makes progress once, then runs handlers of USER messages that have arrived at the worker: as many as are there, `most` (> 0)
+ * at most. If there is none it makes progress until one comes or the time is over. Any thread that may use the worker, as many
+ * at a time as may use it. Returns how many handlers ran (0: the time is over), or a negative heddle_status. Errors: STATE
+ * (inside a NETWORK handler or a completion callback), ARGUMENT (most). */
+HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t timeout_ns);
 
 /* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence.
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a

@@ -313,6 +313,11 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_recv_claimed(handle_, data.data(), data.size(), claimed, completion);
   }
 
+  // Handlers of class USER; see heddle_run_tasks.
+  int run_tasks(std::uint32_t most = UINT32_MAX, std::int64_t timeout_ns = 0) noexcept {
+    return heddle_run_tasks(handle_, most, timeout_ns);
+  }
+
   // Awaitable forms of the try_ functions; see Await.
   [[nodiscard]] auto async_put(std::span<const std::byte> source, heddle_remote target) noexcept {
     return Await([this, source, target](const heddle_completion* done) { return try_put(source, target, done); });

@@ -1,5 +1,7 @@
 #include "api/arguments.hpp"
 
+#include <cstdio>
+
 namespace heddle::api {
 
 Status bad_handle(const char* what, std::uint64_t id) {
@@ -41,11 +43,9 @@ Status out_of_memory() {
                     "memory is exhausted; release what is not needed, or start fewer ranks on this machine");
 }
 
-Status in_handler(const char* function) {
-  return base::fail(HEDDLE_ERR_STATE,
-                    "%s waits, which is not allowed inside a handler or completion callback; post with try_ there and "
-                    "wait outside",
-                    function);
+void describe_refused(Worker&, std::span<char> text) {
+  std::snprintf(text.data(), text.size(),
+                "it is not accepted, since the worker's operations are all in use, or what takes it on is full");
 }
 
 }  // namespace heddle::api

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -30,7 +31,9 @@ using engine::Worker;
 [[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
                                     std::uint64_t bytes);
 [[gnu::cold]] Status out_of_memory();
-[[gnu::cold]] Status in_handler(const char* function);
+
+// For the reports of those who wait until their operation is accepted.
+[[gnu::cold]] void describe_refused(Worker& worker, std::span<char> text);
 
 // Runs set-up code; what it throws becomes a status.
 template <class Function>
@@ -66,15 +69,19 @@ inline Status again(Worker& worker) {
   return HEDDLE_AGAIN;
 }
 
-// The blocking form of a try_ function: progress until it is accepted.
-template <class Attempt>
-Status blocking(heddle_worker handle, Attempt&& attempt) {
+// The blocking form `call` of a try_ function: progress until it is accepted. describe(worker, text): as Watch::round()'s.
+template <class Attempt, class Describe>
+Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Describe&& describe) {
   const Status first = attempt();
   if (first != HEDDLE_AGAIN) [[likely]] {
     return first;
   }
   Worker* worker = find_handle<Worker>(handle.id);
-  return worker->until(HEDDLE_FOREVER, std::forward<Attempt>(attempt));
+  return worker->until({call}, std::forward<Attempt>(attempt), [&](std::span<char> text) { describe(*worker, text); });
+}
+template <class Attempt>
+Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {
+  return blocking(call, handle, std::forward<Attempt>(attempt), describe_refused);
 }
 
 }  // namespace heddle::api

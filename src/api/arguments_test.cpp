@@ -90,12 +90,12 @@ TEST_F(Arguments, MessagesAreChecked) {
   };
   expect_error(send({5, 0}, {1, 0, nullptr, nullptr, 0}), HEDDLE_ERR_RANK, "rank 5");
   expect_error(send({0, 4000}, {1, 0, nullptr, nullptr, 0}), HEDDLE_ERR_RANK, "worker 4000");
-  expect_error(send({0, 0}, {1024, 0, nullptr, nullptr, 0}), HEDDLE_ERR_ARGUMENT, "handler 1024");
+  expect_error(send({0, 0}, {2048, 0, nullptr, nullptr, 0}), HEDDLE_ERR_ARGUMENT, "handler 2048");
   expect_error(send({0, 0}, {1, 65, &value_, nullptr, 0}), HEDDLE_ERR_SIZE, "65 bytes");
   expect_error(send({0, 0}, {1, 8, nullptr, nullptr, 0}), HEDDLE_ERR_ARGUMENT, "header");
   expect_error(send({0, 0}, {1, 0, nullptr, nullptr, 8}), HEDDLE_ERR_ARGUMENT, "payload");
   expect_error(send({0, 0}, {1, 0, nullptr, &value_, std::size_t{1} << 40}), HEDDLE_ERR_SIZE, "HEDDLE_AM_MAX_BYTES");
-  expect_error(heddle_am_register(context_.handle(), 1024, nullptr, nullptr), HEDDLE_ERR_ARGUMENT, "1024");
+  expect_error(heddle_am_register(context_.handle(), 2048, nullptr, nullptr), HEDDLE_ERR_ARGUMENT, "2048");
 }
 
 TEST_F(Arguments, AtomicsNeedAlignmentAndAKnownOperation) {

@@ -107,10 +107,11 @@ heddle_status heddle_try_fetch_atomic(heddle_worker handle, heddle_atomic_op op,
 
 heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target, uint64_t operand,
                             const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_atomic(worker, op, target, operand, completion); });
+  return blocking("heddle_atomic", worker, [&] { return heddle_try_atomic(worker, op, target, operand, completion); });
 }
 
 heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                   const heddle_fetch* fetch, const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
+  return blocking("heddle_fetch_atomic", worker,
+                  [&] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
 }

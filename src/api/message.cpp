@@ -1,4 +1,7 @@
 // Active messages.
+#include <cstdio>
+#include <span>
+
 #include "api/arguments.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
@@ -6,6 +9,14 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace {
 
 using Sent = heddle::transport::TransportWorker::Sent;
+
+using heddle::wire::kHandlerNumbers;
+
+[[gnu::cold]] Status bad_handler(uint32_t handler) {
+  return heddle::base::fail(HEDDLE_ERR_ARGUMENT,
+                            "handler %u: numbers go from 0 to %d, and from HEDDLE_AM_USER (%d) to %u", handler,
+                            HEDDLE_AM_HANDLERS - 1, HEDDLE_AM_USER, kHandlerNumbers - 1);
+}
 
 [[gnu::cold]] Status explain_message(Worker& worker, heddle_peer target, const heddle_am_message& message) {
   Context& context = worker.context();
@@ -18,10 +29,7 @@ using Sent = heddle::transport::TransportWorker::Sent;
                               "worker %u of rank %u: a process has at most %u workers (HEDDLE_MAX_WORKERS)",
                               target.worker, target.rank, context.transport().capabilities().max_workers);
   }
-  if (message.handler >= HEDDLE_AM_HANDLERS) {
-    return heddle::base::fail(HEDDLE_ERR_ARGUMENT, "handler %u: numbers go from 0 to %d", message.handler,
-                              HEDDLE_AM_HANDLERS - 1);
-  }
+  if (message.handler >= kHandlerNumbers) return bad_handler(message.handler);
   if (message.header_bytes > HEDDLE_AM_HEADER_BYTES) {
     return heddle::base::fail(HEDDLE_ERR_SIZE, "a header of %u bytes: at most %d travel inline, the rest is payload",
                               message.header_bytes, HEDDLE_AM_HEADER_BYTES);
@@ -34,8 +42,9 @@ using Sent = heddle::transport::TransportWorker::Sent;
   return null_argument("am", "message->payload");
 }
 
-inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_message& message) {
-  return target.rank < worker.size() && target.worker < worker.max_workers() && message.handler < HEDDLE_AM_HANDLERS &&
+// Of class NETWORK: `below` is HEDDLE_AM_USER.
+inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_message& message, uint32_t below) {
+  return target.rank < worker.size() && target.worker < worker.max_workers() && message.handler < below &&
          message.header_bytes <= HEDDLE_AM_HEADER_BYTES && message.payload_bytes <= worker.max_payload() &&
          (message.header != nullptr || message.header_bytes == 0) &&
          (message.payload != nullptr || message.payload_bytes == 0);
@@ -47,15 +56,52 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return status;
 }
 
+// Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a queued command that waited for
+// credit would hold up those behind it.
+[[gnu::noinline]] Status try_user(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                  const heddle_completion* completion) {
+  if (!well_formed(worker, target, message, kHandlerNumbers)) return explain_message(worker, target, message);
+  heddle::engine::Completion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  return guarded([&]() -> Status {
+    switch (const Status credit = worker.take_credit(target, message)) {
+      case HEDDLE_DONE:
+        break;
+      case HEDDLE_AGAIN:
+        return again(worker);
+      default:
+        return credit;
+    }
+    const Status status = heddle::engine::post(worker, heddle::engine::MessageCommand{target, &message, &resolved});
+    if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message);
+    if (status == HEDDLE_AGAIN) return again(worker);
+    return status < 0 ? status : accepted(worker, message, status);
+  });
+}
+
+[[gnu::cold]] void describe_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                    std::span<char> text) {
+  const auto used = static_cast<unsigned long long>(worker.credit_used(target));
+  if (message.handler >= HEDDLE_AM_USER && used > 0) {
+    std::snprintf(
+        text.data(), text.size(),
+        "the USER message to worker %u of rank %u is not accepted; %llu bytes to it are not known as handled yet: a "
+        "thread there must call heddle_run_tasks",
+        target.worker, target.rank, used);
+  } else {
+    std::snprintf(
+        text.data(), text.size(),
+        "the message to worker %u of rank %u is not accepted; a thread there must make progress on that worker",
+        target.worker, target.rank);
+  }
+}
+
 }  // namespace
 
 heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle_am_handler fn, void* arg) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (handler >= HEDDLE_AM_HANDLERS) {
-    return heddle::base::fail(HEDDLE_ERR_ARGUMENT, "handler %u: numbers go from 0 to %d", handler,
-                              HEDDLE_AM_HANDLERS - 1);
-  }
+  if (handler >= kHandlerNumbers) return bad_handler(handler);
   context->handler(handler).arg.store(arg, std::memory_order_relaxed);
   context->handler(handler).fn.store(fn, std::memory_order_release);
   return HEDDLE_DONE;
@@ -66,8 +112,8 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (message == nullptr) return null_argument("am", "message");
-  if (!well_formed(*worker, target, *message)) [[unlikely]] {
-    return explain_message(*worker, target, *message);
+  if (!well_formed(*worker, target, *message, HEDDLE_AM_USER)) [[unlikely]] {
+    return try_user(*worker, target, *message, completion);
   }
   if (completion == nullptr || completion->counter.id == 0) [[likely]] {
     heddle::engine::Gate* gate = worker->gate();
@@ -89,5 +135,14 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
 
 heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                         const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_am(worker, target, message, completion); });
+  return blocking(
+      "heddle_am", worker, [&] { return heddle_try_am(worker, target, message, completion); },
+      [&](Worker& own, std::span<char> text) { describe_message(own, target, *message, text); });
+}
+
+int heddle_run_tasks(heddle_worker handle, uint32_t most, int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (most == 0) return heddle::base::fail(HEDDLE_ERR_ARGUMENT, "heddle_run_tasks: most is 0; ask for 1 or more");
+  return worker->run_tasks(handle, most, timeout_ns);
 }

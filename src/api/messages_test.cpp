@@ -59,7 +59,7 @@ TEST(Messages, AWaitThatTimesOutSaysWhatItSaw) {
   EXPECT_STREQ(heddle_last_error(), "heddle_counter_wait: after 1000 ns the counter is 0, awaited 2");
 }
 
-TEST(Messages, ProgressFromInsideMentionsASecondThread) {
+TEST(Messages, ProgressFromInsideNamesTheOtherClass) {
   Two two;
   std::string why;
   two.contexts[1].register_am(
@@ -71,7 +71,7 @@ TEST(Messages, ProgressFromInsideMentionsASecondThread) {
       &why);
   ASSERT_GE(two.workers[0].try_am({1, 0}, {1, 0, nullptr, nullptr, 0}), 0);
   two.progress(100);
-  EXPECT_TRUE(has(why, "(or a second thread uses this exclusive worker; see heddle_sharing)")) << why;
+  EXPECT_TRUE(has(why, "give the handler a number of class USER (HEDDLE_AM_USER + n)")) << why;
 }
 
 TEST(Messages, AMessageWithoutAHandlerIsReportedWithItsNumber) {

@@ -1,6 +1,7 @@
 // Progress, waits, and the order of operations.
 #include <array>
 #include <atomic>
+#include <cstdio>
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
@@ -54,6 +55,7 @@ int heddle_worker_progress(heddle_worker handle) {
 int heddle_context_progress(heddle_context handle) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_progress();
   return context->helpers().advance_all();
 }
 
@@ -63,8 +65,7 @@ heddle_status heddle_fence(heddle_worker handle) {
   // Direct operations take effect at once, so a fence between stores orders them among each other. Operations in the hands of
   // a transport may overtake each other and later direct ones: they are waited for.
   if (worker->try_drain() == HEDDLE_AGAIN) {
-    if (worker->in_handler()) return in_handler("heddle_fence");
-    const Status status = worker->until(HEDDLE_FOREVER, [&] { return worker->try_drain(); });
+    const Status status = worker->until({"heddle_fence"}, [&] { return worker->try_drain(); });
     if (status != HEDDLE_DONE) return status;
   }
   heddle::base::full_fence();  // also a put before a later get
@@ -82,7 +83,11 @@ heddle_status heddle_flush(heddle_worker handle, uint32_t rank) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (rank >= worker->size()) return bad_rank(*worker, rank);
-  return worker->until(HEDDLE_FOREVER, [&] { return worker->try_flush(rank); });
+  return worker->until(
+      {"heddle_flush"}, [&] { return worker->try_flush(rank); },
+      [&](std::span<char> text) {
+        std::snprintf(text.data(), text.size(), "it awaits the operations to rank %u", rank);
+      });
 }
 
 heddle_status heddle_try_quiet(heddle_worker handle) {
@@ -94,7 +99,7 @@ heddle_status heddle_try_quiet(heddle_worker handle) {
 heddle_status heddle_quiet(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  return worker->until(HEDDLE_FOREVER, [&] { return worker->try_quiet(); });
+  return worker->until({"heddle_quiet"}, [&] { return worker->try_quiet(); });
 }
 
 heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_handle, uint64_t value,
@@ -103,10 +108,15 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
   if (worker == nullptr) return bad_handle("worker", handle.id);
   const Counter* counter = find_handle<Counter>(counter_handle.id);
   if (counter == nullptr) return bad_handle("counter", counter_handle.id);
-  const Status status = worker->until(timeout_ns, [&] {
+  const auto attempt = [&] {
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
     return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
-  });
+  };
+  const auto describe = [&](std::span<char> text) {
+    std::snprintf(text.data(), text.size(), "the counter is %llu, awaited %llu",
+                  static_cast<unsigned long long>(counter->value()), static_cast<unsigned long long>(value));
+  };
+  const Status status = worker->until({"heddle_counter_wait", timeout_ns}, attempt, describe);
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   return heddle::base::fail(status, "heddle_counter_wait: after %lld ns the counter is %llu, awaited %llu",
                             static_cast<long long>(timeout_ns), static_cast<unsigned long long>(counter->value()),
@@ -126,10 +136,17 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
     return heddle::base::fail(HEDDLE_ERR_ARGUMENT, "%d is not a heddle_compare", static_cast<int>(compare));
   }
   const std::atomic_ref<uint64_t> signal(*const_cast<uint64_t*>(word));
-  const Status status = worker->until(timeout_ns, [&] {
+  const auto attempt = [&] {
     // Acquire: who sees the signal sees its data. Partner: the release in put_signal.
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
-  });
+  };
+  const auto describe = [&](std::span<char> text) {
+    std::snprintf(
+        text.data(), text.size(), "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
+        static_cast<const void*>(word), static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)),
+        name_of(compare), static_cast<unsigned long long>(value));
+  };
+  const Status status = worker->until({"heddle_signal_wait", timeout_ns}, attempt, describe);
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   return heddle::base::fail(status, "heddle_signal_wait: after %lld ns the word at %p is %llu, awaited %s %llu",
                             static_cast<long long>(timeout_ns), static_cast<const void*>(word),

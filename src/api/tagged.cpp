@@ -1,4 +1,7 @@
 // Tagged messages.
+#include <cstdio>
+#include <span>
+
 #include "api/arguments.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
@@ -111,7 +114,7 @@ heddle_status heddle_try_send(heddle_worker handle, heddle_peer target, uint64_t
 
 heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                           const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
+  return blocking("heddle_send", worker, [&] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
 }
 
 heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
@@ -128,7 +131,8 @@ heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted,
 
 heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
                           heddle_receive* receive, const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
+  return blocking("heddle_recv", worker,
+                  [&] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
 }
 
 heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, int64_t timeout_ns) {
@@ -136,7 +140,10 @@ heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, in
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv_wait", "receive");
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  const Status status = worker->until(timeout_ns, ended);
+  const Status status = worker->until({"heddle_recv_wait", timeout_ns}, ended, [&](std::span<char> text) {
+    std::snprintf(text.data(), text.size(),
+                  "nothing for this receive has come, or not all of it; its sender must send, and make progress");
+  });
   if (status == HEDDLE_ERR_TIMEOUT) {
     return base::fail(status, "heddle_recv_wait: after %lld ns no message has come",
                       static_cast<long long>(timeout_ns));
@@ -156,7 +163,7 @@ heddle_status heddle_try_recv_cancel(heddle_worker handle, heddle_receive* recei
 }
 
 heddle_status heddle_recv_cancel(heddle_worker worker, heddle_receive* receive) {
-  return blocking(worker, [&] { return heddle_try_recv_cancel(worker, receive); });
+  return blocking("heddle_recv_cancel", worker, [&] { return heddle_try_recv_cancel(worker, receive); });
 }
 
 heddle_status heddle_try_probe(heddle_worker handle, const heddle_wanted* wanted, heddle_receive* found) {
@@ -190,5 +197,6 @@ heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t b
 
 heddle_status heddle_recv_claimed(heddle_worker worker, void* data, size_t bytes, heddle_receive* claimed,
                                   const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_recv_claimed(worker, data, bytes, claimed, completion); });
+  return blocking("heddle_recv_claimed", worker,
+                  [&] { return heddle_try_recv_claimed(worker, data, bytes, claimed, completion); });
 }

@@ -291,11 +291,11 @@ heddle_status heddle_try_get(heddle_worker worker, void* target, size_t bytes, h
 }
 heddle_status heddle_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                          const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_put(worker, source, bytes, target, completion); });
+  return blocking("heddle_put", worker, [&] { return heddle_try_put(worker, source, bytes, target, completion); });
 }
 heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
                          const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_get(worker, target, bytes, source, completion); });
+  return blocking("heddle_get", worker, [&] { return heddle_try_get(worker, target, bytes, source, completion); });
 }
 
 heddle_status heddle_try_put_strided(heddle_worker worker, const void* source, heddle_remote target,
@@ -308,11 +308,13 @@ heddle_status heddle_try_get_strided(heddle_worker worker, void* target, heddle_
 }
 heddle_status heddle_put_strided(heddle_worker worker, const void* source, heddle_remote target,
                                  const heddle_strided* shape, const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_put_strided(worker, source, target, shape, completion); });
+  return blocking("heddle_put_strided", worker,
+                  [&] { return heddle_try_put_strided(worker, source, target, shape, completion); });
 }
 heddle_status heddle_get_strided(heddle_worker worker, void* target, heddle_remote source, const heddle_strided* shape,
                                  const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_get_strided(worker, target, source, shape, completion); });
+  return blocking("heddle_get_strided", worker,
+                  [&] { return heddle_try_get_strided(worker, target, source, shape, completion); });
 }
 
 heddle_status heddle_try_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
@@ -325,11 +327,11 @@ heddle_status heddle_try_get_list(heddle_worker worker, const heddle_segment* se
 }
 heddle_status heddle_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                               const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_put_list(worker, segments, count, completion); });
+  return blocking("heddle_put_list", worker, [&] { return heddle_try_put_list(worker, segments, count, completion); });
 }
 heddle_status heddle_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                               const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_get_list(worker, segments, count, completion); });
+  return blocking("heddle_get_list", worker, [&] { return heddle_try_get_list(worker, segments, count, completion); });
 }
 
 heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
@@ -338,5 +340,6 @@ heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, si
 }
 heddle_status heddle_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                 const heddle_signal* signal, const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_put_signal(worker, source, bytes, target, signal, completion); });
+  return blocking("heddle_put_signal", worker,
+                  [&] { return heddle_try_put_signal(worker, source, bytes, target, signal, completion); });
 }

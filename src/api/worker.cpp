@@ -47,7 +47,7 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
 heddle_status heddle_worker_close(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (worker->in_handler()) return in_handler("heddle_worker_close");
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_close");
   return guarded([&]() -> Status { return worker->context().close_worker(worker); });
 }
 
@@ -228,5 +228,6 @@ heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* ar
 
 heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
                                    const heddle_completion* completion) {
-  return blocking(worker, [&] { return heddle_try_run_on_engine(worker, fn, arg, completion); });
+  return blocking("heddle_run_on_engine", worker,
+                  [&] { return heddle_try_run_on_engine(worker, fn, arg, completion); });
 }

@@ -29,6 +29,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "in all ranks"},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
      "longest tagged message that is copied at once; a longer one is fetched by its receiver; 0: what fits one packet"},
+    {Var::am_user_bytes, "HEDDLE_AM_USER_BYTES", Type::bytes, "256K",
+     "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before HEDDLE_AGAIN "
+     "(4K-1G); the same in all ranks"},
     {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
      "message ring of one worker to one worker, control lines included"},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
@@ -53,6 +56,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "fault transports: time of the way to the peer, and of completions back (at most 1s)"},
     {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
+    {Var::hang_seconds, "HEDDLE_HANG_SECONDS", Type::count, "0",
+     "report what is pending, and who should move it, whenever a call has waited for so many seconds more; 0: never"},
 }};
 
 // Row i describes the i-th Var, and has a name and everything that is printed.

@@ -27,6 +27,7 @@ enum class Var : std::size_t {
   am_reassembly_bytes,
   tag_credit_bytes,
   tag_eager_bytes,
+  am_user_bytes,
   shm_ring_bytes,
   shm_direct,
   shm_cma,
@@ -42,6 +43,7 @@ enum class Var : std::size_t {
   fault_latency,
   log,
   stats,
+  hang_seconds,
   kCount
 };
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 
+#include "engine/handler.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::engine {
@@ -70,8 +71,8 @@ struct CallCommand {
   Completion completion;
 
   base::Status start(Worker& worker) const {
-    const Worker::Busy busy(worker);  // it may not wait
-    fn(arg);
+    const Inside inside(worker);  // it may not wait
+    call(fn, arg);
     return HEDDLE_DONE;
   }
 };

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/fence.hpp"
+#include "engine/handler.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::engine {
@@ -47,18 +48,15 @@ inline bool Worker::deliver(const transport::Completion& completion) {
                                   message->header,
                                   message->payload,
                                   message->payload_bytes};
-  fn(&arrival, handler.arg.load(std::memory_order_relaxed));
+  call(fn, arrival, handler.arg.load(std::memory_order_relaxed));
   return true;
 }
 
 int Worker::progress_inside() {
-  if (in_progress_) [[unlikely]] {
-    return base::fail(
-        HEDDLE_ERR_STATE,
-        "progress was asked for from inside a handler or completion callback of this worker; post with try_ "
-        "there, and wait outside (or a second thread uses this exclusive worker; see heddle_sharing)");
+  if (inside_of() != nullptr) [[unlikely]] {
+    return refuse_progress();
   }
-  in_progress_ = true;
+  const Inside inside(*this);
   ++stats_.polls;
   std::size_t events = poll_guarded(*transport_, arrivals_);
   for (std::size_t i = 0; i < events; ++i) {
@@ -74,7 +72,6 @@ int Worker::progress_inside() {
   if (outstanding_total_ > 0 && stats_.polls % kClosedPeriod == 0) [[unlikely]] {
     note_closed();
   }
-  in_progress_ = false;
   return static_cast<int>(events);
 }
 
@@ -115,6 +112,8 @@ void Worker::arrived(const transport::Completion& completion) {
       return tagged_.arrived(source, completion.immediate, packet);
     case wire::Kind::tagged_credit:
       return tagged_.arrived_credit(source, packet);
+    case wire::Kind::user:
+      return arrived_user(source, completion);
     case wire::Kind::invalid:
       break;
   }
@@ -135,7 +134,7 @@ void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message,
   }
   const heddle_am_arrival arrival{handle_,        source,          message.handler, message.header_bytes,
                                   message.header, message.payload, payload_bytes};
-  fn(&arrival, handler.arg.load(std::memory_order_relaxed));
+  call(fn, arrival, handler.arg.load(std::memory_order_relaxed));
 }
 
 void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment) {
@@ -150,6 +149,7 @@ void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment
       drop(source, "its parts exceed HEDDLE_AM_REASSEMBLY_BYTES");
       return responder_.answer(source, whole.token, HEDDLE_ERR_NO_MEMORY);
     case protocol::Reassembly::Outcome::complete:
+      if (whole.handler >= HEDDLE_AM_USER) return store_large(source, &whole);
       responder_.answer(source, whole.token, HEDDLE_DONE);
       return run_handler(source, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
                          whole.total_bytes);
@@ -212,6 +212,9 @@ void Worker::conclude(Operation& operation) {
     }
   }
   if (!ended || operation.pending) return;
+  if (operation.charged && operation.status != HEDDLE_DONE) [[unlikely]] {
+    credits_.give_back(operation.target, charge(operation.header_bytes, operation.payload_bytes));
+  }
   finish(operation);
 }
 
@@ -310,7 +313,7 @@ void Worker::end_served(Operation& operation, base::Status status) {
 }
 
 void Worker::cancel_all(base::Status status) {
-  in_progress_ = true;  // callbacks run: they may not close or wait
+  const Inside inside(*this);  // callbacks run: they may not close or wait
   pending_.clear();
   chores_.pending = false;
   for (Operation& operation : operations_.all()) {
@@ -323,7 +326,6 @@ void Worker::cancel_all(base::Status status) {
     conclude(operation);
   }
   tagged_.cancel_all(status);
-  in_progress_ = false;
 }
 
 }  // namespace heddle::engine

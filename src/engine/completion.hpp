@@ -64,7 +64,8 @@ struct Completion {
 
   // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
   [[nodiscard]] bool observed() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
-  void fire(heddle_status status) const {
+  // What fn throws ends the process, see handler.hpp.
+  void fire(heddle_status status) const noexcept {
     if (counter != nullptr) counter->raise(status);
     if (fn != nullptr) fn(arg, status);
   }

@@ -1,6 +1,7 @@
 #include "engine/context.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -153,7 +154,7 @@ base::Result<Worker*> Context::open_worker(Sharing sharing, bool no_help) {
 }
 
 base::Status Context::close_worker(Worker* worker) {
-  const base::Status status = worker->until(HEDDLE_FOREVER, [&] { return worker->try_quiet(); });
+  const base::Status status = worker->until({"heddle_worker_close"}, [&] { return worker->try_quiet(); });
   if (status == HEDDLE_ERR_STATE) return status;
   end_worker(worker);
   return status;
@@ -329,16 +330,26 @@ base::Status Context::take_kinds(Collective kind, std::vector<std::vector<std::b
   return HEDDLE_DONE;
 }
 
-base::Status Context::not_arrived(std::int64_t timeout_ns) {
+std::string Context::missing() {
   std::string who;
   for (const std::uint32_t other : bootstrap_->awaited()) {
     who += (who.empty() ? ": missing is rank " : ", ") + std::to_string(other);
   }
+  return who;
+}
+
+void Context::describe_awaited(std::span<char> text) {
+  std::snprintf(text.data(), text.size(), "not all ranks have arrived%s", missing().c_str());
+}
+
+base::Status Context::not_arrived(std::int64_t timeout_ns) {
+  const std::string who = missing();
   return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns%s",
                     static_cast<long long>(timeout_ns), who.c_str());
 }
 
 base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
+  if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return base::fail(HEDDLE_ERR_STATE,
@@ -352,6 +363,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     in_exchange_ = true;
   }
   base::Waiter waiter(clock_, exchange.timeout_ns);
+  Watch watch(*this, exchange.worker, name_of(exchange.kind));
   for (;;) {
     const base::Status status = bootstrap_->exchange_test(all);
     if (status != HEDDLE_AGAIN) {
@@ -364,6 +376,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     const int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
+    watch.round([this](std::span<char> text) { describe_awaited(text); });
   }
 }
 
@@ -374,14 +387,14 @@ base::Status Context::leave() {
     for (Worker* worker : workers) events += std::max(worker->progress(), 0);
     return events;
   };
-  if (std::any_of(workers.begin(), workers.end(), [](Worker* worker) { return worker->in_handler(); })) {
-    return base::fail(HEDDLE_ERR_STATE, "a context cannot be left from inside one of its handlers");
-  }
+  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
   base::Waiter waiter(clock_, HEDDLE_FOREVER);
+  Watch watch(*this, nullptr, "heddle_context_leave", Watch::Scope::all);
   // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
   const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
   while (!std::all_of(workers.begin(), workers.end(), quiet)) {
     static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
+    watch.round(kNothingMore);
   }
   const std::lock_guard lock(exchange_mutex_);
   std::vector<std::vector<std::byte>> kinds;
@@ -389,6 +402,7 @@ base::Status Context::leave() {
     base::Status status = HEDDLE_DONE;
     while ((status = bootstrap_->exchange_test(&kinds)) == HEDDLE_AGAIN) {
       static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
+      watch.round([this](std::span<char> text) { describe_awaited(text); });
     }
     return status;
   };
@@ -403,6 +417,10 @@ base::Status Context::leave() {
   bootstrap_->leave();
   left_ = true;
   return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
+}
+
+void Context::report_operations() {
+  for (Worker* worker : workers_.all()) worker->report_operations();
 }
 
 void Context::abort(int code, const char* message) {

@@ -18,6 +18,7 @@
 #include "memory/region_table.hpp"
 #include "transport/transport.hpp"
 #include "wire/packed_region.hpp"
+#include "wire/packet.hpp"
 
 namespace heddle::engine {
 
@@ -120,6 +121,7 @@ class Context {
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
   [[nodiscard]] transport::Transport& transport() { return *transport_; }
   [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
+  // Of either class.
   [[nodiscard]] Handler& handler(std::uint32_t number) { return handlers_[number]; }
   [[nodiscard]] std::uint64_t handle() const { return handle_; }
 
@@ -162,6 +164,8 @@ class Context {
   // Whatever it returns, the context has been left if left() says so.
   base::Status leave();
   [[nodiscard]] bool left() const { return left_; }
+  // Of all workers, in a report about a wait.
+  void report_operations();
   [[noreturn]] void abort(int code, const char* message);
 
   // Called by workers when the failure epoch has moved: closes the regions of the dead for direct access, reports each
@@ -180,6 +184,8 @@ class Context {
   void end_worker(Worker* worker);
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
   [[nodiscard]] base::Status take_kinds(Collective kind, std::vector<std::vector<std::byte>>* all) const;
+  [[nodiscard]] std::string missing();
+  void describe_awaited(std::span<char> text);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::SystemClock clock_;
@@ -187,7 +193,7 @@ class Context {
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
   std::unique_ptr<transport::Transport> transport_;
   memory::RegionTable regions_;
-  std::array<Handler, HEDDLE_AM_HANDLERS> handlers_;
+  std::array<Handler, wire::kHandlerNumbers> handlers_;
   Sharing default_sharing_ = Sharing::exclusive;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;

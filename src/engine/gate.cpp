@@ -37,7 +37,7 @@ void Gate::end() {
   visit([this] {
     worker_.cancel_all(HEDDLE_ERR_CANCELLED);
     if (queue_ == nullptr) return;
-    const Worker::Busy busy(worker_);
+    const Inside busy(worker_);
     Queued command = stalled_;
     stalled_ = {};
     while (command || queue_->take(&command)) {
@@ -73,6 +73,13 @@ bool Gate::enter() {
       break;
   }
   if (!entered) return false;
+  inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  count_entry();
+  return true;
+}
+
+bool Gate::try_enter_mutex() {
+  if (!mutex_.try_lock()) return false;
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
   count_entry();
   return true;
@@ -141,7 +148,8 @@ void Gate::help() {
 }
 
 int Gate::progress() {
-  if (inside()) return worker_.progress_inside();  // an error, which it words
+  if (inside_of() != nullptr || inside()) [[unlikely]]
+    return refuse_progress();
   if (!enter()) return 0;
   const std::size_t started = queue_ != nullptr ? drain() : 0;
   const int events = worker_.progress_inside();
@@ -153,7 +161,7 @@ int Gate::progress() {
 std::size_t Gate::drain() {
   std::size_t started = 0;
   Queued command = stalled_;
-  const Worker::Busy busy(worker_);
+  const Inside busy(worker_);
   while (started < kBatch && (command || queue_->take(&command))) {
     stalled_ = {};
     started_ = command.end();
@@ -244,9 +252,10 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
     std::memcpy(&request.tag, bytes, sizeof request.tag);
     if (cancel == HEDDLE_DONE) status = worker.tagged().send(request, completion);
     if (status < HEDDLE_DONE) worker.tagged().give_back<true>(head.target, head.payload_bytes);
-  } else if (cancel == HEDDLE_DONE) {
-    status =
-        worker.try_am(head.target, {head.handler, head.header_bytes, bytes, payload, head.payload_bytes}, completion);
+  } else {
+    const heddle_am_message message{head.handler, head.header_bytes, bytes, payload, head.payload_bytes};
+    if (cancel == HEDDLE_DONE) status = worker.try_am(head.target, message, completion);
+    if (status < HEDDLE_DONE && head.handler >= HEDDLE_AM_USER) worker.give_credit_back(head.target, message);
   }
   worker.end_queued(status, completion, head.target.rank);
   return status;

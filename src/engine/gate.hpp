@@ -124,6 +124,23 @@ class Gate {
   // How often threads other than helpers have entered: a number that changes.
   [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
 
+  // Runs function() inside unless another thread of the application is, or the executor: these are not waited for.
+  template <class Function>
+  bool look(Function&& function) {
+    if (inside()) {
+      function();
+      return true;
+    }
+    if (sharing_ == Sharing::mutex ? !try_enter_mutex() : !enter()) return false;
+    function();
+    leave();
+    return true;
+  }
+  // Records of commands that wait in the queue. Any thread.
+  [[nodiscard]] std::uint64_t queued_records() const {
+    return queue_ == nullptr ? 0 : queue_->claimed() - queue_->executed();
+  }
+
   // ---- the executor ----
   enum class Round { idle, waiting, busy };  // waiting: something is under way that only polling will tell
   Round execute_round();
@@ -137,6 +154,7 @@ class Gate {
   // What waits in the queue goes first. True: some of it still waits.
   bool behind() { return queued() && (drain(), queued()); }
   bool enter();
+  bool try_enter_mutex();
   void leave();
   void leave_delegated();
   void give_up();

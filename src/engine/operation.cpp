@@ -11,6 +11,13 @@ Piece Pieces::block(std::uint64_t index) const {
   return {local_ + index * shape_.local_stride, remote_, offset_ + index * shape_.remote_stride, shape_.block_bytes};
 }
 
+std::uint64_t Pieces::bytes() const {
+  if (segments_ == nullptr) return shape_.blocks * shape_.block_bytes;
+  std::uint64_t all = 0;
+  for (std::uint64_t i = 0; i < shape_.blocks; ++i) all += segments_[i].bytes;
+  return all;
+}
+
 bool Pieces::peek(Piece* piece) {
   for (; index_ < shape_.blocks; ++index_, within_ = 0) {
     *piece = block(index_);

@@ -37,6 +37,8 @@ class Pieces {
 
   // The next piece; false: there is none.
   [[nodiscard]] bool peek(Piece* piece);
+  // Of all of them.
+  [[nodiscard]] std::uint64_t bytes() const;
   // `bytes` of the piece that peek() gave are on their way.
   void advance(std::uint64_t bytes);
 
@@ -73,6 +75,7 @@ struct Operation {
   std::uint32_t served_rank = 0;  // rank and number of requests that wait for a reply (one rank at a time)
   std::uint32_t served = 0;
   std::uint32_t served_worker = 0;
+  bool charged = false;      // a message of class USER that has credit
   bool seen_closed = false;  // the worker that should answer was closed at the last look
 
   Pieces pieces;                // put, get

@@ -141,6 +141,8 @@ base::Status Worker::post_packet(const Packet& packet, const Completion& complet
   if (command.done) return HEDDLE_DONE;
   // Only now it needs a slot.
   Operation* operation = begin(Kind::message, packet.target.rank, completion);
+  operation->target = packet.target;
+  operation->payload_bytes = packet.payload_bytes;
   operation->posted = true;
   operation->unfinished = 1;
   operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
@@ -158,7 +160,10 @@ base::Status Worker::try_large_message(heddle_peer target, const heddle_am_messa
   operation->payload = static_cast<const std::byte*>(message.payload);
   operation->payload_bytes = message.payload_bytes;
   operation->message_number = next_message_++;
-  return start(operation);
+  const base::Status status = start(operation);
+  // Else the caller gives the credit back.
+  if (status == HEDDLE_POSTED) operation->charged = message.handler >= HEDDLE_AM_USER;
+  return status;
 }
 
 // True: something was posted or done. Transports connect at the first use of a peer, which may find memory exhausted: then

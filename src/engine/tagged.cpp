@@ -108,6 +108,8 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   }
   offered_[worker_.operations_.index(*operation)].memory = *lent;
   operation->offered = true;
+  operation->target = request.target;  // what follows is for reports
+  operation->payload_bytes = request.bytes;
   protocol::SendCredit& to = credit(request.target);
   wire::Offer head{request.tag, request.bytes, worker_.operations_.token(*operation, Role::reply), lent->number, {}};
   static_assert(sizeof head.key == sizeof lent->memory.key.bytes && sizeof head <= transport::kMaxHeaderBytes);

@@ -232,7 +232,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   if (posted.owner != this || !posted.stored()) return HEDDLE_DONE;
   matching_.cancel(&posted);
   posted.owner = nullptr;
-  const Worker::Busy busy(worker_);  // its completion may not wait
+  const Inside inside(worker_);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
   return HEDDLE_DONE;
 }

@@ -4,10 +4,15 @@
 #include "engine/gate.hpp"
 
 namespace heddle::engine {
+
+thread_local constinit const Worker* detail::t_inside [[gnu::tls_model("initial-exec")]] = nullptr;
+
 namespace {
 
 constexpr std::uint64_t kMinOperations = 16;
 constexpr std::uint64_t kMaxOperations = 65536;
+constexpr std::uint64_t kMinUserBytes = std::uint64_t{4} << 10;
+constexpr std::uint64_t kMaxUserBytes = std::uint64_t{1} << 30;
 
 }  // namespace
 
@@ -20,9 +25,14 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
                       static_cast<unsigned long long>(kMaxOperations));
   }
   if (const base::Status status = Tagged::check(context.environment().config); status != HEDDLE_DONE) return status;
+  const std::uint64_t user_bytes = context.environment().config.number(base::Var::am_user_bytes);
+  if (user_bytes < kMinUserBytes || user_bytes > kMaxUserBytes) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_AM_USER_BYTES=%llu is outside 4K-1G",
+                      static_cast<unsigned long long>(user_bytes));
+  }
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
-  std::unique_ptr<Worker> worker(new Worker(context, index, sharing, std::move(*transport)));
+  std::unique_ptr<Worker> worker(new Worker(context, index, sharing, helped, std::move(*transport)));
   if (sharing != Sharing::exclusive || helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.
@@ -31,7 +41,7 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   return worker;
 }
 
-Worker::Worker(Context& context, std::uint32_t index, Sharing sharing,
+Worker::Worker(Context& context, std::uint32_t index, Sharing sharing, bool helped,
                std::unique_ptr<transport::TransportWorker> transport)
     : context_(context),
       index_(index),
@@ -49,6 +59,11 @@ Worker::Worker(Context& context, std::uint32_t index, Sharing sharing,
       reassembly_(context.environment().config.number(base::Var::am_max_bytes),
                   context.environment().config.number(base::Var::am_reassembly_bytes)),
       responder_(*transport_, context.regions(), capabilities_.max_message),
+      credits_(context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
+               sharing == Sharing::exclusive && !helped),
+      tasks_({context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
+              context.environment().config.number(base::Var::am_reassembly_bytes)},
+             sharing == Sharing::exclusive && !helped),
       tagged_(*this) {
   stats_.size = sizeof stats_;
   chores_.kind = Kind::chores;
@@ -63,20 +78,22 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu failed %llu sends %llu receives %llu kept %llu",
+      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
-      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
-      number(all.failed), number(all.sends), number(all.receives), number(all.kept));
+      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped + all.stored),
+      number(all.failed), number(all.sends), number(all.receives), number(all.kept), number(all.tasks));
 }
 
 heddle_worker_stats Worker::read_stats() {
   heddle_worker_stats all;
   const auto read = [&] {
     all = stats_;
-    all.dropped += transport_->counters().malformed + responder_.lost();
+    all.dropped += transport_->counters().malformed + responder_.lost() + tasks_.dropped();
   };
   gate_ == nullptr ? read() : gate_->visit(read);
   const Tally posted = tallies_ == nullptr ? tally_ : tallies_->sum();
+  all.tasks = tasks_.ran();
+  all.stored = tasks_.stored();
   all.puts = posted.puts;
   all.gets = posted.gets;
   all.atomics = posted.atomics;
@@ -105,14 +122,16 @@ void Worker::begin() {
 
 void Worker::end() {
   gate_ == nullptr ? cancel_all(HEDDLE_ERR_CANCELLED) : gate_->end();
+  if (tasks_.stored() == 0) return;
+  context_.environment().log.line(
+      base::Level::warn,
+      "worker %u was closed with %llu USER messages that no heddle_run_tasks had taken; they are "
+      "dropped",
+      index_, static_cast<unsigned long long>(tasks_.stored()));
 }
 
 int Worker::progress() {
   return gate_ == nullptr ? progress_inside() : gate_->progress();
-}
-
-bool Worker::in_handler() const {
-  return (gate_ == nullptr || gate_->inside()) && in_progress_;
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {

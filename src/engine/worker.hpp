@@ -10,15 +10,19 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/wait.hpp"
 #include "engine/context.hpp"
+#include "engine/hang_report.hpp"
 #include "engine/operation.hpp"
 #include "engine/sharing.hpp"
 #include "engine/tagged.hpp"
+#include "engine/tasks.hpp"
 #include "protocol/reassembly.hpp"
 #include "protocol/responder.hpp"
+#include "protocol/user_credits.hpp"
 
 namespace heddle::engine {
 
@@ -65,32 +69,34 @@ class Worker {
   // ---- any thread that the sharing mode permits ------------------------------------------------------------------------
   // Number of events, 0 if another thread is inside, or ERR_STATE from inside a handler.
   int progress();
-  // The calling thread runs a handler or callback of this worker.
-  [[nodiscard]] bool in_handler() const;
   // DONE, AGAIN, or the first unreported error (which is then reported).
   base::Status try_flush(std::uint32_t rank);
   base::Status try_quiet();
   // DONE: nothing is under way. Errors are left to flush and quiet.
   base::Status try_drain();
-  // Progress until attempt() says something else than AGAIN.
+  // Progress until attempt() says something else than AGAIN. STATE if it says AGAIN inside a handler. For describe(), see
+  // Watch::round().
+  template <class Attempt, class Describe>
+  base::Status until(const Wait& wait, Attempt&& attempt, Describe&& describe);
   template <class Attempt>
-  base::Status until(std::int64_t timeout_ns, Attempt&& attempt);
+  base::Status until(const Wait& wait, Attempt&& attempt) {
+    return until(wait, std::forward<Attempt>(attempt), kNothingMore);
+  }
+  // heddle_run_tasks; `handle` is this worker's.
+  int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
+  // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
+  base::Status take_credit(heddle_peer target, const heddle_am_message& message);
+  // The message did not leave.
+  void give_credit_back(heddle_peer target, const heddle_am_message& message) {
+    credits_.give_back(target, charge(message.header_bytes, message.payload_bytes));
+  }
+  [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
+  // The lines of a report about what is under way.
+  void report_operations();
 
   // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who passed the gate ============
 
   [[nodiscard]] std::uint32_t outstanding() const { return outstanding_total_; }
-  // While it lives, progress is refused to this thread: callbacks run.
-  class Busy {
-   public:
-    explicit Busy(Worker& worker) : worker_(worker), before_(worker.in_progress_) { worker_.in_progress_ = true; }
-    ~Busy() { worker_.in_progress_ = before_; }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
-
-   private:
-    Worker& worker_;
-    bool before_;
-  };
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
@@ -105,23 +111,27 @@ class Worker {
     void* result;
   };
   base::Status try_atomic(const AtomicRequest& request, const Completion& completion);
-  // The common case costs one call of the transport; `unsuitable`: try_message must do it.
+  // Of class NETWORK. The common case costs one call of the transport; `unsuitable`: try_message must do it.
   transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message) {
+    return try_send(target, message, wire::encode_am(message.handler, message.header_bytes));
+  }
+  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message,
+                                            std::uint32_t immediate) {
     if (message.payload_bytes > small_payload_) return transport::TransportWorker::Sent::unsuitable;
-    return transport_->try_send({target.rank, target.worker}, wire::encode_am(message.handler, message.header_bytes),
+    return transport_->try_send({target.rank, target.worker}, immediate,
                                 {static_cast<const std::byte*>(message.header), message.header_bytes},
                                 {static_cast<const std::byte*>(message.payload), message.payload_bytes});
   }
   base::Status try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
     const bool small = wire::pad8(message.header_bytes) + message.payload_bytes <= capabilities_.max_message;
     if (!small) return try_large_message(target, message, completion);
-    return post_packet({target, wire::encode_am(message.handler, message.header_bytes), message.header,
+    return post_packet({target, wire::encode_message(message.handler, message.header_bytes), message.header,
                         message.header_bytes, message.payload, message.payload_bytes},
                        completion);
   }
-  // Both.
+  // Both, of both classes.
   base::Status try_am(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
-    switch (try_send(target, message)) {
+    switch (try_send(target, message, wire::encode_message(message.handler, message.header_bytes))) {
       case transport::TransportWorker::Sent::sent:
         return HEDDLE_DONE;
       case transport::TransportWorker::Sent::full:
@@ -165,7 +175,8 @@ class Worker {
 
  private:
   friend class Tagged;  // a part of it, in a file of its own
-  Worker(Context& context, std::uint32_t index, Sharing sharing, std::unique_ptr<transport::TransportWorker> transport);
+  Worker(Context& context, std::uint32_t index, Sharing sharing, bool helped,
+         std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
   // What fits one message of the transport.
@@ -194,6 +205,20 @@ class Worker {
   void direct_piece(const Operation& operation, const Piece& piece);
   std::size_t advance_pending();
 
+  // hang_report.cpp
+  void report_inside();
+  void report_operation(const Operation& operation);
+
+  // tasks.cpp
+  void arrived_user(heddle_peer source, const transport::Completion& completion);
+  void store_large(heddle_peer source, protocol::Reassembly::Message* whole);
+  void refuse_task(heddle_peer source, Tasks::Stored stored);
+  void run_task(heddle_worker handle, Tasks::Task* task);
+  void grant(heddle_peer source, Tasks::Source* from);
+  [[nodiscard]] std::uint64_t charge(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {
+    return protocol::credit_charge(header_bytes, payload_bytes, credits_.window());
+  }
+
   // completer.cpp
   bool deliver(const transport::Completion& completion);
   void handle(const transport::Completion& completion);
@@ -215,7 +240,6 @@ class Worker {
   Context& context_;
   std::uint32_t index_;
   const Sharing sharing_;
-  bool in_progress_ = false;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
   std::uint64_t small_payload_;  // fits one message beside any header
@@ -239,21 +263,28 @@ class Worker {
   std::uint64_t next_message_ = 1;
   protocol::Reassembly reassembly_;
   protocol::Responder responder_;
+  protocol::UserCredits credits_;
+  Tasks tasks_;
   Operation chores_;  // not of the pool: stands in pending_ while tagged_ has something left to do
   Tagged tagged_;     // uses most of the above
   std::array<transport::Completion, 32> arrivals_;
   std::unique_ptr<Gate> gate_;  // the first to go: its executor uses all the rest
 };
 
-template <class Attempt>
-base::Status Worker::until(std::int64_t timeout_ns, Attempt&& attempt) {
-  base::Waiter waiter(context_.clock(), timeout_ns);
+template <class Attempt, class Describe>
+base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
+  base::Waiter waiter(context_.clock(), wait.timeout_ns);
+  Watch watch(context_, this, wait.call);
   for (;;) {
     const base::Status status = attempt();
     if (status != HEDDLE_AGAIN) return status;
+    if (inside_of() != nullptr) [[unlikely]] {
+      return refuse_wait(wait.call);
+    }
     const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
+    watch.round(describe);
   }
 }
 

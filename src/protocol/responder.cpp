@@ -14,7 +14,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
   const auto memory = regions_.find(head.region, head.offset, head.bytes);
   if (!memory) {
     answer.head.status = regions_.known(head.region) ? HEDDLE_ERR_RANGE : HEDDLE_ERR_HANDLE;
-    return dispatch(answer);
+    return keep_or_lose(answer);
   }
   switch (head.kind) {
     case wire::RequestKind::put:
@@ -32,20 +32,29 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
       }
       break;
   }
-  dispatch(answer);
+  keep_or_lose(answer);
 }
 
 void Responder::answer(heddle_peer source, std::uint64_t token, base::Status status) {
-  dispatch({source, {token, 0, 0, status, 1}, {}});
+  keep_or_lose({source, {token, 0, 0, status, 1}, {}});
 }
 
-void Responder::dispatch(Answer answer) noexcept {
-  if (waiting_.empty() && send(answer)) return;
+bool Responder::grant(heddle_peer source, std::uint64_t bytes) {
+  return dispatch({source, {0, bytes, 0, HEDDLE_DONE, 1}, {}, 0, wire::kGrant});
+}
+
+void Responder::keep_or_lose(const Answer& answer) noexcept {
+  if (!dispatch(answer)) ++lost_;
+}
+
+bool Responder::dispatch(Answer answer) noexcept {
+  if (waiting_.empty() && send(answer)) return true;
   try {
     waiting_.push_back(answer);
   } catch (const std::bad_alloc&) {
-    ++lost_;
+    return false;
   }
+  return true;
 }
 
 std::size_t Responder::flush() {
@@ -73,7 +82,7 @@ bool Responder::send(Answer& answer) noexcept {
     command.opcode = transport::Opcode::message;
     command.rank = answer.peer.rank;
     command.worker = answer.peer.worker;
-    command.immediate = wire::immediate_of(wire::Kind::reply);
+    command.immediate = answer.immediate;
     command.header = &answer.head;
     command.header_bytes = sizeof answer.head;
     command.local = const_cast<std::byte*>(answer.data.data());

@@ -28,6 +28,9 @@ class Responder {
   // Answers a request that was decided elsewhere.
   void answer(heddle_peer source, std::uint64_t token, base::Status status);
 
+  // Tells a sender of USER messages how much of what it has sent is handled. False: memory is exhausted, it was not told.
+  [[nodiscard]] bool grant(heddle_peer source, std::uint64_t bytes);
+
   // Sends what waits. Returns how many messages left.
   std::size_t flush();
 
@@ -43,11 +46,13 @@ class Responder {
     wire::ReplyHeader head;
     std::span<const std::byte> data;  // of a get; lies in the region, sent in portions
     std::uint64_t region = 0;         // of a get: that region, which may be released while the answer waits
+    std::uint32_t immediate = wire::immediate_of(wire::Kind::reply);
   };
   static constexpr std::size_t kRoom = 64;  // answers that can wait without allocating
   bool send(Answer& answer) noexcept;       // false: not (wholly) taken
   bool send_waiting(Answer& answer) noexcept;
-  void dispatch(Answer answer) noexcept;
+  bool dispatch(Answer answer) noexcept;  // false: it could be neither sent nor kept
+  void keep_or_lose(const Answer& answer) noexcept;
 
   transport::TransportWorker& transport_;
   const memory::RegionTable& regions_;

@@ -20,7 +20,7 @@ std::optional<Fragment> decode_fragment(std::span<const std::byte> packet) {
   Fragment fragment{};
   if (!read(packet, &fragment.head)) return std::nullopt;
   const FragmentHeader& head = fragment.head;
-  if (head.handler >= HEDDLE_AM_HANDLERS || head.header_bytes > HEDDLE_AM_HEADER_BYTES) return std::nullopt;
+  if (head.handler >= kHandlerNumbers || head.header_bytes > HEDDLE_AM_HEADER_BYTES) return std::nullopt;
   std::span<const std::byte> rest = packet.subspan(sizeof(FragmentHeader));
   if (head.offset == 0) {
     const std::uint32_t padded = pad8(head.header_bytes);

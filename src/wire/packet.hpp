@@ -18,7 +18,9 @@ namespace heddle::wire {
 // ---- immediate -------------------------------------------------------------------------------------------------------
 
 //   bits 29–31  kind
-//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp; the others: zero
+//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp
+//   user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply whose value is credit in bytes
+//   the others: zero
 enum class Kind : std::uint32_t {
   invalid = 0,
   active_message = 1,
@@ -26,10 +28,12 @@ enum class Kind : std::uint32_t {
   request = 3,
   reply = 4,
   tagged = 5,
-  tagged_credit = 6
+  tagged_credit = 6,
+  user = 7
 };
 
 inline constexpr std::uint32_t kKindShift = 29;
+inline constexpr std::uint32_t kHandlerNumbers = HEDDLE_AM_USER + HEDDLE_AM_HANDLERS;  // of both classes
 inline constexpr std::uint32_t kHandlerMask = HEDDLE_AM_HANDLERS - 1;
 inline constexpr std::uint32_t kHeaderShift = 10;
 inline constexpr std::uint32_t kHeaderMask = 0x7F;
@@ -44,6 +48,18 @@ constexpr std::uint32_t immediate_of(Kind kind) {
 }
 constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_bytes) {
   return immediate_of(Kind::active_message) | header_bytes << kHeaderShift | handler;
+}
+
+inline constexpr std::uint32_t kGrantBit = 1U << 17;
+inline constexpr std::uint32_t kGrant = immediate_of(Kind::user) | kGrantBit;
+// A small message of class USER; `handler` counts from HEDDLE_AM_USER. decode_am() decodes it.
+constexpr std::uint32_t encode_user(std::uint32_t handler, std::uint32_t header_bytes) {
+  return immediate_of(Kind::user) | header_bytes << kHeaderShift | (handler - HEDDLE_AM_USER);
+}
+
+// Of either class.
+constexpr std::uint32_t encode_message(std::uint32_t handler, std::uint32_t header_bytes) {
+  return handler < HEDDLE_AM_USER ? encode_am(handler, header_bytes) : encode_user(handler, header_bytes);
 }
 
 constexpr std::uint32_t pad8(std::uint32_t bytes) {
@@ -76,7 +92,7 @@ struct FragmentHeader {
   std::uint64_t message;      // number of the message, per sending worker
   std::uint64_t total_bytes;  // of the whole payload
   std::uint64_t offset;       // of this part in the payload
-  std::uint32_t handler;
+  std::uint32_t handler;      // of either class
   std::uint32_t header_bytes;
 };
 static_assert(sizeof(FragmentHeader) == 40);

@@ -46,7 +46,7 @@ TEST(Packet, FragmentBeyondItsMessageIsRefused) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->header.size(), 12U);
   EXPECT_EQ(first->payload.size(), 100U);
-  head.handler = HEDDLE_AM_HANDLERS;
+  head.handler = kHandlerNumbers;
   EXPECT_FALSE(decode_fragment(packet_of(head, 16)));
 }
 

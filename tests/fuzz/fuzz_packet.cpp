@@ -34,7 +34,7 @@ void fragments(heddle::fuzz::Input input) {
             "part outside its message");
     heddle::protocol::Reassembly::Message whole;
     if (reassembly.add(source, *fragment, &whole) == heddle::protocol::Reassembly::Outcome::complete) {
-      require(whole.total_bytes <= kMessage && whole.handler < HEDDLE_AM_HANDLERS, "whole message");
+      require(whole.total_bytes <= kMessage && whole.handler < heddle::wire::kHandlerNumbers, "whole message");
     }
     require(reassembly.memory() <= kMemory, "more memory than allowed");
   }

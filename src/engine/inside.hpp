@@ -1,0 +1,34 @@
+// Whether the calling thread runs a handler, a completion callback or a call of heddle_run_on_engine: such code may post, but
+// neither wait nor make progress, on whatever worker, for its own worker stands still meanwhile.
+//
+// A thread's property, not a worker's: so every call that would wait can ask, whichever worker it is about, at the price of
+// one load. Like a thread's number (decision 0009) it is process-wide and says nothing about any context.
+#pragma once
+
+namespace heddle::engine {
+
+class Worker;
+
+namespace detail {
+// initial-exec: reached without a call, as libraries that are linked may.
+extern thread_local constinit const Worker* t_inside [[gnu::tls_model("initial-exec")]];
+}  // namespace detail
+
+// Of the worker whose handlers the calling thread runs; null: none.
+[[nodiscard]] inline const Worker* inside_of() {
+  return detail::t_inside;
+}
+
+// While it lives, the calling thread may neither wait nor make progress: the worker's handlers and callbacks run.
+class Inside {
+ public:
+  explicit Inside(const Worker& worker) : before_(detail::t_inside) { detail::t_inside = &worker; }
+  ~Inside() { detail::t_inside = before_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  const Worker* before_;
+};
+
+}  // namespace heddle::engine
