@@ -60,8 +60,14 @@ int Worker::progress_inside() {
   ++stats_.polls;
   std::size_t events = poll_guarded(*transport_, arrivals_);
   for (std::size_t i = 0; i < events; ++i) {
-    if (!deliver(arrivals_[i])) [[unlikely]]
-      handle(arrivals_[i]);
+    const transport::Completion& arrival = arrivals_[i];
+    if (deliver(arrival)) [[likely]]
+      continue;
+    if (arrival.event == Event::message && wire::kind_of(arrival.immediate) == wire::Kind::tagged) {
+      tagged_.arrived({arrival.rank, arrival.worker}, arrival.immediate, {arrival.data, arrival.bytes});
+    } else {
+      handle(arrival);
+    }
   }
   if (!pending_.empty() || !responder_.idle()) [[unlikely]] {
     events += advance_pending();

@@ -1,10 +1,13 @@
-// What Tagged keeps: for its own files only.
+// What Tagged keeps, and what both of its files need at the end of each receive: for these files only.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 
 #include "engine/tagged.hpp"
+#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -68,6 +71,55 @@ inline void tell(heddle_receive* receive, heddle_peer from, std::uint64_t tag, s
   receive->source = from;
   receive->tag = tag;
   receive->bytes = bytes;
+}
+
+// ---- the end of a receive --------------------------------------------------------------------------------------------------
+
+inline void Tagged::mark(const Counter* counter) {
+  if (counter == nullptr) [[likely]]
+    return;
+  auto& named = named_[place_of(counter)];
+  named.store(named.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+inline void Tagged::unmark(const Counter* counter) {
+  if (counter == nullptr) [[likely]]
+    return;
+  auto& named = named_[place_of(counter)];
+  named.store(named.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  if (worker_.context_.retired()) [[unlikely]]
+    worker_.context_.reclaim();
+}
+
+inline void Tagged::count_end(base::Status status) {
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) ++worker_.stats_.receives;
+  if (status != HEDDLE_DONE) [[unlikely]]
+    ++worker_.stats_.failed;
+}
+
+// With the status the receive is the program's again: what is needed after it is copied before.
+inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
+  count_end(status);
+  const Completion completion = request.completion;
+  set_status(request.receive, status);
+  completion.fire(status);
+  unmark(completion.counter);
+}
+
+// ---- data --------------------------------------------------------------------------------------------------------------------
+
+// Copies, or begins to fetch (POSTED).
+inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+  tell(request.receive, from, message.tag, message.bytes);
+  if (message.offer) [[unlikely]]
+    return fetch(request, from, message);
+  if (message.bytes == 8 && request.bytes >= 8) [[likely]] {
+    std::memcpy(request.data, message.payload.data(), 8);
+    return HEDDLE_DONE;
+  }
+  const std::uint64_t bytes = std::min(message.bytes, request.bytes);
+  if (bytes != 0) std::memcpy(request.data, message.payload.data(), bytes);
+  return bytes == message.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
 }
 
 }  // namespace heddle::engine

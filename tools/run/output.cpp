@@ -103,7 +103,7 @@ void Sink::finish(Patience* patience) {
 }
 
 TaggedStream::TaggedStream(base::Fd pipe, std::uint32_t rank, Sink* sink)
-    : pipe_(std::move(pipe)), tag_("[" + std::to_string(rank) + "] "), sink_(sink) {
+    : pipe_(std::move(pipe)), tag_(std::string("[").append(std::to_string(rank)).append("] ")), sink_(sink) {
   ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
 }
 
