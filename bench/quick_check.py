@@ -28,6 +28,7 @@ PROMISED = {
     "fairness": {"deviation", "between_runs", "thread_0", "thread_7", "library", "sorted_0", "sorted_100"},
     "duplex": {"put", "get"},
     "convolution": {"none", "idle", "adaptive"},
+    "overlap": {"communication", "compute", "sender", "receiver", "both", "sender_adaptive", "both_adaptive"},
 }
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 

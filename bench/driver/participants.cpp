@@ -77,6 +77,16 @@ void add_policies(const harness::Options& options, std::uint32_t repeat, std::ve
   }
 }
 
+// Beside the application's own progress.
+Program helped_program(const harness::Options& options, std::uint32_t repeat) {
+  harness::Options alone = options;
+  alone.names = {"overlap"};
+  Program program = heddle_program(alone, repeat);
+  program.name = "heddle, progress adaptive";
+  program.environment = {"HEDDLE_PROGRESS=adaptive"};
+  return program;
+}
+
 // The same on a fabric of 1 µs one way, as LLCL's was: what a mode adds there is another share of the whole.
 Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
   harness::Options fabric = options;
@@ -136,6 +146,7 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
     std::erase(rest.names, "convolution");
     out.programs.push_back(heddle_program(rest, repeat));
   }
+  if (harness::wants_bench(options, "overlap")) out.programs.push_back(helped_program(options, repeat));
   if (harness::wants_bench(options, "convolution")) add_policies(options, repeat, &out.programs);
   if (harness::wants_bench(options, "overhead")) out.programs.push_back(fabric_program(options, repeat));
   if (harness::wants_bench(options, "duplex")) add_pairs(options, repeat, &out.programs);

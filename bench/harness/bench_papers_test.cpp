@@ -91,5 +91,37 @@ TEST(Papers, ThreadsBesideAsManyProcesses) {
   EXPECT_EQ(ratio({duplex("put", 2, 1, 20), duplex("put", 2, 1, 20)}, "processes"), 0) << "one thread is one process";
 }
 
+TEST(Papers, OverlapBesideTheLongerPartAndTheSum) {
+  const auto overlap = [](const char* op, double median) {
+    return record("overlap", op, "latency", "exclusive", 1, median);
+  };
+  const std::vector<Record> parts = {overlap("both_adaptive", 110), overlap("communication", 1), overlap("compute", 2),
+                                     overlap("communication_adaptive", 50), overlap("compute_adaptive", 100)};
+  EXPECT_DOUBLE_EQ(ratio(parts, "max"), 1.1);
+  EXPECT_DOUBLE_EQ(ratio(parts, "sum"), 110.0 / 150);
+  EXPECT_EQ(ratio({overlap("sender", 110), overlap("compute", 100)}, "max"), 0) << "a part is missing";
+  EXPECT_EQ(ratio({overlap("compute", 110), overlap("communication", 100)}, "sum"), 0) << "parts have no parts";
+}
+
+TEST(Papers, OverlapOfPeersToo) {
+  Record theirs = record("overlap", "sender", "latency", "own", 1, 180);
+  theirs.key.transport = "ucx";
+  std::vector<Record> all = {theirs};
+  for (const auto& [op, median] : {std::pair{"communication", 80.0}, std::pair{"compute", 100.0}}) {
+    all.push_back(theirs);
+    all.back().key.op = op;
+    all.back().median = median;
+  }
+  all.push_back(record("overlap", "sender_adaptive", "latency", "exclusive", 1, 90));
+  bool sum = false;
+  bool beside = false;
+  for (const Record& one : with_ratios(all)) {
+    if (one.key.transport == "ucx" && one.against == "sum") sum = one.ratio == 1;
+    if (one.key.transport == "shm" && one.against == "ucx") beside = one.ratio == 0.5;
+  }
+  EXPECT_TRUE(sum);
+  EXPECT_TRUE(beside) << "a policy's figure stands beside the peer's";
+}
+
 }  // namespace
 }  // namespace heddle::bench::harness

@@ -17,6 +17,7 @@ const char* const kUsage =
     "  fairness                 which of 8 threads run the handlers, as for UCCS\n"
     "  duplex                   both directions at once, by threads and by processes, as for UCCS\n"
     "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
+    "  overlap                  send or receive, compute, wait, as for PIOMan\n"
     "Options:\n"
     "  --op put,get,am,fadd,…   only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"

@@ -62,7 +62,29 @@ class Ratios {
     });
   }
 
+  void overlap() {
+    const std::string& op = ours_.key.op;
+    const std::size_t end = std::min(op.find('_'), op.size());
+    const std::string policy = op.substr(end);
+    if (op.substr(0, end) == "communication" || op.substr(0, end) == "compute") return;
+    const double communication = median_of("communication" + policy);
+    const double compute = median_of("compute" + policy);
+    if (!(communication > 0) || !(compute > 0)) return;
+    add("max", ours_.median / std::max(communication, compute));
+    add("sum", ours_.median / (communication + compute));
+  }
+
  private:
+  // Of the same participant's figure with another name; 0: it was not measured.
+  [[nodiscard]] double median_of(const std::string& op) {
+    Key key = ours_.key;
+    key.op = op;
+    double median = 0;
+    each([&](const Record& other) {
+      if (other.key == key) median = other.median;
+    });
+    return median;
+  }
   template <class Use>
   void each(Use&& use) {
     for (const Record& other : records_) {
@@ -97,6 +119,7 @@ void add_paper_ratios(const Record& ours, const std::vector<Record>& records, st
   if (ours.key.bench == "fairness") ratios.fairness();
   if (ours.key.bench == "duplex") ratios.duplex();
   if (ours.key.bench == "convolution") ratios.convolution();
+  if (ours.key.bench == "overlap") ratios.overlap();
 }
 
 }  // namespace heddle::bench::harness

@@ -13,6 +13,7 @@ namespace heddle::bench::harness {
 //   fairness (UCCS)  the standard deviation between threads / an even share
 //   duplex (UCCS)    threads / as many processes
 //   convolution (PIOMan)  a progress policy / none
+//   overlap (PIOMan, also of peers)  who computes: the whole / the longer of computing and communicating alone, / their sum
 void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
 
 }  // namespace heddle::bench::harness

@@ -73,9 +73,11 @@ class Members {
   std::string bad_;
 };
 
-// Two-sided messages of peers stand beside active messages too.
-bool comparable_ops(const std::string& ours, const std::string& other) {
-  return ours == other || (ours == "am" && other == "tagged");
+// What the two figures are of: an overlap is the same whatever makes the progress, which stands behind the "_"; and two-sided
+// messages of peers stand beside active messages too.
+bool comparable_ops(const Key& ours, const Key& other) {
+  if (ours.bench == "overlap") return ours.op.substr(0, ours.op.find('_')) == other.op;
+  return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
 
 std::string peer_name(const Key& key) {
@@ -130,7 +132,7 @@ Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, do
 }
 
 bool comparable(const Key& ours, const Key& other) {
-  return ours.bench == other.bench && comparable_ops(ours.op, other.op) && ours.memory == other.memory &&
+  return ours.bench == other.bench && comparable_ops(ours, other) && ours.memory == other.memory &&
          ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
          ours.processes == other.processes;
 }
@@ -236,6 +238,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
   std::vector<Record> out;
   for (const Record& ours : records) {
     out.push_back(ours);
+    if (ours.key.bench == "overlap" && !is_heddle(ours.key)) add_paper_ratios(ours, records, &out);
     if (!is_heddle(ours.key)) continue;
     const auto add = [&](const std::string& against, double reference) {
       if (!(reference > 0)) return;

@@ -90,6 +90,13 @@ class Messages {
   void receive(std::uint32_t thread, std::uint64_t size) {
     MPI_Recv(buffer_.data(), static_cast<int>(size), MPI_BYTE, peer_, 1, communicators_[thread], MPI_STATUS_IGNORE);
   }
+  void begin_send(const void* data, std::uint64_t size) {
+    MPI_Isend(data, static_cast<int>(size), MPI_BYTE, peer_, 1, communicators_[0], &begun_);
+  }
+  void begin_receive(void* data, std::uint64_t size) {
+    MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, peer_, 1, communicators_[0], &begun_);
+  }
+  void finish() { MPI_Wait(&begun_, MPI_STATUS_IGNORE); }
   void stream_send(std::uint32_t thread, std::uint64_t n, std::uint64_t size) {
     stream(n, [&](MPI_Request* request) {
       MPI_Isend(buffer_.data(), static_cast<int>(size), MPI_BYTE, peer_, 1, communicators_[thread], request);
@@ -117,6 +124,7 @@ class Messages {
     }
   }
   int peer_;
+  MPI_Request begun_ = MPI_REQUEST_NULL;
   std::vector<std::byte> buffer_;
   std::vector<MPI_Comm> communicators_;
 };
@@ -130,6 +138,7 @@ void run(Session& session) {
   Messages messages(session.rank(), most);
   one_sided_latency(session, mpi);
   message_latency(session, mpi, messages);
+  overlap(session, mpi, messages);
   for (const std::uint32_t count : threads) {
     one_sided_rate(session, mpi, count);
     message_rate(session, mpi, messages, count);

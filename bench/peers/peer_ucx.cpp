@@ -268,6 +268,12 @@ class Tagged {
   void receive(std::uint32_t thread, std::uint64_t size) {
     ucx_.finish(ucx_.of(thread), post_receive(thread, buffer_.data(), size));
   }
+  void begin_send(const void* data, std::uint64_t size) {
+    const ucp_request_param_t params{};
+    begun_ = ucp_tag_send_nbx(ucx_.of(0).endpoints[ucx_.peer()], data, size, 1, &params);
+  }
+  void begin_receive(void* data, std::uint64_t size) { begun_ = post_receive(0, data, size); }
+  void finish() { ucx_.finish(ucx_.of(0), begun_); }
   void stream_send(std::uint32_t thread, std::uint64_t n, std::uint64_t size) {
     stream(thread, n, [&] { return post_send(thread, size); });
     std::uint64_t done = 0;
@@ -300,6 +306,7 @@ class Tagged {
     }
   }
   Ucx& ucx_;
+  ucs_status_ptr_t begun_ = nullptr;
   std::vector<std::byte> buffer_;
 };
 
@@ -377,6 +384,7 @@ void run_own(Session& session, const std::vector<std::uint32_t>& threads, std::u
   one_sided_latency(session, ucx);
   message_latency(session, ucx, active);
   message_latency(session, ucx, tagged);
+  overlap(session, ucx, tagged);
   active.settle();
   for (const std::uint32_t count : threads) {
     one_sided_rate(session, ucx, count);

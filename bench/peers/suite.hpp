@@ -13,6 +13,7 @@
 #include "harness/crowd.hpp"
 #include "harness/duplex.hpp"
 #include "harness/gups.hpp"
+#include "harness/overlap.hpp"
 #include "harness/session.hpp"
 #include "harness/spread.hpp"
 #include "harness/stamp.hpp"
@@ -401,6 +402,28 @@ void duplex(Session* session, const harness::Options& options, harness::Crowd& c
       for (const std::uint32_t threads : counts) one(put, size, threads);
     }
   }
+}
+
+// ---- overlap with computing ---------------------------------------------------------------------------------------------
+
+// Kind has: begin_send(data, size), begin_receive(data, size), finish(): of one operation at a time; send and receive as above.
+template <class Library, class Kind>
+void overlap(Session& session, Library& library, Kind& kind) {
+  if (!session.wants("overlap")) return;
+  struct Endpoint {
+    Library& library;
+    Kind& kind;
+    void begin_send(const void* data, std::uint64_t size) { kind.begin_send(data, size); }
+    void begin_receive(void* data, std::uint64_t size) { kind.begin_receive(data, size); }
+    void finish_send() { kind.finish(); }
+    void finish_receive() { kind.finish(); }
+    void answer() { kind.send(0, 8); }
+    void await_answer() { kind.receive(0, 8); }
+    void progress() { library.progress(0); }
+  } endpoint{library, kind};
+  harness::measure_overlap(session, endpoint, [&](const char* op, std::uint64_t size) {
+    return figure(library, "overlap", op, "latency", size, 1);
+  });
 }
 
 // Bytes of a region that has room for everything asked for.

@@ -95,6 +95,12 @@ TEST(Report, PapersHaveTheirCharts) {
   EXPECT_EQ(charts(duplex), 1U);
   EXPECT_EQ(count(page(duplex, "m", "d"), "2 pairs"), 1U) << "threads and processes stand in one group";
   EXPECT_EQ(count(page(duplex, "m", "d"), "put, 4 processes"), 1U);
+  EXPECT_EQ(charts({record("overlap", "both", "shm", "latency", 64, 100),
+                    record("overlap", "both", "shm", "latency", 4096, 200),
+                    record("overlap", "both_adaptive", "shm", "latency", 64, 90),
+                    record("overlap", "both_adaptive", "shm", "latency", 4096, 120)}),
+            1U)
+      << "a policy stands beside none";
   EXPECT_EQ(charts({record("convolution", "idle", "shm", "latency", 4096, 1e6, 2)}), 1U);
 }
 

@@ -63,6 +63,9 @@ std::string who(const Record& record) {
   }
   if (record.key.memory == "registered") name += ", registered";
   if (record.key.bench == "convolution") name += ", " + record.key.op;
+  if (record.key.bench == "overlap" && record.key.op.find('_') != std::string::npos) {
+    name += ", progress " + record.key.op.substr(record.key.op.find('_') + 1);
+  }
   if (record.key.bench == "duplex") name += record.key.processes > 2 ? ", processes" : ", threads";
   return name;
 }
@@ -88,8 +91,8 @@ std::string colour(const Record& record) {
 }
 
 bool dashed(const Record& record) {
-  return record.key.processes > 2 || record.key.memory == "registered" || record.key.transport == "limit" ||
-         record.key.sharing == "shared" || record.key.op == "tagged";
+  return record.key.op.ends_with("_adaptive") || record.key.processes > 2 || record.key.memory == "registered" ||
+         record.key.transport == "limit" || record.key.sharing == "shared" || record.key.op == "tagged";
 }
 
 Point point(const Record& record, double x) {
@@ -281,6 +284,19 @@ std::string convolution_charts(const std::vector<Record>& records) {
                  [](const Record& record) { return record.key.bench == "convolution"; });
 }
 
+std::string overlap_charts(const std::vector<Record>& records) {
+  std::string out;
+  for (const std::string op : {"communication", "sender", "receiver", "both"}) {
+    const std::string who_computes = op == "communication" ? "nobody computes"
+                                     : op == "both"        ? "both compute"
+                                                           : "the " + op + " computes";
+    out += by_size(records, ("Overlap: " + who_computes).c_str(), "ns, lower is better", [&](const Record& record) {
+      return record.key.bench == "overlap" && record.key.op.substr(0, record.key.op.find('_')) == op;
+    });
+  }
+  return out;
+}
+
 std::string row(const std::vector<Record>& records, const Record& record) {
   const harness::Key& key = record.key;
   std::string notes = chips(records, record);
@@ -347,7 +363,7 @@ std::string page(const std::vector<Record>& records, const std::string& machine,
                       card(records, "GUPS, atomic, one thread a process", "gups", "atomic", 1, 8);
   std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records) +
                        overhead_charts(records) + fairness_charts(records) + duplex_charts(records) +
-                       convolution_charts(records);
+                       convolution_charts(records) + overlap_charts(records);
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: "
          "measured</title><style>" +

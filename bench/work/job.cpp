@@ -74,6 +74,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_overhead(session, job);
     run_fairness(session, job);
     run_convolution(session, job);
+    run_overlap(session, job);
     harness::Crowd pair(channel, session.rank(), 2);
     run_duplex(&session, options, pair, job);
   }
