@@ -14,6 +14,7 @@ constexpr std::uint32_t kSize = 4;
 
 struct Seen {
   std::atomic<std::uint64_t> prepared{0};
+  std::atomic<std::uint64_t> ended{0};
   std::atomic<std::uint64_t> iterations{0};
 };
 
@@ -35,20 +36,33 @@ void run_crowd(std::uint32_t size, std::uint32_t wrong, Outcome* outcome) {
       auto own = Channel::open(channel->path());
       ASSERT_TRUE(own);
       own->set_rank(rank % 2);
-      Crowd crowd(*own, rank, size);
       Session session(*own, options, [&](const Sample& sample) { outcome->samples.push_back(sample); });
       for (std::uint32_t i = 0; i < 2; ++i) {
         Figure figure;
         figure.key.metric = "rate";
         Seen& seen = outcome->seen[i][rank];
+        Crowd crowd(*own, rank, size);  // one after the other on the same memory
+        // Nobody looks at the result before all have ended, nor begins before all are prepared.
+        const auto all_have = [&, i](std::atomic<std::uint64_t> Seen::* what, std::uint64_t count) {
+          for (std::uint32_t other = 0; other < size; ++other) {
+            if ((outcome->seen[i][other].*what).load() < count) return false;
+          }
+          return true;
+        };
         crowd.measure(crowd.leads() ? &session : nullptr, figure,
                       {[&] { seen.prepared.fetch_add(1); },
                        [&](std::uint64_t n) {
+                         EXPECT_TRUE(all_have(&Seen::prepared, seen.prepared.load()));
+                         if (rank == 1) std::this_thread::yield();
                          seen.iterations.fetch_add(n);
+                         seen.ended.fetch_add(1);
                          // Each sees its own part of what all take together: from 1000 n to 1400 n.
                          return Interval{1000 * n + rank, 1000 * n + 100 * n * (rank + 1)};
                        },
-                       [&, i, rank] { return i == 0 || rank != wrong; }});
+                       [&, i, rank] {
+                         EXPECT_TRUE(all_have(&Seen::ended, seen.prepared.load()));
+                         return i == 0 || rank != wrong;
+                       }});
       }
     });
   }

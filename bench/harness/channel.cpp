@@ -66,7 +66,10 @@ std::optional<Channel> Channel::open(const std::string& path) {
 }
 
 Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), memory_(std::exchange(other.memory_, nullptr)), rank_(other.rank_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      memory_(std::exchange(other.memory_, nullptr)),
+      rank_(other.rank_),
+      crowd_counts_(other.crowd_counts_) {}
 
 Channel::~Channel() {
   if (memory_ != nullptr) munmap(memory_, sizeof(ChannelMemory));

@@ -39,6 +39,12 @@ struct CrowdMemory {
   std::atomic<std::uint64_t> end_ns;                   // the last
 };
 
+// What this process has done in all crowds so far: one crowd follows the other on the same memory.
+struct CrowdCounts {
+  std::uint32_t barriers = 0;
+  std::uint32_t calls = 0;
+};
+
 struct ChannelMemory {
   std::array<Arrival, 2> arrival;
   Line shared_number;
@@ -89,6 +95,7 @@ class Channel {
 
   [[nodiscard]] std::atomic<std::uint64_t>& flag(std::size_t i) { return memory_->flags[i].word; }
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }
+  [[nodiscard]] CrowdCounts& crowd_counts() { return crowd_counts_; }
 
  private:
   Channel(int fd, ChannelMemory* memory) : fd_(fd), memory_(memory) {}
@@ -99,6 +106,7 @@ class Channel {
   int fd_;
   ChannelMemory* memory_;
   std::uint32_t rank_ = 0;
+  CrowdCounts crowd_counts_;
 };
 
 // Spins on a condition that the other process fulfils within a cache transfer; where both share a core, gives it away.

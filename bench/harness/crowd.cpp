@@ -52,9 +52,10 @@ void Crowd::call(std::uint64_t n) {
 
 void Crowd::follow(const CrowdWork& work) {
   CrowdMemory& memory = channel_.memory().crowd;
+  std::uint32_t& seen = channel_.crowd_counts().calls;
   while (true) {
-    while (memory.calls.load(std::memory_order_acquire) == seen_) futex(&memory.calls, FUTEX_WAIT, seen_);
-    ++seen_;
+    while (memory.calls.load(std::memory_order_acquire) == seen) futex(&memory.calls, FUTEX_WAIT, seen);
+    ++seen;
     const std::uint64_t n = memory.iterations.load(std::memory_order_relaxed);
     if (n == 0) break;
     static_cast<void>(take_part(n, work));
@@ -86,7 +87,7 @@ Run Crowd::take_part(std::uint64_t n, const CrowdWork& work) {
 
 void Crowd::barrier() {
   std::atomic<std::uint32_t>& arrived = channel_.memory().crowd.arrived;
-  const std::uint32_t target = ++barriers_ * size_;
+  const std::uint32_t target = ++channel_.crowd_counts().barriers * size_;
   arrived.fetch_add(1, std::memory_order_acq_rel);
   for (std::uint32_t looks = 0; static_cast<std::int32_t>(arrived.load(std::memory_order_acquire) - target) < 0;
        ++looks) {

@@ -40,8 +40,6 @@ class Crowd {
   Channel& channel_;
   const std::uint32_t rank_;
   const std::uint32_t size_;
-  std::uint32_t seen_ = 0;      // calls
-  std::uint32_t barriers_ = 0;  // this process has been in
 };
 
 }  // namespace heddle::bench::harness
