@@ -1,5 +1,6 @@
 // Progress policies: who advances a worker whose owner computes, and what that costs when nothing happens.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,12 +8,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
 #include "engine/progress/policy.hpp"
+#include "queue/handover.hpp"
 
 namespace heddle::test {
 namespace {
@@ -41,6 +46,19 @@ TEST(PolicyNames, AnUnknownOneIsAnErrorThatNamesIt) {
   heddle_context context{};
   EXPECT_EQ(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG);
   EXPECT_NE(std::string(heddle_last_error()).find("sometimes"), std::string::npos);
+}
+
+// A rank of a job can be joined once. A wrong word must not use that up.
+TEST(PolicyNames, AnUnknownOneDoesNotUseTheRankUp) {
+  heddle_inproc_job job{};
+  ASSERT_EQ(heddle_inproc_create(1, &job), HEDDLE_DONE);
+  heddle_context_options options{sizeof options, "inproc", "loopback", job, 0, "sometimes"};
+  heddle_context context{};
+  EXPECT_EQ(heddle_context_join(&options, &context), HEDDLE_ERR_CONFIG);
+  options.progress = "none";
+  EXPECT_EQ(heddle_context_join(&options, &context), HEDDLE_DONE) << heddle_last_error();
+  EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE);
+  EXPECT_EQ(heddle_inproc_close(job), HEDDLE_DONE);
 }
 
 // Away from the library, and asleep now and then, so that two cores suffice for everybody.
@@ -256,6 +274,106 @@ TEST(NoHelp, WithoutHelpersNobodyAnswers) {
 TEST(NoHelp, AWorkerCanRefuseHelp) {
   EXPECT_EQ(get_from_a_computing_peer("adaptive", 1, 100'000'000), HEDDLE_ERR_TIMEOUT);
   EXPECT_EQ(get_from_a_computing_peer("adaptive", 0, kLong), HEDDLE_DONE);
+}
+
+// An owner that only tries is not inside long enough to be caught outside, and makes no progress: it is helped all the same.
+TEST(Helped, AnOwnerThatOnlyTriesIsHelped) {
+  for (const char* policy : {"dedicated:1", "adaptive"}) {
+    const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
+    std::vector<std::uint64_t> memory(64, 7);
+    const Job job(2, "loopback-messages");
+    job.run([&](Context& context, Worker& worker) {
+      Region region = context.register_memory(std::as_writable_bytes(std::span(memory)));
+      std::vector<RemoteRegion> all = context.exchange(region);
+      if (context.rank() == 0) {
+        for (int round = 0; round < 5; ++round) {
+          std::uint64_t copy = 0;
+          ASSERT_EQ(heddle_get(worker.handle(), &copy, 8, {all[1].handle(), 0}, nullptr), HEDDLE_POSTED);
+          const auto end = Time::now() + std::chrono::seconds(60);
+          heddle_status status = HEDDLE_AGAIN;
+          for (std::uint64_t i = 0; status == HEDDLE_AGAIN && (i % 1024 != 0 || Time::now() < end); ++i) {
+            status = heddle_try_quiet(worker.handle());
+          }
+          ASSERT_EQ(status, HEDDLE_DONE) << policy << " round " << round;
+          EXPECT_EQ(copy, 7U);
+        }
+      }
+      context.barrier(worker);
+    });
+  }
+}
+
+// The same for one that only sends, by the short way, which is no visit of the owner's: what it waits for arrives.
+TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
+  for (const char* policy : {"dedicated:1", "adaptive"}) {
+    const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
+    Received requests;
+    Received replies;
+    const Job job(2, "shm");
+    job.run([&](Context& context, Worker& worker) {
+      const std::uint64_t word = 1;
+      const heddle_am_message request{3, 0, nullptr, &word, sizeof word};
+      const heddle_am_message reply{4, 0, nullptr, &word, sizeof word};
+      Received& mine = context.rank() == 0 ? replies : requests;
+      ASSERT_EQ(heddle_am_register(context.handle(), context.rank() == 0 ? 4 : 3, receive, &mine), HEDDLE_DONE);
+      context.barrier(worker);
+      if (context.rank() == 0) {
+        const auto end = Time::now() + std::chrono::seconds(60);
+        for (std::uint64_t i = 0; replies.count.load() < 5 && (i % 1024 != 0 || Time::now() < end); ++i) {
+          ASSERT_GE(heddle_try_am(worker.handle(), {1, 0}, &request, nullptr), 0) << heddle_last_error();
+        }
+        EXPECT_GE(replies.count.load(), 5) << policy;
+      } else {
+        for (int round = 0; round < 5; ++round) {
+          const int before = requests.count.load();
+          EXPECT_TRUE(within_time([&] { return requests.count.load() > before; }, [&] { turn(worker); }));
+          ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &reply, nullptr), 0) << heddle_last_error();
+          EXPECT_TRUE(within_time([&] { return replies.count.load() > round; }, [&] { turn(worker); })) << policy;
+        }
+      }
+      context.barrier(worker);
+    });
+  }
+}
+
+// Of the thread of that name in this process; 0: there is none.
+pid_t thread_named(const std::string& wanted) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == wanted) return static_cast<pid_t>(std::stol(task.path().filename().string()));
+  }
+  return 0;
+}
+
+// An owner that has waited for a helper moves it to its own core, perhaps only when the helper has gone on. It goes home.
+TEST(Helped, AHelperThatWasMovedGoesHome) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "needs two cores";
+  for (const char* policy : {"dedicated:1", "adaptive"}) {
+    const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
+    Received received;
+    const Job job(1, "shm");
+    Context context = job.join(0);
+    Worker worker = context.open_worker();
+    ASSERT_EQ(heddle_am_register(context.handle(), 3, receive, &received), HEDDLE_DONE);
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    // It has set itself up when it has handled a message.
+    ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+    ASSERT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(60'000)));
+    const pid_t helper = thread_named("heddle-progress");
+    ASSERT_NE(helper, 0);
+    cpu_set_t now;
+    ASSERT_EQ(sched_getaffinity(helper, sizeof now, &now), 0);
+    ASSERT_TRUE(CPU_EQUAL(&now, &all));
+    std::atomic<std::uint32_t> given_back{0};
+    queue::SystemHandover::wait(&given_back, 1, static_cast<std::uint32_t>(helper), 1);
+    ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+    EXPECT_TRUE(compute_until([&] { return sched_getaffinity(helper, sizeof now, &now) == 0 && CPU_EQUAL(&now, &all); },
+                              milliseconds(60'000)))
+        << policy << ": it stays where it was brought";
+  }
 }
 
 double cpu_seconds() {

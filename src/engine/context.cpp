@@ -76,6 +76,14 @@ base::Status Context::open_parts(const ContextOptions& options) {
                       sharing.c_str());
   }
   default_sharing_ = *named;
+  // Before the job is joined, which can be done only once: what is wrong here can be mended and tried again.
+  const std::string progress =
+      options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);
+  const auto policy = policy_named(progress);
+  if (!policy) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
+                      progress.c_str(), Policy::kMostDedicated);
+  }
   const std::uint64_t workers = environment_.config.number(base::Var::max_workers);
   if (workers < 1 || workers > kMostWorkers) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=%llu is outside 1-%llu",
@@ -101,25 +109,17 @@ base::Status Context::open_parts(const ContextOptions& options) {
   environment_.log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
                         rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
                         std::thread::hardware_concurrency());
-  return open_helpers(options);
+  open_helpers(*policy);
+  return HEDDLE_DONE;
 }
 
-base::Status Context::open_helpers(const ContextOptions& options) {
-  const std::string wanted =
-      options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);
-  const auto policy = policy_named(wanted);
-  if (!policy) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
-                      wanted.c_str(), Policy::kMostDedicated);
-  }
-  handover_ = policy->helps() && base::membarrier_private_ready();
-  if (policy->helps() && !handover_) {
+void Context::open_helpers(const Policy& policy) {
+  handover_ = policy.helps() && base::membarrier_private_ready();
+  if (policy.helps() && !handover_) {
     environment_.log.line(base::Level::warn,
-                          "this kernel has no membarrier: HEDDLE_PROGRESS=%s does not help exclusive workers",
-                          wanted.c_str());
+                          "this kernel has no membarrier: HEDDLE_PROGRESS does not help exclusive workers");
   }
-  helpers_ = std::make_unique<Helpers>(*policy, *transport_, clock_);
-  return HEDDLE_DONE;
+  helpers_ = std::make_unique<Helpers>(policy, *transport_, clock_);
 }
 
 base::Result<Worker*> Context::open_worker(Sharing sharing, bool no_help) {

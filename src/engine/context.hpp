@@ -177,7 +177,7 @@ class Context {
  private:
   explicit Context(base::Environment environment);
   base::Status open_parts(const ContextOptions& options);
-  base::Status open_helpers(const ContextOptions& options);
+  void open_helpers(const Policy& policy);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);

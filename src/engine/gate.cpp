@@ -85,24 +85,25 @@ bool Gate::try_enter_mutex() {
   return true;
 }
 
-bool Gate::enter_as_helper(std::uint32_t number) {
+bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
   bool entered = false;
   if (sharing_ == Sharing::exclusive) {
-    entered = handover_.try_claim(number);
+    entered = urgent ? handover_.try_claim_urgently(number) : handover_.try_claim(number);
   } else {
     entered = sharing_ == Sharing::mutex ? mutex_.try_lock() : core_.try_enter();
   }
-  if (entered) inside_.store(base::thread_mark(), std::memory_order_relaxed);
-  return entered;
+  if (!entered) return false;
+  inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  // A thread of the application may be left commands of others to execute, and leave them under way when a helper is about
+  // to sleep, which looks at this. Not exclusive: there the number is the owner's, and there are no commands of others.
+  if (sharing_ != Sharing::exclusive && (number & queue::SystemHandover::kStays) != 0) count_entry();
+  return true;
 }
 
-bool Gate::leave_as_helper() {
-  if (sharing_ != Sharing::exclusive) {
-    leave();
-    return false;
-  }
+void Gate::leave_as_helper() {
+  if (sharing_ != Sharing::exclusive) return leave();
   inside_.store(nullptr, std::memory_order_relaxed);
-  return handover_.release();
+  handover_.release();
 }
 
 // Inside: what this thread leaves under way (delegate: or executes on its way out) would wait for helpers that sleep. Partner of the look at the helpers' word: the
@@ -151,6 +152,7 @@ int Gate::progress() {
   if (inside_of() != nullptr || inside()) [[unlikely]]
     return refuse_progress();
   if (!enter()) return 0;
+  add_one(polls_);
   const std::size_t started = queue_ != nullptr ? drain() : 0;
   const int events = worker_.progress_inside();
   leave();
@@ -263,6 +265,7 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
 
 Gate::Round Gate::execute_round() {
   if (!enter()) return Round::waiting;
+  add_one(polls_);
   const std::size_t started = drain();
   const int events = worker_.progress_inside();
   const bool open = executor_wanted();

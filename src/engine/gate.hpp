@@ -106,23 +106,22 @@ class Gate {
   }
 
   // ---- helpers: any thread, numbered as queue::Handover says ----
-  struct Visit {
-    bool ran;
-    bool moved;  // the caller was brought to another core meanwhile
-  };
-  // function() inside, unless somebody is.
+  // function() inside, unless somebody is. False: somebody is. `urgent`: exclusive: the owner, who comes and goes all the
+  // time, is waited for, for a moment.
   template <class Function>
-  Visit try_visit(std::uint32_t number, Function&& function) {
-    if (inside() || !enter_as_helper(number)) return {false, false};
+  bool try_visit(std::uint32_t number, bool urgent, Function&& function) {
+    if (inside() || !enter_as_helper(number, urgent)) return false;
     function();
-    return {true, leave_as_helper()};
+    leave_as_helper();
+    return true;
   }
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(queue_ != nullptr ? drain() : 0) + worker_.progress_inside(); }
   // The owner waits for a helper that is inside.
   [[nodiscard]] bool wanted() const { return sharing_ == Sharing::exclusive && handover_.looks_inside(); }
-  // How often threads other than helpers have entered: a number that changes.
+  // How often threads other than helpers have entered, and made progress there: numbers that change.
   [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
 
   // Runs function() inside unless another thread of the application is, or the executor: these are not waited for.
   template <class Function>
@@ -158,14 +157,17 @@ class Gate {
   void leave();
   void leave_delegated();
   void give_up();
-  bool enter_as_helper(std::uint32_t number);
-  bool leave_as_helper();
+  bool enter_as_helper(std::uint32_t number, bool urgent);
+  void leave_as_helper();
   [[nodiscard]] bool must_call_helpers() const;
-  void count_entry() { entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  static void add_one(std::atomic<std::uint64_t>& count) {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void count_entry() { add_one(entries_); }
   void help();
-  // Offload: something is under way that only polling will tell. Inside.
+  // Offload: something is under way that only polling will tell, or that a peer waits for. Inside.
   [[nodiscard]] bool executor_wanted() const {
-    return sharing_ == Sharing::offload && (stalled_ || worker_.outstanding() > 0 || worker_.has_chores());
+    return sharing_ == Sharing::offload && (stalled_ || worker_.under_way());
   }
   std::size_t drain();
   base::Status execute(const Queued& command, base::Status cancel);
@@ -190,6 +192,7 @@ class Gate {
   queue::Delegation<> core_;
   // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of Helpers before sleeping.
   std::atomic<std::uint64_t> entries_{0};
+  std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   std::unique_ptr<queue::CommandQueue<>> queue_;

@@ -153,7 +153,6 @@ class Worker {
     chores_.pending = true;
     pending_.push_back(&chores_);
   }
-  [[nodiscard]] bool has_chores() const { return chores_.pending; }
 
   // ---- completer -----------------------------------------------------------------------------------------------------------
   // Number of events, or ERR_STATE from inside a handler.

@@ -8,6 +8,9 @@
 namespace heddle::queue {
 namespace {
 
+// Release after each move, acquire by moves(): who sees the number goes home after the move, not before.
+std::atomic<std::uint32_t> g_moves{0};
+
 // Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none.
 void bring_here(std::uint32_t thread) {
   const int core = ::sched_getcpu();
@@ -17,6 +20,7 @@ void bring_here(std::uint32_t thread) {
   CPU_SET(core, &here);
   static_cast<void>(
       ::sched_setaffinity(static_cast<pid_t>(thread), sizeof here, &here));  // else it comes by itself, later
+  g_moves.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace
@@ -30,6 +34,10 @@ void SystemHandover::wait(std::atomic<std::uint32_t>* word, std::uint32_t expect
   constexpr std::int64_t kAgainNs = 10'000'000;  // the caller itself may have been moved meanwhile
   if (round > 0 && (helper & kStays) == 0) bring_here(helper);
   base::futex_wait(word, expected, round == 0 ? kPatienceNs : kAgainNs, base::FutexScope::process);
+}
+
+std::uint32_t SystemHandover::moves() {
+  return g_moves.load(std::memory_order_acquire);
 }
 
 void SystemHandover::wake(std::atomic<std::uint32_t>* word) {

@@ -16,12 +16,18 @@
 //   go on. If both see the other, the owner keeps `inside` and the helper yields: the owner waits for at most one look.
 //   No helper claims while it sees inside != 0, so a waiting owner is overtaken only by helpers that were already on
 //   their way.
+//   An urgent claim (kUrgent) is made whether or not the owner is inside, and an owner that waits for one steps back: inside
+//   = 0 until claim == 0, then it enters anew. So an owner that mostly comes back before the heavy fence is over, and
+//   then wins, can be helped too. Whoever comes after the heavy fence sees the claim: the helper may look again and again.
 //
 // Waiting owner: a helper may be a thread of low priority that the scheduler has put aside in the middle, perhaps on
 // another core that is busy. The owner therefore spins only briefly, then sleeps, which leaves the helper the core; what
 // System does beyond that bounds the wait (see SystemHandover).
 //
 // A thread that has the claim must not call enter() (its own claim would be waited for): ask held_by() first.
+//
+// A helper that was brought to another core goes home when it sees that moves() has changed. Neither side could know it
+// otherwise: the owner may be late, and move a helper that has given its claim back and gone on, or gone home.
 #pragma once
 
 #include <atomic>
@@ -36,6 +42,7 @@ namespace heddle::queue {
 // On the machine. Where the kernel has no membarrier, there must be no helpers.
 struct SystemHandover {
   static constexpr std::uint32_t kSpins = 200;  // a few microseconds: what a short poll of a helper takes
+  static constexpr std::uint32_t kUrgentLooks = 400;
   static void light() { base::light_fence(); }
   [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
   static void relax();
@@ -45,6 +52,8 @@ struct SystemHandover {
   // helper's use takes, plus what the scheduler gives others on the owner's core.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
   static void wake(std::atomic<std::uint32_t>* word);
+  // How often some helper of this process was moved: a number that changes, after each move.
+  static std::uint32_t moves();
 
   static constexpr std::int64_t kPatienceNs = 50'000;
   // Added to the number of a helper that is a thread of the application: it is not moved.
@@ -83,57 +92,82 @@ class Handover {
 
   // `thread`: the caller's number, 1 to kMostThread. False: somebody is there, or the barrier could not be had; skip it.
   [[nodiscard]] bool try_claim(std::uint32_t thread) {
-    assert(thread >= 1 && thread <= kMostThread);
-    if (inside_.load(std::memory_order_relaxed) != 0) return false;
-    std::uint32_t nobody = 0;
-    if (!claim_.compare_exchange_strong(nobody, thread, std::memory_order_acquire, std::memory_order_relaxed)) {
-      return false;
-    }
+    assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
+    if (inside_.load(std::memory_order_relaxed) != 0 || !claim(thread)) return false;
     if (System::heavy() && inside_.load(std::memory_order_acquire) == 0) return true;
-    static_cast<void>(release());
+    release();
     return false;
   }
-  // True: the owner waited; the caller may have been moved to another core.
-  bool release() {
-    const bool waited = (claim_.exchange(0, std::memory_order_release) & kWaiting) != 0;
-    if (waited) System::wake(&claim_);
-    return waited;
+  // The same where the owner comes and goes all the time: waits for it, for a moment, and it lets the caller in first.
+  [[nodiscard]] bool try_claim_urgently(std::uint32_t thread) {
+    assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
+    if (!claim(thread | kUrgent)) return false;
+    if (System::heavy()) {
+      for (std::uint32_t i = 0; i < System::kUrgentLooks; ++i) {
+        if (inside_.load(std::memory_order_acquire) == 0) return true;
+        System::relax();
+      }
+    }
+    release();
+    return false;
+  }
+  void release() {
+    if ((claim_.exchange(0, std::memory_order_release) & kWaiting) != 0) System::wake(&claim_);
   }
 
   // ---- anybody ----
 
   // Whether the thread with this number has the claim. Exact for the caller's own number.
   [[nodiscard]] bool held_by(std::uint32_t thread) const {
-    return (claim_.load(std::memory_order_relaxed) & ~kWaiting) == thread;
+    return number_of(claim_.load(std::memory_order_relaxed)) == thread;
   }
   // For choices and printing: out of date when they arrive.
   [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
 
+  // Bits of a claim beside the thread's number.
   static constexpr std::uint32_t kWaiting = 1U << 31;
-  static constexpr std::uint32_t kMostThread = kWaiting - 1;
+  static constexpr std::uint32_t kUrgent = 1U << 29;
 
  private:
+  static std::uint32_t number_of(std::uint32_t claim) { return claim & ~(kWaiting | kUrgent); }
+
+  bool claim(std::uint32_t word) {
+    std::uint32_t nobody = 0;
+    return claim_.compare_exchange_strong(nobody, word, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+
   [[gnu::noinline, gnu::cold]] void wait_for_helper() {
-    for (std::uint32_t i = 0; i < System::kSpins; ++i) {
-      if (claim_.load(std::memory_order_acquire) == 0) return;
-      System::relax();
-    }
+    bool stepped_back = false;
     for (std::uint32_t round = 0;; ++round) {
       std::uint32_t claim = claim_.load(std::memory_order_acquire);
-      if (claim == 0) return;
+      if (claim == 0) {
+        if (!stepped_back) return;
+        stepped_back = false;
+        inside_.store(1, std::memory_order_relaxed);
+        System::light();
+        continue;
+      }
+      if ((claim & kUrgent) != 0 && !stepped_back) {
+        stepped_back = true;
+        leave();
+      }
+      if (round < System::kSpins) {
+        System::relax();
+        continue;
+      }
       if ((claim & kWaiting) == 0 && !claim_.compare_exchange_strong(claim, claim | kWaiting, std::memory_order_acquire,
                                                                      std::memory_order_relaxed)) {
         continue;
       }
-      System::wait(&claim_, claim | kWaiting, claim & ~kWaiting, round);
+      System::wait(&claim_, claim | kWaiting, number_of(claim), round - System::kSpins);
     }
   }
 
   // Written by the owner. 1 relaxed: its partner is the heavy fence of try_claim(). 0 release: its partner is the acquire
   // load in try_claim().
   alignas(base::kCacheLine) Atomic<std::uint32_t> inside_{0};
-  // 0, or the helper's number with perhaps kWaiting. The helper's acquire (compare-and-swap) and release (exchange) pair
+  // 0, or the helper's number with perhaps kUrgent and kWaiting. The helper's acquire (compare-and-swap) and release (exchange) pair
   // with each other and with the owner's acquire loads.
   Atomic<std::uint32_t> claim_{0};
 };

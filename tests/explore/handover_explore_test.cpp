@@ -13,6 +13,7 @@ enum class Bug { none, no_barrier };
 template <Bug kBug>
 struct ModelSystem {
   static constexpr std::uint32_t kSpins = 0;
+  static constexpr std::uint32_t kUrgentLooks = 2;
   static void light() {}
   [[nodiscard]] static bool heavy() {
     if (kBug != Bug::no_barrier) barrier();
@@ -81,7 +82,7 @@ struct HandoverModel final : Model {
       if (!handover.try_claim(thread)) continue;
       check(handover.held_by(thread), "it has the claim");
       use(thread);
-      static_cast<void>(handover.release());
+      handover.release();
     }
   }
   void finish() override {
@@ -107,10 +108,52 @@ struct TryEnterModel final : Model {
       }
     } else if (handover.try_claim(thread)) {
       guarded.store(2);
-      static_cast<void>(handover.release());
+      handover.release();
     }
   }
   void finish() override { check(!handover.looks_claimed() && !handover.looks_inside(), "everybody has left"); }
+};
+
+// Its urgent helper looks for as long as it takes: if the owner did not step back, both would wait for ever.
+struct PatientSystem : ModelSystem<Bug::none> {
+  static constexpr std::uint32_t kUrgentLooks = ~std::uint32_t{0};
+  static void relax() { pause(); }
+};
+
+// Thread 1 claims urgently, against an owner that comes and goes; a second helper, which is not urgent, may overtake either.
+template <template <class> class A, class System, Shape kShape>
+struct UrgentModel final : Model {
+  queue::Handover<A, System> handover;
+  Plain<std::uint32_t> guarded;
+  std::array<std::uint32_t, kMostThreads> done{};
+
+  UrgentModel() { guarded.name("guarded"); }
+  [[nodiscard]] std::uint32_t threads() const override { return 1 + kShape.helpers; }
+  void use(std::uint32_t thread) {
+    guarded.store(guarded.load() + 1);
+    ++done[thread];
+  }
+  void run(std::uint32_t thread) override {
+    for (std::uint32_t i = 0; thread == 0 && i < kShape.entries; ++i) {
+      step();
+      handover.enter();
+      use(thread);
+      handover.leave();
+    }
+    for (std::uint32_t i = 0; thread != 0 && i < kShape.claims; ++i) {
+      if (!(thread == 1 ? handover.try_claim_urgently(thread) : handover.try_claim(thread))) continue;
+      check(handover.held_by(thread), "it has the claim");
+      use(thread);
+      handover.release();
+    }
+  }
+  void finish() override {
+    std::uint32_t all = 0;
+    for (const std::uint32_t count : done) all += count;
+    check(guarded.load() == all && done[0] == kShape.entries, "nothing is lost");
+    check(System::kUrgentLooks < 3 || kShape.helpers > 1 || done[1] == kShape.claims, "it is let in");
+    check(!handover.looks_claimed() && !handover.looks_inside(), "everybody has left");
+  }
 };
 
 constexpr Shape kTwice{2, 1, 2};
@@ -128,6 +171,16 @@ TEST(Handover, HoldsInAllSchedules) {
 TEST(Handover, HoldsWithTwoHelpers) {
   expect_holds<HandoverModel<Atomic, Bug::none, kTwoHelpers>>("hand-over, two helpers", kOrdered);
   expect_holds<HandoverModel<Atomic, Bug::none, Shape{2, 2, 1}>>("hand-over, two helpers, owner twice", kBounded);
+}
+
+TEST(Handover, AnUrgentHelperIsAloneAndIsLetIn) {
+  using Good = ModelSystem<Bug::none>;
+  expect_holds<UrgentModel<Atomic, PatientSystem, kTwice>>("urgent hand-over, twice each", kBounded);
+  expect_holds<UrgentModel<Atomic, Good, kTwice>>("urgent hand-over, twice each, few looks", kBounded);
+  expect_holds<UrgentModel<Atomic, Good, kTwoHelpers>>("urgent hand-over, another helper", kBounded);
+  expect_finds<UrgentModel<Atomic, ModelSystem<Bug::no_barrier>, kOnce>>("urgent, no membarrier", kOrdered, "race");
+  expect_finds<UrgentModel<RelaxedStores, Good, kTwice>>("urgent, leaving without release", kOrdered, "race");
+  expect_finds<UrgentModel<RelaxedLoads, Good, kTwice>>("urgent, looking without acquire", kOrdered, "race");
 }
 
 TEST(Handover, PlantedBugsAreFound) {

@@ -22,6 +22,8 @@ namespace {
 
 // An owner that comes this often makes progress itself, or soon will.
 constexpr std::uint64_t kOutsideNs = 5'000;
+// One that comes this long without making progress does not: it may be waiting, by try_ functions, for what only progress brings.
+constexpr std::uint64_t kNeglectNs = 1'000'000;
 // Rounds of progress in one visit, so that one busy worker does not keep a helper from the others.
 constexpr int kRounds = 16;
 // Adaptive: how long the bell is looked at after the last event before sleeping. About what a wake-up costs both sides.
@@ -100,14 +102,21 @@ void Helpers::give_back(Entry& entry) {
   if (--entry.visitors == 0) left_.notify_all();
 }
 
-bool Helpers::owner_active(Entry& entry, std::uint64_t now) {
-  const std::uint64_t entries = entry.worker->gate()->entries();
+Helpers::Owner Helpers::look_at_owner(Entry& entry, std::uint64_t now) {
+  const Gate& gate = *entry.worker->gate();
+  const std::uint64_t entries = gate.entries();
   if (entries != entry.entries.load(std::memory_order_relaxed)) {
     entry.entries.store(entries, std::memory_order_relaxed);
     entry.unchanged_since.store(now, std::memory_order_relaxed);
-    return true;
+  } else if (now - entry.unchanged_since.load(std::memory_order_relaxed) >= kOutsideNs) {
+    return Owner::outside;
   }
-  return now - entry.unchanged_since.load(std::memory_order_relaxed) < kOutsideNs;
+  const std::uint64_t polls = gate.polls();
+  if (polls != entry.polls.load(std::memory_order_relaxed)) {
+    entry.polls.store(polls, std::memory_order_relaxed);
+    entry.advanced_at.store(now, std::memory_order_relaxed);
+  }
+  return now - entry.advanced_at.load(std::memory_order_relaxed) < kNeglectNs ? Owner::active : Owner::neglectful;
 }
 
 // Nothing has happened since a visit that left it quiet.
@@ -139,7 +148,7 @@ void Helpers::sleep(std::uint32_t seen) {
   asleep_.store(0, std::memory_order_relaxed);
 }
 
-Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number, bool* moved) {
+Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
   Worker& worker = *entry.worker;
   if (unchanged(entry)) return Found::nothing;
   // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
@@ -148,14 +157,17 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number, bool* moved) {
       worker.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
     return Found::later;
   }
-  if (owner_active(entry, now)) {
+  const Owner owner = look_at_owner(entry, now);
+  if (owner == Owner::active) {
     entry.quiet.store(false, std::memory_order_relaxed);
     return Found::later;
   }
   int events = 0;
   bool quiet = false;
   entry.epoch.store(worker.failure_epoch(), std::memory_order_relaxed);
-  const Gate::Visit visit = worker.gate()->try_visit(number, [&] {
+  const std::uint64_t refused = entry.refused_since.load(std::memory_order_relaxed);
+  const bool urgent = owner == Owner::neglectful || (refused != 0 && now - refused >= kNeglectNs);
+  const bool visited = worker.gate()->try_visit(number, urgent, [&] {
     for (int round = 0; round < kRounds; ++round) {
       const int got = worker.gate()->advance();
       events += std::max(got, 0);
@@ -169,7 +181,8 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number, bool* moved) {
     }
   });
   const Found found = events > 0 ? Found::events : quiet ? Found::nothing : Found::later;
-  *moved = *moved || visit.moved;
+  if (visited) entry.advanced_at.store(now, std::memory_order_relaxed);
+  if (visited || refused == 0) entry.refused_since.store(visited ? 0 : now, std::memory_order_relaxed);
   entry.quiet.store(quiet, std::memory_order_relaxed);
   entry.was_armed.store(worker.armed(), std::memory_order_relaxed);
   const std::uint64_t backoff =
@@ -181,12 +194,12 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number, bool* moved) {
   return found;
 }
 
-Helpers::Found Helpers::sweep(std::uint32_t number, bool* moved) {
+Helpers::Found Helpers::sweep(std::uint32_t number) {
   Found found = Found::nothing;
   for (std::size_t i = 0; !stop_.load(std::memory_order_relaxed); ++i) {
     const std::shared_ptr<Entry> entry = take(i);
     if (entry == nullptr) break;
-    found = std::max(found, visit(*entry, number, moved));
+    found = std::max(found, visit(*entry, number));
     give_back(*entry);
   }
   return found;
@@ -199,7 +212,8 @@ int Helpers::advance_all() {
     const std::shared_ptr<Entry> entry = take(i);
     if (entry == nullptr) return events;
     Worker& worker = *entry->worker;
-    static_cast<void>(worker.gate()->try_visit(number, [&] { events += std::max(worker.gate()->advance(), 0); }));
+    static_cast<void>(
+        worker.gate()->try_visit(number, false, [&] { events += std::max(worker.gate()->advance(), 0); }));
     give_back(*entry);
   }
 }
@@ -243,11 +257,14 @@ void Helpers::run(int core) {
   const bool known = pthread_getaffinity_np(pthread_self(), sizeof home, &home) == 0;
   std::int64_t nap_ns = kFirstNapNs;
   std::uint64_t quiet_since = clock_.now_ns();
+  std::uint32_t moves = queue::SystemHandover::moves();
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = transport_.bell();
-    bool moved = false;
-    const Found found = sweep(number, &moved);
-    if (moved && known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
+    const Found found = sweep(number);
+    if (const std::uint32_t now = queue::SystemHandover::moves(); now != moves) {
+      moves = now;
+      if (known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
+    }
     pause(found, seen, &nap_ns, &quiet_since);
   }
 }

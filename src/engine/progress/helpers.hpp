@@ -1,8 +1,8 @@
 // The engine's threads that make progress on the application's workers, as the policy says, and the list of the workers that
 // may be helped: those with a gate.
 //
-// A visit to a worker: if its owner has been outside for a while, enter by the gate (a busy worker is skipped, never waited
-// for), make progress until nothing comes, then arm it. An armed worker is left alone, so that its owner's core is not
+// A visit to a worker: if its owner has been outside for a while, or comes and goes without making progress itself, enter by
+// the gate (a busy worker is skipped, never waited for, but for that one), make progress until nothing comes, then arm it. An armed worker is left alone, so that its owner's core is not
 // disturbed by barriers, until something arrives for it, which rings the transport's bell. When all are armed, the policy
 // decides: look at the bell (dedicated, idle), or sleep on it (adaptive). A worker whose owner is at work, or with something
 // under way that only polling moves on, is looked at again after a nap that grows.
@@ -60,19 +60,23 @@ class Helpers {
     int visitors = 0;                               // guarded by mutex_
     std::atomic<std::uint64_t> entries{0};          // of the application's threads, when last looked at
     std::atomic<std::uint64_t> unchanged_since{0};  // ns
-    std::atomic<std::uint64_t> epoch{0};            // of failures, at the last visit
-    std::atomic<std::uint64_t> not_before{0};       // ns: unless it is rung for
-    std::atomic<std::uint64_t> backoff{0};          // ns
-    std::atomic<bool> was_armed{false};             // after the last visit
-    std::atomic<bool> quiet{false};                 // the last visit left it armed, and nothing under way
+    std::atomic<std::uint64_t> polls{0};            // of the application's threads, when last looked at
+    std::atomic<std::uint64_t> advanced_at{0};      // ns: by them, or by a visit
+    std::atomic<std::uint64_t> refused_since{0};  // ns: visits have found somebody there since; 0: the last one has not
+    std::atomic<std::uint64_t> epoch{0};          // of failures, at the last visit
+    std::atomic<std::uint64_t> not_before{0};     // ns: unless it is rung for
+    std::atomic<std::uint64_t> backoff{0};        // ns
+    std::atomic<bool> was_armed{false};           // after the last visit
+    std::atomic<bool> quiet{false};               // the last visit left it armed, and nothing under way
   };
   enum class Found : std::uint8_t { nothing, later, events };
 
   std::shared_ptr<Entry> take(std::size_t index);
   void give_back(Entry& entry);
-  Found visit(Entry& entry, std::uint32_t number, bool* moved);
-  [[nodiscard]] bool owner_active(Entry& entry, std::uint64_t now);
-  Found sweep(std::uint32_t number, bool* moved);
+  enum class Owner : std::uint8_t { outside, active, neglectful };
+  Found visit(Entry& entry, std::uint32_t number);
+  [[nodiscard]] static Owner look_at_owner(Entry& entry, std::uint64_t now);
+  Found sweep(std::uint32_t number);
   [[nodiscard]] bool unchanged(const Entry& entry) const;
   [[nodiscard]] bool all_unchanged();
   void sleep(std::uint32_t seen);
