@@ -217,9 +217,9 @@ typedef enum heddle_sharing {
 typedef struct heddle_worker_options {
   size_t size;
   heddle_sharing sharing;
-  uint64_t
-      no_help; /* not 0: helpers leave it alone, whatever HEDDLE_PROGRESS says, and so does heddle_context_progress. An
-                       offload worker has its executor all the same */
+  /* not 0: helpers leave it alone, whatever HEDDLE_PROGRESS says, and so does heddle_context_progress. An offload worker has
+   * its executor all the same */
+  uint64_t no_help;
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
