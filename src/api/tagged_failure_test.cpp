@@ -208,13 +208,14 @@ TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
 
 // A cancelled receive of one callback may be posted again by it, and others may be posted and cancelled.
 TEST_P(TaggedFailure, CompletionsMayPostAndCancelReceives) {
-  Ranks ranks(GetParam().transport);
   struct State {
     Worker* worker;
     heddle_receive first, second, third;
     std::uint64_t room = 0;
     int ended = 0;
-  } state{&ranks.workers[0], {}, {}, {}};
+  } state{};  // outlives the worker, which ends the third
+  Ranks ranks(GetParam().transport);
+  state.worker = &ranks.workers[0];
   const heddle_completion completion{
       [](void* arg, Status) {
         auto* self = static_cast<State*>(arg);
