@@ -198,7 +198,7 @@ base::Result<LentMemory> Context::lend(void* address, std::uint64_t bytes) {
     lent.number = regions_.add(address, bytes);
     if (lent.number != 0) return lent;
   } catch (const std::bad_alloc&) {
-    // as without a number
+    lent.number = 0;
   }
   if (lent.memory.address != nullptr) transport_->withdraw(lent.memory);
   return base::fail(HEDDLE_ERR_NO_MEMORY, "there is no room for one more region; the message was not sent");

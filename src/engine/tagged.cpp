@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
 
-// Collisions in the tables are not for peers to choose.
-std::uint64_t secret() {
+// Collisions in the tables are not for peers to choose. Where `here` lies is the next best that they do not know.
+std::uint64_t secret(const void* here) {
   std::uint64_t value = 0;
   if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) {
-    value = reinterpret_cast<std::uintptr_t>(&value);  // where the stack lies is the next best that peers do not know
+    value = reinterpret_cast<std::uintptr_t>(here);
   }
   return value;
 }
@@ -52,7 +52,7 @@ Tagged::Tagged(Worker& worker)
       }()),
       credits_(std::size_t{worker.size()} * max_workers_),
       sources_(std::size_t{worker.size()} * max_workers_),
-      matching_({secret(), 1U << 20}) {
+      matching_({secret(&worker), 1U << 20}) {
   static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));
   static_assert(sizeof(Kept) <= wire::kTaggedNode);
 }

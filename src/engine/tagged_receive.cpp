@@ -172,7 +172,7 @@ base::Status Tagged::receive_claimed(const ReceiveRequest& request) {
   Kept* const kept = std::exchange(posted.claimed, nullptr);
   posted.owner = nullptr;
   remove_claimed(kept);
-  if (request.data == nullptr && request.bytes == 0) {
+  if (request.data == nullptr) {
     refuse(kept, HEDDLE_DONE);
     set_status(request.receive, HEDDLE_DONE);
     return HEDDLE_DONE;
