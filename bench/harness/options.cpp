@@ -19,7 +19,7 @@ const char* const kUsage =
     "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
     "  overlap                  send or receive, compute, wait, as for PIOMan\n"
     "Options:\n"
-    "  --op put,get,am,fadd,…   only these operations\n"
+    "  --op put,get,am,tagged,… only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"
     "  --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex: 1,2,4,8; convolution: 2,8)\n"
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
@@ -99,7 +99,7 @@ class Parser {
   bool op(const std::string& item) {
     if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
       return fail("--op " + item +
-                  " is not an operation; there are put, get, am, fadd, add, and, or, xor, swap, cswap");
+                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap");
     }
     options_->ops.push_back(item);
     return true;
