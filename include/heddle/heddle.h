@@ -578,7 +578,8 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  *
  * Memory. A message that nobody waits for yet is kept, in the receiving worker's memory up to HEDDLE_TAG_CREDIT_BYTES for each
  * sending worker (each message counts its length and 256 bytes). When that is used up, sending to that worker is answered with
- * AGAIN until something is received there. Long messages (HEDDLE_TAG_EAGER_BYTES) are not copied: the sender's memory is read
+ * AGAIN until something is received there. If the receiver's memory is exhausted all the same, the message is dropped, counted and
+ * logged there, and not received; the sender of a long one is told NO_MEMORY. Long messages (HEDDLE_TAG_EAGER_BYTES) are not copied: the sender's memory is read
  * when the receive is there, so sending and receiving worker both make progress until it is complete. */
 
 #define HEDDLE_ANY UINT32_MAX

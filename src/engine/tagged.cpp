@@ -194,6 +194,11 @@ Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged&
     source.credit.held -= charge;
     free_credit(source, charge);
     worker_.drop(from, "memory is exhausted");
+    if (message.offer) {  // its sender waits for an answer
+      wire::Offer head;
+      std::memcpy(&head, message.payload.data(), sizeof head);
+      worker_.responder_.answer(from, head.token, HEDDLE_ERR_NO_MEMORY);
+    }
     return nullptr;
   }
   Kept* const kept = new (block) Kept;
