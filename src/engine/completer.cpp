@@ -116,8 +116,6 @@ void Worker::arrived(const transport::Completion& completion) {
       break;
     case wire::Kind::tagged:
       return tagged_.arrived(source, completion.immediate, packet);
-    case wire::Kind::tagged_credit:
-      return tagged_.arrived_credit(source, packet);
     case wire::Kind::user:
       return arrived_user(source, completion);
     case wire::Kind::invalid:

@@ -148,7 +148,7 @@ void Tagged::withdraw(const Operation& operation) {
 void Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
   const auto message = wire::decode_tagged(immediate, packet);
   if (!message || from.worker >= max_workers_) [[unlikely]]
-    return worker_.drop(from, "it is not a well-formed tagged message");
+    return arrived_otherwise(from, immediate, packet);
   Source& source = sources_[pair(from)];
   if (ordered_) [[likely]]
     return take_in(from, source, *message);
@@ -301,7 +301,7 @@ bool Tagged::tell_credit(Source& source) {
   command.opcode = transport::Opcode::message;
   command.rank = static_cast<std::uint32_t>(at / max_workers_);
   command.worker = static_cast<std::uint32_t>(at % max_workers_);
-  command.immediate = wire::immediate_of(wire::Kind::tagged_credit);
+  command.immediate = wire::encode_word(wire::Word::credit);
   const std::uint64_t freed = source.credit.freed;
   command.header = &freed;
   command.header_bytes = sizeof freed;
@@ -315,11 +315,19 @@ bool Tagged::tell_credit(Source& source) {
   return true;
 }
 
-void Tagged::arrived_credit(heddle_peer from, std::span<const std::byte> packet) {
-  const auto freed = wire::decode_credit(packet);
-  if (!freed || from.worker >= max_workers_ || !credit(from).learn(*freed)) {
-    worker_.drop(from, "it grants credit that was never used");
+// A word, or nothing that is known.
+void Tagged::arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+  if (!wire::is_word(immediate) || from.worker >= max_workers_) {
+    return worker_.drop(from, "it is not a well-formed tagged message");
   }
+  switch (wire::word_of(immediate)) {
+    case wire::Word::credit: {
+      const auto freed = wire::decode_credit(packet);
+      if (!freed || !credit(from).learn(*freed)) worker_.drop(from, "it grants credit that was never used");
+      return;
+    }
+  }
+  worker_.drop(from, "it is not a well-formed tagged message");
 }
 
 // ---- ends ------------------------------------------------------------------------------------------------------------------

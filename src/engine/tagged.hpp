@@ -101,7 +101,6 @@ class Tagged {
 
   // ---- what the completer has met ----
   void arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet);
-  void arrived_credit(heddle_peer source, std::span<const std::byte> packet);
   // Chores: what could not be sent or fetched at once. True: something moved. *left: something is left.
   bool advance(bool* left);
   // dead(rank): whose messages and receives are given up.
@@ -135,6 +134,7 @@ class Tagged {
 
   base::Status offer(const SendRequest& request, const Completion& completion);
   static Posted& posted_of(heddle_receive* receive);
+  void arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_stashed(heddle_peer from, Source& source);
   void stash(heddle_peer from, Source& source, const wire::Tagged& message);

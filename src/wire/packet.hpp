@@ -28,7 +28,6 @@ enum class Kind : std::uint32_t {
   request = 3,
   reply = 4,
   tagged = 5,
-  tagged_credit = 6,
   user = 7
 };
 

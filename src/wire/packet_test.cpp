@@ -89,6 +89,14 @@ TEST(Packet, TaggedMessagesCarryTagAndDataOrAnOffer) {
   offer.bytes = 0;
   EXPECT_FALSE(decode_tagged(encode_tagged(1, true), packet_of(offer, 0)));
   EXPECT_EQ(kind_of(encode_tagged(kSequenceMask, true)), Kind::tagged);
+  const std::uint32_t word = encode_word(Word::credit);
+  EXPECT_EQ(kind_of(word), Kind::tagged);
+  EXPECT_TRUE(is_word(word));
+  EXPECT_EQ(word_of(word), Word::credit);
+  EXPECT_NE(word_of(word | kOfferBit), Word::credit);
+  EXPECT_FALSE(is_word(encode_tagged(~0U, true)));
+  EXPECT_FALSE(decode_tagged(word, packet));
+  EXPECT_FALSE(decode_tagged(word | kOfferBit, packet_of(Offer{1, 2, 3, 4, {}}, 0)));
   EXPECT_FALSE(decode_credit(packet));
   EXPECT_EQ(decode_credit(std::span(packet).first(8)), tag);
 }

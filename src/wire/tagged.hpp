@@ -1,10 +1,12 @@
 // Tagged messages on the wire.
 //
-//   immediate  bit 28: an offer; bits 0–27: number of the message among those of one worker to one worker, where the transport
-//              does not keep their order (else zero)
+//   immediate  bit 28: an offer; bit 27: no message but a word about messages, bits 0–26 say which; else bits 0–26: number of
+//              the message among those of one worker to one worker, where the transport does not keep their order (else zero)
 //   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's memory when it is wanted
-//   credit     a packet of its own, from receiver to sender: how many bytes of memory the messages that were received or
-//              dropped had taken, all together
+//
+// Words, which are not numbered:
+//   credit     from receiver to sender: how many bytes of memory the messages that were received or dropped had taken, all
+//              together
 #pragma once
 
 #include "wire/packet.hpp"
@@ -12,7 +14,21 @@
 namespace heddle::wire {
 
 inline constexpr std::uint32_t kOfferBit = 1U << 28;
-inline constexpr std::uint32_t kSequenceMask = kOfferBit - 1;
+inline constexpr std::uint32_t kWordBit = 1U << 27;
+inline constexpr std::uint32_t kSequenceMask = kWordBit - 1;
+
+enum class Word : std::uint32_t { credit = 0 };
+
+constexpr std::uint32_t encode_word(Word word) {
+  return immediate_of(Kind::tagged) | kWordBit | static_cast<std::uint32_t>(word);
+}
+constexpr bool is_word(std::uint32_t immediate) {
+  return (immediate & kWordBit) != 0;
+}
+// Of an immediate that is_word(); the value may be none of those above.
+constexpr Word word_of(std::uint32_t immediate) {
+  return static_cast<Word>(immediate & (kOfferBit | kSequenceMask));
+}
 
 constexpr std::uint32_t encode_tagged(std::uint32_t sequence, bool offer) {
   return immediate_of(Kind::tagged) | (offer ? kOfferBit : 0) | (sequence & kSequenceMask);
@@ -37,16 +53,18 @@ struct Tagged {
   bool offer;
 };
 
+// Empty: not well formed, or a word.
 inline std::optional<Tagged> decode_tagged(std::uint32_t immediate, std::span<const std::byte> packet) {
-  Tagged message{0, 0, packet, immediate & kSequenceMask, (immediate & kOfferBit) != 0};
-  if (!message.offer) [[likely]] {
+  Tagged message{0, 0, packet, immediate & kSequenceMask, false};
+  if ((immediate & (kOfferBit | kWordBit)) == 0) [[likely]] {
     if (packet.size() < sizeof message.tag) return std::nullopt;
     std::memcpy(&message.tag, packet.data(), sizeof message.tag);
     message.payload = packet.subspan(sizeof message.tag);
     message.bytes = message.payload.size();
     return message;
   }
-  if (packet.size() != sizeof(Offer)) return std::nullopt;
+  if (is_word(immediate) || packet.size() != sizeof(Offer)) return std::nullopt;
+  message.offer = true;
   Offer offer;
   std::memcpy(&offer, packet.data(), sizeof offer);
   if (offer.bytes == 0) return std::nullopt;
