@@ -23,7 +23,7 @@ def documents(root):
 
 def rooms(root):
     """Folders that must explain themselves: the rooms, transports, and those beside src/."""
-    folders = [root / name for name in ("include", "tools", "bench", "examples", "docs/decisions")]
+    folders = [root / name for name in ("include", "tools", "bench", "examples", "shmem", "docs/decisions")]
     folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("tests/*/CMakeLists.txt")]

@@ -1,0 +1,229 @@
+// Atomic operations. On direct memory they are the processor's own, done by the caller; else posted.hpp.
+//
+// They are acquire and release: the standard asks for less, but programs spin on shmem_atomic_fetch and read what they were
+// told of, and on x86 it costs nothing.
+#pragma once
+
+#include <bit>
+#include <type_traits>
+
+#include "shmem/posted.hpp"
+#include "shmem/state.hpp"
+
+namespace heddle::shmem {
+
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+template <class T>
+constexpr Bits<T> bits_of(T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return std::bit_cast<Bits<T>>(value);
+}
+
+// The operations of Heddle in the width of T.
+template <class T>
+constexpr heddle_atomic_op wide(heddle_atomic_op of_32_bits) {
+  return static_cast<heddle_atomic_op>(of_32_bits + (sizeof(T) == 8 ? HEDDLE_ADD64 - HEDDLE_ADD32 : 0));
+}
+
+// What an operation is on the processor, and in Heddle.
+struct Add {
+  static constexpr heddle_atomic_op kOp = HEDDLE_ADD32;
+  template <class B>
+  static B apply(B* at, B operand) {
+    return __atomic_fetch_add(at, operand, __ATOMIC_ACQ_REL);
+  }
+};
+struct And {
+  static constexpr heddle_atomic_op kOp = HEDDLE_AND32;
+  template <class B>
+  static B apply(B* at, B operand) {
+    return __atomic_fetch_and(at, operand, __ATOMIC_ACQ_REL);
+  }
+};
+struct Or {
+  static constexpr heddle_atomic_op kOp = HEDDLE_OR32;
+  template <class B>
+  static B apply(B* at, B operand) {
+    return __atomic_fetch_or(at, operand, __ATOMIC_ACQ_REL);
+  }
+};
+struct Xor {
+  static constexpr heddle_atomic_op kOp = HEDDLE_XOR32;
+  template <class B>
+  static B apply(B* at, B operand) {
+    return __atomic_fetch_xor(at, operand, __ATOMIC_ACQ_REL);
+  }
+};
+struct Swap {
+  static constexpr heddle_atomic_op kOp = HEDDLE_SWAP32;
+  template <class B>
+  static B apply(B* at, B operand) {
+    return __atomic_exchange_n(at, operand, __ATOMIC_ACQ_REL);
+  }
+};
+
+// The word on PE `pe` if it is direct, else null.
+template <class T, class C>
+inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
+  const int world = world_pe(context, pe);
+  if (world < 0) [[unlikely]] {
+    return nullptr;
+  }
+  return reinterpret_cast<Bits<T>*>(direct(dest, sizeof(T), world));
+}
+
+template <class Op, class T, class C>
+inline void update(Call call, C& context, T* dest, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    Op::apply(at, bits_of(value));
+    return;
+  }
+  post_atomic(call, context_of(context), wide<T>(Op::kOp), dest, bits_of(value), pe);
+}
+
+template <class Op, class T, class C>
+inline T fetch_update(Call call, C& context, T* dest, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    return std::bit_cast<T>(Op::apply(at, bits_of(value)));
+  }
+  T result;
+  post_fetch_atomic(call, context_of(context), wide<T>(Op::kOp), dest, {bits_of(value), 0, &result}, pe,
+                    Until::complete);
+  return result;
+}
+
+template <class Op, class T, class C>
+inline void fetch_update_nbi(Call call, C& context, T* fetch, T* dest, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    *fetch = std::bit_cast<T>(Op::apply(at, bits_of(value)));
+    return;
+  }
+  post_fetch_atomic(call, context_of(context), wide<T>(Op::kOp), dest, {bits_of(value), 0, fetch}, pe, Until::posted);
+}
+
+template <class T>
+inline T compare_swap_here(Bits<T>* at, T cond, T value) {
+  Bits<T> expected = bits_of(cond);
+  __atomic_compare_exchange_n(at, &expected, bits_of(value), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return std::bit_cast<T>(expected);
+}
+
+template <class T, class C>
+inline T atomic_compare_swap(Call call, C&& context, T* dest, T cond, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    return compare_swap_here(at, cond, value);
+  }
+  T result;
+  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
+                    {bits_of(value), bits_of(cond), &result}, pe, Until::complete);
+  return result;
+}
+template <class T, class C>
+inline void atomic_compare_swap_nbi(Call call, C&& context, T* fetch, T* dest, T cond, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    *fetch = compare_swap_here(at, cond, value);
+    return;
+  }
+  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
+                    {bits_of(value), bits_of(cond), fetch}, pe, Until::posted);
+}
+
+// Reading is adding nothing where messages do it: a get of a word promises a single access, but no order with atomics.
+template <class T, class C>
+inline T atomic_fetch(Call call, C&& context, const T* source, int pe) {
+  if (const Bits<T>* at = direct_word(context, source, pe); at != nullptr) [[likely]] {
+    return std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
+  }
+  T result;
+  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_ADD32), source, {0, 0, &result}, pe, Until::complete);
+  return result;
+}
+template <class T, class C>
+inline void atomic_fetch_nbi(Call call, C&& context, T* fetch, const T* source, int pe) {
+  if (const Bits<T>* at = direct_word(context, source, pe); at != nullptr) [[likely]] {
+    *fetch = std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
+    return;
+  }
+  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_ADD32), source, {0, 0, fetch}, pe, Until::posted);
+}
+template <class T, class C>
+inline void atomic_set(Call call, C&& context, T* dest, T value, int pe) {
+  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
+    __atomic_store_n(at, bits_of(value), __ATOMIC_RELEASE);
+    return;
+  }
+  post_atomic(call, context_of(context), wide<T>(HEDDLE_SWAP32), dest, bits_of(value), pe);
+}
+
+template <class T, class C>
+inline T atomic_swap(Call call, C&& context, T* dest, T value, int pe) {
+  return fetch_update<Swap>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_swap_nbi(Call call, C&& context, T* fetch, T* dest, T value, int pe) {
+  fetch_update_nbi<Swap>(call, context, fetch, dest, value, pe);
+}
+template <class T, class C>
+inline T atomic_fetch_inc(Call call, C&& context, T* dest, int pe) {
+  return fetch_update<Add>(call, context, dest, T{1}, pe);
+}
+template <class T, class C>
+inline void atomic_fetch_inc_nbi(Call call, C&& context, T* fetch, T* dest, int pe) {
+  fetch_update_nbi<Add>(call, context, fetch, dest, T{1}, pe);
+}
+template <class T, class C>
+inline void atomic_inc(Call call, C&& context, T* dest, int pe) {
+  update<Add>(call, context, dest, T{1}, pe);
+}
+template <class T, class C>
+inline T atomic_fetch_add(Call call, C&& context, T* dest, T value, int pe) {
+  return fetch_update<Add>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_fetch_add_nbi(Call call, C&& context, T* fetch, T* dest, T value, int pe) {
+  fetch_update_nbi<Add>(call, context, fetch, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_add(Call call, C&& context, T* dest, T value, int pe) {
+  update<Add>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline T atomic_fetch_and(Call call, C&& context, T* dest, T value, int pe) {
+  return fetch_update<And>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_fetch_and_nbi(Call call, C&& context, T* fetch, T* dest, T value, int pe) {
+  fetch_update_nbi<And>(call, context, fetch, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_and(Call call, C&& context, T* dest, T value, int pe) {
+  update<And>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline T atomic_fetch_or(Call call, C&& context, T* dest, T value, int pe) {
+  return fetch_update<Or>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_fetch_or_nbi(Call call, C&& context, T* fetch, T* dest, T value, int pe) {
+  fetch_update_nbi<Or>(call, context, fetch, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_or(Call call, C&& context, T* dest, T value, int pe) {
+  update<Or>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline T atomic_fetch_xor(Call call, C&& context, T* dest, T value, int pe) {
+  return fetch_update<Xor>(call, context, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_fetch_xor_nbi(Call call, C&& context, T* fetch, T* dest, T value, int pe) {
+  fetch_update_nbi<Xor>(call, context, fetch, dest, value, pe);
+}
+template <class T, class C>
+inline void atomic_xor(Call call, C&& context, T* dest, T value, int pe) {
+  update<Xor>(call, context, dest, value, pe);
+}
+
+}  // namespace heddle::shmem

@@ -1,0 +1,174 @@
+#include "shmem/contexts.hpp"
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "shmem/patience.hpp"
+#include "shmem/posted.hpp"
+#include "shmem/reserved.hpp"
+#include "shmem/rma.hpp"
+
+namespace heddle::shmem {
+namespace {
+
+constexpr long kOptions = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE;
+
+// Contexts are few and made rarely: one lock around their books. A destroyed one stays, so that its use can be told, until
+// its place is needed for another.
+struct Books {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Context>> all;
+  std::vector<Context*> destroyed;
+  std::vector<heddle_worker> idle_exclusive;
+  std::vector<heddle_worker> idle_shared;
+  std::uint64_t barrier = 0;  // of all PEs: how many have begun
+};
+Books g_books;
+
+bool is_exclusive(long options) {
+  return g_state.thread_level != SHMEM_THREAD_MULTIPLE || (options & (SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE)) != 0;
+}
+
+// False: there are no more, or none of this kind.
+bool take_worker(bool exclusive, heddle_worker* worker) {
+  std::vector<heddle_worker>& idle = exclusive ? g_books.idle_exclusive : g_books.idle_shared;
+  if (!idle.empty()) {
+    *worker = idle.back();
+    idle.pop_back();
+    return true;
+  }
+  heddle_worker_options wanted{};
+  wanted.size = sizeof wanted;
+  wanted.sharing = exclusive ? HEDDLE_SHARING_EXCLUSIVE : HEDDLE_SHARING_SHARED;
+  return heddle_worker_open(g_state.job, &wanted, worker) == HEDDLE_DONE;
+}
+
+void set(Context& context, const Members& members, heddle_worker worker, long options, bool owns, shmem_team_t team) {
+  context.members = members;
+  context.worker = worker;
+  context.posted.store(false, std::memory_order_relaxed);
+  context.options = options;
+  context.owns_worker = owns;
+  context.team = team;
+}
+
+}  // namespace
+
+void open_default_context(Call call) {
+  heddle_worker worker{};
+  heddle_worker_options wanted{};
+  wanted.size = sizeof wanted;
+  wanted.sharing = is_exclusive(0) ? HEDDLE_SHARING_EXCLUSIVE : HEDDLE_SHARING_SHARED;
+  must(call, heddle_worker_open(g_state.job, &wanted, &worker));
+  set(default_context(), {0, 1, g_state.n_pes}, worker, 0, true, SHMEM_TEAM_WORLD);
+}
+
+void close_contexts(Call call) {
+  const std::lock_guard lock(g_books.mutex);
+  // Leaving the job closes the workers; that the program left contexts open is its own affair.
+  for (const std::unique_ptr<Context>& context : g_books.all) {
+    if (context->members.size != 0) quiet_posted(call, *context);
+  }
+  g_books.all.clear();
+  g_books.destroyed.clear();
+  g_books.idle_exclusive.clear();
+  g_books.idle_shared.clear();
+  g_books.barrier = 0;
+  default_context().members.size = 0;
+}
+
+Context* open_context(Call /*call*/, long options, const Members& members, shmem_team_t team) {
+  const std::lock_guard lock(g_books.mutex);
+  Context* context = nullptr;
+  if (!g_books.destroyed.empty()) {
+    context = g_books.destroyed.back();
+    g_books.destroyed.pop_back();
+  } else {
+    std::unique_ptr<Context> made(new (std::nothrow) Context{});
+    if (made == nullptr) return nullptr;
+    context = made.get();
+    g_books.all.push_back(std::move(made));
+  }
+  heddle_worker worker = default_context().worker;
+  const bool owns = take_worker(is_exclusive(options), &worker);
+  set(*context, members, owns ? worker : default_context().worker, options, owns, team);
+  return context;
+}
+
+void close_context(Call call, Context& context) {
+  quiet(call, context);
+  const std::lock_guard lock(g_books.mutex);
+  if (context.owns_worker) {
+    (is_exclusive(context.options) ? g_books.idle_exclusive : g_books.idle_shared).push_back(context.worker);
+  }
+  context.members.size = 0;
+  g_books.destroyed.insert(g_books.destroyed.begin(), &context);  // the one destroyed first is used again first
+}
+
+int ctx_create(Call call, long options, shmem_ctx_t* ctx) {
+  check_initialized(call);
+  if (ctx == nullptr) fail(call, "ctx is null");
+  *ctx = SHMEM_CTX_INVALID;
+  if ((options & ~kOptions) != 0) return 1;
+  Context* context = open_context(call, options, {0, 1, g_state.n_pes}, SHMEM_TEAM_WORLD);
+  if (context == nullptr) return 1;
+  *ctx = reinterpret_cast<shmem_ctx_t>(context);
+  return 0;
+}
+
+void ctx_destroy(Call call, shmem_ctx_t ctx) {
+  check_initialized(call);
+  if (ctx == SHMEM_CTX_INVALID) return;
+  if (ctx == SHMEM_CTX_DEFAULT) fail(call, "ctx is SHMEM_CTX_DEFAULT, which lives as long as the library");
+  Context& context = context_of(ctx);
+  if (context.members.size == 0) fail(call, "ctx %p was destroyed before", reinterpret_cast<void*>(ctx));
+  close_context(call, context);
+}
+
+void quiet_posted(Call call, Context& context) {
+  check_initialized(call);
+  if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_quiet(context.worker));
+}
+
+void fence_posted(Call call, Context& context) {
+  check_initialized(call);
+  if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_fence(context.worker));
+}
+
+void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t npes) {
+  check_initialized(call);
+  for (std::size_t i = 0; i < npes; ++i) {
+    const int world = checked_pe(call, context, target_pes[i]);
+    if (!context.posted.load(std::memory_order_relaxed)) continue;
+    must(call, heddle_flush(context.worker, static_cast<std::uint32_t>(world)));
+  }
+  full_fence();
+}
+
+void barrier_all(Call call) {
+  check_initialized(call);
+  quiet(call, World{});
+  sync_all(call);
+}
+
+// Dissemination: after round r everybody has heard, directly or not, from the 2^(r+1) PEs before him. Numbers only grow, so a
+// PE that is a barrier ahead disturbs nobody.
+void sync_all(Call call) {
+  check_initialized(call);
+  full_fence();  // stores of this PE, also to its own memory
+  Context& context = default_context();
+  const std::uint64_t number = ++g_books.barrier;
+  const int n = g_state.n_pes;
+  Reserved& mine = reserved();
+  for (int round = 0, distance = 1; distance < n; ++round, distance *= 2) {
+    const int to = (g_state.my_pe + distance) % n;
+    std::uint64_t* word = &mine.arrived[round].number;
+    change_signal(context, word, number, SHMEM_SIGNAL_SET, to, call);
+    // Acquire. Partner: the release store of the signal.
+    wait_until_true(context.worker, [=] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number; });
+  }
+}
+
+}  // namespace heddle::shmem

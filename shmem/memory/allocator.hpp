@@ -1,0 +1,48 @@
+// Divides a range of bytes. It knows offsets only and its books lie outside of the range, so the same calls give the same
+// offsets on every PE, whatever the programs write there.
+//
+// Best fit, lowest address first: deterministic, and the cost is that of a tree.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace heddle::shmem::memory {
+
+class Allocator {
+ public:
+  static constexpr std::size_t kGranule = 16;  // every offset and length is a multiple: enough for any type
+
+  // Hands out [begin, end); both multiples of kGranule.
+  Allocator(std::size_t begin, std::size_t end);
+
+  // `alignment` is a power of two. Nothing: no free range holds it.
+  std::optional<std::size_t> allocate(std::size_t bytes, std::size_t alignment);
+  // False: no block begins there.
+  bool release(std::size_t offset);
+  // The bytes that were asked for; nothing: no block begins there.
+  [[nodiscard]] std::optional<std::size_t> bytes_at(std::size_t offset) const;
+
+  [[nodiscard]] std::size_t free_bytes() const { return free_bytes_; }
+  [[nodiscard]] std::size_t largest_free() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
+  [[nodiscard]] std::size_t blocks() const { return used_.size(); }
+
+ private:
+  struct Block {
+    std::size_t taken;   // granules included
+    std::size_t wanted;  // what was asked for
+  };
+
+  void add_free(std::size_t offset, std::size_t bytes);
+  void remove_free(std::map<std::size_t, std::size_t>::iterator range);
+
+  std::map<std::size_t, std::size_t> free_;                  // offset → bytes; no two touch
+  std::set<std::pair<std::size_t, std::size_t>> by_size_;    // (bytes, offset) of the same ranges
+  std::map<std::size_t, Block> used_;                        // by offset
+  std::size_t free_bytes_ = 0;
+};
+
+}  // namespace heddle::shmem::memory

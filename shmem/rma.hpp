@@ -1,0 +1,131 @@
+// put, get and their kin. What is here is inlined into the C functions: the direct way. Everything else is in posted.hpp.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "shmem/posted.hpp"
+#include "shmem/state.hpp"
+
+namespace heddle::shmem {
+
+// An element of the functions that are named by a size.
+template <std::size_t kBytes>
+struct Block {
+  std::byte bytes[kBytes];
+};
+
+// The bytes of n elements; more than any memory if they are more than that.
+template <class T>
+constexpr std::size_t bytes_of(std::size_t n) {
+  return n > SIZE_MAX / sizeof(T) ? SIZE_MAX : n * sizeof(T);
+}
+
+void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
+                      Until until, Call call);
+// Ends the job unless both strides are at least `least` elements.
+Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                      std::size_t block_elements, std::size_t blocks);
+
+template <class T, class C>
+inline void put(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  put_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void get(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  get_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void put_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  put_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void get_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  get_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void iput(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                 std::size_t nelems, int pe) {
+  put_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, 1, nelems), pe, call);
+}
+template <class T, class C>
+inline void iget(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                 std::size_t nelems, int pe) {
+  get_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, 1, nelems), pe, call);
+}
+template <class T, class C>
+inline void ibput(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                  std::size_t bsize, std::size_t nblocks, int pe) {
+  put_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, bsize, nblocks), pe, call);
+}
+template <class T, class C>
+inline void ibget(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                  std::size_t bsize, std::size_t nblocks, int pe) {
+  get_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, bsize, nblocks), pe, call);
+}
+template <class T, class C>
+inline void put_signal(Call call, C&& context, T* dest, const T* source, std::size_t nelems, std::uint64_t* sig_addr,
+                       std::uint64_t signal, int sig_op, int pe) {
+  put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
+                   Until::complete, call);
+}
+template <class T, class C>
+inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems,
+                           std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
+  put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
+                   Until::posted, call);
+}
+
+// Single elements. Up to 8 bytes they are one access, so that who waits for a value never sees half of it.
+template <class T>
+inline constexpr bool kSingleAccess = sizeof(T) <= 8;
+
+template <class T, class C>
+inline void p(Call call, C&& context, T* dest, T value, int pe) {
+  if (const int world = world_pe(context, pe); world >= 0) [[likely]] {
+    if (std::byte* to = direct(dest, sizeof(T), world); to != nullptr) [[likely]] {
+      if constexpr (kSingleAccess<T>) {
+        __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
+      } else {
+        std::memcpy(to, &value, sizeof(T));
+      }
+      return;
+    }
+  }
+  post_put(call, context_of(context), dest, &value, sizeof(T), pe, Until::complete);
+}
+
+template <class T, class C>
+inline T g(Call call, C&& context, const T* source, int pe) {
+  T value;
+  if (const int world = world_pe(context, pe); world >= 0) [[likely]] {
+    if (const std::byte* from = direct(source, sizeof(T), world); from != nullptr) [[likely]] {
+      if constexpr (kSingleAccess<T>) {
+        __atomic_load(reinterpret_cast<const T*>(from), &value, __ATOMIC_RELAXED);
+      } else {
+        std::memcpy(&value, from, sizeof(T));
+      }
+      return value;
+    }
+  }
+  post_get(call, context_of(context), &value, source, sizeof(T), pe, Until::complete);
+  return value;
+}
+
+void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call);
+template <class C>
+inline void signal_add(Call call, C&& context, std::uint64_t* sig_addr, std::uint64_t signal, int pe) {
+  change_signal(context_of(context), sig_addr, signal, SHMEM_SIGNAL_ADD, pe, call);
+}
+template <class C>
+inline void signal_set(Call call, C&& context, std::uint64_t* sig_addr, std::uint64_t signal, int pe) {
+  change_signal(context_of(context), sig_addr, signal, SHMEM_SIGNAL_SET, pe, call);
+}
+
+}  // namespace heddle::shmem

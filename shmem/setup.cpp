@@ -1,0 +1,143 @@
+#include "shmem/setup.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "shmem/contexts.hpp"
+#include "shmem/heap.hpp"
+#include "shmem/memory/segments.hpp"
+
+namespace heddle::shmem {
+namespace {
+
+int g_initialized = 0;  // calls of init without their finalize
+
+void join(Call call) {
+  heddle_context_options options{};
+  options.size = sizeof options;
+  // Peers' messages are answered while this PE computes, unless the user chose otherwise. What is direct pays nothing for it.
+  if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
+  must(call, heddle_context_join(&options, &g_state.job));
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  must(call, heddle_context_rank(g_state.job, &rank));
+  must(call, heddle_context_size(g_state.job, &size));
+  g_state.my_pe = static_cast<int>(rank);
+  g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
+}
+
+}  // namespace
+
+int init_thread(Call call, int requested, int* provided) {
+  if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE) {
+    fail(call, "requested %d is none of SHMEM_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE", requested);
+  }
+  if (g_state.finalized) fail(call, "called after shmem_finalize");
+  if (g_initialized++ == 0) {
+    g_state.thread_level = requested;
+    const std::size_t heap_bytes = heap_bytes_wanted(call);
+    join(call);
+    open_default_context(call);
+    memory::open_segments(call, heap_bytes);
+    open_heap_books();
+    if (std::getenv("SHMEM_VERSION") != nullptr && g_state.my_pe == 0) {
+      std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
+                   SHMEM_VENDOR_STRING, HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
+    }
+    // Nobody's first operation may come before the other has its worker and its books.
+    must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+  }
+  if (provided != nullptr) *provided = g_state.thread_level;
+  return 0;
+}
+
+void init(Call call) {
+  init_thread(call, SHMEM_THREAD_SINGLE, nullptr);
+}
+
+void start_pes(Call call, int /*npes*/) {
+  if (g_initialized > 0) return;
+  init_thread(call, SHMEM_THREAD_SINGLE, nullptr);
+  // A program that begins so has no call at its end.
+  std::atexit([] {
+    if (g_initialized > 0) {
+      g_initialized = 1;
+      finalize("shmem_finalize");
+    }
+  });
+}
+
+void finalize(Call call) {
+  check_initialized(call);
+  if (--g_initialized > 0) return;
+  barrier_all(call);
+  close_contexts(call);
+  // Everybody's operations are complete and nobody begins another.
+  must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+  close_heap_books();
+  memory::close_segments(call);
+  g_state.n_pes = 0;
+  g_state.finalized = true;
+  must(call, heddle_context_leave(g_state.job));
+}
+
+void global_exit(Call call, int status) {
+  check_initialized(call);
+  std::fflush(nullptr);
+  heddle_context_abort(g_state.job, status, call);
+  std::_Exit(status);
+}
+
+void query_thread(Call call, int* provided) {
+  check_initialized(call);
+  if (provided == nullptr) fail(call, "provided is null");
+  *provided = g_state.thread_level;
+}
+
+void query_initialized(Call call, int* initialized) {
+  if (initialized == nullptr) fail(call, "initialized is null");
+  *initialized = g_state.n_pes != 0 ? 1 : 0;
+}
+
+int my_pe(Call call) {
+  check_initialized(call);
+  return g_state.my_pe;
+}
+int n_pes(Call call) {
+  check_initialized(call);
+  return g_state.n_pes;
+}
+
+int pe_accessible(Call call, int pe) {
+  check_initialized(call);
+  return world_pe(World{}, pe) >= 0 ? 1 : 0;
+}
+
+int addr_accessible(Call call, const void* addr, int pe) {
+  check_initialized(call);
+  if (world_pe(World{}, pe) < 0) return 0;
+  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+    if (segment->present() && segment->holds(addr, 1)) return 1;
+  }
+  return 0;
+}
+
+void* ptr(Call call, const void* dest, int pe) {
+  check_initialized(call);
+  const int world = world_pe(World{}, pe);
+  return world < 0 ? nullptr : direct(dest, 1, world);
+}
+
+void info_get_version(Call call, int* major, int* minor) {
+  if (major == nullptr || minor == nullptr) fail(call, "%s is null", major == nullptr ? "major" : "minor");
+  *major = SHMEM_MAJOR_VERSION;
+  *minor = SHMEM_MINOR_VERSION;
+}
+
+void info_get_name(Call call, char* name) {
+  if (name == nullptr) fail(call, "name is null");
+  std::snprintf(name, SHMEM_MAX_NAME_LEN, "%s", SHMEM_VENDOR_STRING);
+}
+
+}  // namespace heddle::shmem

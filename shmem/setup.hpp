@@ -1,0 +1,25 @@
+// Beginning and end of the OpenSHMEM part of a program, and what it can ask about itself.
+#pragma once
+
+#include "shmem/state.hpp"
+
+namespace heddle::shmem {
+
+// May be called again while it is initialised: then it only counts, and as many calls of finalize end it (version 1.6).
+int init_thread(Call call, int requested, int* provided);
+void init(Call call);
+void start_pes(Call call, int npes);
+void finalize(Call call);
+[[noreturn]] void global_exit(Call call, int status);
+void query_thread(Call call, int* provided);
+void query_initialized(Call call, int* initialized);
+
+int my_pe(Call call);
+int n_pes(Call call);
+int pe_accessible(Call call, int pe);
+int addr_accessible(Call call, const void* addr, int pe);
+void* ptr(Call call, const void* dest, int pe);
+void info_get_version(Call call, int* major, int* minor);
+void info_get_name(Call call, char* name);
+
+}  // namespace heddle::shmem
