@@ -49,6 +49,14 @@ def check_rooms(root):
     return problems
 
 
+def check_decisions(root):
+    table = (root / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    return [
+        f"docs/decisions/README.md: {path.name} has no row"
+        for path in sorted((root / "docs" / "decisions").glob("[0-9]*.md")) if f"({path.name})" not in table
+    ]
+
+
 def check_links(root):
     return [
         f"{path.relative_to(root)}:{number}: {target} leads nowhere"
@@ -75,7 +83,7 @@ def check_names(root):
 
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
-    problems = check_example(root) + check_rooms(root) + check_links(root) + check_names(root)
+    problems = check_example(root) + check_rooms(root) + check_decisions(root) + check_links(root) + check_names(root)
     for problem in problems:
         print(problem)
     print(f"check_docs: {len(documents(root))} documents, {len(problems)} faults")

@@ -389,11 +389,19 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     return size;
   }
   [[nodiscard]] Worker open_worker(heddle_sharing sharing = HEDDLE_SHARING_DEFAULT) const {
-    const heddle_worker_options options{sizeof options, sharing, 0};
+    heddle_worker_options options{};
+    options.size = sizeof options;
+    options.sharing = sharing;
+    return open_worker(options);
+  }
+  // With everything that can be chosen; options.size is the caller's to set.
+  [[nodiscard]] Worker open_worker(const heddle_worker_options& options) const {
     heddle_worker handle{};
     check(heddle_worker_open(handle_, &options, &handle));
     return Worker(handle);
   }
+  // Advances every worker that this thread may advance; how many events were handled.
+  int progress() const noexcept { return heddle_context_progress(handle_); }
   [[nodiscard]] Region alloc(std::size_t bytes) const {
     heddle_region handle{};
     check(heddle_region_alloc(handle_, bytes, &handle));

@@ -143,6 +143,14 @@ TEST_F(Wrappers, OfWorkers) {
   EXPECT_EQ(worker_.try_flush(3), HEDDLE_ERR_RANK);
   EXPECT_EQ(worker_.quiet(), HEDDLE_DONE);
   EXPECT_EQ(worker_.try_quiet(), HEDDLE_DONE);
+  heddle_worker_options options{};
+  options.size = sizeof options;
+  options.sharing = HEDDLE_SHARING_SHARED;
+  Worker shared = context_.open_worker(options);
+  EXPECT_EQ(context_.progress(), 0);
+  EXPECT_EQ(shared.stats().polls, 1U);
+  options.size = 1;
+  EXPECT_THROW((void)context_.open_worker(options), Error);
 }
 
 TEST_F(Wrappers, OfPutsAndGets) {

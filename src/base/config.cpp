@@ -22,7 +22,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "operations in flight per worker before HEDDLE_AGAIN (16-65536)"},
     {Var::am_max_bytes, "HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
     {Var::am_reassembly_bytes, "HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
-     "most memory one worker holds for active messages that arrive in parts; beyond it they are dropped and counted"},
+     "most memory one worker holds for active messages that arrive in parts; beyond it senders get NO_MEMORY"},
     {Var::tag_credit_bytes, "HEDDLE_TAG_CREDIT_BYTES", Type::bytes, "1M",
      "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet (64K-1G); the "
      "same "
