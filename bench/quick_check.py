@@ -29,6 +29,7 @@ PROMISED = {
     "duplex": {"put", "get"},
     "convolution": {"none", "idle", "adaptive"},
     "overlap": {"communication", "compute", "sender", "receiver", "both", "sender_adaptive", "both_adaptive"},
+    "aggregation": {"am_on", "am_off", "tagged_on", "tagged_off"},
 }
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 

@@ -99,6 +99,16 @@ Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
+// Where the transport takes a limited number of messages at a time: 64 on their way, as on a card with a queue of that length.
+Program busy_program(const harness::Options& options, std::uint32_t repeat) {
+  harness::Options busy = options;
+  busy.names = {"aggregation"};
+  Program program = heddle_program(busy, repeat);
+  program.name = "heddle on a busy fabric of 10 us";
+  program.environment = {"HEDDLE_TRANSPORT=fault+shm", "HEDDLE_FAULT_LATENCY=10us"};
+  return program;
+}
+
 Program peer_program(const Peer& peer, const std::string& path, const std::string& launcher,
                      const harness::Options& options, std::uint32_t repeat, std::uint32_t processes) {
   Program program{peer.name, {}, peer.environment};
@@ -149,6 +159,7 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
   if (harness::wants_bench(options, "overlap")) out.programs.push_back(helped_program(options, repeat));
   if (harness::wants_bench(options, "convolution")) add_policies(options, repeat, &out.programs);
   if (harness::wants_bench(options, "overhead")) out.programs.push_back(fabric_program(options, repeat));
+  if (harness::wants_bench(options, "aggregation")) out.programs.push_back(busy_program(options, repeat));
   if (harness::wants_bench(options, "duplex")) add_pairs(options, repeat, &out.programs);
   if (!options.peers) return out;
   for (const Peer& peer : peers()) {

@@ -18,6 +18,7 @@ const char* const kUsage =
     "  duplex                   both directions at once, by threads and by processes, as for UCCS\n"
     "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
     "  overlap                  send or receive, compute, wait, as for PIOMan\n"
+    "  aggregation              small messages with aggregation and without, also on a fabric that is busy\n"
     "Options:\n"
     "  --op put,get,am,tagged,… only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"

@@ -36,7 +36,7 @@ struct Options {
 // What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
 inline const std::vector<std::string> kOtherNames = {"reaction", "compute",     "overhead", "fairness",
-                                                     "duplex",   "convolution", "overlap"};
+                                                     "duplex",   "convolution", "overlap",  "aggregation"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 

@@ -75,6 +75,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_fairness(session, job);
     run_convolution(session, job);
     run_overlap(session, job);
+    run_aggregation(session, job);
     harness::Crowd pair(channel, session.rank(), 2);
     run_duplex(&session, options, pair, job);
   }

@@ -98,9 +98,10 @@ void run_compute(harness::Session& session, Job& job);   // beside helpers that 
 void run_overhead(harness::Session& session, Job& job);  // of posting, as for LLCL
 
 void run_convolution(harness::Session& session,
-                     Job& job);                          // under the progress policy of HEDDLE_PROGRESS, as for PIOMan
-void run_overlap(harness::Session& session, Job& job);   // of tagged messages and computing, as for PIOMan
-void run_fairness(harness::Session& session, Job& job);  // which thread runs the handlers, as for UCCS
+                     Job& job);                         // under the progress policy of HEDDLE_PROGRESS, as for PIOMan
+void run_overlap(harness::Session& session, Job& job);  // of tagged messages and computing, as for PIOMan
+void run_aggregation(harness::Session& session, Job& job);  // small messages, on a busy transport and on a free one
+void run_fairness(harness::Session& session, Job& job);     // which thread runs the handlers, as for UCCS
 // Both directions at once, by threads or by processes; `session` is null in ranks from 2 on.
 void run_duplex(harness::Session* session, const harness::Options& options, harness::Crowd& crowd, Job& job);
 

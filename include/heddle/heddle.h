@@ -214,18 +214,23 @@ typedef enum heddle_sharing {
  * DONE. Flush, quiet and fence cover what all threads posted before the call; while others go on posting they may wait for
  * that too. */
 
+typedef enum heddle_choice { HEDDLE_CHOICE_DEFAULT = 0, HEDDLE_CHOICE_ON = 1, HEDDLE_CHOICE_OFF = 2 } heddle_choice;
+
 typedef struct heddle_worker_options {
   size_t size;
   heddle_sharing sharing;
   /* not 0: helpers leave it alone, whatever HEDDLE_PROGRESS says, and so does heddle_context_progress. An offload worker has
    * its executor all the same */
   uint64_t no_help;
+  /* small messages to one worker that wait while the transport is busy leave as one packet (see heddle_try_am);
+   * HEDDLE_CHOICE_DEFAULT: HEDDLE_AGGREGATION decides. It is about what leaves: every worker understands packets */
+  heddle_choice aggregation;
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
  * by that number. Numbers are not reused. options may be null.
- * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size), UNSUPPORTED (an unknown sharing mode), CONFIG
- * (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM (offload: no thread could be started). */
+ * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size, options.aggregation), UNSUPPORTED (an unknown
+ * sharing mode), CONFIG (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM (offload: no thread could be started). */
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
@@ -250,19 +255,21 @@ typedef struct heddle_worker_stats {
   uint64_t puts; /* operations accepted, by kind (strided, lists and signals count as puts or gets) */
   uint64_t gets;
   uint64_t atomics;
-  uint64_t messages; /* active messages accepted */
-  uint64_t bytes;    /* data bytes of all accepted operations */
-  uint64_t direct;   /* operations done as direct loads and stores */
-  uint64_t again;    /* HEDDLE_AGAIN returned */
-  uint64_t polls;    /* calls of progress */
-  uint64_t received; /* active messages whose handler ran */
-  uint64_t dropped;  /* arrivals refused: malformed, unknown handler, out of range */
-  uint64_t failed;   /* operations completed with an error */
-  uint64_t sends;    /* tagged messages accepted */
-  uint64_t receives; /* receives that got a message */
-  uint64_t kept;     /* tagged messages that had to be kept, since nobody waited for them */
-  uint64_t tasks;    /* USER messages whose handler was run by heddle_run_tasks; these are not in `received` */
-  uint64_t stored;   /* USER messages that wait for heddle_run_tasks now */
+  uint64_t messages;   /* active messages accepted */
+  uint64_t bytes;      /* data bytes of all accepted operations */
+  uint64_t direct;     /* operations done as direct loads and stores */
+  uint64_t again;      /* HEDDLE_AGAIN returned */
+  uint64_t polls;      /* calls of progress */
+  uint64_t received;   /* active messages whose handler ran */
+  uint64_t dropped;    /* arrivals refused: malformed, unknown handler, out of range */
+  uint64_t failed;     /* operations completed with an error */
+  uint64_t sends;      /* tagged messages accepted */
+  uint64_t receives;   /* receives that got a message */
+  uint64_t kept;       /* tagged messages that had to be kept, since nobody waited for them */
+  uint64_t tasks;      /* USER messages whose handler was run by heddle_run_tasks; these are not in `received` */
+  uint64_t stored;     /* USER messages that wait for heddle_run_tasks now */
+  uint64_t aggregated; /* messages of all kinds that left in packets of several */
+  uint64_t packets;    /* those packets */
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
@@ -558,6 +565,12 @@ HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t han
 HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t timeout_ns);
 
 /* Sends an active message. No order is guaranteed between messages, or between messages and puts, except by fence.
+ *
+ * Aggregation (HEDDLE_AGGREGATION, heddle_worker_options). Without it, what the transport does not take now is answered with
+ * AGAIN. With it, a small message, active or tagged (2 KiB at most), is copied then, and leaves with others to the same worker
+ * in one packet when the transport takes it: POSTED, its source is free, and progress on this worker is needed till it has
+ * left. What waits is bounded: beyond that the answer is AGAIN. Order and completions are as without it.
+ *
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
  * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
  * blocking form inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY

@@ -398,7 +398,7 @@ TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
   const Job job(1, "loopback");
   const Context context = job.join(0);
   heddle_worker worker{};
-  heddle_worker_options options{sizeof options, static_cast<heddle_sharing>(6), 0};
+  heddle_worker_options options{sizeof options, static_cast<heddle_sharing>(6), 0, HEDDLE_CHOICE_DEFAULT};
   EXPECT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_ERR_UNSUPPORTED);
   const std::vector<std::pair<const char*, const char*>> many{{"HEDDLE_SHARING", "many"}};
   const Variables variables(many);

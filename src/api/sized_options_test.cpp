@@ -54,7 +54,7 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
 TEST(Options, SmallerThanTheFirstVersionAreRefused) {
   const Context context = Context::join();
   heddle_worker worker{};
-  heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0};
+  heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT};
   expect_refused(heddle_worker_open(context.handle(), &open, &worker), "size 15");
   heddle_counter counter{};
   const heddle_counter_options create{0, {}};

@@ -23,6 +23,16 @@ Status read_sharing(const Context& context, heddle_sharing asked, Sharing* shari
   return HEDDLE_DONE;
 }
 
+Status read_aggregation(Context& context, heddle_choice asked, bool* aggregation) {
+  if (asked < HEDDLE_CHOICE_DEFAULT || asked > HEDDLE_CHOICE_OFF) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "worker options: aggregation is %d; it is default (0), on (1) or off (2)",
+                      static_cast<int>(asked));
+  }
+  *aggregation = asked == HEDDLE_CHOICE_DEFAULT ? context.environment().config.flag(base::Var::aggregation)
+                                                : asked == HEDDLE_CHOICE_ON;
+  return HEDDLE_DONE;
+}
+
 }  // namespace
 
 heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_options* options, heddle_worker* worker) {
@@ -35,9 +45,15 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
     return status;
   }
   return guarded([&]() -> Status {
-    Sharing sharing = Sharing::exclusive;
-    if (const Status status = read_sharing(*context, own.sharing, &sharing); status != HEDDLE_DONE) return status;
-    auto opened = context->open_worker(sharing, own.no_help != 0);
+    Context::WorkerOptions wanted;
+    wanted.no_help = own.no_help != 0;
+    if (const Status status = read_sharing(*context, own.sharing, &wanted.sharing); status != HEDDLE_DONE) {
+      return status;
+    }
+    if (const Status status = read_aggregation(*context, own.aggregation, &wanted.aggregation); status != HEDDLE_DONE) {
+      return status;
+    }
+    auto opened = context->open_worker(wanted);
     if (!opened) return opened.status();
     worker->id = context->handle_of(*opened);
     return HEDDLE_DONE;

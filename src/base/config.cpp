@@ -32,6 +32,10 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::am_user_bytes, "HEDDLE_AM_USER_BYTES", Type::bytes, "256K",
      "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before HEDDLE_AGAIN "
      "(4K-1G); the same in all ranks"},
+    {Var::aggregation, "HEDDLE_AGGREGATION", Type::flag, "0",
+     "small messages to one worker that wait while the transport is busy leave as one packet, unless the worker's "
+     "options say "
+     "otherwise"},
     {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
      "message ring of one worker to one worker, control lines included"},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},

@@ -28,6 +28,7 @@ enum class Var : std::size_t {
   tag_credit_bytes,
   tag_eager_bytes,
   am_user_bytes,
+  aggregation,
   shm_ring_bytes,
   shm_direct,
   shm_cma,

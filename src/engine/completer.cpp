@@ -6,6 +6,7 @@
 #include "base/fence.hpp"
 #include "engine/handler.hpp"
 #include "engine/worker.hpp"
+#include "protocol/aggregation.hpp"
 
 namespace heddle::engine {
 
@@ -116,12 +117,28 @@ void Worker::arrived(const transport::Completion& completion) {
       break;
     case wire::Kind::tagged:
       return tagged_.arrived(source, completion.immediate, packet);
+    case wire::Kind::packet:
+      return arrived_packet(completion);
     case wire::Kind::user:
       return arrived_user(source, completion);
     case wire::Kind::invalid:
       break;
   }
   drop(source, "it is not well formed");
+}
+
+// Each as if it had come alone.
+void Worker::arrived_packet(const transport::Completion& packet) {
+  const std::span bytes(packet.data, packet.bytes);
+  if (!protocol::well_formed_packet(bytes)) return drop({packet.rank, packet.worker}, "it is no well-formed packet");
+  transport::Completion one = packet;
+  protocol::PacketReader reader(bytes);
+  while (const auto message = reader.next()) {
+    one.immediate = message->immediate;
+    one.data = message->bytes.data();
+    one.bytes = static_cast<std::uint32_t>(message->bytes.size());
+    if (!deliver(one)) arrived(one);
+  }
 }
 
 void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes) {

@@ -122,7 +122,7 @@ void Context::open_helpers(const Policy& policy) {
   helpers_ = std::make_unique<Helpers>(policy, *transport_, clock_);
 }
 
-base::Result<Worker*> Context::open_worker(Sharing sharing, bool no_help) {
+base::Result<Worker*> Context::open_worker(const WorkerOptions& options) {
   std::uint32_t index = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -132,8 +132,9 @@ base::Result<Worker*> Context::open_worker(Sharing sharing, bool no_help) {
     }
     index = next_worker_++;
   }
-  const bool helped = !no_help && (sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_));
-  auto worker = Worker::open(*this, index, sharing, helped);
+  const bool can_help = options.sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_);
+  const bool helped = !options.no_help && can_help;
+  auto worker = Worker::open(*this, index, {options.sharing, helped, options.aggregation});
   if (!worker) return worker.status();
   auto added = workers_.add(std::move(*worker));
   if (!added) return added;

@@ -127,8 +127,12 @@ class Context {
 
   // HEDDLE_SHARING.
   [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
-  // no_help: helpers leave it alone.
-  base::Result<Worker*> open_worker(Sharing sharing, bool no_help);
+  struct WorkerOptions {
+    Sharing sharing = Sharing::exclusive;
+    bool no_help = false;  // helpers leave it alone
+    bool aggregation = false;
+  };
+  base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate

@@ -160,6 +160,10 @@ void Worker::report_inside() {
   const base::Log& log = context_.environment().log;
   log.say("  worker %u: polled %llu times; %u operations are under way%s", index_, number(stats_.polls),
           outstanding_total_, responder_.idle() ? "" : "; answers to peers wait for room");
+  if (aggregator_ != nullptr && aggregator_->waiting_messages() > 0) {
+    log.say("  %llu small messages wait together for room in the transport; the peer must make progress to make room",
+            number(aggregator_->waiting_messages()));
+  }
   std::uint32_t told = 0;
   for (const Operation& operation : operations_.all()) {
     if (operation.live && told++ < kMostLines) report_operation(operation);

@@ -16,8 +16,7 @@ constexpr std::uint64_t kMaxUserBytes = std::uint64_t{1} << 30;
 
 }  // namespace
 
-base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, Sharing sharing,
-                                                   bool helped) {
+base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, const Traits& traits) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
   if (operations < kMinOperations || operations > kMaxOperations) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_WORKER_OPERATIONS=%llu is outside %llu-%llu",
@@ -32,24 +31,30 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   }
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
-  std::unique_ptr<Worker> worker(new Worker(context, index, sharing, helped, std::move(*transport)));
-  if (sharing != Sharing::exclusive || helped) {
+  std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
+  if (traits.sharing != Sharing::exclusive || traits.helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.
-    worker->gate_ = std::make_unique<Gate>(*worker, sharing, static_cast<std::uint32_t>(operations));
+    worker->gate_ = std::make_unique<Gate>(*worker, traits.sharing, static_cast<std::uint32_t>(operations));
   }
   return worker;
 }
 
-Worker::Worker(Context& context, std::uint32_t index, Sharing sharing, bool helped,
+Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
                std::unique_ptr<transport::TransportWorker> transport)
     : context_(context),
       index_(index),
-      sharing_(sharing),
+      sharing_(traits.sharing),
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       small_payload_(context.transport().capabilities().max_message - HEDDLE_AM_HEADER_BYTES),
-      transport_(std::move(transport)),
+      transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
+        if (!traits.aggregates) return std::move(transport);
+        const std::uint32_t max_message = context.transport().capabilities().max_message;
+        auto aggregator = std::make_unique<protocol::Aggregator>(std::move(transport), max_message);
+        aggregator_ = aggregator.get();
+        return aggregator;
+      }()),
       capabilities_(context.transport().capabilities()),
       failure_epoch_(context.bootstrap().failure_epoch()),
       operations_(context.environment().config.number(base::Var::worker_operations)),
@@ -60,10 +65,10 @@ Worker::Worker(Context& context, std::uint32_t index, Sharing sharing, bool help
                   context.environment().config.number(base::Var::am_reassembly_bytes)),
       responder_(*transport_, context.regions(), capabilities_.max_message),
       credits_(context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
-               sharing == Sharing::exclusive && !helped),
+               traits.sharing == Sharing::exclusive && !traits.helped),
       tasks_({context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
               context.environment().config.number(base::Var::am_reassembly_bytes)},
-             sharing == Sharing::exclusive && !helped),
+             traits.sharing == Sharing::exclusive && !traits.helped),
       tagged_(*this) {
   stats_.size = sizeof stats_;
   chores_.kind = Kind::chores;
@@ -78,10 +83,11 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu",
+      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
       number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped + all.stored),
-      number(all.failed), number(all.sends), number(all.receives), number(all.kept), number(all.tasks));
+      number(all.failed), number(all.sends), number(all.receives), number(all.kept), number(all.tasks),
+      number(all.aggregated), number(all.packets));
 }
 
 heddle_worker_stats Worker::read_stats() {
@@ -89,6 +95,9 @@ heddle_worker_stats Worker::read_stats() {
   const auto read = [&] {
     all = stats_;
     all.dropped += transport_->counters().malformed + responder_.lost() + tasks_.dropped();
+    if (aggregator_ == nullptr) return;
+    all.aggregated = aggregator_->counts().messages;
+    all.packets = aggregator_->counts().packets;
   };
   gate_ == nullptr ? read() : gate_->visit(read);
   const Tally posted = tallies_ == nullptr ? tally_ : tallies_->sum();

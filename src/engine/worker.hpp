@@ -20,6 +20,7 @@
 #include "engine/sharing.hpp"
 #include "engine/tagged.hpp"
 #include "engine/tasks.hpp"
+#include "protocol/aggregator.hpp"
 #include "protocol/reassembly.hpp"
 #include "protocol/responder.hpp"
 #include "protocol/user_credits.hpp"
@@ -31,8 +32,12 @@ class Gate;
 class Worker {
  public:
   static constexpr HandleType kType = HandleType::worker;
-  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, Sharing sharing,
-                                                    bool helped);
+  struct Traits {
+    Sharing sharing = Sharing::exclusive;
+    bool helped = false;
+    bool aggregates = false;
+  };
+  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, const Traits& traits);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -161,7 +166,10 @@ class Worker {
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank);
 
   // Something is left that only progress moves on, or that an answer is expected for.
-  [[nodiscard]] bool under_way() const { return outstanding_total_ > 0 || !pending_.empty() || !responder_.idle(); }
+  [[nodiscard]] bool under_way() const {
+    return outstanding_total_ > 0 || !pending_.empty() || !responder_.idle() ||
+           (aggregator_ != nullptr && !aggregator_->idle());
+  }
   // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
   [[nodiscard]] bool arm_inside() { return transport_->arm() && !under_way(); }
   [[nodiscard]] bool has_arrivals_inside() { return transport_->has_arrivals(); }
@@ -174,7 +182,7 @@ class Worker {
 
  private:
   friend class Tagged;  // a part of it, in a file of its own
-  Worker(Context& context, std::uint32_t index, Sharing sharing, bool helped,
+  Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
@@ -222,6 +230,7 @@ class Worker {
   bool deliver(const transport::Completion& completion);
   void handle(const transport::Completion& completion);
   void arrived(const transport::Completion& completion);
+  void arrived_packet(const transport::Completion& packet);
   void arrived_fragment(heddle_peer source, const wire::Fragment& fragment);
   void arrived_reply(heddle_peer source, const wire::Reply& reply);
   void run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes);
@@ -241,7 +250,8 @@ class Worker {
   const Sharing sharing_;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
-  std::uint64_t small_payload_;  // fits one message beside any header
+  std::uint64_t small_payload_;                 // fits one message beside any header
+  protocol::Aggregator* aggregator_ = nullptr;  // what transport_ is then; null: the transport's own
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release

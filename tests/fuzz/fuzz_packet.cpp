@@ -1,5 +1,6 @@
 // Messages as they come from a peer: what decode accepts must lie inside the packet, and reassembly must keep its bound.
 #include "fuzz.hpp"
+#include "protocol/aggregation.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/packet.hpp"
 #include "wire/tagged.hpp"
@@ -43,11 +44,22 @@ void fragments(heddle::fuzz::Input input) {
   require(reassembly.memory() == 0, "memory kept for the dead");
 }
 
+void packet_of_several(std::span<const std::byte> packet) {
+  heddle::protocol::PacketReader reader(packet);
+  std::size_t messages = 0;
+  for (; const auto message = reader.next(); ++messages) {
+    require(inside(message->bytes, packet), "message leaves its packet");
+    require(heddle::protocol::may_be_packed(message->immediate), "kind of message in a packet");
+  }
+  require(messages <= packet.size() / sizeof(heddle::protocol::PackedRecord), "more messages than there is room for");
+  require(heddle::protocol::well_formed_packet(packet) == (messages > 0 && reader.ended()), "well-formed packet");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heddle::fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 5) {
+  switch (input.take<std::uint8_t>() % 6) {
     case 0: {
       const auto immediate = input.take<std::uint32_t>();
       active_message(immediate, input.rest());
@@ -75,6 +87,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       static_cast<void>(heddle::wire::decode_credit(packet));
       break;
     }
+    case 4:
+      packet_of_several(input.rest());
+      break;
     default:
       if (const auto reply = heddle::wire::decode_reply(input.rest())) {
         require(inside(reply->payload, input.rest()), "reply leaves the packet");

@@ -1,0 +1,110 @@
+// Small messages that the transport does not take now wait here, those to one worker together, and leave as one packet.
+//
+// It stands between a worker and its transport, and is a transport worker itself, so that nobody above it asks which messages
+// wait: active messages, tagged messages, requests and answers are aggregated alike. While the transport takes everything it
+// passes everything on. Once it has refused a message it is busy towards that worker, until nothing waits for it and no packet is on
+// its way there: else the room that one packet leaves would be filled by messages that travel alone. What does not fit (longer
+// messages, puts, gets) is refused as the transport refuses it.
+//
+// A message that waits has been copied: its source is free. It is done when its packet is, with the packet's status; so a peer's
+// death ends it as any other. The packet is offered to the transport at every poll(), and when it is full.
+//
+// Invariants
+//   At most one packet to a worker waits; while it does, no message passes it: messages of one worker to one worker reach the
+//   transport in the order of posting.
+//   Memory: kPackets packets of the packet's size and their lists of tokens, each made when it is first needed, and used again.
+//   A packet is free, or waits for the transport, or is under way, or has ended and is being told, in this order.
+//
+// Tokens of commands are below kPacketToken. One thread at a time, as of any TransportWorker; counts() by that thread too.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "transport/transport.hpp"
+
+namespace heddle::protocol {
+
+class Aggregator final : public transport::TransportWorker {
+ public:
+  static constexpr transport::Token kPacketToken = std::uint64_t{1} << 63;
+  static constexpr std::size_t kPackets = 32;
+  static constexpr std::uint32_t kMostPacketBytes = 8192;
+  static constexpr std::uint32_t kMostMessages = 256;  // in one packet
+  // A message takes at most this part of a packet: longer ones gain nothing by company.
+  static constexpr std::uint32_t kLeastShare = 4;
+
+  Aggregator(std::unique_ptr<transport::TransportWorker> inner, std::uint32_t max_message);
+
+  [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override;
+  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                              std::span<const std::byte> payload) override {
+    // A message that waits has to be told of later, which only post() can.
+    if (busy_ != 0) [[unlikely]]
+      return Sent::unsuitable;
+    const Sent sent = inner_->try_send(target, immediate, header, payload);
+    return sent == Sent::full ? Sent::unsuitable : sent;
+  }
+  [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
+  [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
+  [[nodiscard]] bool arm() override { return idle() && inner_->arm(); }
+  [[nodiscard]] bool armed() const override { return inner_->armed(); }
+  [[nodiscard]] bool has_arrivals() override { return ended_count_ != 0 || inner_->has_arrivals(); }
+  [[nodiscard]] transport::WorkerCounters counters() const override { return inner_->counters(); }
+
+  // Nothing waits for the transport, or to be told.
+  [[nodiscard]] bool idle() const { return waiting_ == 0 && ended_count_ == 0; }
+  // Messages that wait for the transport.
+  [[nodiscard]] std::uint64_t waiting_messages() const;
+
+  struct Counts {
+    std::uint64_t messages = 0;  // that left in company
+    std::uint64_t packets = 0;   // in which they did
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+
+ private:
+  enum class Stage : std::uint8_t { free, waiting, under_way, ended };
+  struct Packet {
+    Stage stage = Stage::free;
+    Target target{};
+    std::uint32_t bytes = 0;
+    std::uint32_t messages = 0;
+    std::uint32_t told = 0;  // of the messages, to the caller of poll()
+    std::uint32_t generation = 0;
+    base::Status status = HEDDLE_DONE;
+    std::unique_ptr<std::uint64_t[]> memory;
+    std::unique_ptr<transport::Token[]> tokens;
+
+    [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(memory.get()); }
+  };
+
+  [[nodiscard]] bool small(const transport::Command& command) const;
+  bool post_one(transport::Command& command);
+  bool append(Packet* packet, transport::Command& command);
+  Packet* find(Target target, Stage stage);
+  Packet* open(Target target);
+  bool offer(Packet& packet);
+  void flush();
+  void end(Packet& packet, base::Status status);
+  std::size_t take_ends(std::span<transport::Completion> arrived);
+  std::size_t tell(std::span<transport::Completion> room);
+  [[nodiscard]] transport::Token token_of(const Packet& packet) const;
+
+  std::unique_ptr<transport::TransportWorker> inner_;
+  const std::uint32_t packet_bytes_;
+  std::uint32_t waiting_ = 0;  // packets that wait
+  std::uint32_t busy_ = 0;     // packets that wait or are under way
+  std::array<Packet, kPackets> packets_;
+  std::array<std::uint8_t, kPackets> ended_{};  // indices of packets that have ended, in order: a ring
+  std::size_t ended_first_ = 0;
+  std::size_t ended_count_ = 0;
+  std::uint8_t last_ = 0;  // the packet that got the last message: the next one is likely to go there too
+  Counts counts_;
+};
+
+}  // namespace heddle::protocol
