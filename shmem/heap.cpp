@@ -12,6 +12,7 @@
 
 #include "shmem/contexts.hpp"
 #include "shmem/memory/allocator.hpp"
+#include "shmem/memory/segments.hpp"
 #include "shmem/reserved.hpp"
 
 namespace heddle::shmem {
@@ -120,12 +121,14 @@ void* malloc_with_hints(Call call, std::size_t size, long hints) {
 
 void* align(Call call, std::size_t alignment, std::size_t size) {
   check_initialized(call);
-  if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0) {
-    fail(call, "alignment %zu is no power of two that is a multiple of %zu", alignment, sizeof(void*));
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+    fail(call, "alignment %zu is no power of two", alignment);
   }
-  // Offsets are aligned as addresses are up to a page, since the heap begins at one; the PEs' addresses differ beyond that.
-  if (alignment > static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
-    fail(call, "alignment %zu: at most a page, %ld bytes", alignment, ::sysconf(_SC_PAGESIZE));
+  if (alignment > memory::kHeapAlignment) {
+    if (g_state.my_pe == 0) {
+      std::fprintf(stderr, "%s: alignment %zu: at most %zu\n", call, alignment, memory::kHeapAlignment);
+    }
+    return nullptr;
   }
   return allocate(call, size, alignment);
 }

@@ -85,8 +85,9 @@ void finalize(Call call) {
 void global_exit(Call call, int status) {
   check_initialized(call);
   std::fflush(nullptr);
-  heddle_context_abort(g_state.job, status, call);
-  std::_Exit(status);
+  const int code = status & 0xff;  // as exit() has it
+  heddle_context_abort(g_state.job, code, code == 0 ? nullptr : call);
+  std::_Exit(code);
 }
 
 void query_thread(Call call, int* provided) {

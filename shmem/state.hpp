@@ -22,6 +22,7 @@ struct Segment {
   std::size_t bytes = kAbsent;                    // at least kAbsent, so that `bytes - sizeof(T)` is no surprise
   std::byte* const* direct = nullptr;             // [PE]: where it lies in this process; null: reached by messages
   const heddle_remote_region* remotes = nullptr;  // [PE]
+  const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
 
   // Of a segment that is not there. It lies at address 0 and its direct[] are all null, so that the ways of the operations
@@ -114,7 +115,7 @@ inline std::byte* direct(const void* address, std::size_t bytes, int world) {
 struct Place {
   const Segment* segment;
   std::size_t offset;
-  [[nodiscard]] heddle_remote on(int world) const { return {segment->remotes[world], offset}; }
+  [[nodiscard]] heddle_remote on(int world) const { return {segment->remotes[world], segment->skews[world] + offset}; }
 };
 // Ends the job, naming call and argument, if [address, address + bytes) is not symmetric.
 Place locate(Call call, const char* argument, const void* address, std::size_t bytes);

@@ -55,9 +55,7 @@ struct Conditions {
   const T* values;  // null: `value` for all
 
   [[nodiscard]] bool counts(std::size_t i) const { return status == nullptr || status[i] == 0; }
-  [[nodiscard]] bool meets(std::size_t i) const {
-    return holds(ivars + i, cmp, values == nullptr ? value : values[i]);
-  }
+  [[nodiscard]] bool meets(std::size_t i) const { return holds(ivars + i, cmp, values == nullptr ? value : values[i]); }
   [[nodiscard]] bool empty() const {
     for (std::size_t i = 0; i < nelems; ++i) {
       if (counts(i)) return false;

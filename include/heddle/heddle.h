@@ -177,8 +177,9 @@ HEDDLE_API heddle_status heddle_context_exchange(heddle_context context, const v
 HEDDLE_API heddle_status heddle_context_peer_status(heddle_context context, uint32_t rank);
 
 /* Ends the whole job: prints `message` (may be null) once with this rank's number, makes the launcher kill the other
- * ranks and exit with `code`, and exits this process with `code` (1–255; others become 1). Does not return, except for an
- * invalid handle. An inproc job marks every rank failed and aborts the process. */
+ * ranks and exit with `code`, and exits this process with `code` (0–255; others become 1). Does not return, except for an
+ * invalid handle. Code 0 ends the job as one that has done its work: without a message nothing is printed then. An inproc
+ * job marks every rank failed and aborts the process. */
 HEDDLE_API heddle_status heddle_context_abort(heddle_context context, int code, const char* message);
 
 /* A job of `size` ranks (1–1024) inside this process, for tests and simulations: give it to each of `size` contexts, each

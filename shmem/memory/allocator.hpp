@@ -39,9 +39,9 @@ class Allocator {
   void add_free(std::size_t offset, std::size_t bytes);
   void remove_free(std::map<std::size_t, std::size_t>::iterator range);
 
-  std::map<std::size_t, std::size_t> free_;                  // offset → bytes; no two touch
-  std::set<std::pair<std::size_t, std::size_t>> by_size_;    // (bytes, offset) of the same ranges
-  std::map<std::size_t, Block> used_;                        // by offset
+  std::map<std::size_t, std::size_t> free_;                // offset → bytes; no two touch
+  std::set<std::pair<std::size_t, std::size_t>> by_size_;  // (bytes, offset) of the same ranges
+  std::map<std::size_t, Block> used_;                      // by offset
   std::size_t free_bytes_ = 0;
 };
 

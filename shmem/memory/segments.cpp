@@ -15,6 +15,7 @@ struct Backing {
   heddle_region region{};
   std::vector<heddle_remote_region> remotes;
   std::vector<std::byte*> direct;
+  std::vector<std::size_t> skews;
 };
 Backing g_heap;
 Backing g_statics;
@@ -26,15 +27,17 @@ struct Agreement {
   std::uint64_t static_identity;
 };
 
-// Collective: exchanges the region and fills in the segment.
-void share(Call call, Backing& backing, Segment& segment, void* base, std::size_t bytes) {
+// Collective: exchanges the region, in which the segment begins at `skew`, and fills in the segment.
+void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   backing.remotes.resize(n);
   backing.direct.assign(n, nullptr);
+  backing.skews.resize(n);
+  must(call, heddle_context_exchange(g_state.job, &skew, sizeof skew, backing.skews.data()));
   must(call, heddle_region_exchange(g_state.job, backing.region, backing.remotes.data()));
   for (std::size_t pe = 0; pe < n; ++pe) {
     void* address = nullptr;
-    if (heddle_remote_pointer({backing.remotes[pe], 0}, &address) == HEDDLE_DONE) {
+    if (heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address) == HEDDLE_DONE) {
       backing.direct[pe] = static_cast<std::byte*>(address);
     }
   }
@@ -42,13 +45,15 @@ void share(Call call, Backing& backing, Segment& segment, void* base, std::size_
   segment.bytes = bytes;
   segment.direct = backing.direct.data();
   segment.remotes = backing.remotes.data();
+  segment.skews = backing.skews.data();
 }
 
 void open_heap(Call call, std::size_t bytes) {
-  must(call, heddle_region_alloc(g_state.job, bytes, &g_heap.region));
-  void* base = nullptr;
-  must(call, heddle_region_address(g_heap.region, &base, nullptr));
-  share(call, g_heap, g_state.heap, base, bytes);
+  must(call, heddle_region_alloc(g_state.job, bytes + kHeapAlignment, &g_heap.region));
+  void* address = nullptr;
+  must(call, heddle_region_address(g_heap.region, &address, nullptr));
+  const std::size_t skew = -reinterpret_cast<std::uintptr_t>(address) & (kHeapAlignment - 1);
+  share(call, g_heap, g_state.heap, skew, static_cast<std::byte*>(address) + skew, bytes);
 }
 
 // A region over the executable's data: mapped over it where that can be done, else registered.
@@ -64,7 +69,7 @@ void open_statics(Call call, const StaticData& data) {
   }
   if (pages == nullptr) must(call, heddle_region_register(g_state.job, data.begin, data.bytes, &region));
   g_statics.region = region;
-  share(call, g_statics, g_state.statics, data.begin, data.bytes);
+  share(call, g_statics, g_state.statics, 0, data.begin, data.bytes);
 }
 
 void close_one(Call call, Backing& backing, Segment& segment) {

@@ -13,6 +13,14 @@ import sys
 PROTOTYPE = re.compile(r"(?P<result>[\w ]+?\**)\s*(?P<bare>!?)(?P<name>[\w{}]+)\((?P<parameters>.*)\)(?:\s*=\s*(?P<what>.+))?$")
 
 
+# Names of a type under which it may stand in a selection only once: those of the LP64 systems that Heddle runs on.
+SAME_TYPE = {
+    "int8_t": "signed char", "int16_t": "short", "int32_t": "int", "int64_t": "long", "uint8_t": "unsigned char",
+    "uint16_t": "unsigned short", "uint32_t": "unsigned int", "uint64_t": "unsigned long", "size_t": "unsigned long",
+    "ptrdiff_t": "long",
+}
+
+
 @dataclasses.dataclass
 class Function:
     """One C function: its name, prototype and what its definition calls."""
@@ -139,16 +147,26 @@ class Table:
                 self.functions.append(other)
             typed.append((of, plain.name, other.name if other else None))
         if "generic" in flags:
-            position = next(i for i, (p, _) in enumerate(parameters) if p in ("T*", "const T*"))
+            position = 0 if kind == "plain" else next(
+                i for i, (p, _) in enumerate(parameters) if p in ("T*", "const T*"))
             generic = self.generics.setdefault(
                 prefix + name, Generic(prefix + name, extension, position, "ctx" in flags, result, parameters, []))
             # Types of one set that are the same type under two names may not both stand in a selection.
-            known = {of for of, _, _ in generic.typed}
-            generic.typed += [row for row in typed if not row[0].endswith("_t") and row[0] not in known]
+            known = {SAME_TYPE.get(of, of) for of, _, _ in generic.typed}
+            for row in typed:
+                same = SAME_TYPE.get(row[0], row[0])
+                if same not in known:
+                    known.add(same)
+                    generic.typed.append(row)
 
 
 def selection_c(generic):
     """The C11 macro."""
+
+    if generic.typed[0][0] == "":  # not typed: only whether a context is given
+        _, plain, with_context = generic.typed[0]
+        return (f"#define {generic.name}(...) \\\n  _Generic((SHMEM_IMPL_1ST(__VA_ARGS__, 0)), shmem_ctx_t: {with_context}, "
+                f"default: {plain})(__VA_ARGS__)\n")
 
     def rows(which):
         return ", \\\n".join(f"      SHMEM_IMPL_POINTER({of}, {functions[which]})" for of, *functions in generic.typed)

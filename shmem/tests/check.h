@@ -6,15 +6,15 @@
 
 static int failures;
 
-#define EXPECT(condition, ...)                                      \
-  do {                                                              \
-    if (!(condition)) {                                             \
-      if (failures++ < 20) {                                        \
+#define EXPECT(condition, ...)                                          \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      if (failures++ < 20) {                                            \
         fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-        fprintf(stderr, __VA_ARGS__);                               \
-        fputc('\n', stderr);                                        \
-      }                                                             \
-    }                                                               \
+        fprintf(stderr, __VA_ARGS__);                                   \
+        fputc('\n', stderr);                                            \
+      }                                                                 \
+    }                                                                   \
   } while (0)
 
 #endif

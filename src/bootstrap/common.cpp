@@ -66,9 +66,10 @@ base::Status fail_gone(std::uint32_t rank) {
   return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
 }
 
-void print_abort(std::uint32_t rank, const char* message) {
+void print_abort(std::uint32_t rank, int code, const char* message) {
   std::array<char, 1024> line;
   const bool told = message != nullptr && *message != '\0';
+  if (code == 0 && !told) return;
   int used = std::snprintf(line.data(), line.size() - 1, "heddle: rank %u aborts the job%s%s", rank, told ? ": " : "",
                            told ? message : "");
   used = std::clamp(used, 0, static_cast<int>(line.size()) - 2);

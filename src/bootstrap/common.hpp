@@ -20,7 +20,7 @@ base::Status check_rank(std::uint32_t rank, std::uint32_t size);
 base::Status fail_missing(std::uint32_t rank);
 base::Status fail_gone(std::uint32_t rank);
 
-// "heddle: rank 3 aborts the job: MESSAGE" on standard error, in one write.
-void print_abort(std::uint32_t rank, const char* message);
+// "heddle: rank 3 aborts the job: MESSAGE" on standard error, in one write. Nothing if the code is 0 and there is no message.
+void print_abort(std::uint32_t rank, int code, const char* message);
 
 }  // namespace heddle::bootstrap

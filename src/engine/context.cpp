@@ -425,7 +425,7 @@ void Context::report_operations() {
 }
 
 void Context::abort(int code, const char* message) {
-  bootstrap_->abort(code >= 1 && code <= 255 ? code : 1, message);
+  bootstrap_->abort(code >= 0 && code <= 255 ? code : 1, message);
   std::abort();  // not reached: no bootstrap returns from its abort()
 }
 

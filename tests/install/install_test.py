@@ -149,6 +149,58 @@ class Install(unittest.TestCase):
             run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", HERE / source, "-o", program, *flags)
             self.check_program(program, language, clean_environment(LD_LIBRARY_PATH=str(self.libdir)))
 
+    def check_shmem_program(self, program, language, env):
+        line = f"{language} PE {{}} of {{}} got {{}}"
+        self.assertEqual(run(program, env=env).splitlines(), [line.format(0, 1, 100)])
+        launched = run(self.prefix / "bin" / "oshrun", "-np", "3", program, env=env)
+        expected = [line.format(pe, 3, 100 + (pe + 2) % 3) for pe in range(3)]
+        self.assertEqual(sorted(launched.splitlines()), expected)
+
+    def skip_without_openshmem(self):
+        if not (self.prefix / "bin" / "oshcc").exists():
+            self.skipTest("built without OpenSHMEM")
+
+    def test_oshcc(self):
+        self.skip_without_openshmem()
+        sources = {"c": HERE / "shmem_user.c", "c++": self.scratch / "shmem_user.cpp"}
+        sources["c++"].write_text(sources["c"].read_text())
+        for wrapper, variable, compiler, language, standard in (
+            ("oshcc", "OSHCC_COMPILER", OPTIONS.cc, "c", "-std=c11"),
+            ("oshc++", "OSHCXX_COMPILER", OPTIONS.cxx, "c++", "-std=c++11"),
+        ):
+            with self.subTest(wrapper):
+                env = clean_environment(**{variable: compiler})
+                wrapper = self.prefix / "bin" / wrapper
+                program = self.scratch / f"osh_{language}"
+                warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+                run(wrapper, standard, *warnings, sources[language], "-o", program, env=env)
+                self.check_shmem_program(program, language, clean_environment())
+                shown = run(wrapper, "--show", "-c", "x.c", env=env).split()
+                self.assertEqual(shown[0], compiler)
+                self.assertNotIn("-lheddle_shmem", shown)
+                self.assertEqual(run(wrapper, "--version", env=env), run(compiler, "--version"))
+
+    def test_c99_and_c89_see_the_functions(self):
+        self.skip_without_openshmem()
+        source = self.scratch / "old.c"
+        source.write_text("#include <pshmem.h>\n#include <pshmemx.h>\nlong a;\n"
+                          "void f(void) { shmem_long_p(&a, 1, 0); pshmem_long_p(&a, 1, 0); }\n")
+        run(OPTIONS.cc, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{self.prefix / 'include'}", "-c", source,
+            "-o", self.scratch / "old.o")
+
+    def test_openshmem_by_pkg_config_and_find_package(self):
+        self.skip_without_openshmem()
+        env = clean_environment(PKG_CONFIG_PATH=str(self.libdir / "pkgconfig"))
+        flags = run("pkg-config", "--cflags", "--libs", "heddle-shmem", env=env).split()
+        program = self.scratch / "pc_shmem"
+        run(OPTIONS.cc, "-std=c11", HERE / "shmem_user.c", "-o", program, *flags)
+        self.check_shmem_program(program, "c", clean_environment(LD_LIBRARY_PATH=str(self.libdir)))
+        build = self.scratch / "shmem_user"
+        run("cmake", "-S", HERE / "shmem_user", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_C_COMPILER={OPTIONS.cc}", env=clean_environment())
+        run("cmake", "--build", build)
+        self.check_shmem_program(build / "shmem_user", "c", clean_environment())
+
     def test_another_launcher_is_noticed(self):
         """Started by mpirun or srun, every process is a job of one, and says so once; in a job of its own it does not."""
         program = self.scratch / "launched_by_others"

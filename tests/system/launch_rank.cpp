@@ -139,6 +139,14 @@ int one_aborts() {
   for (;;) ::pause();
 }
 
+// As one-aborts, but the job has done its work.
+int one_ends_all() {
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  if (bootstrap->rank() == 1) bootstrap->abort(0, "");
+  for (;;) ::pause();
+}
+
 // What a process must not do, and what its children must not get.
 int misuse(const char* self) {
   const std::string fd = std::getenv("HEDDLE_LOCAL_FD");
@@ -304,6 +312,7 @@ int main(int argc, char** argv) {
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
   if (mode == "one-never-joins") return one_never_joins();
   if (mode == "one-aborts") return one_aborts();
+  if (mode == "one-ends-all") return one_ends_all();
   if (mode == "misuse") return misuse(argv[0]);
   if (mode == "stay") return stay();
   if (mode == "stubborn") return stubborn();

@@ -205,6 +205,12 @@ TEST(launch, abort_ends_everybody_with_its_code_and_message) {
   EXPECT_EQ(job.err(), "heddle run: rank 1 aborts the job with code 42: the warp is torn\n");
 }
 
+TEST(launch, abort_with_code_0_ends_everybody_without_a_word) {
+  Launched job(words({"-n", "4"}, {kRank, "one-ends-all"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.err(), "");
+}
+
 TEST(launch, who_does_not_notice_a_failure_is_ended_after_the_grace) {
   Launched job(shell({"-n", "2", "--grace", "0.2"},
                      "[ $HEDDLE_LOCAL_RANK != 0 ] || exit 5; exec " + std::string(kRank) + " stubborn"));

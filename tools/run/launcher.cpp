@@ -284,6 +284,10 @@ void Launcher::take_abort() {
   if (!abort || abort_taken_) return;
   abort_taken_ = true;
   const char* colon = abort->message.empty() ? "" : ": ";
+  if (abort->code == 0 && abort->message.empty()) {  // it has done its work; what the others die of is no failure
+    if (!code_) code_ = 0;
+    return enter(Stage::terminating);
+  }
   failure(abort->code, "rank %u aborts the job with code %d%s%s", abort->rank, abort->code, colon,
           abort->message.c_str());
   enter(Stage::terminating);

@@ -168,9 +168,8 @@ std::vector<std::uint32_t> Member::awaited() {
 
 // All ranks live in this process, so its end is the end of the job.
 void Member::abort(int code, const char* message) {
-  static_cast<void>(code);
   for (std::uint32_t rank = 0; rank < size(); ++rank) static_cast<void>(job_.fail(rank));
-  print_abort(rank_, message);
+  print_abort(rank_, code, message);
   std::abort();
 }
 

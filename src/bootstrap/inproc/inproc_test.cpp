@@ -191,6 +191,7 @@ TEST(single, abort_says_who_and_exits_with_the_code) {
   auto alone = open({"single", nullptr, 0}, {});
   ASSERT_TRUE(alone.ok());
   EXPECT_EXIT((*alone)->abort(7, "no warp"), testing::ExitedWithCode(7), "rank 0 aborts the job: no warp");
+  EXPECT_EXIT((*alone)->abort(0, ""), testing::ExitedWithCode(0), "^$");
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ void Broker::abort(std::uint32_t rank, const Frame& frame) {
   // It goes to a terminal: one line, nothing that moves the cursor.
   std::replace_if(
       message.begin(), message.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; }, ' ');
-  abort_ = Abort{rank, code >= 1 && code <= 255 ? code : 1, std::move(message)};
+  abort_ = Abort{rank, code >= 0 && code <= 255 ? code : 1, std::move(message)};
 }
 
 void Broker::gone(std::uint32_t rank, Membership how) {

@@ -30,7 +30,7 @@ enum class FrameType : std::uint16_t {
   fetch = 3,     // rank: whose card
   exchange = 4,  // payload: this rank's part
   leave = 5,
-  abort = 6,  // value: exit code, 1-255; payload: message
+  abort = 6,  // value: exit code, 0-255; payload: message
   // launcher to rank
   welcome = 64,  // payload: Welcome
   card = 65,     // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead

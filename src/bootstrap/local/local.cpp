@@ -335,7 +335,7 @@ void Local::leave() {
 void Local::abort(int code, const char* message) {
   const std::string_view text = std::string_view(message != nullptr ? message : "").substr(0, kMaxAbortMessage);
   const base::Status told = send({FrameType::abort, 0, 0, code}, std::as_bytes(std::span(text.data(), text.size())));
-  if (told != HEDDLE_DONE) print_abort(rank_, message);  // else the launcher does
+  if (told != HEDDLE_DONE) print_abort(rank_, code, message);  // else the launcher does
   std::_Exit(code);
 }
 

@@ -29,7 +29,7 @@ class Single final : public Bootstrap {
   [[nodiscard]] bool failed(std::uint32_t rank) const override { return member_->failed(rank); }
   void leave() override { member_->leave(); }
   [[noreturn]] void abort(int code, const char* message) override {
-    print_abort(0, message);
+    print_abort(0, code, message);
     std::_Exit(code);
   }
 
