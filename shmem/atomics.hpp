@@ -64,43 +64,42 @@ struct Swap {
   }
 };
 
+template <class T>
+constexpr T from_bits(std::uint64_t bits) {
+  return std::bit_cast<T>(static_cast<Bits<T>>(bits));
+}
+
 // The word on PE `pe` if it is direct, else null.
 template <class T, class C>
-inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
-  const int world = world_pe(context, pe);
-  if (world < 0) [[unlikely]] {
-    return nullptr;
-  }
-  return reinterpret_cast<Bits<T>*>(direct(dest, sizeof(T), world));
+[[gnu::always_inline]] inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
+  return reinterpret_cast<Bits<T>*>(direct(context, dest, sizeof(T), pe));
 }
 
 template <class Op, class T, class C>
-inline void update(Call call, C& context, T* dest, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    Op::apply(at, bits_of(value));
-    return;
+[[gnu::always_inline]] inline void update(Call call, C& context, T* dest, T value, int pe) {
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return post_atomic(call, context_of(context), wide<T>(Op::kOp), dest, bits_of(value), pe);
   }
-  post_atomic(call, context_of(context), wide<T>(Op::kOp), dest, bits_of(value), pe);
+  Op::apply(at, bits_of(value));
 }
 
 template <class Op, class T, class C>
-inline T fetch_update(Call call, C& context, T* dest, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    return std::bit_cast<T>(Op::apply(at, bits_of(value)));
+[[gnu::always_inline]] inline T fetch_update(Call call, C& context, T* dest, T value, int pe) {
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return from_bits<T>(post_fetch_atomic(call, context_of(context), wide<T>(Op::kOp), dest, bits_of(value), 0, pe));
   }
-  T result;
-  post_fetch_atomic(call, context_of(context), wide<T>(Op::kOp), dest, {bits_of(value), 0, &result}, pe,
-                    Until::complete);
-  return result;
+  return std::bit_cast<T>(Op::apply(at, bits_of(value)));
 }
 
 template <class Op, class T, class C>
-inline void fetch_update_nbi(Call call, C& context, T* fetch, T* dest, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    *fetch = std::bit_cast<T>(Op::apply(at, bits_of(value)));
-    return;
+[[gnu::always_inline]] inline void fetch_update_nbi(Call call, C& context, T* fetch, T* dest, T value, int pe) {
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return post_fetch_atomic_nbi(call, context_of(context), wide<T>(Op::kOp), dest, {bits_of(value), 0, fetch}, pe);
   }
-  post_fetch_atomic(call, context_of(context), wide<T>(Op::kOp), dest, {bits_of(value), 0, fetch}, pe, Until::posted);
+  *fetch = std::bit_cast<T>(Op::apply(at, bits_of(value)));
 }
 
 template <class T>
@@ -112,49 +111,47 @@ inline T compare_swap_here(Bits<T>* at, T cond, T value) {
 
 template <class T, class C>
 inline T atomic_compare_swap(Call call, C&& context, T* dest, T cond, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    return compare_swap_here(at, cond, value);
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return from_bits<T>(post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
+                                          bits_of(value), bits_of(cond), pe));
   }
-  T result;
-  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
-                    {bits_of(value), bits_of(cond), &result}, pe, Until::complete);
-  return result;
+  return compare_swap_here(at, cond, value);
 }
 template <class T, class C>
 inline void atomic_compare_swap_nbi(Call call, C&& context, T* fetch, T* dest, T cond, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    *fetch = compare_swap_here(at, cond, value);
-    return;
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return post_fetch_atomic_nbi(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
+                                 {bits_of(value), bits_of(cond), fetch}, pe);
   }
-  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_COMPARE_SWAP32), dest,
-                    {bits_of(value), bits_of(cond), fetch}, pe, Until::posted);
+  *fetch = compare_swap_here(at, cond, value);
 }
 
 // Reading is adding nothing where messages do it: a get of a word promises a single access, but no order with atomics.
 template <class T, class C>
 inline T atomic_fetch(Call call, C&& context, const T* source, int pe) {
-  if (const Bits<T>* at = direct_word(context, source, pe); at != nullptr) [[likely]] {
-    return std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
+  const Bits<T>* at = direct_word(context, source, pe);
+  if (at == nullptr) [[unlikely]] {
+    return from_bits<T>(post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_ADD32), source, 0, 0, pe));
   }
-  T result;
-  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_ADD32), source, {0, 0, &result}, pe, Until::complete);
-  return result;
+  return std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
 }
 template <class T, class C>
 inline void atomic_fetch_nbi(Call call, C&& context, T* fetch, const T* source, int pe) {
-  if (const Bits<T>* at = direct_word(context, source, pe); at != nullptr) [[likely]] {
-    *fetch = std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
-    return;
+  const Bits<T>* at = direct_word(context, source, pe);
+  if (at == nullptr) [[unlikely]] {
+    return post_fetch_atomic_nbi(call, context_of(context), wide<T>(HEDDLE_ADD32), source, {0, 0, fetch}, pe);
   }
-  post_fetch_atomic(call, context_of(context), wide<T>(HEDDLE_ADD32), source, {0, 0, fetch}, pe, Until::posted);
+  *fetch = std::bit_cast<T>(__atomic_load_n(at, __ATOMIC_ACQUIRE));
 }
 template <class T, class C>
 inline void atomic_set(Call call, C&& context, T* dest, T value, int pe) {
-  if (Bits<T>* at = direct_word(context, dest, pe); at != nullptr) [[likely]] {
-    __atomic_store_n(at, bits_of(value), __ATOMIC_RELEASE);
-    return;
+  Bits<T>* at = direct_word(context, dest, pe);
+  if (at == nullptr) [[unlikely]] {
+    return post_atomic(call, context_of(context), wide<T>(HEDDLE_SWAP32), dest, bits_of(value), pe);
   }
-  post_atomic(call, context_of(context), wide<T>(HEDDLE_SWAP32), dest, bits_of(value), pe);
+  __atomic_store_n(at, bits_of(value), __ATOMIC_RELEASE);
 }
 
 template <class T, class C>

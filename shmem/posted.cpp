@@ -49,6 +49,15 @@ std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
   return bytes;
 }
 
+void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch, int pe,
+                  Until until) {
+  const int world = checked_pe(call, context, pe);
+  const Place place = locate(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
+  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
+    return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
+  });
+}
+
 }  // namespace
 
 void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
@@ -113,13 +122,19 @@ void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, s
   });
 }
 
-void post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch,
-                       int pe, Until until) {
-  const int world = checked_pe(call, context, pe);
-  const Place place = locate(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
-  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
-    return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
-  });
+std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                                std::uint64_t operand, std::uint64_t compare, int pe) {
+  std::uint64_t wide = 0;
+  std::uint32_t narrow = 0;
+  const bool is_wide = op >= HEDDLE_ADD64;
+  const heddle_fetch fetch{operand, compare, is_wide ? static_cast<void*>(&wide) : &narrow};
+  fetch_atomic(call, context, op, dest, fetch, pe, Until::complete);
+  return is_wide ? wide : narrow;
+}
+
+void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                           const heddle_fetch& fetch, int pe) {
+  fetch_atomic(call, context, op, dest, fetch, pe, Until::posted);
 }
 
 }  // namespace heddle::shmem

@@ -29,9 +29,13 @@ struct Signal {
 void post_put_signal(Call call, Context& context, void* dest, const void* source, std::size_t bytes,
                      const Signal& signal, int pe, Until until);
 
-void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe);
-// The old value goes to `result`, with Until::posted some time before quiet returns.
-void post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch,
-                       int pe, Until until);
+[[gnu::cold]] void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand,
+                               int pe);
+// The old value; of 32 bits in the low half. `compare` counts for the compare-swaps only.
+[[gnu::cold]] std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                                              std::uint64_t operand, std::uint64_t compare, int pe);
+// The old value goes to fetch.result some time before quiet returns.
+[[gnu::cold]] void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                                         const heddle_fetch& fetch, int pe);
 
 }  // namespace heddle::shmem

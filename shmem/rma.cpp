@@ -26,11 +26,6 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   }
 }
 
-inline std::byte* direct_on(const Context& context, const void* address, std::size_t bytes, int pe) {
-  const int world = world_pe(context, pe);
-  return world < 0 ? nullptr : direct(address, bytes, world);
-}
-
 void copy_blocks(std::byte* to, const std::byte* from, const Strided& shape) {
   for (std::size_t i = 0; i < shape.blocks; ++i) {
     copy_bytes(to + i * shape.dest_stride, from + i * shape.source_stride, shape.block_bytes);
@@ -59,7 +54,7 @@ inline void change_word(std::byte* word, const Signal& signal) {
 }  // namespace
 
 void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (std::byte* to = direct_on(context, dest, bytes, pe); to != nullptr) [[likely]] {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
   }
@@ -67,7 +62,7 @@ void put_bytes(Context& context, void* dest, const void* source, std::size_t byt
 }
 
 void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (const std::byte* from = direct_on(context, source, bytes, pe); from != nullptr) [[likely]] {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
   }
@@ -75,7 +70,7 @@ void get_bytes(Context& context, void* dest, const void* source, std::size_t byt
 }
 
 void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (std::byte* to = direct_on(context, dest, bytes, pe); to != nullptr) [[likely]] {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
   }
@@ -83,7 +78,7 @@ void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t
 }
 
 void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (const std::byte* from = direct_on(context, source, bytes, pe); from != nullptr) [[likely]] {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
   }
@@ -107,7 +102,7 @@ Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, 
 }
 
 void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
-  if (std::byte* to = direct_on(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr) {
+  if (std::byte* to = direct(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr) {
     copy_blocks(to, static_cast<const std::byte*>(source), shape);
     return;
   }
@@ -115,7 +110,7 @@ void put_blocks(Context& context, void* dest, const void* source, const Strided&
 }
 
 void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
-  if (const std::byte* from = direct_on(context, source, extent(shape, shape.source_stride), pe); from != nullptr) {
+  if (const std::byte* from = direct(context, source, extent(shape, shape.source_stride), pe); from != nullptr) {
     copy_blocks(static_cast<std::byte*>(dest), from, shape);
     return;
   }
@@ -124,11 +119,11 @@ void get_blocks(Context& context, void* dest, const void* source, const Strided&
 
 void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
                       Until until, Call call) {
-  std::byte* word = direct_on(context, signal.address, sizeof(std::uint64_t), pe);
+  std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
   const bool known = signal.op == SHMEM_SIGNAL_SET || signal.op == SHMEM_SIGNAL_ADD;
   if (word != nullptr && known) {
     if (bytes == 0) return change_word(word, signal);
-    if (std::byte* to = direct_on(context, dest, bytes, pe); to != nullptr) {
+    if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) {
       copy_bytes(to, source, bytes);
       change_word(word, signal);
       return;
@@ -138,7 +133,7 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
 }
 
 void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
-  if (std::byte* word = direct_on(context, sig_addr, sizeof(std::uint64_t), pe); word != nullptr) {
+  if (std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe); word != nullptr) {
     change_word(word, {sig_addr, signal, op});
     return;
   }

@@ -86,35 +86,43 @@ inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std
 template <class T>
 inline constexpr bool kSingleAccess = sizeof(T) <= 8;
 
+// Not direct. Apart, so that the direct way keeps everything in registers.
+template <class T>
+[[gnu::noinline, gnu::cold]] void post_p(Call call, Context& context, T* dest, T value, int pe) {
+  post_put(call, context, dest, &value, sizeof(T), pe, Until::complete);
+}
+template <class T>
+[[gnu::noinline, gnu::cold]] T post_g(Call call, Context& context, const T* source, int pe) {
+  T value{};
+  post_get(call, context, &value, source, sizeof(T), pe, Until::complete);
+  return value;
+}
+
 template <class T, class C>
 inline void p(Call call, C&& context, T* dest, T value, int pe) {
-  if (const int world = world_pe(context, pe); world >= 0) [[likely]] {
-    if (std::byte* to = direct(dest, sizeof(T), world); to != nullptr) [[likely]] {
-      if constexpr (kSingleAccess<T>) {
-        __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
-      } else {
-        std::memcpy(to, &value, sizeof(T));
-      }
-      return;
-    }
+  std::byte* to = direct(context, dest, sizeof(T), pe);
+  if (to == nullptr) [[unlikely]] {
+    return post_p(call, context_of(context), dest, value, pe);
   }
-  post_put(call, context_of(context), dest, &value, sizeof(T), pe, Until::complete);
+  if constexpr (kSingleAccess<T>) {
+    __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
+  } else {
+    std::memcpy(to, &value, sizeof(T));
+  }
 }
 
 template <class T, class C>
 inline T g(Call call, C&& context, const T* source, int pe) {
-  T value;
-  if (const int world = world_pe(context, pe); world >= 0) [[likely]] {
-    if (const std::byte* from = direct(source, sizeof(T), world); from != nullptr) [[likely]] {
-      if constexpr (kSingleAccess<T>) {
-        __atomic_load(reinterpret_cast<const T*>(from), &value, __ATOMIC_RELAXED);
-      } else {
-        std::memcpy(&value, from, sizeof(T));
-      }
-      return value;
-    }
+  const std::byte* from = direct(context, source, sizeof(T), pe);
+  if (from == nullptr) [[unlikely]] {
+    return post_g(call, context_of(context), source, pe);
   }
-  post_get(call, context_of(context), &value, source, sizeof(T), pe, Until::complete);
+  T value;
+  if constexpr (kSingleAccess<T>) {
+    __atomic_load(reinterpret_cast<const T*>(from), &value, __ATOMIC_RELAXED);
+  } else {
+    std::memcpy(&value, from, sizeof(T));
+  }
   return value;
 }
 

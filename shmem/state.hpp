@@ -18,8 +18,8 @@ using Call = const char*;
 
 // A range of symmetric memory: the same number of bytes on every PE, each at an address of its own.
 struct Segment {
-  std::uintptr_t base = 0;                        // in this process
-  std::size_t bytes = kAbsent;                    // at least kAbsent, so that `bytes - sizeof(T)` is no surprise
+  std::uintptr_t base = 0;  // in this process
+  std::size_t bytes = kAbsent;
   std::byte* const* direct = nullptr;             // [PE]: where it lies in this process; null: reached by messages
   const heddle_remote_region* remotes = nullptr;  // [PE]
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
@@ -27,7 +27,7 @@ struct Segment {
 
   // Of a segment that is not there. It lies at address 0 and its direct[] are all null, so that the ways of the operations
   // need not ask; locate() refuses what is in it.
-  static constexpr std::size_t kAbsent = 16;
+  static constexpr std::size_t kAbsent = 64;
   [[nodiscard]] bool present() const { return base != 0; }
   [[nodiscard]] bool holds(const void* address, std::size_t length) const {
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
@@ -94,21 +94,42 @@ inline int world_pe(const Context& context, int pe) {
   return static_cast<unsigned>(pe) < static_cast<unsigned>(members.size) ? members.start + pe * members.stride : -1;
 }
 
+// Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has kAbsent at least, so for an element it is
+// one comparison.
+[[gnu::always_inline]] inline bool fits(std::size_t bytes, std::size_t offset, std::size_t all) {
+  if (__builtin_constant_p(bytes) && bytes <= Segment::kAbsent) return offset <= all - bytes;
+  return bytes <= all && offset <= all - bytes;
+}
+
 // Where `address` of PE `world` (valid) can be loaded and stored to; null: only messages reach it, or it is not symmetric.
-inline std::byte* direct(const void* address, std::size_t bytes, int world) {
+// What is inlined into every operation is written for its instructions: `bytes` is a constant there.
+[[gnu::always_inline]] inline std::byte* direct(const void* address, std::size_t bytes, int world) {
   const State& state = g_state;
   const Segment* segment = &state.heap;
   std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
-  if (offset >= segment->bytes) [[unlikely]] {
+  if (!fits(bytes, offset, segment->bytes)) [[unlikely]] {
     segment = &state.statics;
     offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
-    if (offset >= segment->bytes) return nullptr;
-  }
-  if (bytes > segment->bytes - offset) [[unlikely]] {
-    return nullptr;
+    if (!fits(bytes, offset, segment->bytes)) return nullptr;
   }
   std::byte* base = segment->direct[world];
   return base == nullptr ? nullptr : base + offset;
+}
+
+// The same for PE `pe` of the context, which need not be one.
+[[gnu::always_inline]] inline std::byte* direct(World, const void* address, std::size_t bytes, int pe) {
+  if (static_cast<unsigned>(pe) >= static_cast<unsigned>(g_state.n_pes)) [[unlikely]] {
+    return nullptr;
+  }
+  return direct(address, bytes, pe);
+}
+[[gnu::always_inline]] inline std::byte* direct(const Context& context, const void* address, std::size_t bytes,
+                                                int pe) {
+  const Members& members = context.members;
+  if (static_cast<unsigned>(pe) >= static_cast<unsigned>(members.size)) [[unlikely]] {
+    return nullptr;
+  }
+  return direct(address, bytes, members.start + pe * members.stride);
 }
 
 // A remote address as Heddle names it, of memory that `locate` has found to be symmetric.
