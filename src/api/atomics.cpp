@@ -28,8 +28,7 @@ namespace {
 }
 
 inline Status counted(Worker& worker, std::uint64_t width) {
-  worker.count(&Tally::atomics);
-  worker.count(&Tally::bytes, width);
+  worker.count_operation(&Tally::atomics, width);
   return HEDDLE_DONE;
 }
 

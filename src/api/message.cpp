@@ -51,8 +51,7 @@ inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_mess
 }
 
 inline Status accepted(Worker& worker, const heddle_am_message& message, Status status) {
-  worker.count(&Tally::messages);
-  worker.count(&Tally::bytes, message.payload_bytes);
+  worker.count_operation(&Tally::messages, message.payload_bytes);
   return status;
 }
 
@@ -117,7 +116,8 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   }
   if (completion == nullptr || completion->counter.id == 0) [[likely]] {
     heddle::engine::Gate* gate = worker->gate();
-    switch (gate == nullptr ? worker->try_send(target, *message) : gate->try_send(target, *message)) {
+    const bool observed = completion != nullptr && completion->fn != nullptr;
+    switch (gate == nullptr ? worker->try_send(target, *message) : gate->try_send(target, *message, observed)) {
       case Sent::sent:
         return accepted(*worker, *message, HEDDLE_DONE);
       case Sent::full:

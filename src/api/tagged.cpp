@@ -34,8 +34,7 @@ template <bool kShared>
 }
 
 inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
-  worker.count(&Tally::sends);
-  worker.count(&Tally::bytes, bytes);
+  worker.count_operation(&Tally::sends, bytes);
   return status;
 }
 

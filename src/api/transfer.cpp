@@ -36,8 +36,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 
 template <Kind kind>
 inline void tally(Worker& worker, std::uint64_t bytes) {
-  worker.count(kind == Kind::put ? &Tally::puts : &Tally::gets);
-  worker.count(&Tally::bytes, bytes);
+  worker.count_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
 struct Transfer {
@@ -57,8 +56,8 @@ template <Kind kind>
   if (transfer.bytes == 0) return HEDDLE_DONE;
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Pieces pieces(transfer.local, transfer.remote, transfer.offset, {transfer.bytes, 1, 0, 0});
-  const Status status = engine::post(worker, engine::TransferCommand{kind, pieces, transfer.remote->rank, resolved});
+  const Status status = engine::post(
+      worker, engine::BlockCommand{kind, transfer.local, transfer.bytes, transfer.remote, transfer.offset, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
     worker.count(&Tally::commands);

@@ -42,6 +42,65 @@ struct TransferCommand {
   base::Status start(Worker& worker) const { return worker.try_transfer(kind, pieces, rank, completion); }
 };
 
+// A put or get of one block. In the queue it has one record, unless it has both a callback and a counter.
+struct BlockCommand {
+  Kind kind;
+  std::byte* local;
+  std::uint64_t bytes;
+  RemoteRegion* remote;
+  std::uint64_t offset;
+  Completion completion;
+
+  [[nodiscard]] TransferCommand transfer() const {
+    return {kind, Pieces(local, remote, offset, {bytes, 1, 0, 0}), remote->rank, completion};
+  }
+  base::Status start(Worker& worker) const { return transfer().start(worker); }
+};
+
+// A BlockCommand as it stands in the queue.
+struct QueuedBlock {
+  std::byte* local;
+  RemoteRegion* remote;
+  std::uint64_t offset;
+  std::uint64_t bytes_and_flags;
+  union {
+    heddle_callback fn;  // kCallback
+    Counter* counter;    // null: nobody wants to hear of it
+  };
+  void* arg;
+
+  static constexpr std::uint64_t kGet = 1;
+  static constexpr std::uint64_t kCallback = 2;
+  static constexpr std::uint64_t kLocal = 4;
+  static constexpr unsigned kFlagBits = 8;
+};
+static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
+
+// False: it needs a longer form.
+inline bool encode(const BlockCommand& command, QueuedBlock* block) {
+  const Completion& completion = command.completion;
+  if ((completion.fn != nullptr && completion.counter != nullptr) ||
+      command.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
+    return false;
+  }
+  const std::uint64_t flags = (command.kind == Kind::get ? QueuedBlock::kGet : 0) |
+                              (completion.fn != nullptr ? QueuedBlock::kCallback : 0) |
+                              (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
+  block->local = command.local;
+  block->remote = command.remote;
+  block->offset = command.offset;
+  block->bytes_and_flags = command.bytes << QueuedBlock::kFlagBits | flags;
+  if (completion.fn != nullptr) {
+    block->fn = completion.fn;
+  } else {
+    block->counter = completion.counter;
+  }
+  block->arg = completion.arg;
+  return true;
+}
+
+base::Status run_block(Worker& worker, const std::byte* bytes, base::Status cancel);
+
 struct PutSignalCommand {
   Pieces pieces;
   std::uint32_t rank;
@@ -180,6 +239,23 @@ inline void encode_message(const QueuedMessage& head, const Completion& completi
     encoded->add(static_cast<const void*>(&payload), sizeof payload);
   }
   encoded->complete = head.captured && !head.observed;
+}
+
+// A message of class NETWORK that stands in the queue by value: its payload is copied, and nobody wants to hear of it.
+base::Status run_short(Worker& worker, const std::byte* bytes, base::Status cancel);
+
+[[gnu::noinline]] void write_packet(const heddle_am_message& message, std::byte* packet);
+
+inline void write_short(heddle_peer target, const heddle_am_message& message, transport::ShortMessage* to) {
+  to->rank = target.rank;
+  to->worker = target.worker;
+  to->immediate = wire::encode_am(message.handler, message.header_bytes);
+  to->bytes = wire::pad8(message.header_bytes) + static_cast<std::uint32_t>(message.payload_bytes);
+  if (message.header_bytes == 0 && message.payload_bytes == 8) [[likely]] {
+    std::memcpy(to->packet, message.payload, 8);
+  } else {
+    write_packet(message, to->packet);
+  }
 }
 
 inline void encode(const MessageCommand& command, const Worker& worker, QueuedMessage* head, Encoded* encoded) {

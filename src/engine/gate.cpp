@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "base/wait.hpp"
 #include "engine/executor.hpp"
@@ -20,7 +21,10 @@ constexpr std::size_t kMostRecords = (kMostCommandBytes + kBodyBytes - 1) / kBod
 
 }  // namespace
 
-Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records) : worker_(worker), sharing_(sharing) {
+Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records)
+    : worker_(worker),
+      sharing_(sharing),
+      short_payload_(std::min<std::uint64_t>(worker.copied_payload(), transport::ShortMessage::kMostBytes)) {
   if (sharing == Sharing::offload || sharing == Sharing::delegate) {
     queue_ = std::make_unique<queue::CommandQueue<>>(std::max<std::uint32_t>(records, kMostRecords));
   }
@@ -38,13 +42,12 @@ void Gate::end() {
     worker_.cancel_all(HEDDLE_ERR_CANCELLED);
     if (queue_ == nullptr) return;
     const Inside busy(worker_);
-    Queued command = stalled_;
-    stalled_ = {};
-    while (command || queue_->take(&command)) {
+    Queued command;
+    while (queue_->take(&command)) {
       execute(command, HEDDLE_ERR_CANCELLED);
       queue_->release(command);
-      command = {};
     }
+    stalled_ = false;
   });
 }
 
@@ -131,7 +134,7 @@ void Gate::give_up() {
 
 void Gate::leave_delegated() {
   for (int looks = 0;; ++looks) {
-    const bool stalled = static_cast<bool>(stalled_);  // no use in trying again at once
+    const bool stalled = stalled_;  // no use in trying again at once
     inside_.store(nullptr, std::memory_order_relaxed);
     if (stalled) return core_.exit();
     if (!core_.exit_unless([this] { return queue_->ready(); }, looks)) return;
@@ -141,7 +144,11 @@ void Gate::leave_delegated() {
 }
 
 void Gate::help() {
-  if (!core_.help()) return;
+  if (core_.help()) stay();
+}
+
+// Delegate mode: inside, for what others have queued.
+void Gate::stay() {
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
   count_entry();
   drain();
@@ -162,23 +169,50 @@ int Gate::progress() {
 // Number of commands that were started.
 std::size_t Gate::drain() {
   std::size_t started = 0;
-  Queued command = stalled_;
+  Queued command;
   const Inside busy(worker_);
-  while (started < kBatch && (command || queue_->take(&command))) {
-    stalled_ = {};
+  stalled_ = false;
+  while (started < kBatch && queue_->take(&command)) {
+    if (const std::size_t sent = start_run(command, kBatch - started); sent != 0) {
+      started += sent;
+      continue;
+    }
     started_ = command.end();
     if (execute(command, HEDDLE_DONE) == HEDDLE_AGAIN) {
       started_ = command.position;
-      stalled_ = command;
+      queue_->put_back(command.position);
+      stalled_ = true;
       break;
     }
     queue_->release(command);
-    command = {};
     ++started;
   }
   if (started > 0 && worker_.context().retired()) [[unlikely]]
     worker_.context().reclaim();
   return started;
+}
+
+// Hands short messages to the transport at once: `first` and those that follow it. How many were sent.
+std::size_t Gate::start_run(const Queued& first, std::size_t most) {
+  std::array<const transport::ShortMessage*, kBatch> run;
+  std::size_t count = 0;
+  for (Queued command = first;;) {
+    const std::byte* bytes = queue_->body(command).bytes;
+    RunCommand kind = nullptr;
+    std::memcpy(static_cast<void*>(&kind), bytes, sizeof kind);
+    if (kind != &run_short) break;
+    run[count++] = std::launder(reinterpret_cast<const transport::ShortMessage*>(bytes + sizeof kind));
+    if (count == most || !queue_->take(&command)) break;
+  }
+  if (count == 0) return 0;
+  const std::size_t sent = worker_.send_all(std::span(run).first(count));
+  const Queued done{first.position, static_cast<std::uint32_t>(sent)};
+  // What was taken and not sent goes back; if nothing was sent the caller keeps the first.
+  queue_->put_back(sent == 0 ? first.end() : done.end());
+  if (sent == 0) return 0;
+  started_ = done.end();
+  queue_->release(done);
+  return sent;
 }
 
 base::Status Gate::execute(const Queued& command, base::Status cancel) {
@@ -233,8 +267,53 @@ base::Status Gate::enqueue(const Encoded& encoded) {
   BodyWriter writer(*queue_, claimed);
   writer.write(std::as_bytes(std::span(&encoded.run, 1)));
   for (const auto& part : std::span(encoded.parts).first(encoded.count)) writer.write(part);
-  if (queue_->publish(claimed)) executor_->wake();
+  if (queue_->publish(claimed)) wake_executor();
   return encoded.complete ? HEDDLE_DONE : HEDDLE_POSTED;
+}
+
+void Gate::wake_executor() {
+  executor_->wake();
+}
+
+base::Status run_block(Worker& worker, const std::byte* bytes, base::Status cancel) {
+  QueuedBlock block;
+  std::memcpy(&block, bytes, sizeof block);
+  const std::uint64_t flags = block.bytes_and_flags;
+  const bool callback = (flags & QueuedBlock::kCallback) != 0;
+  const Completion completion{callback ? block.fn : nullptr, block.arg, callback ? nullptr : block.counter,
+                              (flags & QueuedBlock::kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
+  const BlockCommand command{(flags & QueuedBlock::kGet) != 0 ? Kind::get : Kind::put,
+                             block.local,
+                             flags >> QueuedBlock::kFlagBits,
+                             block.remote,
+                             block.offset,
+                             completion};
+  const std::uint32_t rank = block.remote->rank;
+  const base::Status status = cancel == HEDDLE_DONE ? command.start(worker) : cancel;
+  worker.end_queued(status, completion, rank);
+  return status;
+}
+
+void write_packet(const heddle_am_message& message, std::byte* packet) {
+  std::memset(packet, 0, transport::ShortMessage::kMostBytes);
+  if (message.header_bytes != 0) std::memcpy(packet, message.header, message.header_bytes);
+  if (message.payload_bytes != 0) {
+    std::memcpy(packet + wire::pad8(message.header_bytes), message.payload, message.payload_bytes);
+  }
+}
+
+base::Status run_short(Worker& worker, const std::byte* bytes, base::Status cancel) {
+  transport::ShortMessage packet;
+  std::memcpy(&packet, bytes, sizeof packet);
+  base::Status status = cancel;
+  if (cancel == HEDDLE_DONE) {
+    const auto read = wire::decode_am(packet.immediate, {packet.packet, packet.bytes});
+    const heddle_am_message message{read->handler, read->header_bytes, read->header, read->payload,
+                                    read->payload_bytes};
+    status = worker.try_am({packet.rank, packet.worker}, message, {});
+  }
+  worker.end_queued(status, {}, packet.rank);
+  return status;
 }
 
 base::Status run_message(Worker& worker, const std::byte* bytes, base::Status cancel) {

@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "base/thread_number.hpp"
 #include "engine/commands.hpp"
@@ -40,6 +41,8 @@ class Executor;
 
 class Gate {
  public:
+  using Sent = transport::TransportWorker::Sent;
+
   // `records`: of the command queue.
   Gate(Worker& worker, Sharing sharing, std::uint32_t records);
   ~Gate();
@@ -59,7 +62,7 @@ class Gate {
   // copied and of which nobody wants to hear.
   template <class Command>
   base::Status post(const Command& command) {
-    if (inside()) return command.start(worker_);
+    if (starts_here()) return command.start(worker_);
     if (sharing_ != Sharing::offload && enter()) {
       const base::Status status = behind() ? enqueue(command) : command.start(worker_);
       leave();
@@ -70,15 +73,39 @@ class Gate {
     if (status != HEDDLE_AGAIN && sharing_ == Sharing::delegate) help();
     return status;
   }
-  // The short way of a message of a helped exclusive worker: only the marks of the hand-over around the transport's. `unsuitable`
-  // in the other modes. Nothing that the transport does here calls back, so inside_ stays as it is; and it leaves nothing
-  // under way, so helpers that sleep need not know: the entry is not counted.
-  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message) {
-    if (sharing_ != Sharing::exclusive) return transport::TransportWorker::Sent::unsuitable;
-    if (inside()) return worker_.try_send(target, message);
-    handover_.enter();
-    const transport::TransportWorker::Sent sent = worker_.try_send(target, message);
-    handover_.leave();
+  // The short way of a message: only the lock, or the marks of the hand-over, around the transport's. Nothing that the
+  // transport does here calls back, so inside_ stays as it is; and it leaves nothing under way, so helpers that sleep need
+  // not know: the entry is not counted.
+  // Offload: the message is in the queue, unless somebody wants to hear of it, which must not be before it has left.
+  Sent try_send(heddle_peer target, const heddle_am_message& message, bool observed) {
+    Sent sent = Sent::unsuitable;
+    switch (sharing_) {
+      case Sharing::exclusive:
+        if (inside()) return worker_.try_send(target, message);
+        handover_.enter();
+        sent = worker_.try_send(target, message);
+        handover_.leave();
+        return sent;
+      case Sharing::shared:
+        if (!core_.try_enter()) [[unlikely]]
+          return inside() ? worker_.try_send(target, message) : Sent::unsuitable;
+        sent = worker_.try_send(target, message);
+        core_.exit();
+        return sent;
+      case Sharing::delegate:
+        // What this thread has queued goes first.
+        if (queued() || !core_.try_enter()) [[unlikely]]
+          return Sent::unsuitable;
+        sent = worker_.try_send(target, message);
+        if (core_.exit_unless([this] { return queue_->ready(); }, 0)) [[unlikely]]
+          stay();
+        return sent;
+      case Sharing::offload:
+        if (observed || starts_here() || !is_short(message)) return Sent::unsuitable;
+        return enqueue_short(target, message) ? Sent::sent : Sent::full;
+      case Sharing::mutex:
+        break;
+    }
     return sent;
   }
   // 0 if another thread is inside.
@@ -165,16 +192,54 @@ class Gate {
   }
   void count_entry() { add_one(entries_); }
   void help();
+  void stay();
   // Offload: something is under way that only polling will tell, or that a peer waits for. Inside.
   [[nodiscard]] bool executor_wanted() const {
     return sharing_ == Sharing::offload && (stalled_ || worker_.under_way());
   }
+  // Offload: only handlers and callbacks of this worker. Their thread knows by itself that it is in one, while inside_ stands
+  // on a line that the executor writes all the time.
+  [[nodiscard]] bool starts_here() const { return sharing_ == Sharing::offload ? inside_of() == &worker_ : inside(); }
   std::size_t drain();
+  std::size_t start_run(const Queued& first, std::size_t most);
   base::Status execute(const Queued& command, base::Status cancel);
   base::Status enqueue(const Encoded& encoded);
+  // A command of one record. False: the queue is full.
+  template <class Body>
+  bool enqueue_one(RunCommand run, const auto& write) {
+    static_assert(sizeof run + sizeof(Body) <= sizeof(queue::CommandBytes) && alignof(Body) <= 8);
+    const Queued claimed = queue_->claim();
+    if (!claimed) return false;
+    std::byte* bytes = queue_->body(claimed).bytes;
+    std::memcpy(bytes, static_cast<const void*>(&run), sizeof run);
+    write(new (bytes + sizeof run) Body);
+    if (queue_->publish(claimed)) [[unlikely]]
+      wake_executor();
+    return true;
+  }
+  [[nodiscard]] bool is_short(const heddle_am_message& message) const {
+    return message.payload_bytes <= short_payload_ &&
+           wire::pad8(message.header_bytes) + message.payload_bytes <= transport::ShortMessage::kMostBytes;
+  }
+  bool enqueue_short(heddle_peer target, const heddle_am_message& message) {
+    return enqueue_one<transport::ShortMessage>(&run_short,
+                                                [&](transport::ShortMessage* to) { write_short(target, message, to); });
+  }
+  base::Status enqueue(const BlockCommand& command) {
+    QueuedBlock block;
+    if (!encode(command, &block)) return enqueue(command.transfer());
+    return enqueue_one<QueuedBlock>(&run_block, [&](QueuedBlock* to) { *to = block; }) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+  }
+  void wake_executor();
   template <class Command>
   base::Status enqueue(const Command& command) {
     Encoded encoded;
+    if constexpr (std::is_same_v<Command, MessageCommand>) {
+      const heddle_am_message& message = *command.message;
+      if (!command.completion->observed() && message.handler < HEDDLE_AM_USER && is_short(message)) {
+        return enqueue_short(command.target, message) ? HEDDLE_DONE : HEDDLE_AGAIN;
+      }
+    }
     if constexpr (std::is_same_v<Command, MessageCommand> || std::is_same_v<Command, SendCommand>) {
       QueuedMessage head;
       encode(command, worker_, &head, &encoded);
@@ -185,21 +250,24 @@ class Gate {
     }
   }
 
+  // Read by every thread that posts; written by nobody after begin().
   Worker& worker_;
   const Sharing sharing_;
-  queue::Handover<> handover_;  // exclusive
+  const std::uint64_t short_payload_;  // bytes that a message which waits in the queue may have been copied from
+  std::unique_ptr<queue::CommandQueue<>> queue_;
+  std::unique_ptr<Executor> executor_;
+
+  alignas(base::kCacheLine) queue::Handover<> handover_;  // exclusive
   std::mutex mutex_;
-  queue::Delegation<> core_;
+  alignas(base::kCacheLine) queue::Delegation<> core_;
   // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of Helpers before sleeping.
   std::atomic<std::uint64_t> entries_{0};
   std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
-  std::unique_ptr<queue::CommandQueue<>> queue_;
   // Guarded by core_.
-  Queued stalled_;             // taken, not started yet
+  bool stalled_ = false;       // the transport did not take the next command
   std::uint64_t started_ = 0;  // where the last command that was started ends, in the queue's positions
-  std::unique_ptr<Executor> executor_;
 };
 
 // Starts the command here, or hands it to the worker's gate.

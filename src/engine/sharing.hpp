@@ -53,12 +53,13 @@ class Tallies {
 
   void add(Field field, std::uint64_t amount) {
     const std::uint32_t number = base::thread_number();
-    const std::atomic_ref<std::uint64_t> count(places_[number].tally.*field);
-    if (number != base::kNoThreadNumber) [[likely]] {
-      count.store(count.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-    } else {
-      count.fetch_add(amount, std::memory_order_relaxed);
-    }
+    raise(number, field, amount);
+  }
+  // One more operation of `bytes` bytes.
+  void add_operation(Field field, std::uint64_t bytes) {
+    const std::uint32_t number = base::thread_number();
+    raise(number, field, 1);
+    raise(number, &Tally::bytes, bytes);
   }
   [[nodiscard]] Tally sum() {
     static constexpr std::array<Field, 8> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics,  &Tally::messages,
@@ -73,6 +74,15 @@ class Tallies {
   }
 
  private:
+  void raise(std::uint32_t number, Field field, std::uint64_t amount) {
+    const std::atomic_ref<std::uint64_t> count(places_[number].tally.*field);
+    if (number != base::kNoThreadNumber) [[likely]] {
+      count.store(count.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    } else {
+      count.fetch_add(amount, std::memory_order_relaxed);
+    }
+  }
+
   struct alignas(base::kCacheLine) Place {
     Tally tally;
   };

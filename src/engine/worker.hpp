@@ -59,6 +59,15 @@ class Worker {
       tallies_->add(field, amount);
     }
   }
+  // One more operation of `bytes` bytes.
+  void count_operation(std::uint64_t Tally::* field, std::uint64_t bytes) {
+    if (tallies_ == nullptr) [[likely]] {
+      tally_.*field += 1;
+      tally_.bytes += bytes;
+    } else {
+      tallies_->add_operation(field, bytes);
+    }
+  }
   [[nodiscard]] heddle_worker_stats read_stats();
   // What its operations may still touch. Any thread.
   [[nodiscard]] bool names_remote(const RemoteRegion* remote) const;
@@ -145,6 +154,10 @@ class Worker {
         break;
     }
     return try_message(target, message, completion);
+  }
+  // Of class NETWORK, in order: how many were sent. try_am() is for the next one.
+  std::size_t send_all(std::span<const transport::ShortMessage* const> messages) {
+    return transport_->send_all(messages);
   }
   // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
   [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
@@ -245,7 +258,11 @@ class Worker {
   base::Status flush_inside(std::uint32_t rank);
   base::Status quiet_inside();
 
+  // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is written all the time by who
+  // is inside.
   Context& context_;
+  std::unique_ptr<Gate> gate_;        // goes first, see ~Worker: its executor uses all the rest
+  std::unique_ptr<Tallies> tallies_;  // the modes other than exclusive
   std::uint32_t index_;
   const Sharing sharing_;
   std::uint32_t max_workers_;
@@ -255,16 +272,16 @@ class Worker {
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
-  std::uint64_t seen_epoch_ = 0;
+  std::vector<std::uint32_t> outstanding_;  // operations not finished, per rank; the numbers are written inside
+
+  alignas(base::kCacheLine) std::uint64_t seen_epoch_ = 0;
   heddle_worker handle_{};  // for arrivals; found at the first
   heddle_worker_stats stats_{};
-  Tally tally_;                       // exclusive
-  std::unique_ptr<Tallies> tallies_;  // the other modes
+  Tally tally_;  // exclusive
 
   OperationPool operations_;
-  OperationQueue pending_;                  // have something left to post, in order
-  std::vector<std::uint32_t> outstanding_;  // operations not finished, per rank
-  std::uint32_t outstanding_many_ = 0;      // lists over several ranks
+  OperationQueue pending_;              // have something left to post, in order
+  std::uint32_t outstanding_many_ = 0;  // lists over several ranks
   std::uint32_t outstanding_total_ = 0;
   std::vector<base::Status> unreported_;  // per rank: first error of operations that nobody observes
   bool has_unreported_ = false;
@@ -277,7 +294,6 @@ class Worker {
   Operation chores_;  // not of the pool: stands in pending_ while tagged_ has something left to do
   Tagged tagged_;     // uses most of the above
   std::array<transport::Completion, 32> arrivals_;
-  std::unique_ptr<Gate> gate_;  // the first to go: its executor uses all the rest
 };
 
 template <class Attempt, class Describe>

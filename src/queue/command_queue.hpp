@@ -120,6 +120,10 @@ class CommandQueue {
     return true;
   }
 
+  // The consumer has taken what begins at `position`, and all behind it, in vain: the next take() gives it again. Not what
+  // has been released.
+  void put_back(std::uint64_t position) { next_ = position; }
+
   // `last` and all taken before it are executed; their records will not be looked at again. Once a batch is enough.
   void release(const Command& last) { head_.store(last.end(), std::memory_order_release); }
 

@@ -103,6 +103,33 @@ TEST(CommandQueue, PartOfABatchCanBeReleased) {
 }
 
 // The later records of a command are never taken for a beginning, whatever they held before.
+TEST(CommandQueue, WhatIsPutBackIsTakenAgain) {
+  Queue queue(4);
+  for (std::uint64_t lap = 0; lap < 9; ++lap) {
+    const auto first = queue.claim();
+    const auto second = queue.claim(2);
+    ASSERT_TRUE(first && second);
+    fill(queue, first, 1, lap);
+    fill(queue, second, 2, lap);
+    EXPECT_FALSE(queue.publish(first) || queue.publish(second));
+    Queue::Command one;
+    Queue::Command two;
+    ASSERT_TRUE(queue.take(&one) && queue.take(&two));
+    queue.put_back(one.position);
+    EXPECT_FALSE(queue.prepare_sleep()) << "there is something to take";
+    ASSERT_TRUE(queue.take(&one) && queue.take(&two));
+    queue.release(one);
+    queue.put_back(two.position);
+    EXPECT_FALSE(queue.claim(3)) << "it is not free";
+    two = {};
+    ASSERT_TRUE(queue.take(&two));
+    EXPECT_EQ(two.records, 2U);
+    EXPECT_TRUE(holds(queue, two, 2, lap));
+    queue.release(two);
+    EXPECT_TRUE(queue.prepare_sleep() && queue.wake_up());
+  }
+}
+
 TEST(CommandQueue, AgreesWithADequeUnderRandomOperations) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     base::Random random(seed);

@@ -88,6 +88,66 @@ TEST_P(Conformance, TrySendIsAPost) {
   expect_letters(world, world.port(1).arrivals, kMessages);
 }
 
+// As Letter, for the first kMostBytes bytes of its packet.
+ShortMessage shortened(std::uint32_t n, std::uint32_t rank) {
+  base::Random random(n);
+  const std::uint32_t bytes =
+      static_cast<std::uint32_t>(random.below(2) == 0 ? 8 : random.below(ShortMessage::kMostBytes + 1));
+  const std::vector<std::byte> text = pattern(n, bytes);
+  ShortMessage message{rank, 0, n, bytes, {}};
+  std::copy(text.begin(), text.end(), message.packet);
+  return message;
+}
+
+// Several short messages at once, to two peers, between others; what was sent may be overwritten.
+TEST_P(Conformance, SendAllIsSeveralPosts) {
+  constexpr std::uint32_t kMessages = 1200;
+  constexpr std::size_t kMost = 24;
+  World world(GetParam(), 3);
+  Port& from = world.port(0);
+  base::Random random(5);
+  const auto target_of = [](std::uint32_t n) { return 1 + n / 5 % 2; };
+  std::deque<std::vector<std::byte>> posted;
+  const Deadline deadline;
+  for (std::uint32_t n = 0; n < kMessages;) {
+    ASSERT_FALSE(deadline.over()) << n;
+    std::vector<ShortMessage> messages;
+    std::vector<const ShortMessage*> run;
+    const std::size_t count = std::min<std::size_t>(1 + random.below(kMost), kMessages - n);
+    for (std::uint32_t i = 0; i < count; ++i) messages.push_back(shortened(n + i, target_of(n + i)));
+    for (const ShortMessage& message : messages) run.push_back(&message);
+    const std::size_t sent = random.below(4) != 0 ? from.worker().send_all(run) : 0;
+    ASSERT_LE(sent, count);
+    n += static_cast<std::uint32_t>(sent);
+    if (sent < count) {
+      const ShortMessage& next = messages[sent];
+      posted.emplace_back(next.packet, next.packet + next.bytes);
+      if (from.post_one(message_to(next.rank, 0, posted.back(), next.immediate)) != 0) ++n;
+    }
+    for (ShortMessage& message : messages) std::fill_n(message.packet, sizeof message.packet, std::byte{0xEE});
+    if (random.below(4) == 0) world.pump();
+  }
+  EXPECT_EQ(from.worker().send_all({}), 0U);
+  const auto all_here = [&] { return world.port(1).arrivals.size() + world.port(2).arrivals.size() >= kMessages; };
+  ASSERT_TRUE(world.until(all_here));
+  ASSERT_TRUE(world.quiet());
+  std::vector<bool> seen(kMessages);
+  for (const std::uint32_t rank : {1U, 2U}) {
+    std::uint32_t last = 0;
+    for (const Arrival& arrival : world.port(rank).arrivals) {
+      const std::uint32_t n = arrival.immediate;
+      ASSERT_LT(n, kMessages);
+      ASSERT_EQ(target_of(n), rank);
+      ASSERT_FALSE(seen[n]) << n << " came twice";
+      ASSERT_TRUE(!world.capabilities().ordered_messages || n >= last) << "out of order";
+      const ShortMessage message = shortened(n, rank);
+      ASSERT_EQ(arrival.data, std::vector<std::byte>(message.packet, message.packet + message.bytes)) << n;
+      seen[n] = true;
+      last = n;
+    }
+  }
+}
+
 // Who was told that a source is free may write it, and what was sent is what it was.
 TEST_P(Conformance, FreeSourcesMayBeWritten) {
   constexpr std::uint32_t kMessages = 150;

@@ -107,6 +107,18 @@ struct Command {
   Token token = 0;             // returned in the completion
 };
 
+// A message that is handed over by value, as it waits in a queue: the whole packet (header, zeros up to a multiple of 8,
+// payload), with zeros up to a multiple of 8 behind it.
+struct ShortMessage {
+  static constexpr std::uint32_t kMostBytes = 32;
+  std::uint32_t rank;
+  std::uint32_t worker;
+  std::uint32_t immediate;
+  std::uint32_t bytes;
+  alignas(8) std::byte packet[kMostBytes];
+};
+static_assert(sizeof(ShortMessage) == 48);
+
 enum class Event : std::uint8_t {
   done,         // the command with this token is finished at the target (message: in the target's memory), or failed
   source_free,  // the source of the command with this token may be reused; `done` follows
@@ -157,6 +169,18 @@ class TransportWorker {
     static_cast<void>(header);
     static_cast<void>(payload);
     return Sent::unsuitable;
+  }
+
+  // The short way for several at once, in order: how many were sent, from the front; the next one needs try_send() or post().
+  // What goes to one peer is published together.
+  [[nodiscard]] virtual std::size_t send_all(std::span<const ShortMessage* const> messages) {
+    std::size_t sent = 0;
+    for (const ShortMessage* message : messages) {
+      const Target target{message->rank, message->worker};
+      if (try_send(target, message->immediate, {}, {message->packet, message->bytes}) != Sent::sent) break;
+      ++sent;
+    }
+    return sent;
   }
 
   // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the

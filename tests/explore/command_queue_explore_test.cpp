@@ -25,7 +25,14 @@ struct Body {
   Plain<std::uint64_t> value;
 };
 
-enum class Bug { none, published_before_filled, released_before_read, sleeps_without_asking, no_wake };
+enum class Bug {
+  none,
+  published_before_filled,
+  released_before_read,
+  sleeps_without_asking,
+  no_wake,
+  released_before_put_back
+};
 
 // Planted: the swap is made whatever it finds.
 template <class T>
@@ -67,6 +74,7 @@ struct Shape {
   std::uint32_t commands;  // of each producer
   std::uint32_t records;   // of each command
   bool sleeps;             // the consumer sleeps; without, it polls
+  bool hesitates = false;  // it takes the next command too, and puts it back
 };
 
 // The queue has been round once, so that every record holds an old lap and old data.
@@ -115,6 +123,7 @@ struct CommandModel final : Model {
       typename Queue::Command command;
       next(&command);
       check(command.records == kShape.records, "the command is whole");
+      if (kShape.hesitates) hesitate();
       if (kBug == Bug::released_before_read) queue.release(command);
       const std::uint64_t first = queue.body(command).value.load();
       const auto producer = static_cast<std::uint32_t>(first / 100 - 1);
@@ -125,6 +134,13 @@ struct CommandModel final : Model {
       ++got[producer];
       if (kBug != Bug::released_before_read) queue.release(command);
     }
+  }
+
+  void hesitate() {
+    typename Queue::Command behind;
+    if (!queue.take(&behind)) return;
+    if (kBug == Bug::released_before_put_back) queue.release(behind);
+    queue.put_back(behind.position);
   }
 
   void next(typename Queue::Command* command) {
@@ -160,6 +176,8 @@ constexpr Shape kTwoByTwo{2, 2, 1, false};
 constexpr Shape kOneByTwoAsleep{1, 2, 1, true};
 constexpr Shape kTwoByOneAsleep{2, 1, 1, true};
 constexpr Shape kTwoByTwoAsleep{2, 2, 1, true};
+constexpr Shape kOneByThreeHesitant{1, 3, 1, false, true};
+constexpr Shape kTwoByOneHesitant{2, 1, 1, true, true};
 
 // All schedules of the largest cases are more than there is time for: the largest are bounded in their preemptions.
 constexpr Options kBounded{.weak = false, .preemptions = 2};
@@ -179,7 +197,14 @@ TEST(CommandQueue, HoldsWithSleepOverTwoProducers) {
   expect_holds<CommandModel<Atomic, Bug::none, kTwoByTwoAsleep>>("commands, 2 producers of 2, full, sleep", kBounded);
 }
 
+TEST(CommandQueue, HoldsWithAConsumerThatPutsBack) {
+  expect_holds<CommandModel<Atomic, Bug::none, kOneByThreeHesitant>>("commands put back, full", kOrdered);
+  expect_holds<CommandModel<Atomic, Bug::none, kTwoByOneHesitant>>("commands put back, sleep", kInterleaved);
+}
+
 TEST(CommandQueue, PlantedBugsAreFound) {
+  expect_finds<CommandModel<Atomic, Bug::released_before_put_back, kOneByThreeHesitant>>("put back after its release",
+                                                                                         kOrdered, "race");
   expect_finds<CommandModel<Atomic, Bug::published_before_filled, kTwoByOne>>("published before filled", kOrdered,
                                                                               "race");
   expect_finds<CommandModel<Atomic, Bug::released_before_read, kOneByThree>>("released before read", kOrdered, "race");

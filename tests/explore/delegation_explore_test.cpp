@@ -24,7 +24,7 @@ struct ModelFences {
 };
 using BothFences = ModelFences<true, true>;
 
-enum class Bug { none, leaves_without_looking, helps_without_trying };
+enum class Bug { none, leaves_without_looking, helps_without_trying, short_way_overtakes };
 
 struct Body {
   Plain<std::uint64_t> value;
@@ -34,6 +34,7 @@ struct Shape {
   std::uint32_t producers;
   std::uint32_t commands;  // of each
   bool idler;              // one more thread, which comes by once with nothing of its own
+  bool short_way = false;  // posts try Gate::try_send() first
 };
 
 // Every post is Gate::post(): started here and now by who is inside, behind what was queued before it; else queued.
@@ -61,7 +62,21 @@ struct DelegationModel final : Model {
       drain();
       return leave();
     }
-    for (std::uint32_t i = 0; i < kShape.commands; ++i) post(thread, i + 1);
+    for (std::uint32_t i = 0; i < kShape.commands; ++i) {
+      if (!kShape.short_way || !try_send(thread, i + 1)) post(thread, i + 1);
+    }
+  }
+  // Gate::try_send()
+  bool try_send(std::uint32_t thread, std::uint64_t number) {
+    if ((kBug != Bug::short_way_overtakes && queued()) || !inside.try_enter()) return false;
+    execute(thread * 10 + number);
+    if (kBug == Bug::leaves_without_looking) {
+      inside.exit();
+    } else if (inside.exit_unless([this] { return queue.ready(); }, 0)) {
+      drain();
+      leave();
+    }
+    return true;
   }
   void post(std::uint32_t thread, std::uint64_t number) {
     if (inside.try_enter()) {
@@ -107,6 +122,9 @@ struct DelegationModel final : Model {
 constexpr Shape kOneEach{2, 1, false};
 constexpr Shape kTwoEach{2, 2, false};
 constexpr Shape kOneEachAndIdler{2, 1, true};
+constexpr Shape kOneEachShort{2, 1, false, true};
+constexpr Shape kTwoEachShort{2, 2, false, true};
+constexpr Shape kOneEachShortAndIdler{2, 1, true, true};
 constexpr Options kBounded{.weak = false, .preemptions = 3};
 
 TEST(Delegation, HoldsInAllSchedules) {
@@ -116,6 +134,19 @@ TEST(Delegation, HoldsInAllSchedules) {
 TEST(Delegation, HoldsWithMoreCommandsAndThreads) {
   expect_holds<DelegationModel<kTwoEach>>("delegation, 2 threads of 2", kBounded);
   expect_holds<DelegationModel<kOneEachAndIdler>>("delegation, 2 threads and an idler", kBounded);
+}
+
+TEST(Delegation, HoldsOnTheShortWay) {
+  expect_holds<DelegationModel<kOneEachShort>>("delegation, short way", kOrdered);
+  expect_holds<DelegationModel<kTwoEachShort>>("delegation, short way, 2 threads of 2", kBounded);
+  expect_holds<DelegationModel<kOneEachShortAndIdler>>("delegation, short way, and an idler", kBounded);
+}
+
+TEST(Delegation, PlantedBugsOfTheShortWayAreFound) {
+  expect_finds<DelegationModel<kOneEachShort, Bug::leaves_without_looking>>("leaves without looking again", kOrdered,
+                                                                            "left behind");
+  expect_finds<DelegationModel<kTwoEachShort, Bug::short_way_overtakes>>("overtakes what its thread has queued",
+                                                                         kBounded, "in each thread's order");
 }
 
 TEST(Delegation, PlantedBugsAreFound) {

@@ -130,6 +130,26 @@ TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, s
   return Sent::sent;
 }
 
+std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
+  Outgoing* to = nullptr;  // what was begun there is not visible yet
+  std::size_t sent = 0;
+  for (const ShortMessage* message : messages) {
+    Outgoing* next = outgoing_[std::size_t{message->rank} * max_workers_ + message->worker];
+    if (next != to && to != nullptr) to->publish();
+    to = next;
+    if (to == nullptr) [[unlikely]]  // as in try_send()
+      break;
+    std::byte* room = to->ring.begin(kMessageType, message->immediate, message->bytes);
+    if (room == nullptr) [[unlikely]]
+      break;
+    // Records are padded to whole words, and so is the packet.
+    for (std::uint32_t at = 0; at < message->bytes; at += 8) std::memcpy(room + at, message->packet + at, 8);
+    ++sent;
+  }
+  if (to != nullptr) to->publish();
+  return sent;
+}
+
 bool Worker::post_one(Command& command) {
   if (command.opcode == Opcode::message) [[likely]]
     return post_message(command);
