@@ -2,7 +2,8 @@
 """Makes the OpenSHMEM headers and definitions from functions.txt.
 
     generate.py TABLE TEMPLATES OUTPUT     writes OUTPUT/include/{shmem,pshmem,shmemx,pshmemx}.h and OUTPUT/UNIT.cpp
-    generate.py --list TABLE               every function, one a line: NAME UNIT (for tests)
+    generate.py --cases TABLE OUTPUT UNIT…  writes a CASE(OP, TYPE, FUNCTION, FUNCTION-WITH-CONTEXT or nullptr) for every typed
+                                           and sized function of these units (for tests)
 """
 
 import dataclasses
@@ -91,6 +92,7 @@ class Table:
         self.types = {}
         self.functions = []
         self.generics = {}
+        self.cases = []  # (unit, what is called, type, function, function with context)
         section = None
         for number, line in enumerate(pathlib.Path(path).read_text(encoding="utf-8").splitlines(), 1):
             line = line.strip()
@@ -146,6 +148,8 @@ class Table:
                                  extension, cast)
                 self.functions.append(other)
             typed.append((of, plain.name, other.name if other else None))
+        if kind != "plain":
+            self.cases += [(unit, call, *row) for row in typed]
         if "generic" in flags:
             position = 0 if kind == "plain" else next(
                 i for i, (p, _) in enumerate(parameters) if p in ("T*", "const T*"))
@@ -234,9 +238,10 @@ def write(path, text):
 
 
 def main(arguments):
-    if len(arguments) == 2 and arguments[0] == "--list":
-        for function in Table(arguments[1]).functions:
-            print(function.name, function.unit)
+    if len(arguments) > 3 and arguments[0] == "--cases":
+        cases = [case for case in Table(arguments[1]).cases if case[0] in arguments[3:]]
+        lines = [f"CASE({what}, {of}, {plain}, {other or 'nullptr'})\n" for _, what, of, plain, other in cases]
+        write(pathlib.Path(arguments[2]), "".join(lines))
         return 0
     if len(arguments) != 3:
         print(__doc__, file=sys.stderr)

@@ -1,0 +1,127 @@
+/* Makes one mistake, named by its argument, on the last PE; the others wait. misuse_test.py knows what must be said. */
+#include <shmem.h>
+#include <shmemx.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static long word;
+static long words[8];
+static uint64_t signal_word;
+
+static void mistake(const char* name) {
+  long local = 1;
+  const int n = shmem_n_pes();
+  shmem_ctx_t ctx = SHMEM_CTX_INVALID;
+  if (strcmp(name, "pe") == 0) shmem_p(&word, 1L, n);
+  if (strcmp(name, "negative-pe") == 0) shmem_putmem(&word, &local, sizeof local, -1);
+  if (strcmp(name, "fetch-pe") == 0) shmem_atomic_fetch_add(&word, 1L, n + 5);
+  if (strcmp(name, "nothing-to-pe") == 0) shmem_putmem(&word, &local, 0, n);
+  if (strcmp(name, "stack") == 0) shmem_p(&local, 1L, 0);
+  if (strcmp(name, "get-stack") == 0) shmem_getmem(&word, &local, sizeof local, 0);
+  if (strcmp(name, "null") == 0) shmem_p((long*)NULL, 1L, 0);
+  if (strcmp(name, "atomic-stack") == 0) shmem_atomic_inc(&local, 0);
+  if (strcmp(name, "beyond") == 0) shmem_putmem(&word, words, (size_t)1 << 40, 0);
+  if (strcmp(name, "too-many") == 0) shmem_long_put(&word, words, SIZE_MAX / 2, 0);
+  if (strcmp(name, "stride") == 0) shmem_long_iput(words, words + 4, 0, 1, 2, 0);
+  if (strcmp(name, "block-stride") == 0) shmemx_long_ibput(words, words + 4, 1, 2, 2, 2, 0);
+  if (strcmp(name, "huge-stride") == 0) shmem_long_iput(words, words + 4, PTRDIFF_MAX / 16, 1, 100, 0);
+  if (strcmp(name, "sig-op") == 0) shmem_putmem_signal(&word, &local, sizeof local, &signal_word, 1, 9, 0);
+  if (strcmp(name, "sig-addr") == 0) {
+    uint64_t mine = 0;
+    shmem_putmem_signal(&word, &local, sizeof local, &mine, 1, SHMEM_SIGNAL_SET, 0);
+  }
+  if (strcmp(name, "cmp") == 0) shmem_wait_until(&word, 6, 1L);
+  if (strcmp(name, "ivar") == 0) shmem_test(&local, SHMEM_CMP_EQ, 1L);
+  if (strcmp(name, "ivars") == 0) shmem_long_wait_until_any(&local, 1, NULL, SHMEM_CMP_EQ, 1);
+  if (strcmp(name, "invalid-ctx") == 0) shmem_p(ctx, &word, 1L, 0);
+  if (strcmp(name, "destroyed-ctx") == 0) {
+    shmem_ctx_create(0, &ctx);
+    shmem_ctx_destroy(ctx);
+    shmem_p(ctx, &word, 1L, 0);
+  }
+  if (strcmp(name, "destroyed-twice") == 0) {
+    shmem_ctx_create(0, &ctx);
+    shmem_ctx_destroy(ctx);
+    shmem_ctx_destroy(ctx);
+  }
+  if (strcmp(name, "destroy-default") == 0) shmem_ctx_destroy(SHMEM_CTX_DEFAULT);
+  if (strcmp(name, "free-stack") == 0) shmem_free(&local);
+  if (strcmp(name, "alignment") == 0) shmem_align(24, 8);
+  if (strcmp(name, "hints") == 0) shmem_malloc_with_hints(8, 64L);
+  if (strcmp(name, "thread-level") == 0) {
+    int provided;
+    shmem_init_thread(7, &provided);
+  }
+  if (strcmp(name, "global-exit-3") == 0) shmem_global_exit(3);
+  if (strcmp(name, "global-exit-0") == 0) {
+    printf("flushed at the end");
+    shmem_global_exit(0);
+  }
+}
+
+/* What all PEs do alike. True: it was one of those. */
+static int together(const char* name) {
+  if (strcmp(name, "freed-twice") == 0) {
+    void* block = shmem_malloc(8);
+    shmem_free(block);
+    shmem_free(block);
+  } else if (strcmp(name, "realloc-freed") == 0) {
+    void* block = shmem_malloc(8);
+    shmem_free(block);
+    shmem_realloc(block, 16);
+  } else if (strcmp(name, "after-finalize") == 0) {
+    shmem_finalize();
+    shmem_p(&word, 1L, 0);
+  } else if (strcmp(name, "quiet-after-finalize") == 0) {
+    shmem_finalize();
+    shmem_quiet();
+  } else if (strcmp(name, "exhausted") == 0) {
+    EXPECT(shmem_malloc((size_t)100 << 20) == NULL, "more than there is");
+    EXPECT(shmem_malloc((size_t)1 << 20) != NULL, "the heap is whole");
+    EXPECT(shmem_calloc(SIZE_MAX / 2, 16) == NULL, "more than can be counted");
+    EXPECT(shmem_align(64, SIZE_MAX) == NULL, "more than can be counted");
+    shmem_finalize();
+    exit(failures != 0);
+  } else if (strcmp(name, "invalid-is-nothing") == 0) {
+    shmem_ctx_quiet(SHMEM_CTX_INVALID);
+    shmem_ctx_fence(SHMEM_CTX_INVALID);
+    shmem_ctx_destroy(SHMEM_CTX_INVALID);
+    shmem_free(NULL);
+    EXPECT(shmem_malloc(0) == NULL, "of nothing");
+    shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
+    EXPECT(shmem_ctx_create(1L << 20, &ctx) != 0 && ctx == SHMEM_CTX_INVALID, "an unknown option");
+    EXPECT(shmem_pe_accessible(shmem_n_pes()) == 0 && shmem_pe_accessible(-1) == 0, "no such PE");
+    EXPECT(shmem_addr_accessible(&ctx, 0) == 0 && shmem_addr_accessible(&word, 0) == 1, "addresses");
+    EXPECT(shmem_ptr(&ctx, 0) == NULL && shmem_ptr(&word, shmem_n_pes()) == NULL, "no pointer");
+    shmem_finalize();
+    exit(failures != 0);
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
+int main(int argc, char** argv) {
+  const char* name = argc > 1 ? argv[1] : "";
+  if (strcmp(name, "before-init") == 0) return shmem_my_pe();
+  if (strcmp(name, "put-before-init") == 0) shmem_p(&word, 1L, 0);
+  if (strcmp(name, "quiet-before-init") == 0) shmem_quiet();
+  if (strcmp(name, "malloc-before-init") == 0) return shmem_malloc(8) != NULL;
+  const char* rank = getenv("HEDDLE_LOCAL_RANK");
+  if (strcmp(name, "sizes-differ") == 0 && rank != NULL) {
+    setenv("SHMEM_SYMMETRIC_SIZE", rank[0] == '0' ? "8M" : "9M", 1);
+  }
+  shmem_init();
+  if (together(name)) return 0;
+  if (shmem_my_pe() == shmem_n_pes() - 1) {
+    mistake(name);
+    fprintf(stderr, "the mistake %s went by unnoticed\n", name);
+    shmem_global_exit(99);
+  }
+  shmem_barrier_all();
+  shmem_barrier_all();
+  return 98;
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""misuse_test.py HEDDLE PROGRAM: each mistake ends the job, with a message that names the call, the argument and its value."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+HEDDLE, PROGRAM = "", ""
+
+# Mistake: what must be said of it.
+SAID = {
+    "before-init": r"shmem_my_pe: called before shmem_init",
+    "put-before-init": r"shmem_long_p: called before shmem_init",
+    "quiet-before-init": r"shmem_quiet: called before shmem_init",
+    "malloc-before-init": r"shmem_malloc: called before shmem_init",
+    "after-finalize": r"shmem_long_p: called after shmem_finalize",
+    "quiet-after-finalize": r"shmem_quiet: called after shmem_finalize",
+    "pe": r"shmem_long_p: pe 2: the PEs of the context are 0-1",
+    "negative-pe": r"shmem_putmem: pe -1: the PEs of the context are 0-1",
+    "fetch-pe": r"shmem_long_atomic_fetch_add: pe 7: the PEs of the context are 0-1",
+    "nothing-to-pe": r"shmem_putmem: pe 2: the PEs of the context are 0-1",
+    "stack": r"shmem_long_p: dest 0x[0-9a-f]+ is not symmetric",
+    "get-stack": r"shmem_getmem: source 0x[0-9a-f]+ is not symmetric",
+    "null": r"shmem_long_p: dest \(nil\) is not symmetric",
+    "atomic-stack": r"shmem_long_atomic_inc: dest 0x[0-9a-f]+ is not symmetric",
+    "beyond": r"shmem_putmem: dest 0x[0-9a-f]+ with 1099511627776 bytes leaves the static data, which is 0x[0-9a-f]+-0x",
+    "too-many": r"shmem_long_put: dest 0x[0-9a-f]+ with 18446744073709551615 bytes leaves the static data",
+    "stride": r"shmem_long_iput: dst 0, sst 1: strides are at least the 1 elements of a block",
+    "block-stride": r"shmemx_long_ibput: dst 1, sst 2: strides are at least the 2 elements of a block",
+    "huge-stride": r"shmem_long_iput: 100 blocks with a stride of \d+ bytes do not fit the address space",
+    "sig-op": r"shmem_putmem_signal: sig_op 9 is neither SHMEM_SIGNAL_SET nor SHMEM_SIGNAL_ADD",
+    "sig-addr": r"shmem_putmem_signal: sig_addr 0x[0-9a-f]+ is not symmetric",
+    "cmp": r"shmem_long_wait_until: cmp 6 is none of SHMEM_CMP_EQ",
+    "ivar": r"shmem_long_test: ivar 0x[0-9a-f]+ is not symmetric",
+    "ivars": r"shmem_long_wait_until_any: ivars 0x[0-9a-f]+ is not symmetric",
+    "invalid-ctx": r"shmem_ctx_long_p: ctx is SHMEM_CTX_INVALID",
+    "destroyed-ctx": r"shmem_ctx_long_p: ctx is of a destroyed context",
+    "destroyed-twice": r"shmem_ctx_destroy: ctx 0x[0-9a-f]+ was destroyed before",
+    "destroy-default": r"shmem_ctx_destroy: ctx is SHMEM_CTX_DEFAULT",
+    "free-stack": r"shmem_free: ptr 0x[0-9a-f]+ is not the beginning of a block of the symmetric heap, or was freed before",
+    "freed-twice": r"shmem_free: ptr 0x[0-9a-f]+ is not the beginning of a block of the symmetric heap, or was freed before",
+    "realloc-freed": r"shmem_realloc: ptr 0x[0-9a-f]+ is not the beginning of a block",
+    "alignment": r"shmem_align: alignment 24 is no power of two",
+    "hints": r"shmem_malloc_with_hints: hints 0x40: known are",
+    "thread-level": r"shmem_init_thread: requested 7 is none of SHMEM_THREAD_SINGLE",
+    "sizes-differ": r"shmem_init: SHMEM_SYMMETRIC_SIZE makes a heap of \d+ bytes here and of \d+ bytes on PE [01]: set it alike",
+}
+
+
+def run(mistake, **variables):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SHMEM_", "SMA_"))}
+    return subprocess.run(
+        [HEDDLE, "run", "-n", "2", "--grace", "0.2", "--timeout", "100", PROGRAM, mistake],
+        env={**kept, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=110,
+    )
+
+
+class Misuse(unittest.TestCase):
+    def test_each_mistake_is_named(self):
+        for mistake, said in SAID.items():
+            with self.subTest(mistake):
+                job = run(mistake)
+                self.assertRegex(job.stderr, said)
+                self.assertEqual(job.returncode, 1, job.stderr)
+
+    def test_the_size_of_the_heap_must_be_one(self):
+        for size in ("", "abc", "12X", "1MB", "-5", "nan", "1e30"):
+            with self.subTest(size):
+                job = run("pe", SHMEM_SYMMETRIC_SIZE=size)
+                self.assertIn(f'SHMEM_SYMMETRIC_SIZE is "{size}": a size is a number', job.stderr)
+                self.assertEqual(job.returncode, 1)
+        for size in ("0", "1048576", "1.5M", "2g", "100k", " 7m"):
+            with self.subTest(size):
+                self.assertEqual(run("invalid-is-nothing", SHMEM_SYMMETRIC_SIZE=size).stderr, "")
+
+    def test_an_exhausted_heap_is_told_and_is_no_error(self):
+        for variable in ("SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"):
+            job = run("exhausted", **{variable: "10M"})
+            self.assertEqual(job.returncode, 0, job.stderr)
+            self.assertRegex(job.stderr, r"shmem_malloc: the symmetric heap has no room for 104857600 bytes: \d+ of \d+ are free")
+            self.assertEqual(len(re.findall("set SHMEM_SYMMETRIC_SIZE to more", job.stderr)), 3, job.stderr)
+
+    def test_what_is_allowed(self):
+        job = run("invalid-is-nothing")
+        self.assertEqual((job.returncode, job.stderr), (0, ""))
+
+    def test_global_exit(self):
+        job = run("global-exit-3")
+        self.assertEqual(job.returncode, 3)
+        self.assertIn("aborts the job with code 3: shmem_global_exit", job.stderr)
+        job = run("global-exit-0")
+        self.assertEqual((job.returncode, job.stdout, job.stderr), (0, "flushed at the end", ""))
+
+
+if __name__ == "__main__":
+    HEDDLE, PROGRAM = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
