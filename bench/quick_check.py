@@ -28,6 +28,7 @@ PROMISED = {
     "fairness": {"deviation", "between_runs", "thread_0", "thread_7", "library", "sorted_0", "sorted_100"},
     "duplex": {"put", "get"},
     "convolution": {"none", "idle", "adaptive"},
+    "oversubscription": {"put_signal", "put_signal_p99", "am", "tagged", "get", "barrier", "barrier_p99", "token", "mixed"},
     "overlap": {"communication", "compute", "sender", "receiver", "both", "sender_adaptive", "both_adaptive"},
     "aggregation": {"am_on", "am_off", "tagged_on", "tagged_off"},
 }
@@ -73,6 +74,8 @@ def check_all(records, peers):
     pairs = {(r["processes"], r["threads"]) for r in records if r["bench"] == "duplex" and r["transport"] == "shm"}
     assert {(2, 1), (2, 8), (4, 1), (16, 1)} <= pairs, f"duplex: {sorted(pairs)}"
     assert any(r["bench"] == "duplex" and r["against"] == "processes" for r in records), "threads beside processes"
+    crowds = {(r["op"], r["processes"], r["threads"]) for r in records if r["bench"] == "oversubscription"}
+    assert {("barrier", 4, 1), ("barrier", 8, 1), ("mixed", 2, 1), ("mixed", 8, 8)} <= crowds, f"crowds: {sorted(crowds)}"
     assert any(r["transport"] == "fault+shm" for r in records), "nothing over a fabric"
     assert any(r["memory"] == "registered" for r in records), "no registered memory"
     against = {r["against"] for r in records} - {None}

@@ -125,6 +125,19 @@ Program peer_program(const Peer& peer, const std::string& path, const std::strin
   return program;
 }
 
+// More processes than cores; those of two are the ideal for the mixed work.
+void add_oversubscribed(const harness::Options& options, std::uint32_t repeat, std::vector<Program>* programs) {
+  harness::Options alone = options;
+  alone.names = {"oversubscription"};
+  for (const std::uint32_t count : harness::kOversubscribed) {
+    Program program = heddle_program(alone, repeat);
+    program.name = "heddle as " + std::to_string(count) + " processes";
+    program.arguments[3] = std::to_string(count);
+    program.arguments[5] = "none";
+    programs->push_back(std::move(program));
+  }
+}
+
 // As many processes as the others have threads.
 void add_pairs(const harness::Options& options, std::uint32_t repeat, std::vector<Program>* programs) {
   harness::Options pairs = options;
@@ -161,6 +174,7 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
   if (harness::wants_bench(options, "overhead")) out.programs.push_back(fabric_program(options, repeat));
   if (harness::wants_bench(options, "aggregation")) out.programs.push_back(busy_program(options, repeat));
   if (harness::wants_bench(options, "duplex")) add_pairs(options, repeat, &out.programs);
+  if (harness::wants_bench(options, "oversubscription")) add_oversubscribed(options, repeat, &out.programs);
   if (!options.peers) return out;
   for (const Peer& peer : peers()) {
     const std::string path = peer_path(peer.program);

@@ -17,6 +17,7 @@ const char* const kUsage =
     "  fairness                 which of 8 threads run the handlers, as for UCCS\n"
     "  duplex                   both directions at once, by threads and by processes, as for UCCS\n"
     "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
+    "  oversubscription         4 and 8 processes on the cores there are; 8 of 8 threads\n"
     "  overlap                  send or receive, compute, wait, as for PIOMan\n"
     "  aggregation              small messages with aggregation and without, also on a fabric that is busy\n"
     "Options:\n"

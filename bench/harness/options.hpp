@@ -35,10 +35,16 @@ struct Options {
 
 // What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
-inline const std::vector<std::string> kOtherNames = {"reaction", "compute",     "overhead", "fairness",
-                                                     "duplex",   "convolution", "overlap",  "aggregation"};
+inline const std::vector<std::string> kOtherNames = {"reaction", "compute",     "overhead",
+                                                     "fairness", "duplex",      "convolution",
+                                                     "overlap",  "aggregation", "oversubscription"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
+inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes
+// Threads of each process that does its part of the mixed work.
+inline std::uint32_t oversubscription_threads(std::uint32_t processes) {
+  return processes > 2 ? 8 : 1;
+}
 
 // Empty optional: *error says what was wrong with the value and what is accepted.
 std::optional<Options> parse_options(int argc, char** argv, std::string* error);

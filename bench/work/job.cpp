@@ -43,6 +43,7 @@ std::uint32_t workers_needed(const harness::Options& options) {
   if (harness::wants_bench(options, "overhead")) raise(harness::threads_or(options, harness::kOverheadThreads));
   if (harness::wants_bench(options, "duplex")) raise(harness::threads_or(options, harness::kDuplexThreads));
   if (harness::wants_bench(options, "convolution")) raise(harness::threads_or(options, harness::kConvolutionThreads));
+  if (harness::wants_bench(options, "oversubscription")) raise({harness::oversubscription_threads(8)});
   if (harness::wants_bench(options, "fairness")) raise({harness::kFairnessThreads});
   return needed;
 }
@@ -78,6 +79,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     run_aggregation(session, job);
     harness::Crowd pair(channel, session.rank(), 2);
     run_duplex(&session, options, pair, job);
+    if (session.wants("oversubscription")) run_oversubscription(&session, job);
   }
   return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
 }
@@ -86,12 +88,21 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
 int measure_pairs(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
   Job job(job_context, workers_needed(options), largest_size(options));
   harness::Crowd crowd(channel, rank, size);
+  const bool oversubscribed = harness::wants_bench(options, "oversubscription");
   if (!crowd.leads()) {
+    if (oversubscribed) {
+      run_oversubscription(nullptr, job);
+      return 0;
+    }
     run_duplex(nullptr, options, crowd, job);
     return 0;
   }
   channel.set_rank(rank);
   harness::Session session(channel, options, harness::print_sample);
+  if (oversubscribed) {
+    run_oversubscription(&session, job);
+    return 0;
+  }
   run_duplex(&session, options, crowd, job);
   return 0;
 }
@@ -126,7 +137,9 @@ int take_part(const harness::Options& options) {
   std::uint32_t size = 0;
   must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
   must(heddle_context_size(job_context, &size), "heddle_context_size");
-  const bool pairs = options.names == std::vector<std::string>{"duplex"} && !options.channel.empty() && size % 2 == 0;
+  const bool named = options.names == std::vector<std::string>{"duplex"} ||
+                     options.names == std::vector<std::string>{"oversubscription"};
+  const bool pairs = named && !options.channel.empty() && size % 2 == 0;
   if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
     heddle_context_leave(job_context);

@@ -48,6 +48,9 @@ class Job {
   [[nodiscard]] heddle_remote data(bool registered) const {
     return registered ? heddle_remote{registered_[peer()], 0} : heddle_remote{allocated_[peer()], kWordsBytes};
   }
+  [[nodiscard]] heddle_remote slot_of(std::uint32_t rank, std::uint32_t i) const {
+    return {allocated_[rank], i * kSlotBytes};
+  }
   // The same slot here.
   [[nodiscard]] std::atomic<std::uint64_t>& own_slot(std::uint32_t i) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + i * kSlotBytes);
@@ -104,5 +107,7 @@ void run_aggregation(harness::Session& session, Job& job);  // small messages, o
 void run_fairness(harness::Session& session, Job& job);     // which thread runs the handlers, as for UCCS
 // Both directions at once, by threads or by processes; `session` is null in ranks from 2 on.
 void run_duplex(harness::Session* session, const harness::Options& options, harness::Crowd& crowd, Job& job);
+// More processes and threads than cores; `session` as above. Of 2 processes: the ideal that the others are compared with.
+void run_oversubscription(harness::Session* session, Job& job);
 
 }  // namespace heddle::bench::work
