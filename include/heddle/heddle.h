@@ -33,6 +33,8 @@
  * worker. Inside a NETWORK handler or a completion callback, a call that would wait or make progress, on whatever worker,
  * returns HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either
  * side.
+ * A call that waits spins, then gives its core away, and after a millisecond in vain sleeps. Messages wake it; other things, such
+ * as a direct put into the word that it waits for, are noticed at most a sixteenth of its waiting time later (1 ms at most).
  *
  * Structures with a size.  Set `size` to sizeof the structure. A program built against an older header passes a smaller one,
  * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
@@ -161,8 +163,9 @@ HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 HEDDLE_API heddle_status heddle_context_rank(heddle_context context, uint32_t* rank);
 HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* size);
 
-/* Collective over the job, through the launcher: for set-up, not for inner loops (tens of microseconds). One thread
- * of each rank calls it. While it waits it makes progress on `worker`; {0}: on none.
+/* Collective over the job. One thread of each rank calls it. While it waits it makes progress on `worker`; {0}: on none. Over
+ * shared memory and with at most 64 ranks it takes microseconds from a job's third collective on; else it goes through the
+ * launcher (tens to hundreds of microseconds): for set-up, not for inner loops.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this), TIMEOUT (this rank has still arrived; call again
  * to go on waiting), STATE (inside a handler, or another thread is in a collective of this context),
  * BOOTSTRAP (the launcher was lost). */

@@ -1,10 +1,11 @@
-// How a thread waits for something that another thread or process will do: spin briefly, then give the core away.
+// How a thread waits for something that another thread or process will do: spin briefly, give the core away, then sleep.
 #pragma once
 
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "base/clock.hpp"
@@ -19,45 +20,104 @@ inline void cpu_relax() {
 #endif
 }
 
-// One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one.
-// With more threads than cores the partner may need this very core: what is spun here is added to every turn of everybody. A
-// thread that is alone on its core is back from sched_yield() in half a microsecond, so yielding costs it little.
+// What the waits of a process have learned about its cores: whether who gives one away finds somebody else on it. It only says
+// how long to spin, so it may be wrong for a while. Any thread.
+class Crowd {
+ public:
+  // There are more who may wait than cores, as far as is known before anybody has waited.
+  void expect(bool crowded) { level_.store(crowded ? kMost : 0, std::memory_order_relaxed); }
+  [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
+  // How long the core was away. Alone on it, one is back in half a microsecond; another thread takes two switches at least.
+  void yielded(std::uint64_t ns) {
+    const std::uint32_t level = level_.load(std::memory_order_relaxed);
+    const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
+    if (next != level) level_.store(next, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
+  static constexpr std::uint32_t kMost = 8;  // so many yields to nobody, and the core counts as free again
+  std::atomic<std::uint32_t> level_{0};      // relaxed: a hint; updates may be lost
+};
+
+// One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one; then, if nap_ns() says so, sleep.
+//
+// Spins, yields, sleeps. With more threads than cores the partner may need this very core: what is spun here is added to
+// every turn of everybody, so who knows that there is a crowd hardly spins. A thread that is alone on its core is back from
+// sched_yield() in half a microsecond, so yielding costs it little. Who has waited in vain for long sleeps, a sixteenth of the time
+// it has waited: what does not wake it is noticed late by as little, and it leaves its core to others.
 class Waiter {
  public:
-  Waiter(Clock& clock, std::int64_t timeout_ns) : clock_(clock), timeout_ns_(timeout_ns) {
+  // `crowd` outlives it; null: nothing is known, nothing is learned.
+  Waiter(Clock& clock, std::int64_t timeout_ns, Crowd* crowd = nullptr)
+      : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
+    if (crowd_ != nullptr && crowd_->crowded()) spins_ = kFewSpins;
   }
 
   // False: the time is over.
   [[nodiscard]] bool busy() {
     attempts_ = 0;
-    return ++since_clock_ < kClockPeriod || in_time();
+    idle_since_ = 0;
+    idle_ns_ = 0;
+    return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
   }
 
   // False: the time is over.
   [[nodiscard]] bool idle() {
-    if (++attempts_ < kSpins) {
+    if (++attempts_ < spins_) {
       if (attempts_ > kFree) cpu_relax();
-      return ++since_clock_ < kClockPeriod || in_time();
+      return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
     }
-    attempts_ = kSpins;
-    sched_yield();
-    return in_time();
+    return yield();
+  }
+
+  // After idle(), which has then not yielded: how long to sleep now; 0: not at all.
+  [[nodiscard]] std::int64_t nap_ns() const {
+    if (idle_ns_ < kBeforeNapsNs) return 0;
+    const std::int64_t nap = std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), kShortestNapNs, kLongestNapNs);
+    return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
   }
 
  private:
   static constexpr std::uint32_t kFree = 64;    // without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kSpins = 100;  // five microseconds: about two context switches
+  static constexpr std::uint32_t kFewSpins = 16;
   static constexpr std::uint32_t kClockPeriod = 256;
+  static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
+  static constexpr std::uint64_t kNapShare = 16;
+  static constexpr std::int64_t kShortestNapNs = 50'000;
+  static constexpr std::int64_t kLongestNapNs = 1'000'000;
 
-  bool in_time() {
+  bool in_time(std::uint64_t now) {
     since_clock_ = 0;
-    return timeout_ns_ < 0 || clock_.now_ns() - start_ns_ < static_cast<std::uint64_t>(timeout_ns_);
+    if (timeout_ns_ < 0) return true;
+    left_ns_ = timeout_ns_ - static_cast<std::int64_t>(now - start_ns_);
+    return left_ns_ > 0;
+  }
+
+  [[gnu::noinline]] bool yield() {
+    attempts_ = spins_;
+    std::uint64_t now = clock_.now_ns();
+    if (idle_since_ == 0) idle_since_ = now;
+    idle_ns_ = now - idle_since_;
+    if (idle_ns_ < kBeforeNapsNs) {
+      const std::uint64_t before = now;
+      sched_yield();
+      now = clock_.now_ns();
+      if (crowd_ != nullptr) crowd_->yielded(now - before);
+    }
+    return in_time(now);
   }
 
   Clock& clock_;
+  Crowd* crowd_;
   std::int64_t timeout_ns_;
+  std::int64_t left_ns_ = 0;  // when the clock was read last
   std::uint64_t start_ns_ = 0;
+  std::uint64_t idle_since_ = 0;  // when it first yielded; 0: not since something happened
+  std::uint64_t idle_ns_ = 0;     // since then
+  std::uint32_t spins_ = kSpins;
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;
 };

@@ -71,7 +71,8 @@ class Bootstrap {
   // Grows by one whenever a peer is found dead or has left without this rank leaving; read by every progress call.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
-  // Rings `bell` after each change of the failure epoch, from any thread, until told otherwise (null: no bell). At most one.
+  // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any thread, until told
+  // otherwise (null: no bell). At most one.
   void set_bell(const queue::Bell<>* bell) {
     const std::lock_guard lock(bell_mutex_);
     bell_ = bell;
@@ -86,6 +87,10 @@ class Bootstrap {
  protected:
   void raise_failure_epoch() {
     failure_epoch_.fetch_add(1, std::memory_order_release);
+    ring_bell();
+  }
+  // exchange_test() has something to tell.
+  void ring_bell() {
     const std::lock_guard lock(bell_mutex_);
     if (bell_ != nullptr) bell_->ring();
   }

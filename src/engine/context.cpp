@@ -20,22 +20,6 @@ namespace {
 
 constexpr std::uint64_t kMostWorkers = 256;
 
-const char* name_of(Collective kind) {
-  switch (kind) {
-    case Collective::barrier:
-      return "heddle_context_barrier";
-    case Collective::exchange:
-      return "heddle_context_exchange";
-    case Collective::region_exchange:
-      return "heddle_region_exchange";
-    case Collective::leave:
-      return "heddle_context_leave";
-  }
-  return "a collective of another version";
-}
-
-static_assert(bootstrap::kMaxExchangeBytes >= 1 + kMostExchanged);
-
 }  // namespace
 
 Context::Context(base::Environment environment) : environment_(std::move(environment)) {
@@ -100,6 +84,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   known_failed_.resize(size());
+  crowd_.expect(size() > std::thread::hardware_concurrency());  // all of them are on this machine
   job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
   const std::string name =
       options.transport != nullptr ? options.transport : environment_.config.text(base::Var::transport);
@@ -305,119 +290,6 @@ void Context::reclaim() noexcept {
     return !named([&](const Worker& worker) { return worker.names_counter(counter.get()); });
   });
   retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
-}
-
-base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(1 + mine.size());
-  bytes.push_back(static_cast<std::byte>(kind));
-  bytes.insert(bytes.end(), mine.begin(), mine.end());
-  return bootstrap_->exchange_start(bytes);
-}
-
-// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if one finds that ranks
-// disagree all of them do.
-base::Status Context::take_kinds(Collective kind, std::vector<std::vector<std::byte>>* all) const {
-  for (std::uint32_t other = 0; other < all->size(); ++other) {
-    std::vector<std::byte>& part = (*all)[other];
-    if (part.empty()) return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u does not say in which collective it is", other);
-    if (part[0] != static_cast<std::byte>(kind)) {
-      return base::fail(HEDDLE_ERR_STATE,
-                        "rank %u is in %s, this rank in %s: all ranks call the same collectives in the same order",
-                        other, name_of(static_cast<Collective>(part[0])), name_of(kind));
-    }
-    part.erase(part.begin());
-  }
-  return HEDDLE_DONE;
-}
-
-std::string Context::missing() {
-  std::string who;
-  for (const std::uint32_t other : bootstrap_->awaited()) {
-    who += (who.empty() ? ": missing is rank " : ", ") + std::to_string(other);
-  }
-  return who;
-}
-
-void Context::describe_awaited(std::span<char> text) {
-  std::snprintf(text.data(), text.size(), "not all ranks have arrived%s", missing().c_str());
-}
-
-base::Status Context::not_arrived(std::int64_t timeout_ns) {
-  const std::string who = missing();
-  return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns%s",
-                    static_cast<long long>(timeout_ns), who.c_str());
-}
-
-base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
-  if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
-  const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
-    return base::fail(HEDDLE_ERR_STATE,
-                      "another thread of this rank is in a barrier or exchange; one at a time per context");
-  }
-  if (in_exchange_ && exchange.kind != Collective::barrier) {
-    return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
-  }
-  if (!in_exchange_) {
-    if (const base::Status status = start_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
-    in_exchange_ = true;
-  }
-  base::Waiter waiter(clock_, exchange.timeout_ns);
-  Watch watch(*this, exchange.worker, name_of(exchange.kind));
-  for (;;) {
-    const base::Status status = bootstrap_->exchange_test(all);
-    if (status != HEDDLE_AGAIN) {
-      in_exchange_ = false;
-      // What a helper has done for peers is ordered before their arrival by the messages between. ThreadSanitizer does not see
-      // that where both ends are in one process, each with its own mapping of the segment; it sees the gate.
-      if (base::kThreadSanitizer && exchange.worker != nullptr) static_cast<void>(exchange.worker->progress());
-      return status == HEDDLE_DONE ? take_kinds(exchange.kind, all) : status;
-    }
-    const int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
-    if (events < 0) return static_cast<base::Status>(events);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
-    watch.round([this](std::span<char> text) { describe_awaited(text); });
-  }
-}
-
-base::Status Context::leave() {
-  const std::vector<Worker*> workers = workers_.all();
-  const auto progress = [&] {
-    int events = 0;
-    for (Worker* worker : workers) events += std::max(worker->progress(), 0);
-    return events;
-  };
-  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
-  base::Waiter waiter(clock_, HEDDLE_FOREVER);
-  Watch watch(*this, nullptr, "heddle_context_leave", Watch::Scope::all);
-  // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
-  const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
-  while (!std::all_of(workers.begin(), workers.end(), quiet)) {
-    static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
-    watch.round(kNothingMore);
-  }
-  const std::lock_guard lock(exchange_mutex_);
-  std::vector<std::vector<std::byte>> kinds;
-  const auto finish = [&] {
-    base::Status status = HEDDLE_DONE;
-    while ((status = bootstrap_->exchange_test(&kinds)) == HEDDLE_AGAIN) {
-      static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
-      watch.round([this](std::span<char> text) { describe_awaited(text); });
-    }
-    return status;
-  };
-  // A barrier that timed out here is still being waited for elsewhere.
-  if (in_exchange_) static_cast<void>(finish());
-  in_exchange_ = false;
-  base::Status status = start_exchange(Collective::leave, {});
-  if (status == HEDDLE_DONE) status = finish();
-  // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
-  if (status == HEDDLE_DONE) status = take_kinds(Collective::leave, &kinds);
-  for (Worker* worker : workers) end_worker(worker);
-  bootstrap_->leave();
-  left_ = true;
-  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
 }
 
 void Context::report_operations() {

@@ -5,17 +5,20 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/completion.hpp"
 #include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
 #include "memory/region_table.hpp"
+#include "queue/meeting.hpp"
 #include "transport/transport.hpp"
 #include "wire/packed_region.hpp"
 #include "wire/packet.hpp"
@@ -94,10 +97,11 @@ class Owned {
   std::unordered_map<const T*, Entry> entries_;
 };
 
-// What a rank is in when it exchanges. Travels as one byte before the bytes of the exchange, so that ranks which call
-// different collectives are told instead of being matched.
+// What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks which call different
+// collectives are told instead of being matched.
 enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave };
 inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
+inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
 
 struct ContextOptions {
   bootstrap::Options bootstrap;
@@ -168,6 +172,12 @@ class Context {
   // Whatever it returns, the context has been left if left() says so.
   base::Status leave();
   [[nodiscard]] bool left() const { return left_; }
+  // What waits have learned about the cores. Any thread.
+  [[nodiscard]] base::Crowd& crowd() { return crowd_; }
+  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after progress on them
+  // has found nothing. What does not ring (see transport.hpp) does not end it.
+  void nap(std::span<Worker* const> workers, std::int64_t ns);
+  void nap(Worker* worker, std::int64_t ns) { nap({&worker, 1}, ns); }
   // Of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);
@@ -187,12 +197,15 @@ class Context {
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
   void end_worker(Worker* worker);
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
-  [[nodiscard]] base::Status take_kinds(Collective kind, std::vector<std::vector<std::byte>>* all) const;
+  base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);
+  base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);
+  [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] std::string missing();
   void describe_awaited(std::span<char> text);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::SystemClock clock_;
+  base::Crowd crowd_;
   base::Environment environment_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
   std::unique_ptr<transport::Transport> transport_;
@@ -203,7 +216,11 @@ class Context {
   std::unique_ptr<Helpers> helpers_;
   std::uint64_t job_ = 0;  // digest of the job's secret
   std::uint64_t handle_ = 0;
-  bool in_exchange_ = false;  // an exchange was started and has not ended; guarded by exchange_mutex_
+  // Guarded by exchange_mutex_.
+  bool in_exchange_ = false;  // an exchange was started and has not ended
+  bool by_memory_ = false;    // it is a barrier by meeting_, not one of the bootstrap
+  queue::Meeting<> meeting_;
+  bool meets_ = false;  // meeting_ is there, in all ranks
   bool left_ = false;
   std::mutex exchange_mutex_;
 

@@ -211,7 +211,7 @@ void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
 
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
   if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
-  base::Waiter waiter(context_.clock(), timeout_ns);
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
   for (;;) {
     const int events = progress();
     if (events < 0) return events;
@@ -219,6 +219,7 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
     for (Tasks::Task* task = nullptr; ran < most && (task = tasks_.take()) != nullptr; ++ran) run_task(handle, task);
     if (ran > 0) return static_cast<int>(ran);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return 0;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) context_.nap(this, ns);
   }
 }
 

@@ -143,6 +143,18 @@ int Worker::progress() {
   return gate_ == nullptr ? progress_inside() : gate_->progress();
 }
 
+// Where another thread is inside it polls, and this one sleeps unarmed.
+bool Worker::lie_down() {
+  bool quiet = true;
+  const auto look = [&] {
+    if (!transport_->arm()) return;  // only polls move it on: the next one is after the nap
+    context_.transport().settle();
+    quiet = !transport_->has_arrivals();
+  };
+  gate_ == nullptr ? look() : static_cast<void>(gate_->look(look));
+  return quiet;
+}
+
 base::Status Worker::try_flush(std::uint32_t rank) {
   return gate_ == nullptr ? flush_inside(rank) : gate_->settled([&] { return flush_inside(rank); });
 }

@@ -105,6 +105,8 @@ class Worker {
     credits_.give_back(target, charge(message.header_bytes, message.payload_bytes));
   }
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
+  // For Context::nap(): arms the worker, so that arrivals ring. False: there is something for progress already.
+  [[nodiscard]] bool lie_down();
   // The lines of a report about what is under way.
   void report_operations();
 
@@ -298,7 +300,7 @@ class Worker {
 
 template <class Attempt, class Describe>
 base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
-  base::Waiter waiter(context_.clock(), wait.timeout_ns);
+  base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
   for (;;) {
     const base::Status status = attempt();
@@ -309,6 +311,9 @@ base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& descr
     const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
+      context_.nap(this, ns);
+    }
     watch.round(describe);
   }
 }

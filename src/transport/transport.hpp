@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -234,6 +235,10 @@ class Transport {
   // card; PEER_FAILED if the peer has died.
   [[nodiscard]] virtual base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) = 0;
   virtual void release(const RemoteMemory& memory) = 0;
+
+  // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay, whoever dies. Empty: there are
+  // none, or this rank cannot reach them yet (call again).
+  [[nodiscard]] virtual std::span<std::atomic<std::uint64_t>> common_words() { return {}; }
 
   // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
   //

@@ -35,6 +35,7 @@ class Member final : public Bootstrap {
   [[noreturn]] void abort(int code, const char* message) override;
 
   void note_gone() { raise_failure_epoch(); }
+  void note_result() { ring_bell(); }
 
  private:
   Job& job_;
@@ -99,7 +100,10 @@ void Job::finish_round() {
     if (gather_.has_arrived(rank)) waiting.push_back(rank);
   }
   const auto result = std::make_shared<const Gathered>(gather_.take());
-  for (const std::uint32_t rank : waiting) seats_[rank].result = result;
+  for (const std::uint32_t rank : waiting) {
+    seats_[rank].result = result;
+    if (seats_[rank].member != nullptr) seats_[rank].member->note_result();
+  }
 }
 
 base::Status Member::publish(const Card& card) {

@@ -395,13 +395,16 @@ base::Status Local::take_result(const Frame& frame) {
   } else if (missing >= size_ || !frame.payload.empty()) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "sent a result of an exchange that rank %u was missing from", missing);
   }
-  const std::lock_guard lock(mutex_);
-  if (exchange_ != Exchange::waiting) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "sent the result of an exchange that was not started");
+  {
+    const std::lock_guard lock(mutex_);
+    if (exchange_ != Exchange::waiting) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "sent the result of an exchange that was not started");
+    }
+    missing_ = missing;
+    parts_ = std::move(all);
+    exchange_ = Exchange::arrived;
   }
-  missing_ = missing;
-  parts_ = std::move(all);
-  exchange_ = Exchange::arrived;
+  ring_bell();
   return HEDDLE_DONE;
 }
 

@@ -1,6 +1,6 @@
 // What stands where in a process's segment: the control part, which peers read and write, and the card that announces it.
 //
-//   [ header | worker entries | ring list | … extents: rings, regions, bounce pool ]
+//   [ header | common words | worker entries | ring list | … extents: rings, regions, bounce pool ]
 //
 // Everything here is written by other processes too and must be treated as hostile by whoever reads it.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace heddle::transport::shm {
 
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -76,6 +76,7 @@ struct Layout {
   std::uint32_t max_workers;
   std::uint32_t sender_words;   // 64-bit words of the bitmap of sender ranks
   std::uint64_t worker_stride;  // WorkerEntry and its bitmap
+  std::uint64_t words_at;       // one per rank; those of rank 0 are the job's (Transport::common_words)
   std::uint64_t workers_at;
   std::uint64_t rings_at;
   std::uint64_t max_rings;
@@ -91,6 +92,9 @@ class ControlView {
   ControlView(std::byte* base, const Layout* layout) : base_(base), layout_(layout) {}
 
   [[nodiscard]] ControlHeader& header() const { return *reinterpret_cast<ControlHeader*>(base_); }
+  [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() const {
+    return {reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->words_at), layout_->size};
+  }
   [[nodiscard]] WorkerEntry& worker(std::uint32_t index) const {
     return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
   }

@@ -21,6 +21,7 @@ class ShmTransport final : public Transport {
   void withdraw(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override;
   void release(const RemoteMemory& memory) override;
+  [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   [[nodiscard]] std::uint32_t bell() override { return home_->bell().rings(); }
   void settle() override;
   void wait(std::uint32_t seen, std::int64_t timeout_ns) override { home_->bell().wait(seen, timeout_ns); }
@@ -152,6 +153,12 @@ base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const Memory
   memory.handle[2] = key->offset;
   memory.handle[3] = rounded;
   return memory;
+}
+
+std::span<std::atomic<std::uint64_t>> ShmTransport::common_words() {
+  const auto first = home_->peer(0);
+  if (!first) return {};
+  return (*first)->control.common_words();
 }
 
 void ShmTransport::release(const RemoteMemory& memory) {

@@ -1,0 +1,64 @@
+#include "base/wait.hpp"
+
+#include <gtest/gtest.h>
+
+namespace heddle::base {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+// Until it yields, at a time that the clock says; what it then says of sleeping.
+std::int64_t nap_after(Waiter& waiter, ManualClock& clock, std::uint64_t ns) {
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(waiter.idle());
+  clock.advance_ns(ns);
+  EXPECT_TRUE(waiter.idle());
+  return waiter.nap_ns();
+}
+
+TEST(Waiter, SleepsASixteenthOfWhatItHasWaited) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  Waiter waiter(clock, -1);
+  EXPECT_EQ(nap_after(waiter, clock, kMs - 1), 0) << "not before a millisecond";
+  EXPECT_EQ(nap_after(waiter, clock, kMs), static_cast<std::int64_t>((2 * kMs - 1) / 16));
+  EXPECT_EQ(nap_after(waiter, clock, 1000 * kMs), static_cast<std::int64_t>(kMs)) << "a millisecond at most";
+  EXPECT_TRUE(waiter.busy());
+  EXPECT_EQ(waiter.nap_ns(), 0) << "something has happened";
+  EXPECT_EQ(nap_after(waiter, clock, kMs / 2), 0) << "and it begins anew";
+}
+
+TEST(Waiter, SleepsNoLongerThanItMayWait) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  Waiter waiter(clock, static_cast<std::int64_t>(64 * kMs));
+  EXPECT_EQ(nap_after(waiter, clock, 16 * kMs), static_cast<std::int64_t>(kMs));
+  EXPECT_EQ(nap_after(waiter, clock, 48 * kMs - 7), 7);
+  clock.advance_ns(7);
+  EXPECT_FALSE(waiter.idle());
+}
+
+TEST(Waiter, AShortTimeIsOverThoughItOnlySpins) {
+  ManualClock clock;
+  Waiter waiter(clock, 1);
+  clock.advance_ns(2);
+  int rounds = 0;
+  while (waiter.busy()) ASSERT_LT(++rounds, 10'000);
+}
+
+TEST(Crowd, LearnsFromWhatAYieldTakes) {
+  Crowd crowd;
+  EXPECT_FALSE(crowd.crowded());
+  crowd.yielded(400);
+  EXPECT_FALSE(crowd.crowded());
+  crowd.yielded(4000);
+  EXPECT_TRUE(crowd.crowded());
+  for (int i = 0; i < 7; ++i) crowd.yielded(400);
+  EXPECT_TRUE(crowd.crowded()) << "a few yields to nobody are chance";
+  crowd.yielded(400);
+  EXPECT_FALSE(crowd.crowded());
+  crowd.expect(true);
+  EXPECT_TRUE(crowd.crowded());
+}
+
+}  // namespace
+}  // namespace heddle::base

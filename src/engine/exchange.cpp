@@ -1,0 +1,232 @@
+// Collectives of a context: barriers by memory (queue/meeting.hpp), all else through the bootstrap; and leaving, which is the last.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/fence.hpp"
+#include "base/wait.hpp"
+#include "engine/context.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// What stands before each part of an exchange.
+struct Head {
+  Collective kind;
+  std::uint8_t meets;  // 1: this rank reaches the words for barriers
+};
+static_assert(sizeof(Head) == kExchangeHead);
+static_assert(bootstrap::kMaxExchangeBytes >= kExchangeHead + kMostExchanged);
+
+// Each look goes over all words; beyond so many ranks the bootstrap is no slower.
+constexpr std::uint32_t kMostMeeting = 64;
+
+// Ranks in one process reach the words through mappings of their own, so that ThreadSanitizer does not see that they are the
+// same. It is shown the order by a word that it does see.
+void show_order() {
+  if constexpr (base::kThreadSanitizer) {
+    static std::atomic<int> word{0};
+    word.fetch_add(1, std::memory_order_acq_rel);
+  }
+}
+
+const char* name_of(Collective kind) {
+  switch (kind) {
+    case Collective::barrier:
+      return "heddle_context_barrier";
+    case Collective::exchange:
+      return "heddle_context_exchange";
+    case Collective::region_exchange:
+      return "heddle_region_exchange";
+    case Collective::leave:
+      return "heddle_context_leave";
+  }
+  return "a collective of another version";
+}
+
+}  // namespace
+
+void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
+  if (transport_->capabilities().sleeping == transport::Sleeping::impossible) {
+    const timespec length{0, ns};  // at most a millisecond, see Waiter
+    ::nanosleep(&length, nullptr);
+    return;
+  }
+  const std::uint32_t seen = transport_->bell();
+  for (Worker* worker : workers) {
+    if (!worker->lie_down()) return;
+  }
+  transport_->wait(seen, ns);
+}
+
+base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {
+  const bool meets = size() <= kMostMeeting && transport_->common_words().size() == size();
+  const Head head{kind, meets ? std::uint8_t{1} : std::uint8_t{0}};
+  std::vector<std::byte> bytes(kExchangeHead + mine.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::copy(mine.begin(), mine.end(), bytes.begin() + kExchangeHead);
+  return bootstrap_->exchange_start(bytes);
+}
+
+// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if one finds that ranks
+// disagree all of them do; and all of them open the meeting after the same exchange, the first in which each could.
+base::Status Context::take_heads(Collective kind, std::vector<std::vector<std::byte>>* all) {
+  std::uint32_t meet = 0;
+  std::uint32_t other = size();  // the first that is in another collective
+  Head found{kind, 0};
+  for (std::uint32_t rank = size(); rank-- > 0;) {
+    std::vector<std::byte>& part = (*all)[rank];
+    if (part.size() < sizeof(Head)) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u does not say in which collective it is", rank);
+    }
+    Head head{};
+    std::memcpy(&head, part.data(), sizeof head);
+    part.erase(part.begin(), part.begin() + kExchangeHead);
+    meet += head.meets == 1 ? 1 : 0;
+    if (head.kind == kind) continue;
+    other = rank;
+    found = head;
+  }
+  if (meet == size() && !meets_) {
+    meets_ = true;
+    meeting_ = queue::Meeting<>(transport_->common_words(), rank());
+  }
+  if (other == size()) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_STATE,
+                    "rank %u is in %s, this rank in %s: all ranks call the same collectives in the same order", other,
+                    name_of(found.kind), name_of(kind));
+}
+
+std::string Context::missing() {
+  std::string who;
+  for (const std::uint32_t other : by_memory_ ? meeting_.awaited() : bootstrap_->awaited()) {
+    who += (who.empty() ? ": missing is rank " : ", ") + std::to_string(other);
+  }
+  return who;
+}
+
+void Context::describe_awaited(std::span<char> text) {
+  std::snprintf(text.data(), text.size(), "not all ranks have arrived%s", missing().c_str());
+}
+
+base::Status Context::not_arrived(std::int64_t timeout_ns) {
+  const std::string who = missing();
+  return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns%s",
+                    static_cast<long long>(timeout_ns), who.c_str());
+}
+
+base::Status Context::begin_exchange(Collective kind, std::span<const std::byte> mine) {
+  by_memory_ = kind == Collective::barrier && meets_;
+  if (!by_memory_) {
+    if (const base::Status status = start_exchange(kind, mine); status != HEDDLE_DONE) return status;
+  }
+  // Who is in a barrier by memory sees by this that it has to turn to the bootstrap.
+  show_order();
+  if (meets_) meeting_.enter(kind == Collective::barrier);
+  in_exchange_ = true;
+  return HEDDLE_DONE;
+}
+
+// AGAIN: not all have come.
+base::Status Context::test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all) {
+  if (by_memory_) {
+    using Found = queue::Meeting<>::Found;
+    const auto failed = [this](std::uint32_t rank) { return bootstrap_->failed(rank); };
+    // A rank may be told that it is itself dead, by a test.
+    const Found found = failed(rank()) ? Found::astray : meeting_.look(failed);
+    if (found == Found::waiting) return HEDDLE_AGAIN;
+    if (found == Found::all) {
+      show_order();
+      in_exchange_ = false;
+      return HEDDLE_DONE;
+    }
+    if (const base::Status status = start_exchange(kind, {}); status != HEDDLE_DONE) {
+      in_exchange_ = false;
+      return status;
+    }
+    by_memory_ = false;
+  }
+  const base::Status status = bootstrap_->exchange_test(all);
+  if (status == HEDDLE_AGAIN) return status;
+  in_exchange_ = false;
+  return status == HEDDLE_DONE ? take_heads(kind, all) : status;
+}
+
+base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
+  if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
+  const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "another thread of this rank is in a barrier or exchange; one at a time per context");
+  }
+  if (in_exchange_ && exchange.kind != Collective::barrier) {
+    return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
+  }
+  if (!in_exchange_) {
+    if (const base::Status status = begin_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
+  }
+  const std::span<Worker* const> workers(&exchange.worker, exchange.worker != nullptr ? 1 : 0);
+  base::Waiter waiter(clock_, exchange.timeout_ns, &crowd_);
+  Watch watch(*this, exchange.worker, name_of(exchange.kind));
+  for (;;) {
+    const base::Status status = test_exchange(exchange.kind, all);
+    if (status != HEDDLE_AGAIN) {
+      // What a helper has done for peers is ordered before their arrival by the messages between. ThreadSanitizer does not see
+      // that where both ends are in one process, each with its own mapping of the segment; it sees the gate.
+      if (base::kThreadSanitizer && exchange.worker != nullptr) static_cast<void>(exchange.worker->progress());
+      return status;
+    }
+    const int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
+    if (events < 0) return static_cast<base::Status>(events);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
+    watch.round([this](std::span<char> text) { describe_awaited(text); });
+  }
+}
+
+base::Status Context::leave() {
+  const std::vector<Worker*> workers = workers_.all();
+  const auto progress = [&] {
+    int events = 0;
+    for (Worker* worker : workers) events += std::max(worker->progress(), 0);
+    return events;
+  };
+  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
+  base::Waiter waiter(clock_, HEDDLE_FOREVER, &crowd_);
+  const auto rest = [&] {
+    static_cast<void>(progress() > 0 ? waiter.busy() : waiter.idle());
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
+  };
+  Watch watch(*this, nullptr, "heddle_context_leave", Watch::Scope::all);
+  // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
+  const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
+  while (!std::all_of(workers.begin(), workers.end(), quiet)) {
+    rest();
+    watch.round(kNothingMore);
+  }
+  const std::lock_guard lock(exchange_mutex_);
+  std::vector<std::vector<std::byte>> kinds;
+  const auto finish = [&](Collective kind) {
+    base::Status status = HEDDLE_DONE;
+    while ((status = test_exchange(kind, &kinds)) == HEDDLE_AGAIN) {
+      rest();
+      watch.round([this](std::span<char> text) { describe_awaited(text); });
+    }
+    return status;
+  };
+  // A barrier that timed out here is still being waited for elsewhere.
+  if (in_exchange_) static_cast<void>(finish(Collective::barrier));
+  base::Status status = begin_exchange(Collective::leave, {});
+  // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
+  if (status == HEDDLE_DONE) status = finish(Collective::leave);
+  for (Worker* worker : workers) end_worker(worker);
+  bootstrap_->leave();
+  left_ = true;
+  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,78 @@
+// A barrier over words that all ranks of a job read, and each writes one of: no waiting inside, and whoever dies, the others find the
+// same. It is one kind of collective among others, which are decided elsewhere; so is a barrier that goes astray.
+//
+// Each rank counts the collectives it enters; all ranks enter the same number of them, if not always the same. Its word says how many,
+// and whether the last is a barrier.
+//
+// Invariants
+//   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n, and finds that all have come to
+//   barrier n only when every word says barrier n, or a number above n, which stays true whoever dies. If somebody's n-th is no
+//   barrier, or somebody died before he entered it, that never happens, and all the living find that they are astray.
+//   A word is written with release and read with acquire: what was done before a barrier happens before what follows it.
+//   Of somebody known to be dead the word is read after the death was known, and does not change any more.
+//
+// Words that other processes write are not trusted: any value means one of the three findings.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace heddle::queue {
+
+template <template <class> class Atomic = std::atomic>
+class Meeting {
+ public:
+  enum class Found : std::uint8_t { waiting, all, astray };
+
+  // One thread at a time. Words of zeros, the same for all ranks; `rank` writes its own.
+  Meeting() = default;
+  Meeting(std::span<Atomic<std::uint64_t>> words, std::uint32_t rank) : words_(words), rank_(rank) {}
+
+  // This rank is in its next collective.
+  void enter(bool barrier) {
+    ++number_;
+    first_ = 0;
+    // Release: what was done before. Partner: the acquire load in look_at().
+    words_[rank_].store(number_ << 1 | (barrier ? 1U : 0U), std::memory_order_release);
+  }
+
+  // In a barrier. failed(rank): it is known to be dead.
+  template <class Failed>
+  [[nodiscard]] Found look(Failed&& failed) {
+    while (first_ < words_.size() && look_at(first_) == Found::all) ++first_;
+    if (first_ == words_.size()) return Found::all;
+    // Others behind that one may have gone astray, and it may wait for them.
+    for (std::uint32_t rank = first_; rank < words_.size(); ++rank) {
+      const bool dead = failed(rank);
+      const Found found = look_at(rank);
+      if (found == Found::astray || (dead && found == Found::waiting)) return Found::astray;
+    }
+    return Found::waiting;
+  }
+
+  // Ranks that have not come.
+  [[nodiscard]] std::vector<std::uint32_t> awaited() const {
+    std::vector<std::uint32_t> ranks;
+    for (std::uint32_t rank = 0; rank < words_.size(); ++rank) {
+      if (look_at(rank) == Found::waiting) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+ private:
+  [[nodiscard]] Found look_at(std::uint32_t rank) const {
+    const std::uint64_t word = words_[rank].load(std::memory_order_acquire);
+    const std::uint64_t number = word >> 1;
+    if (number < number_) return Found::waiting;
+    return number > number_ || (word & 1) != 0 ? Found::all : Found::astray;
+  }
+
+  std::span<Atomic<std::uint64_t>> words_;
+  std::uint32_t rank_ = 0;
+  std::uint64_t number_ = 0;  // of the collective that this rank is in, or was in last
+  std::uint32_t first_ = 0;   // ranks below have been seen to have come
+};
+
+}  // namespace heddle::queue
