@@ -5,10 +5,8 @@
 #include <new>
 #include <vector>
 
-#include "shmem/patience.hpp"
 #include "shmem/posted.hpp"
-#include "shmem/reserved.hpp"
-#include "shmem/rma.hpp"
+#include "shmem/teams.hpp"
 
 namespace heddle::shmem {
 namespace {
@@ -23,7 +21,6 @@ struct Books {
   std::vector<Context*> destroyed;
   std::vector<heddle_worker> idle_exclusive;
   std::vector<heddle_worker> idle_shared;
-  std::uint64_t barrier = 0;  // of all PEs: how many have begun
 };
 Books g_books;
 
@@ -75,7 +72,6 @@ void close_contexts(Call call) {
   g_books.destroyed.clear();
   g_books.idle_exclusive.clear();
   g_books.idle_shared.clear();
-  g_books.barrier = 0;
   default_context().members.size = 0;
 }
 
@@ -107,15 +103,31 @@ void close_context(Call call, Context& context) {
   g_books.destroyed.insert(g_books.destroyed.begin(), &context);  // the one destroyed first is used again first
 }
 
-int ctx_create(Call call, long options, shmem_ctx_t* ctx) {
-  check_initialized(call);
-  if (ctx == nullptr) fail(call, "ctx is null");
+int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx) {
   *ctx = SHMEM_CTX_INVALID;
   if ((options & ~kOptions) != 0) return 1;
-  Context* context = open_context(call, options, {0, 1, g_state.n_pes}, SHMEM_TEAM_WORLD);
+  Context* context = open_context(call, options, members, team);
   if (context == nullptr) return 1;
   *ctx = reinterpret_cast<shmem_ctx_t>(context);
   return 0;
+}
+
+void close_shareable_contexts(Call call, shmem_team_t team) {
+  std::vector<Context*> closing;
+  {
+    const std::lock_guard lock(g_books.mutex);
+    for (const std::unique_ptr<Context>& context : g_books.all) {
+      const bool shareable = (context->options & SHMEM_CTX_PRIVATE) == 0;
+      if (context->members.size != 0 && context->team == team && shareable) closing.push_back(context.get());
+    }
+  }
+  for (Context* context : closing) close_context(call, *context);
+}
+
+int ctx_create(Call call, long options, shmem_ctx_t* ctx) {
+  check_initialized(call);
+  if (ctx == nullptr) fail(call, "ctx is null");
+  return create_context(call, options, {0, 1, g_state.n_pes}, SHMEM_TEAM_WORLD, ctx);
 }
 
 void ctx_destroy(Call call, shmem_ctx_t ctx) {
@@ -153,22 +165,9 @@ void barrier_all(Call call) {
   sync_all(call);
 }
 
-// Dissemination: after round r everybody has heard, directly or not, from the 2^(r+1) PEs before him. Numbers only grow, so a
-// PE that is a barrier ahead disturbs nobody.
 void sync_all(Call call) {
   check_initialized(call);
-  full_fence();  // stores of this PE, also to its own memory
-  Context& context = default_context();
-  const std::uint64_t number = ++g_books.barrier;
-  const int n = g_state.n_pes;
-  Reserved& mine = reserved();
-  for (int round = 0, distance = 1; distance < n; ++round, distance *= 2) {
-    const int to = (g_state.my_pe + distance) % n;
-    std::uint64_t* word = &mine.arrived[round].number;
-    change_signal(context, word, number, SHMEM_SIGNAL_SET, to, call);
-    // Acquire. Partner: the release store of the signal.
-    wait_until_true(context.worker, [=] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number; });
-  }
+  sync(call, world_team());
 }
 
 }  // namespace heddle::shmem

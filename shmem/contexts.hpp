@@ -18,6 +18,11 @@ void close_contexts(Call call);
 Context* open_context(Call call, long options, const Members& members, shmem_team_t team);
 void close_context(Call call, Context& context);
 
+// What shmem_ctx_create and shmem_team_create_ctx do: 0, or 1 and SHMEM_CTX_INVALID.
+int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx);
+// When a team ends: those of its contexts that the program may leave to the library.
+void close_shareable_contexts(Call call, shmem_team_t team);
+
 int ctx_create(Call call, long options, shmem_ctx_t* ctx);
 void ctx_destroy(Call call, shmem_ctx_t ctx);
 

@@ -7,6 +7,7 @@
 #include "shmem/contexts.hpp"
 #include "shmem/heap.hpp"
 #include "shmem/memory/segments.hpp"
+#include "shmem/teams.hpp"
 
 namespace heddle::shmem {
 namespace {
@@ -41,6 +42,7 @@ int init_thread(Call call, int requested, int* provided) {
     open_default_context(call);
     memory::open_segments(call, heap_bytes);
     open_heap_books();
+    open_teams();
     if (std::getenv("SHMEM_VERSION") != nullptr && g_state.my_pe == 0) {
       std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
                    SHMEM_VENDOR_STRING, HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
@@ -75,6 +77,7 @@ void finalize(Call call) {
   close_contexts(call);
   // Everybody's operations are complete and nobody begins another.
   must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+  close_teams();
   close_heap_books();
   memory::close_segments(call);
   g_state.n_pes = 0;

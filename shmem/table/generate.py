@@ -200,6 +200,27 @@ def overloads_cpp(generic, plain):
     return "\n".join(lines) + "\n"
 
 
+STD_COMPLEX = {"shmem_impl_complexf": "std::complex<float>", "shmem_impl_complexd": "std::complex<double>"}
+
+
+def overloads_complex(functions, generics):
+    """The C++ overloads for std::complex: of the functions of complex types, and of what selects among them."""
+    lines = []
+    by_name = {function.name: function for function in functions}
+    pairs = [(function.name, function) for function in functions]
+    pairs += [(generic.name, by_name[name]) for generic in generics for _, name, _ in generic.typed]
+    for name, function in pairs:
+        declared, passed = [], []
+        for kind, label in function.parameters:
+            theirs = re.sub(r"shmem_impl_complex[fd]", lambda match: STD_COMPLEX[match[0]], kind)
+            declared.append(f"{theirs} {label}")
+            passed.append(label if theirs == kind else f"reinterpret_cast<{kind}>({label})")
+        if declared != [f"{kind} {label}" for kind, label in function.parameters]:
+            lines.append(f"static inline {function.result} {name}({', '.join(declared)}) "
+                         f"{{ return {function.name}({', '.join(passed)}); }}")
+    return "\n".join(lines)
+
+
 def headers(table, templates):
     plain = [(function.name, [p for p, _ in function.parameters]) for function in table.functions]
     for header, extension in (("shmem.h", False), ("shmemx.h", True)):
@@ -208,7 +229,8 @@ def headers(table, templates):
         parts = {
             "@functions@": "\n".join(function.declaration(function.name) for function in functions),
             "@c_selections@": "\n".join(selection_c(generic) for generic in generics),
-            "@cpp_overloads@": "\n".join(overloads_cpp(generic, plain) for generic in generics),
+            "@cpp_overloads@": "\n".join(
+                [*(overloads_cpp(generic, plain) for generic in generics), overloads_complex(functions, generics)]),
         }
         text = (templates / f"{header}.in").read_text(encoding="utf-8")
         for mark, part in parts.items():
