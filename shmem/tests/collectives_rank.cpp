@@ -353,17 +353,17 @@ void check_order() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
   // With threads, active sets never become teams.
-  const char* threads = std::getenv("COLLECTIVES_TEST_THREADS");
+  const bool threads = argc > 1;
   int provided = 0;
-  shmem_init_thread(threads != nullptr ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &provided);
+  shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &provided);
   source_array = static_cast<unsigned char*>(shmem_calloc(kBytes, 1));
   dest_array = static_cast<unsigned char*>(shmem_calloc(kBytes, 1));
   EXPECT(source_array != nullptr && dest_array != nullptr, "memory");
   const int n = shmem_n_pes();
   check_order();
-  if (threads == nullptr) check_teams();
+  if (!threads) check_teams();
   used = 0;
   shmem_barrier_all();
   check_active_set(0, 0, n);
