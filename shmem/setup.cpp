@@ -7,6 +7,7 @@
 #include "shmem/contexts.hpp"
 #include "shmem/heap.hpp"
 #include "shmem/memory/segments.hpp"
+#include "shmem/reserved.hpp"
 #include "shmem/teams.hpp"
 
 namespace heddle::shmem {
@@ -28,6 +29,22 @@ void join(Call call) {
   g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
 }
 
+// The variables of the standard that only make the library talk.
+void print_what_was_asked_for() {
+  if (std::getenv("SHMEM_VERSION") != nullptr) {
+    std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
+                 SHMEM_VENDOR_STRING, HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
+  }
+  if (std::getenv("SHMEM_INFO") != nullptr) {
+    std::fprintf(stderr,
+                 "SHMEM_SYMMETRIC_SIZE  bytes of each PE's symmetric heap, such as 100000, 1.5G or 64M; now %zu\n"
+                 "SHMEM_VERSION         print the version\n"
+                 "SHMEM_INFO            print this\n"
+                 "HEDDLE_...            of the engine: `heddle info` prints them\n",
+                 g_state.heap.bytes - kReservedBytes);
+  }
+}
+
 }  // namespace
 
 int init_thread(Call call, int requested, int* provided) {
@@ -43,10 +60,7 @@ int init_thread(Call call, int requested, int* provided) {
     memory::open_segments(call, heap_bytes);
     open_heap_books();
     open_teams();
-    if (std::getenv("SHMEM_VERSION") != nullptr && g_state.my_pe == 0) {
-      std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
-                   SHMEM_VENDOR_STRING, HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
-    }
+    if (g_state.my_pe == 0) print_what_was_asked_for();
     // Nobody's first operation may come before the other has its worker and its books.
     must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
   }

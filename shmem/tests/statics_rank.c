@@ -12,10 +12,10 @@
 
 static int initialised = 17;
 static int zero;
-static const char* text = "text";               /* relocated when the program is loaded */
-static int (*function)(const char*) = atoi;     /* likewise */
-static char big[BIG];                           /* touched at two places only */
-extern char** environ;                          /* copied from the C library, which uses it too */
+static const char* text = "text";           /* relocated when the program is loaded */
+static int (*function)(const char*) = atoi; /* likewise */
+static char big[BIG];                       /* touched at two places only */
+extern char** environ;                      /* copied from the C library, which uses it too */
 static _Alignas(4096) int aligned = 5;
 static int* heap_block;
 
