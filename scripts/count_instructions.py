@@ -8,6 +8,7 @@ A path may have one instruction in ten (and two) more than its limit; fewer than
 protects nothing. --update writes what was counted as the new limits.
 Exit status: 0, or 1 if a path has become longer or could not be counted.
 """
+import os
 import pathlib
 import re
 import shutil
@@ -15,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 
-# name: (operation of the program, the function in which its instructions are counted)
+# name: (operation of the program, the function in which its instructions are counted, what is set in the environment).
+# loopback: memory that is reached by commands only, even one's own.
+SHARED, DELEGATE, OFFLOAD = ({"HEDDLE_SHARING": name} for name in ("shared", "delegate", "offload"))
 PATHS = {
     "put_8": ("put", "count_put"),
     "get_8": ("get", "count_get"),
@@ -25,15 +28,22 @@ PATHS = {
     "tagged_send_8": ("tagged", "count_send"),
     "tagged_recv_8": ("tagged", "count_recv"),
     "tagged_arrive_8": ("tagged", "count_arrive"),
+    "put_8_shared": ("put", "count_put", SHARED),
+    "am_send_8_shared": ("am", "count_am_send", SHARED),
+    "am_receive_8_shared": ("am", "count_am_receive", SHARED),
+    "am_send_8_delegate": ("am", "count_am_send", DELEGATE),
+    "am_send_8_offload": ("am", "count_am_send", OFFLOAD),
+    "am_start_8_offload": ("am", "heddle::engine::Gate::start_run*", OFFLOAD),
+    "get_post_8_offload": ("post_get", "count_post_get", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
 }
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
-def instructions(program, operation, function, n):
+def instructions(program, operation, function, extra, n):
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
                    f"--callgrind-out-file={folder}/out", program, operation, str(n)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | extra)
         if result.returncode != 0:
             sys.exit(f"count_instructions: {' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
         found = re.search(r"^(?:summary|totals): (\d+)", pathlib.Path(folder, "out").read_text(), re.MULTILINE)
@@ -43,9 +53,10 @@ def instructions(program, operation, function, n):
 
 
 def per_operation(program, name):
-    operation, function = PATHS[name]
-    few = instructions(program, operation, function, FEW)
-    many = instructions(program, operation, function, MANY)
+    operation, function, *rest = PATHS[name]
+    extra = rest[0] if rest else {}
+    few = instructions(program, operation, function, extra, FEW)
+    many = instructions(program, operation, function, extra, MANY)
     return (many - few) / (MANY - FEW)
 
 
@@ -85,7 +96,7 @@ def main(arguments):
             worse = 1
         elif counted[name] < limit / 2:
             verdict = "ok; the limit can come down (--update)"
-        print(f"{name:15} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
+        print(f"{name:20} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
     return worse
 
 

@@ -64,6 +64,11 @@ extern "C" {
   completion.counter = self->counter;
   for (std::uint64_t i = 0; i < n; ++i) heddle_put(self->worker, &self->value, 8, self->remote, &completion);
 }
+[[gnu::noinline, gnu::noclone]] void count_post_get(Self* self, std::uint64_t n) {
+  heddle_completion completion{};
+  completion.counter = self->counter;
+  for (std::uint64_t i = 0; i < n; ++i) heddle_get(self->worker, &self->target, 8, self->remote, &completion);
+}
 [[gnu::noinline]] void count_get(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) heddle_get(self->worker, &self->value, 8, self->remote, nullptr);
 }
@@ -97,7 +102,7 @@ extern "C" {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: path put|get|fetch_add|am|tagged N    (N a multiple of %llu)\n",
+    std::fprintf(stderr, "usage: path put|get|post_get|fetch_add|am|tagged N    (N a multiple of %llu)\n",
                  static_cast<unsigned long long>(kBatch));
     return 2;
   }
@@ -109,6 +114,12 @@ int main(int argc, char** argv) {
     count_put(&self, n);
   } else if (std::strcmp(op, "get") == 0) {
     count_get(&self, n);
+  } else if (std::strcmp(op, "post_get") == 0) {
+    // Not more at a time than the worker's queue takes.
+    for (std::uint64_t posted = 0; posted < n; posted += kBatch) {
+      count_post_get(&self, kBatch);
+      must(heddle_quiet(self.worker));
+    }
   } else if (std::strcmp(op, "fetch_add") == 0) {
     count_fetch_add(&self, n);
   } else if (std::strcmp(op, "am") == 0) {

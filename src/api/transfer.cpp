@@ -60,8 +60,7 @@ template <Kind kind>
       worker, engine::BlockCommand{kind, transfer.local, transfer.bytes, transfer.remote, transfer.offset, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
-    worker.count(&Tally::commands);
-    tally<kind>(worker, transfer.bytes);
+    worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, transfer.bytes);
   }
   return status;
 }
@@ -151,8 +150,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   const Status status = engine::post(*worker, engine::TransferCommand{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count(&Tally::commands);
-    tally<kind>(*worker, bytes);
+    worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
   }
   return status;
 }
@@ -209,8 +207,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
       engine::post(*worker, engine::TransferCommand{kind, Pieces(segments, count_of), summary.rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count(&Tally::commands);
-    tally<kind>(*worker, summary.bytes);
+    worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, summary.bytes);
   }
   return status;
 }
@@ -268,8 +265,7 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
       *worker, engine::PutSignalCommand{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count(&Tally::commands);
-    tally<Kind::put>(*worker, bytes);
+    worker->count_command(&Tally::puts, bytes);
   }
   return status;
 }

@@ -77,26 +77,28 @@ struct QueuedBlock {
 static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
 
 // False: it needs a longer form.
-inline bool encode(const BlockCommand& command, QueuedBlock* block) {
+inline bool fits_one_record(const BlockCommand& command) {
   const Completion& completion = command.completion;
-  if ((completion.fn != nullptr && completion.counter != nullptr) ||
-      command.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
-    return false;
-  }
+  return (completion.fn == nullptr || completion.counter == nullptr) &&
+         command.bytes >> (64 - QueuedBlock::kFlagBits) == 0;
+}
+
+inline void encode(const BlockCommand& command, QueuedBlock* block) {
+  const Completion& completion = command.completion;
+  const bool callback = completion.fn != nullptr;
   const std::uint64_t flags = (command.kind == Kind::get ? QueuedBlock::kGet : 0) |
-                              (completion.fn != nullptr ? QueuedBlock::kCallback : 0) |
+                              (callback ? QueuedBlock::kCallback : 0) |
                               (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
   block->local = command.local;
   block->remote = command.remote;
   block->offset = command.offset;
   block->bytes_and_flags = command.bytes << QueuedBlock::kFlagBits | flags;
-  if (completion.fn != nullptr) {
+  if (callback) {
     block->fn = completion.fn;
   } else {
     block->counter = completion.counter;
   }
   block->arg = completion.arg;
-  return true;
 }
 
 base::Status run_block(Worker& worker, const std::byte* bytes, base::Status cancel);

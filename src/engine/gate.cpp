@@ -271,6 +271,38 @@ base::Status Gate::enqueue(const Encoded& encoded) {
   return encoded.complete ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
+Gate::Sent Gate::send_helped(heddle_peer target, const heddle_am_message& message) {
+  if (inside()) return worker_.try_send(target, message);
+  handover_.enter();
+  const Sent sent = worker_.try_send(target, message);
+  handover_.leave();
+  return sent;
+}
+
+Gate::Sent Gate::send_shared(heddle_peer target, const heddle_am_message& message) {
+  if (!core_.try_enter()) [[unlikely]]  // post() knows what to do
+    return Sent::unsuitable;
+  const Sent sent = worker_.try_send(target, message);
+  core_.exit();
+  return sent;
+}
+
+Gate::Sent Gate::send_delegated(heddle_peer target, const heddle_am_message& message) {
+  // What this thread has queued goes first.
+  if (queued() || !core_.try_enter()) [[unlikely]]
+    return Sent::unsuitable;
+  const Sent sent = worker_.try_send(target, message);
+  if (core_.exit_unless([this] { return queue_->ready(); }, 0)) [[unlikely]]
+    stay();
+  return sent;
+}
+
+Gate::Sent Gate::send_queued(heddle_peer target, const heddle_am_message& message) {
+  if (starts_here() || !is_short(message)) [[unlikely]]
+    return Sent::unsuitable;
+  return enqueue_short(target, message) ? Sent::sent : Sent::full;
+}
+
 void Gate::wake_executor() {
   executor_->wake();
 }

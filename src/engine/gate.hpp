@@ -78,35 +78,19 @@ class Gate {
   // not know: the entry is not counted.
   // Offload: the message is in the queue, unless somebody wants to hear of it, which must not be before it has left.
   Sent try_send(heddle_peer target, const heddle_am_message& message, bool observed) {
-    Sent sent = Sent::unsuitable;
     switch (sharing_) {
       case Sharing::exclusive:
-        if (inside()) return worker_.try_send(target, message);
-        handover_.enter();
-        sent = worker_.try_send(target, message);
-        handover_.leave();
-        return sent;
+        return send_helped(target, message);
       case Sharing::shared:
-        if (!core_.try_enter()) [[unlikely]]
-          return inside() ? worker_.try_send(target, message) : Sent::unsuitable;
-        sent = worker_.try_send(target, message);
-        core_.exit();
-        return sent;
+        return send_shared(target, message);
       case Sharing::delegate:
-        // What this thread has queued goes first.
-        if (queued() || !core_.try_enter()) [[unlikely]]
-          return Sent::unsuitable;
-        sent = worker_.try_send(target, message);
-        if (core_.exit_unless([this] { return queue_->ready(); }, 0)) [[unlikely]]
-          stay();
-        return sent;
+        return send_delegated(target, message);
       case Sharing::offload:
-        if (observed || starts_here() || !is_short(message)) return Sent::unsuitable;
-        return enqueue_short(target, message) ? Sent::sent : Sent::full;
+        return observed ? Sent::unsuitable : send_queued(target, message);
       case Sharing::mutex:
         break;
     }
-    return sent;
+    return Sent::unsuitable;
   }
   // 0 if another thread is inside.
   int progress();
@@ -226,11 +210,17 @@ class Gate {
                                                 [&](transport::ShortMessage* to) { write_short(target, message, to); });
   }
   base::Status enqueue(const BlockCommand& command) {
-    QueuedBlock block;
-    if (!encode(command, &block)) return enqueue(command.transfer());
-    return enqueue_one<QueuedBlock>(&run_block, [&](QueuedBlock* to) { *to = block; }) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+    if (!fits_one_record(command)) [[unlikely]]
+      return enqueue(command.transfer());
+    return enqueue_one<QueuedBlock>(&run_block, [&](QueuedBlock* to) { encode(command, to); }) ? HEDDLE_POSTED
+                                                                                               : HEDDLE_AGAIN;
   }
   void wake_executor();
+  // try_send(), by mode.
+  Sent send_helped(heddle_peer target, const heddle_am_message& message);
+  Sent send_shared(heddle_peer target, const heddle_am_message& message);
+  Sent send_delegated(heddle_peer target, const heddle_am_message& message);
+  Sent send_queued(heddle_peer target, const heddle_am_message& message);
   template <class Command>
   base::Status enqueue(const Command& command) {
     Encoded encoded;

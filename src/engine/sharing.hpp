@@ -61,6 +61,13 @@ class Tallies {
     raise(number, field, 1);
     raise(number, &Tally::bytes, bytes);
   }
+  // One that was not direct.
+  void add_command(Field field, std::uint64_t bytes) {
+    const std::uint32_t number = base::thread_number();
+    raise(number, &Tally::commands, 1);
+    raise(number, field, 1);
+    raise(number, &Tally::bytes, bytes);
+  }
   [[nodiscard]] Tally sum() {
     static constexpr std::array<Field, 8> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics,  &Tally::messages,
                                                      &Tally::bytes, &Tally::again, &Tally::commands, &Tally::sends};

@@ -68,6 +68,16 @@ class Worker {
       tallies_->add_operation(field, bytes);
     }
   }
+  // One that was not direct.
+  void count_command(std::uint64_t Tally::* field, std::uint64_t bytes) {
+    if (tallies_ == nullptr) {
+      tally_.commands += 1;
+      tally_.*field += 1;
+      tally_.bytes += bytes;
+    } else {
+      tallies_->add_command(field, bytes);
+    }
+  }
   [[nodiscard]] heddle_worker_stats read_stats();
   // What its operations may still touch. Any thread.
   [[nodiscard]] bool names_remote(const RemoteRegion* remote) const;

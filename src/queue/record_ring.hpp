@@ -26,6 +26,7 @@
 #include <cstring>
 
 #include "base/cache_line.hpp"
+#include "base/prefetch.hpp"
 
 namespace heddle::queue {
 
@@ -93,7 +94,7 @@ class RecordProducer {
   void publish() {
     control_->tail.store(index_, std::memory_order_release);
     // The next record's line was last read by the consumer a lap ago: begin to own it before it is needed.
-    __builtin_prefetch(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0), 1);
+    base::prefetch_for_writing(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0));
   }
 
   [[nodiscard]] std::uint64_t index() const { return index_; }
