@@ -34,7 +34,7 @@ PATHS = {
     "am_send_8_delegate": ("am", "count_am_send", DELEGATE),
     "am_send_8_offload": ("am", "count_am_send", OFFLOAD),
     "am_start_8_offload": ("am", "heddle::engine::Gate::start_run*", OFFLOAD),
-    "get_post_8_offload": ("post_get", "count_post_get", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
+    "get_post_8_offload": ("post_get", "count_post_get*", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
 }
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 

@@ -64,7 +64,7 @@ extern "C" {
   completion.counter = self->counter;
   for (std::uint64_t i = 0; i < n; ++i) heddle_put(self->worker, &self->value, 8, self->remote, &completion);
 }
-[[gnu::noinline, gnu::noclone]] void count_post_get(Self* self, std::uint64_t n) {
+[[gnu::noinline]] void count_post_get(Self* self, std::uint64_t n) {
   heddle_completion completion{};
   completion.counter = self->counter;
   for (std::uint64_t i = 0; i < n; ++i) heddle_get(self->worker, &self->target, 8, self->remote, &completion);
