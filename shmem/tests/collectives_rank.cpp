@@ -14,6 +14,7 @@
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{4} << 20U;  // of each array
+constexpr int kRadix = 8;                              // of the library: up to so many PEs synchronise in one round
 unsigned char* source_array;
 unsigned char* dest_array;
 long psyncs[2][SHMEM_SYNC_SIZE];
@@ -267,11 +268,13 @@ void check_teams() {
   const int me = shmem_my_pe();
   const int n = shmem_n_pes();
   check_team(SHMEM_TEAM_WORLD, {0, 1, n, me});
-  shmem_team_t team = SHMEM_TEAM_INVALID;
-  EXPECT(shmem_team_split_strided(SHMEM_TEAM_WORLD, n - 1, -1, n, nullptr, 0, &team) == 0, "reversed");
-  check_team(team, {n - 1, -1, n, n - 1 - me});
-  shmem_team_destroy(team);
-  shmem_barrier_all();
+  if (n <= kRadix) {  // with more it would be the world once more
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    EXPECT(shmem_team_split_strided(SHMEM_TEAM_WORLD, n - 1, -1, n, nullptr, 0, &team) == 0, "reversed");
+    check_team(team, {n - 1, -1, n, n - 1 - me});
+    shmem_team_destroy(team);
+    shmem_barrier_all();
+  }
   // Rows of three, all at the same time.
   shmem_team_t row = SHMEM_TEAM_INVALID;
   shmem_team_t column = SHMEM_TEAM_INVALID;

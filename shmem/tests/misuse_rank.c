@@ -8,7 +8,7 @@
 #include "check.h"
 
 static long word;
-static long words[8];
+static long words[100];
 static uint64_t signal_word;
 
 static void mistake(const char* name) {
@@ -48,6 +48,20 @@ static void mistake(const char* name) {
     shmem_ctx_destroy(ctx);
   }
   if (strcmp(name, "destroy-default") == 0) shmem_ctx_destroy(SHMEM_CTX_DEFAULT);
+  shmem_team_t team = SHMEM_TEAM_INVALID;
+  if (strcmp(name, "no-team") == 0) shmem_broadcast(team, words, words + 4, 1, 0);
+  if (strcmp(name, "wild-team") == 0) shmem_team_sync((shmem_team_t)(uintptr_t)0x70007);
+  if (strcmp(name, "destroy-world") == 0) shmem_team_destroy(SHMEM_TEAM_WORLD);
+  if (strcmp(name, "root") == 0) shmem_long_broadcast(SHMEM_TEAM_WORLD, words, words + 4, 1, n);
+  if (strcmp(name, "collective-dest") == 0) shmem_sum_reduce(SHMEM_TEAM_WORLD, &local, words, 1);
+  if (strcmp(name, "collective-source") == 0) shmem_alltoall(SHMEM_TEAM_WORLD, words, &local, 1);
+  if (strcmp(name, "overlap") == 0) shmem_max_reduce(SHMEM_TEAM_WORLD, words, words + 1, 2);
+  if (strcmp(name, "alltoalls-stride") == 0) shmem_alltoalls(SHMEM_TEAM_WORLD, words, words + 4, 1, 0, 1);
+  if (strcmp(name, "active-set") == 0) shmem_barrier(0, 1, n, words);
+  if (strcmp(name, "active-set-alone") == 0) shmem_barrier(0, 0, n - 1, words);
+  if (strcmp(name, "psync") == 0) shmem_sync(0, 0, n, &local);
+  if (strcmp(name, "lock") == 0) shmem_set_lock(&local);
+  if (strcmp(name, "lock-not-set") == 0) shmem_clear_lock(&word);
   if (strcmp(name, "free-stack") == 0) shmem_free(&local);
   if (strcmp(name, "alignment") == 0) shmem_align(24, 8);
   if (strcmp(name, "hints") == 0) shmem_malloc_with_hints(8, 64L);
@@ -78,6 +92,11 @@ static int together(const char* name) {
   } else if (strcmp(name, "quiet-after-finalize") == 0) {
     shmem_finalize();
     shmem_quiet();
+  } else if (strcmp(name, "destroyed-team") == 0) {
+    shmem_team_t team;
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, shmem_n_pes(), NULL, 0, &team);
+    shmem_team_destroy(team);
+    shmem_team_sync(team);
   } else if (strcmp(name, "exhausted") == 0) {
     EXPECT(shmem_malloc((size_t)100 << 20) == NULL, "more than there is");
     EXPECT(shmem_malloc((size_t)1 << 20) != NULL, "the heap is whole");
