@@ -155,7 +155,7 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * this context. If a rank has died or left before, the living ranks leave without waiting for each other; that is
  * HEDDLE_DONE. After a barrier that timed out, leave first finishes that barrier. Errors of operations that nothing
  * observed are lost here: call heddle_quiet before.
- * Errors: STATE (inside a handler: the context stays open; or another rank is in another collective, such as a barrier:
+ * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 
@@ -240,7 +240,8 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
 
 /* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped, and USER
  * messages that no heddle_run_tasks has taken, with a warning that tells how many.
- * Errors: STATE (inside a handler; the worker stays open); what heddle_quiet returns (the worker is closed all the same). */
+ * No other thread may be in a call on the worker, a handler that its heddle_run_tasks runs included.
+ * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); what heddle_quiet returns (the worker is closed all the same). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
@@ -523,7 +524,7 @@ HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic
  *   message still lies where it arrived. Tiny; may post with try_, but neither wait nor make progress: every call that would
  *   returns STATE, whichever worker it is about.
  * USER: the message is stored on arrival, and its handler runs later in a thread that calls heddle_run_tasks. It may block,
- *   wait, make progress, and call everything. Handlers begin in the order of arrival at the worker; with several threads they
+ *   wait, make progress, and call everything but close its own worker or leave that context. Handlers begin in the order of arrival at the worker; with several threads they
  *   run side by side, and no order is promised among them.
  * The store is bounded: each worker may have HEDDLE_AM_USER_BYTES of USER messages on their way to, or waiting in, each worker
  * of its peers. Then it gets AGAIN for further ones (and only for these), until handlers there have ended. So USER handlers
@@ -559,7 +560,11 @@ typedef struct heddle_am_arrival {
 typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
 
 /* One handler per number and context; null takes it back. Register before peers may send (the barrier after joining): a
- * message without a handler (of class USER: when its turn comes) is dropped and counted. Errors: ARGUMENT (handler number). */
+ * message without a handler (of class USER: when its turn comes) is dropped and counted. Any thread, also while messages arrive:
+ * each meets one handler with the argument it was registered with. The one that was replaced or taken back may still run, or
+ * begin to, after this call has returned, in threads that had found it before: what its argument points to stays until
+ * the threads that make progress on the context's workers have returned from that once.
+ * Errors: ARGUMENT (handler number), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
 
 /* Makes progress once, then runs handlers of USER messages that have arrived at the worker: as many as are there, `most` (> 0)

@@ -64,6 +64,7 @@ heddle_status heddle_worker_close(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_close");
+  if (heddle::engine::RunningTask::of(*worker)) return heddle::engine::refuse_end("heddle_worker_close");
   return guarded([&]() -> Status { return worker->context().close_worker(worker); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -27,9 +28,10 @@ namespace heddle::engine {
 
 class Worker;
 
+// What heddle_am_register was given. Immutable, so that who runs it sees a function with the argument that belongs to it.
 struct Handler {
-  std::atomic<heddle_am_handler> fn{nullptr};  // release when set, after arg; partner: the acquire load on arrival
-  std::atomic<void*> arg{nullptr};
+  heddle_am_handler fn;
+  void* arg;
 };
 
 // Objects of one kind that a context owns, each with the handle under which the C API knows it. Any thread.
@@ -125,8 +127,11 @@ class Context {
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
   [[nodiscard]] transport::Transport& transport() { return *transport_; }
   [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
-  // Of either class.
-  [[nodiscard]] Handler& handler(std::uint32_t number) { return handlers_[number]; }
+  // Of either class; null: none. It stays as long as the context. Any thread.
+  [[nodiscard]] const Handler* handler(std::uint32_t number) const {
+    return handlers_[number].load(std::memory_order_acquire);
+  }
+  void register_handler(std::uint32_t number, Handler handler);
   [[nodiscard]] std::uint64_t handle() const { return handle_; }
 
   // HEDDLE_SHARING.
@@ -210,7 +215,8 @@ class Context {
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
   std::unique_ptr<transport::Transport> transport_;
   memory::RegionTable regions_;
-  std::array<Handler, wire::kHandlerNumbers> handlers_;
+  // Release when set, partner: the acquire load in handler(). Each points into kept_handlers_, or is null.
+  std::array<std::atomic<const Handler*>, wire::kHandlerNumbers> handlers_{};
   Sharing default_sharing_ = Sharing::exclusive;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;
@@ -239,6 +245,7 @@ class Context {
   std::vector<bool> known_failed_;
   std::uint32_t next_worker_ = 0;
   bool drop_reported_ = false;
+  std::deque<Handler> kept_handlers_;  // all that ever were registered: one that was replaced may still be about to run
 };
 
 }  // namespace heddle::engine

@@ -102,6 +102,13 @@ base::Status refuse_progress() {
                     "and wait outside, or give the handler a number of class USER (HEDDLE_AM_USER + n)");
 }
 
+base::Status refuse_end(const char* call) {
+  return base::fail(HEDDLE_ERR_STATE,
+                    "%s from a USER handler of that worker or context, which heddle_run_tasks goes on with; call it when "
+                    "heddle_run_tasks has returned",
+                    call);
+}
+
 bool Watch::due() {
   const std::uint64_t period = context_.environment().config.number(base::Var::hang_seconds) * kSecond;
   if (period == 0) return false;

@@ -27,6 +27,8 @@ struct Wait {
 // ERR_STATE: `call` would wait inside a handler or callback.
 [[gnu::cold]] base::Status refuse_wait(const char* call);
 [[gnu::cold]] base::Status refuse_progress();
+// ERR_STATE: `call` would take away the worker whose USER handler makes it.
+[[gnu::cold]] base::Status refuse_end(const char* call);
 
 // One wait. Any thread; for one thread.
 class Watch {

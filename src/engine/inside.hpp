@@ -7,11 +7,14 @@
 
 namespace heddle::engine {
 
+class Context;
 class Worker;
+class RunningTask;
 
 namespace detail {
 // initial-exec: reached without a call, as libraries that are linked may.
 extern thread_local constinit const Worker* t_inside [[gnu::tls_model("initial-exec")]];
+extern thread_local constinit const RunningTask* t_tasks [[gnu::tls_model("initial-exec")]];
 }  // namespace detail
 
 // Of the worker whose handlers the calling thread runs; null: none.
@@ -29,6 +32,24 @@ class Inside {
 
  private:
   const Worker* before_;
+};
+
+// While it lives, the calling thread runs a USER handler of the worker, which may do everything but take the worker away from
+// under it. One within the other where the handler runs tasks itself.
+class RunningTask {
+ public:
+  explicit RunningTask(const Worker& worker) : worker_(worker), before_(detail::t_tasks) { detail::t_tasks = this; }
+  ~RunningTask() { detail::t_tasks = before_; }
+  RunningTask(const RunningTask&) = delete;
+  RunningTask& operator=(const RunningTask&) = delete;
+
+  // Whether the calling thread runs one of this worker; of any worker of this context.
+  [[nodiscard]] static bool of(const Worker& worker);
+  [[nodiscard]] static bool of(const Context& context);
+
+ private:
+  const Worker& worker_;
+  const RunningTask* before_;
 };
 
 }  // namespace heddle::engine

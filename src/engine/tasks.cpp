@@ -132,6 +132,20 @@ bool Tasks::end(Task* task, bool ran) {
   return handled >= bounds_.window / 2;
 }
 
+thread_local constinit const RunningTask* detail::t_tasks [[gnu::tls_model("initial-exec")]] = nullptr;
+
+bool RunningTask::of(const Worker& worker) {
+  const RunningTask* task = detail::t_tasks;
+  while (task != nullptr && &task->worker_ != &worker) task = task->before_;
+  return task != nullptr;
+}
+
+bool RunningTask::of(const Context& context) {
+  const RunningTask* task = detail::t_tasks;
+  while (task != nullptr && &task->worker_.context() != &context) task = task->before_;
+  return task != nullptr;
+}
+
 // ---- the worker's part ---------------------------------------------------------------------------------------------------
 
 base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
@@ -189,13 +203,13 @@ void Worker::grant(heddle_peer source, Tasks::Source* from) {
 }
 
 void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
-  Handler& handler = context_.handler(task->handler);
-  const heddle_am_handler fn = handler.fn.load(std::memory_order_acquire);
-  if (fn != nullptr) {
+  const Handler* handler = context_.handler(task->handler);
+  if (handler != nullptr) {
     const heddle_am_arrival arrival{
         handle,          task->peer,         task->handler, task->header_bytes, task->header.data(),
         task->payload(), task->payload_bytes};
-    call(fn, arrival, handler.arg.load(std::memory_order_relaxed));
+    const RunningTask running(*this);
+    call(handler->fn, arrival, handler->arg);
   } else {
     std::array<char, 64> why;
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", task->handler);
@@ -203,7 +217,7 @@ void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
   }
   const heddle_peer peer = task->peer;
   Tasks::Source* source = task->source;
-  if (!tasks_.end(task, fn != nullptr)) return;
+  if (!tasks_.end(task, handler != nullptr)) return;
   // Not as a command: those may wait behind messages that wait for credit of their own.
   const auto inside = [&] { grant(peer, source); };
   gate_ == nullptr ? inside() : gate_->visit(inside);

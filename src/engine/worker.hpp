@@ -43,6 +43,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   [[nodiscard]] Context& context() { return context_; }
+  [[nodiscard]] const Context& context() const { return context_; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(outstanding_.size()); }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }

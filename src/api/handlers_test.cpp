@@ -1,0 +1,166 @@
+// Handlers that change while messages arrive, and handlers that would end what they run on.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::uint32_t kNetwork = 3;
+constexpr std::uint32_t kUser = HEDDLE_AM_USER + 3;
+
+// ---- registering while messages arrive -------------------------------------------------------------------------------------
+
+struct Seen {
+  std::atomic<std::uint64_t> first{0};
+  std::atomic<std::uint64_t> second{0};
+  std::atomic<std::uint64_t> torn{0};
+};
+struct Argument {
+  int of;
+  Seen* seen;
+};
+
+void first(const heddle_am_arrival* /*message*/, void* arg) {
+  const auto& argument = *static_cast<Argument*>(arg);
+  (argument.of == 1 ? argument.seen->first : argument.seen->torn)++;
+}
+
+void second(const heddle_am_arrival* /*message*/, void* arg) {
+  const auto& argument = *static_cast<Argument*>(arg);
+  (argument.of == 2 ? argument.seen->second : argument.seen->torn)++;
+}
+
+class Registering : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(Registering, EachMessageMeetsAHandlerWithItsOwnArgument) {
+  constexpr std::uint64_t kEach = 20'000;
+  const std::uint32_t number = GetParam();
+  Context context = Context::join();
+  Worker worker = context.open_worker();
+  Seen seen;
+  Argument of_first{1, &seen};
+  Argument of_second{2, &seen};
+  context.register_am(number, first, &of_first);
+  std::atomic<bool> over{false};
+  std::thread registers([&] {
+    while (!over.load()) {
+      context.register_am(number, second, &of_second);
+      context.register_am(number, first, &of_first);
+      context.register_am(number, nullptr, nullptr);
+      context.register_am(number, first, &of_first);
+    }
+  });
+  const auto enough = [&] { return seen.first >= kEach && seen.second >= kEach; };
+  EXPECT_TRUE(within_time([&] { return enough() || seen.torn > 0; },
+                          [&] {
+                            for (int i = 0; i < 64; ++i) {
+                              EXPECT_GE(worker.try_am({0, 0}, {number, 0, nullptr, nullptr, 0}), 0);
+                            }
+                            EXPECT_GE(number >= HEDDLE_AM_USER ? worker.run_tasks(1000) : worker.progress(), 0);
+                          }));
+  over = true;
+  registers.join();
+  EXPECT_EQ(seen.torn, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Classes, Registering, testing::Values(kNetwork, kUser),
+                         [](const auto& test) { return test.param == kNetwork ? "network" : "user"; });
+
+// ---- handlers that would end what they run on ------------------------------------------------------------------------------
+
+// Runs a function in the USER handler of `worker`.
+struct InHandler {
+  std::function<void()> function;
+  int ran = 0;
+
+  void run(Context& context, Worker& worker) {
+    context.register_am(
+        kUser,
+        [](const heddle_am_arrival*, void* arg) {
+          auto& self = *static_cast<InHandler*>(arg);
+          ++self.ran;
+          self.function();
+        },
+        this);
+    std::uint32_t index = 0;
+    ASSERT_EQ(heddle_worker_index(worker.handle(), &index), HEDDLE_DONE);
+    ASSERT_GE(worker.try_am({0, index}, {kUser, 0, nullptr, nullptr, 0}), 0);
+    ASSERT_EQ(worker.run_tasks(1, HEDDLE_FOREVER), 1);
+    ASSERT_EQ(ran, 1);
+  }
+};
+
+std::string name_of_mode(const testing::TestParamInfo<heddle_sharing>& mode) {
+  constexpr const char* kNames[] = {"", "exclusive", "shared", "offload", "delegate", "mutex"};
+  return kNames[mode.param];
+}
+
+class Ending : public testing::TestWithParam<heddle_sharing> {
+ protected:
+  Worker open() { return context_.open_worker(GetParam()); }
+  Context context_ = Context::join();
+};
+
+TEST_P(Ending, AUserHandlerCannotCloseItsWorkerNorLeaveItsContext) {
+  Worker worker = open();
+  Worker other = open();
+  InHandler in;
+  in.function = [&] {
+    EXPECT_EQ(heddle_worker_close(worker.handle()), HEDDLE_ERR_STATE);
+    EXPECT_NE(std::string(heddle_last_error()).find("heddle_worker_close from a USER handler"), std::string::npos);
+    EXPECT_EQ(heddle_context_leave(context_.handle()), HEDDLE_ERR_STATE);
+    EXPECT_NE(std::string(heddle_last_error()).find("heddle_context_leave from a USER handler"), std::string::npos);
+    other = {};  // another worker it may close
+  };
+  in.run(context_, worker);
+  EXPECT_EQ(other.handle().id, 0U);
+  // Both are as they were.
+  EXPECT_EQ(worker.run_tasks(1), 0);
+  worker = {};
+}
+
+TEST_P(Ending, AHandlerWithinAHandlerCanEndNeitherOfTheirWorkers) {
+  Worker outer = open();
+  Worker inner = open();
+  InHandler in_inner;
+  in_inner.function = [&] {
+    EXPECT_EQ(heddle_worker_close(inner.handle()), HEDDLE_ERR_STATE);
+    EXPECT_EQ(heddle_worker_close(outer.handle()), HEDDLE_ERR_STATE);
+    EXPECT_EQ(heddle_context_leave(context_.handle()), HEDDLE_ERR_STATE);
+  };
+  InHandler in_outer;
+  in_outer.function = [&] {
+    in_inner.run(context_, inner);
+    inner = {};  // its handler has ended
+  };
+  in_outer.run(context_, outer);
+  EXPECT_EQ(in_inner.ran, 1);
+  EXPECT_EQ(inner.handle().id, 0U);
+}
+
+TEST_P(Ending, AUserHandlerMayLeaveAnotherContext) {
+  Worker worker = open();
+  Context other = Context::join();
+  Worker of_other = other.open_worker(GetParam());
+  InHandler in;
+  in.function = [&] {
+    of_other = {};
+    other = {};
+  };
+  in.run(context_, worker);
+  EXPECT_EQ(other.handle().id, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Ending,
+                         testing::Values(HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED, HEDDLE_SHARING_OFFLOAD,
+                                         HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX),
+                         name_of_mode);
+
+}  // namespace
+}  // namespace heddle::test
