@@ -42,10 +42,7 @@ inline Status counted(Worker& worker, std::uint64_t width) {
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = engine::post(worker, engine::AtomicCommand{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
-  if (status >= 0) {
-    worker.count(&Tally::commands);
-    static_cast<void>(counted(worker, wire::atomic_bytes(request.op)));
-  }
+  if (status >= 0) worker.count_command(&Tally::atomics, wire::atomic_bytes(request.op));
   return status;
 }
 

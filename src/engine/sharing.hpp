@@ -46,7 +46,7 @@ struct Tally {
 
 // A Tally for each thread that posts to a worker that is not exclusive: no line is written by two threads, but by those
 // beyond base::kThreadNumbers, which add atomically. Each number has one writer, and readers at any time; nothing is
-// ordered by them (relaxed).
+// ordered by them (relaxed), but for `commands`.
 class Tallies {
  public:
   using Field = std::uint64_t Tally::*;
@@ -61,18 +61,20 @@ class Tallies {
     raise(number, field, 1);
     raise(number, &Tally::bytes, bytes);
   }
-  // One that was not direct.
+  // One that was not direct. The command last, with release, partner: the acquire load in sum(), which so never sees more commands
+  // than operations, whatever is posted meanwhile.
   void add_command(Field field, std::uint64_t bytes) {
     const std::uint32_t number = base::thread_number();
-    raise(number, &Tally::commands, 1);
     raise(number, field, 1);
     raise(number, &Tally::bytes, bytes);
+    raise<std::memory_order_release>(number, &Tally::commands, 1);
   }
   [[nodiscard]] Tally sum() {
-    static constexpr std::array<Field, 8> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics,  &Tally::messages,
-                                                     &Tally::bytes, &Tally::again, &Tally::commands, &Tally::sends};
+    static constexpr std::array<Field, 7> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics, &Tally::messages,
+                                                     &Tally::bytes, &Tally::again, &Tally::sends};
     Tally all;
     for (Place& place : places_) {
+      all.commands += std::atomic_ref<std::uint64_t>(place.tally.commands).load(std::memory_order_acquire);
       for (const Field field : kFields) {
         all.*field += std::atomic_ref<std::uint64_t>(place.tally.*field).load(std::memory_order_relaxed);
       }
@@ -81,12 +83,13 @@ class Tallies {
   }
 
  private:
+  template <std::memory_order kOrder = std::memory_order_relaxed>
   void raise(std::uint32_t number, Field field, std::uint64_t amount) {
     const std::atomic_ref<std::uint64_t> count(places_[number].tally.*field);
     if (number != base::kNoThreadNumber) [[likely]] {
-      count.store(count.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+      count.store(count.load(std::memory_order_relaxed) + amount, kOrder);
     } else {
-      count.fetch_add(amount, std::memory_order_relaxed);
+      count.fetch_add(amount, kOrder);
     }
   }
 
