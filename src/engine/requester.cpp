@@ -183,7 +183,9 @@ bool Worker::advance(Operation& operation) {
         return false;  // never here: posted whole, and not of the pool
     }
   } catch (const std::bad_alloc&) {
-    if (operation.status == HEDDLE_DONE) operation.status = fail_memory();
+    // The target holds a part of the message and answers when it has the rest: that is sent when there is memory again.
+    if (operation.kind == Kind::message && operation.payload_sent > 0) return false;
+    operation.fail(fail_memory(), kManyRanks);
     operation.signal_due = false;
     operation.posted = true;
     return true;
@@ -404,6 +406,8 @@ bool Worker::advance_word(Operation& operation) {
 std::size_t Worker::advance_pending() {
   std::size_t moved = responder_.flush();
   // Each operation gets its turn once: one whose peer is busy must not hold up the others.
+  if (owes_grants_) [[unlikely]]
+    grant_owed();
   for (std::size_t left = pending_.size(); left > 0; --left) {
     Operation* operation = pending_.pop_front();
     if (operation->kind == Kind::chores) {

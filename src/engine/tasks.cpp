@@ -46,6 +46,14 @@ Tasks::Task* Tasks::allocate(std::uint64_t payload_bytes) {
   return block == nullptr ? nullptr : new (block) Task;
 }
 
+bool Tasks::owe(heddle_peer peer, std::uint64_t bytes) {
+  Source* from = source_of(peer);
+  if (from == nullptr || bytes > bounds_.window - from->held) return false;
+  from->held += bytes;
+  from->handled.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
 Tasks::Stored Tasks::admit(heddle_peer peer, std::uint64_t charge, Source** source) {
   *source = source_of(peer);
   if (*source == nullptr) return Stored::no_memory;
@@ -177,9 +185,9 @@ void Worker::arrived_user(heddle_peer source, const transport::Completion& compl
   if (stored == Tasks::Stored::yes) return;
   refuse_task(source, stored);
   // What was sent within the window is handled by being dropped.
-  if (stored == Tasks::Stored::no_memory) {
-    static_cast<void>(responder_.grant(source, charge(message->header_bytes, message->payload_bytes)));
-  }
+  if (stored != Tasks::Stored::no_memory) return;
+  const std::uint64_t bytes = charge(message->header_bytes, message->payload_bytes);
+  if (!responder_.grant(source, bytes) && tasks_.owe(source, bytes)) owes_grants_ = true;
 }
 
 void Worker::store_large(heddle_peer source, protocol::Reassembly::Message* whole) {
@@ -199,7 +207,13 @@ void Worker::refuse_task(heddle_peer source, Tasks::Stored stored) {
 void Worker::grant(heddle_peer source, Tasks::Source* from) {
   const std::uint64_t bytes = tasks_.due(*from);
   if (bytes == 0 || failed_[source.rank]) return;
-  if (responder_.grant(source, bytes)) Tasks::granted(from, bytes);
+  responder_.grant(source, bytes) ? Tasks::granted(from, bytes) : void(owes_grants_ = true);
+}
+
+// What could not be granted for lack of memory. The responder is not idle then, so every progress comes here.
+void Worker::grant_owed() {
+  owes_grants_ = false;
+  tasks_.each_source([this](heddle_peer source, Tasks::Source* from) { grant(source, from); });
 }
 
 void Worker::run_task(heddle_worker handle, Tasks::Task* task) {

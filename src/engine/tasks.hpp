@@ -72,6 +72,18 @@ class Tasks {
     const std::uint64_t handled = source.handled.load(std::memory_order_relaxed);
     return handled >= bounds_.window / 2 ? handled : 0;
   }
+  // What the source has sent within its window was dropped, and it could not be told so: granted with what is due next. False: not
+  // even that could be noted.
+  bool owe(heddle_peer peer, std::uint64_t bytes);
+  // Runs function(peer, source) for all that something has come from.
+  template <class Function>
+  void each_source(Function&& function) {
+    for (std::uint32_t rank = 0; rank < bounds_.ranks; ++rank) {
+      for (std::uint32_t worker = 0; sources_[rank] != nullptr && worker < bounds_.workers; ++worker) {
+        function(heddle_peer{rank, worker}, &sources_[rank][worker]);
+      }
+    }
+  }
   // Null: nothing has come from it.
   [[nodiscard]] Source* source(heddle_peer peer) {
     return sources_[peer.rank] == nullptr ? nullptr : &sources_[peer.rank][peer.worker];

@@ -70,6 +70,32 @@ TEST(Tasks, ASourceThatExceedsItsWindowIsRefusedAndOthersAreNot) {
   EXPECT_EQ(tasks.store({1, 0}, message(value)), Tasks::Stored::yes);
 }
 
+// What was dropped and could not be granted at once is granted with the rest, and counts against the window until then.
+TEST(Tasks, WhatIsOwedToASourceIsGrantedWithWhatItIsDueNext) {
+  Tasks tasks({2, 2, kWindow, 0}, false);
+  EXPECT_FALSE(tasks.owe({2, 0}, 1)) << "no such rank";
+  EXPECT_TRUE(tasks.owe({1, 1}, kWindow / 2 - 1));
+  const std::uint64_t value = 5;
+  const std::uint64_t header_charge = kSmall + 8;
+  std::uint64_t stored = 0;
+  while (tasks.store({1, 1}, message(value)) == Tasks::Stored::yes) ++stored;
+  EXPECT_EQ(stored, (kWindow / 2 + 1) / header_charge);
+  EXPECT_FALSE(tasks.owe({1, 1}, kWindow)) << "more than the window";
+  Tasks::Source* source = tasks.source({1, 1});
+  EXPECT_EQ(tasks.due(*source), 0U);
+  EXPECT_TRUE(tasks.end(tasks.take(), true));
+  EXPECT_EQ(tasks.due(*source), kWindow / 2 - 1 + header_charge);
+  std::uint64_t all = 0;
+  tasks.each_source([&](heddle_peer peer, Tasks::Source* from) {
+    EXPECT_EQ(peer.rank, 1U);
+    const std::uint64_t due = tasks.due(*from);
+    Tasks::granted(from, due);
+    all += due;
+  });
+  EXPECT_EQ(all, kWindow / 2 - 1 + header_charge);
+  EXPECT_EQ(source->held, (stored - 1) * header_charge);
+}
+
 TEST(Tasks, LargePayloadsAreBoundedTogether) {
   Tasks tasks({2, 4, kWindow, 10'000}, false);
   const auto large = [](std::uint64_t bytes) {

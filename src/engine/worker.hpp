@@ -250,6 +250,7 @@ class Worker {
   void grant(heddle_peer source, Tasks::Source* from);
   [[nodiscard]] std::uint64_t charge(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {
     return protocol::credit_charge(header_bytes, payload_bytes, credits_.window());
+  void grant_owed();
   }
 
   // completer.cpp
@@ -304,8 +305,9 @@ class Worker {
   protocol::Responder responder_;
   protocol::UserCredits credits_;
   Tasks tasks_;
-  Operation chores_;  // not of the pool: stands in pending_ while tagged_ has something left to do
-  Tagged tagged_;     // uses most of the above
+  bool owes_grants_ = false;  // memory was exhausted when a grant was due
+  Operation chores_;          // not of the pool: stands in pending_ while tagged_ has something left to do
+  Tagged tagged_;             // uses most of the above
   std::array<transport::Completion, 32> arrivals_;
 };
 
