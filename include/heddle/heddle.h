@@ -167,7 +167,8 @@ HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* s
  * shared memory and with at most 64 ranks it takes microseconds from a job's third collective on; else it goes through the
  * launcher (tens to hundreds of microseconds): for set-up, not for inner loops.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this), TIMEOUT (this rank has still arrived; call again
- * to go on waiting), STATE (inside a handler, or another thread is in a collective of this context),
+ * to go on waiting), STATE (inside a handler, or another thread is in a collective of this context), ARGUMENT (the worker
+ * belongs to another context),
  * BOOTSTRAP (the launcher was lost). */
 HEDDLE_API heddle_status heddle_context_barrier(heddle_context context, heddle_worker worker, int64_t timeout_ns);
 

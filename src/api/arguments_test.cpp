@@ -31,6 +31,14 @@ TEST_F(Arguments, AProcessStartedByItselfIsAJobOfOne) {
   context_.barrier(worker_);
 }
 
+TEST_F(Arguments, ABarrierTakesNoWorkerOfAnotherContext) {
+  Context other = Context::join();
+  expect_error(heddle_context_barrier(other.handle(), worker_.handle(), 0), HEDDLE_ERR_ARGUMENT, "another context");
+  Worker worker = other.open_worker();
+  other.barrier(worker);
+  worker = {};
+}
+
 TEST_F(Arguments, ClosedHandlesAreErrorsForEveryType) {
   const auto worker = worker_.handle();
   const auto remote = remote_.handle();

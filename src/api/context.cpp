@@ -99,6 +99,9 @@ heddle_status heddle_context_barrier(heddle_context handle, heddle_worker worker
   if (context == nullptr) return bad_handle("context", handle.id);
   Worker* worker = worker_handle.id == 0 ? nullptr : find_handle<Worker>(worker_handle.id);
   if (worker_handle.id != 0 && worker == nullptr) return bad_handle("worker", worker_handle.id);
+  if (worker != nullptr && &worker->context() != context) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "heddle_context_barrier: the worker belongs to another context");
+  }
   return guarded([&]() -> Status {
     std::vector<std::vector<std::byte>> none;
     return context->exchange({engine::Collective::barrier, {}, worker, timeout_ns}, &none);

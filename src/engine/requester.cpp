@@ -276,10 +276,7 @@ std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
   command.local = is_put ? piece.local : nullptr;
   command.bytes = is_put ? head.bytes : 0;
   if (!post_message(command, operation, Role::carrier)) return 0;
-  ++operation.unfinished;
-  ++operation.served;
-  operation.served_rank = piece.remote->rank;
-  operation.served_worker = piece.remote->server;
+  await_answer(operation, {piece.remote->rank, piece.remote->server});
   if (!is_put) {
     operation.window = piece.local;
     operation.window_bytes = operation.window_left = piece.bytes;
@@ -302,6 +299,14 @@ bool Worker::post_message(Command& command, Operation& operation, Role role) {
     if (command.wants_source_free && !command.source_free) ++operation.unfreed;
   }
   return true;
+}
+
+// What it has posted last ends by an answer of that worker.
+void Worker::await_answer(Operation& operation, heddle_peer from) {
+  ++operation.unfinished;
+  ++operation.served;
+  operation.served_rank = from.rank;
+  operation.served_worker = from.worker;
 }
 
 bool Worker::advance_message(Operation& operation) {
@@ -329,10 +334,7 @@ bool Worker::advance_message(Operation& operation) {
                                             operation.payload_bytes - operation.payload_sent);
     if (!post_message(command, operation, Role::carrier)) return moved;
     if (first) {  // one reply for the whole message
-      ++operation.unfinished;
-      ++operation.served;
-      operation.served_rank = operation.target.rank;
-      operation.served_worker = operation.target.worker;
+      await_answer(operation, operation.target);
     }
     operation.payload_sent += command.bytes;
     moved = true;
@@ -367,6 +369,7 @@ bool Worker::advance_word(Operation& operation) {
   }
   Command command;
   command.rank = remote.rank;
+  command.worker = remote.server;
   wire::RequestHeader head{};
   if ((remote.memory.opcodes & transport::bit(Opcode::atomic)) != 0) {
     command.opcode = Opcode::atomic;
@@ -394,9 +397,7 @@ bool Worker::advance_word(Operation& operation) {
     command.header = &head;
     command.header_bytes = sizeof head;
     if (!post_message(command, operation, Role::carrier)) return false;
-    ++operation.unfinished;
-    ++operation.served;
-    operation.served_rank = remote.rank;
+    await_answer(operation, {remote.rank, remote.server});
   }
   operation.signal_due = false;
   operation.posted = true;

@@ -236,6 +236,7 @@ class Worker {
   std::uint64_t post_request(Operation& operation, const Piece& piece);
   bool post_message(transport::Command& command, Operation& operation, Role role);
   void direct_piece(const Operation& operation, const Piece& piece);
+  static void await_answer(Operation& operation, heddle_peer from);
   std::size_t advance_pending();
 
   // hang_report.cpp

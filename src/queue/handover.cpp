@@ -1,6 +1,8 @@
 #include "queue/handover.hpp"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/futex.hpp"
 #include "base/wait.hpp"
@@ -11,15 +13,22 @@ namespace {
 // Release after each move, acquire by moves(): who sees the number goes home after the move, not before.
 std::atomic<std::uint32_t> g_moves{0};
 
-// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none.
-void bring_here(std::uint32_t thread) {
+bool is_thread_of_ours(pid_t thread) {
+  return ::syscall(SYS_tgkill, ::getpid(), thread, 0) == 0;
+}
+
+// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none. The number may be out of
+// date: who has given its claim back may have ended since, and its number may be another's by now. So the claim is looked at
+// just before, and a number that names no thread of this process is left alone.
+void bring_here(std::uint32_t thread, const std::atomic<std::uint32_t>& claim, std::uint32_t expected) {
   const int core = ::sched_getcpu();
   if (core < 0 || core >= CPU_SETSIZE) return;
   cpu_set_t here;
   CPU_ZERO(&here);
   CPU_SET(core, &here);
-  static_cast<void>(
-      ::sched_setaffinity(static_cast<pid_t>(thread), sizeof here, &here));  // else it comes by itself, later
+  const auto helper = static_cast<pid_t>(thread);
+  if (!is_thread_of_ours(helper) || claim.load(std::memory_order_acquire) != expected) return;
+  static_cast<void>(::sched_setaffinity(helper, sizeof here, &here));  // else it comes by itself, later
   g_moves.fetch_add(1, std::memory_order_release);
 }
 
@@ -32,7 +41,7 @@ void SystemHandover::relax() {
 void SystemHandover::wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
                           std::uint32_t round) {
   constexpr std::int64_t kAgainNs = 10'000'000;  // the caller itself may have been moved meanwhile
-  if (round > 0 && (helper & kStays) == 0) bring_here(helper);
+  if (round > 0 && (helper & kStays) == 0) bring_here(helper, *word, expected);
   base::futex_wait(word, expected, round == 0 ? kPatienceNs : kAgainNs, base::FutexScope::process);
 }
 

@@ -46,6 +46,35 @@ TEST(Handover, OneAtATimeAndHelpersSkip) {
   handover.leave();
 }
 
+// An owner that comes late finds the number of a helper that has given its claim back, and perhaps ended.
+TEST(Handover, OnlyAHelperThatStillHasItsClaimIsMoved) {
+  const std::uint32_t before = SystemHandover::moves();
+  std::uint32_t ended = 0;
+  std::thread([&] { ended = thread_number(); }).join();
+  // To the kernel it has ended a moment later.
+  while (::syscall(SYS_tgkill, ::getpid(), ended, 0) == 0) sched_yield();
+  std::atomic<std::uint32_t> claim{ended | Handover<>::kWaiting};
+  // Returns by its time: nobody wakes it.
+  SystemHandover::wait(&claim, claim.load(), ended, 1);
+  EXPECT_EQ(SystemHandover::moves(), before) << "a thread that has ended";
+
+  cpu_set_t allowed;
+  cpu_set_t after;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  claim = 0;
+  SystemHandover::wait(&claim, thread_number() | Handover<>::kWaiting, thread_number(), 1);
+  EXPECT_EQ(SystemHandover::moves(), before) << "a claim that was given back";
+  ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&allowed, &after));
+
+  claim = thread_number() | Handover<>::kWaiting;
+  SystemHandover::wait(&claim, claim.load(), thread_number(), 1);
+  EXPECT_EQ(SystemHandover::moves(), before + 1);
+  ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_EQ(CPU_COUNT(&after), 1);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof allowed, &allowed), 0);
+}
+
 // Without the barrier nobody may help: the claim is given back.
 struct NoBarrier : SystemHandover {
   [[nodiscard]] static bool heavy() { return false; }
