@@ -684,7 +684,8 @@ HEDDLE_API heddle_status heddle_recv_claimed(heddle_worker worker, void* data, s
  * Errors: STATE (inside a handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
 /* Waits (with progress) until all operations posted on the worker to `rank` are complete at the target. Returns the first
- * error of those among them that had no completion of their own to tell it; it is told once.
+ * error of those among them that had no completion of their own to tell it; it is told once. That of a list over several
+ * ranks is told of each whose part failed, or was not begun since another had failed; of all its ranks if that is not known.
  * Errors: that one; PEER_FAILED (the rank has failed: what was put to it may be lost); RANK; STATE (the waiting forms, inside
  * a handler, when something is outstanding). */
 HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "api/test_job.hpp"
 
@@ -120,6 +122,99 @@ TEST_F(Release, OfTheSignalsRegion) {
   EXPECT_EQ(ending.status, HEDDLE_ERR_HANDLE);
   EXPECT_EQ(region_.memory<std::uint64_t>()[1], 0U) << "the word was changed all the same";
 }
+
+// A list over three ranks of which one has taken its region back: by answers of the owners, or by the transport, which does not
+// say whose piece it was.
+class ReleaseOfAList : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr std::size_t kSize = 3;
+  static constexpr std::size_t kBytes = 4096;
+
+  ReleaseOfAList() {
+    for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+      contexts_[rank] = job_.join(rank);
+      workers_[rank] = contexts_[rank].open_worker();
+      memory_[rank].resize(kBytes);
+      regions_[rank] = contexts_[rank].register_memory(memory_[rank]);
+      remotes_[rank] = contexts_[0].unpack(regions_[rank].pack());
+    }
+    for (std::uint32_t rank : {1U, 2U}) segments_.push_back({local_.data(), kBytes, remotes_[rank].at(0)});
+  }
+  ~ReleaseOfAList() override {
+    remotes_ = {};
+    regions_ = {};
+    workers_ = {};
+    std::vector<std::thread> others;
+    for (std::uint32_t rank : {1U, 2U}) others.emplace_back([this, rank] { contexts_[rank] = {}; });
+    contexts_[0] = {};
+    for (std::thread& other : others) other.join();
+  }
+  template <class Attempt>
+  Status ended(Attempt&& attempt) {
+    Status status = HEDDLE_AGAIN;
+    within_time([&] { return (status = attempt()) != HEDDLE_AGAIN; },
+                [&] {
+                  for (Worker& worker : workers_) worker.progress();
+                });
+    return status;
+  }
+  Status flush(std::uint32_t rank) {
+    return ended([&] { return heddle_try_flush(workers_[0].handle(), rank); });
+  }
+  // POSTED, also where another thread executes it.
+  void put() { ASSERT_GE(workers_[0].try_put_list(segments_), 0) << heddle_last_error(); }
+
+  // Puts into registered memory of another rank need its progress, so that nothing is done within the call.
+  const Variables variables_{{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}};
+  Job job_{kSize, GetParam()};
+  std::array<Context, kSize> contexts_;
+  std::array<Worker, kSize> workers_;
+  std::array<std::vector<std::byte>, kSize> memory_;
+  std::array<Region, kSize> regions_;
+  std::array<RemoteRegion, kSize> remotes_;
+  std::vector<std::byte> local_ = std::vector<std::byte>(kBytes, std::byte{9});
+  std::vector<heddle_segment> segments_;
+};
+
+TEST_P(ReleaseOfAList, IsToldOfTheRankThatHasReleased) {
+  regions_[1] = {};
+  put();
+  ASSERT_NE(ended([&] { return heddle_try_quiet(workers_[0].handle()); }), HEDDLE_DONE) << "of no rank";
+  put();
+  EXPECT_EQ(flush(0), HEDDLE_DONE) << "it has no part in the list";
+  EXPECT_LT(flush(1), HEDDLE_DONE);
+  EXPECT_EQ(flush(1), HEDDLE_DONE) << "told once";
+  EXPECT_TRUE(flush(2) < HEDDLE_DONE || memory_[2][kBytes - 1] == std::byte{9}) << "neither an error nor data";
+}
+
+// The part of rank 1 comes last: what was put to rank 2 before it is there.
+TEST_P(ReleaseOfAList, IsNotToldOfARankWhosePartIsDone) {
+  if (std::string(GetParam()) == "shm") GTEST_SKIP() << "the transport does not say which part has failed";
+  std::swap(segments_[0], segments_[1]);
+  regions_[1] = {};
+  put();
+  EXPECT_LT(flush(1), HEDDLE_DONE);
+  EXPECT_EQ(memory_[2][kBytes - 1], std::byte{9});
+  if (std::string(GetParam()) == "loopback-messages") {
+    EXPECT_EQ(flush(2), HEDDLE_DONE);
+  }
+}
+
+TEST_P(ReleaseOfAList, WhoseHandleIsGoneIsToldOfEveryRank) {
+  segments_.insert(segments_.begin(), 64, segments_[1]);  // more than can be under way at once
+  put();
+  remotes_[1] = {};
+  const Status first = flush(1);
+  EXPECT_TRUE(first == HEDDLE_DONE || first == HEDDLE_ERR_HANDLE) << heddle_status_name(first);
+  EXPECT_EQ(flush(2), first);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ReleaseOfAList, testing::Values("loopback-messages", "loopback", "shm"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST_F(Release, WithoutACompletionIsToldByQuiet) {
   ASSERT_EQ(worker_.try_put(local_, remote_.at(0)), HEDDLE_POSTED);

@@ -144,7 +144,11 @@ base::Status run_command(Worker& worker, const std::byte* bytes, base::Status ca
   std::memcpy(copy.data(), bytes, sizeof(Command));
   const auto& command = *reinterpret_cast<const Command*>(copy.data());
   const base::Status status = cancel == HEDDLE_DONE ? command.start(worker) : cancel;
-  worker.end_queued(status, command.completion, command.rank);
+  if constexpr (std::is_same_v<Command, TransferCommand>) {
+    worker.end_queued(status, command.completion, command.rank, command.pieces);
+  } else {
+    worker.end_queued(status, command.completion, command.rank);
+  }
   return status;
 }
 

@@ -93,7 +93,7 @@ void Worker::handle(const transport::Completion& completion) {
   }
   // `done` without a source_free before it (a failure): the source is free as well.
   if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
-  settle(*operation, completion.status);
+  settle(*operation, completion.status, kManyRanks);  // the transport does not say of which piece
 }
 
 void Worker::arrived(const transport::Completion& completion) {
@@ -203,7 +203,7 @@ void Worker::arrived_reply(heddle_peer source, const wire::Reply& reply) {
     std::memcpy(operation->result, &reply.head.value, wire::atomic_bytes(operation->atomic_op));
   }
   --operation->served;
-  settle(*operation, static_cast<base::Status>(reply.head.status));
+  settle(*operation, static_cast<base::Status>(reply.head.status), source.rank);
 }
 
 void Worker::drop(heddle_peer source, const char* why) {
@@ -211,9 +211,9 @@ void Worker::drop(heddle_peer source, const char* why) {
   context_.report_drop(index_, source, why);
 }
 
-void Worker::settle(Operation& operation, base::Status status) {
+void Worker::settle(Operation& operation, base::Status status, std::uint32_t rank) {
   if (operation.unfinished > 0) --operation.unfinished;
-  if (status != HEDDLE_DONE && operation.status == HEDDLE_DONE) operation.status = status;
+  operation.fail(status, rank);
   conclude(operation);
 }
 
@@ -227,7 +227,8 @@ void Worker::conclude(Operation& operation) {
     if (operation.completion.observed()) {
       operation.completion.fire(operation.status);
     } else if (operation.status != HEDDLE_DONE) {
-      keep_error(operation.rank, operation.status);
+      operation.rank == kManyRanks ? keep_error(operation.error_rank, operation.status, operation.pieces)
+                                   : keep_error(operation.rank, operation.status);
     }
   }
   if (!ended || operation.pending) return;
@@ -237,20 +238,29 @@ void Worker::conclude(Operation& operation) {
   finish(operation);
 }
 
-void Worker::end_queued(base::Status status, const Completion& completion, std::uint32_t rank) {
+void Worker::end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces) {
   if (status > HEDDLE_DONE) return;  // POSTED, AGAIN
   if (status != HEDDLE_DONE) ++stats_.failed;
   if (completion.observed()) {
     completion.fire(status);
   } else if (status != HEDDLE_DONE) {
-    keep_error(rank, status);
+    rank == kManyRanks ? keep_error(rank, status, pieces) : keep_error(rank, status);
   }
 }
 
 void Worker::keep_error(std::uint32_t rank, base::Status status) {
-  base::Status& first = unreported_[rank == kManyRanks ? context_.rank() : rank];
-  if (first == HEDDLE_DONE) first = status;
   has_unreported_ = true;
+  if (unreported_[rank] == HEDDLE_DONE) unreported_[rank] = status;
+}
+
+// Of a list over several ranks. A flush must not pass over a part that failed, nor over one that was not begun since another had
+// failed. Where nobody knows which part failed each rank of the list is told; and where the list names a region that is no
+// more, every rank.
+void Worker::keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces) {
+  const auto keep = [&](std::uint32_t of) { keep_error(of, status); };
+  if (rank != kManyRanks) keep(rank);
+  if (pieces.each_rank(rank == kManyRanks ? Pieces::Which::all : Pieces::Which::left, keep)) return;
+  for (std::uint32_t of = 0; of < size(); ++of) keep(of);
 }
 
 base::Status Worker::take_error(std::uint32_t rank) {
@@ -326,7 +336,7 @@ void Worker::end_served(Operation& operation, base::Status status) {
   operation.unfinished -= operation.served;
   operation.served = 0;
   operation.unfreed = 0;
-  if (operation.status == HEDDLE_DONE) operation.status = status;
+  operation.fail(status, operation.served_rank);
   if (operation.kind == Kind::message) operation.posted = true;  // no more parts
   conclude(operation);
 }
@@ -341,7 +351,7 @@ void Worker::cancel_all(base::Status status) {
     operation.posted = true;
     operation.unfinished = 0;
     operation.unfreed = 0;
-    if (operation.status == HEDDLE_DONE) operation.status = status;
+    operation.fail(status, kManyRanks);
     conclude(operation);
   }
   tagged_.cancel_all(status);

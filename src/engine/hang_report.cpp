@@ -103,10 +103,11 @@ base::Status refuse_progress() {
 }
 
 base::Status refuse_end(const char* call) {
-  return base::fail(HEDDLE_ERR_STATE,
-                    "%s from a USER handler of that worker or context, which heddle_run_tasks goes on with; call it when "
-                    "heddle_run_tasks has returned",
-                    call);
+  return base::fail(
+      HEDDLE_ERR_STATE,
+      "%s from a USER handler of that worker or context, which heddle_run_tasks goes on with; call it when "
+      "heddle_run_tasks has returned",
+      call);
 }
 
 bool Watch::due() {

@@ -39,6 +39,18 @@ class Pieces {
   [[nodiscard]] bool peek(Piece* piece);
   // Of all of them.
   [[nodiscard]] std::uint64_t bytes() const;
+  // Runs function(rank) for the owner of each piece, or of each that is not wholly on its way. False: at least one is not known
+  // any more.
+  enum class Which { all, left };
+  template <class Function>
+  bool each_rank(Which which, Function&& function) const {
+    bool all = true;
+    for (std::uint64_t i = which == Which::all ? 0 : index_; i < shape_.blocks; ++i) {
+      const RemoteRegion* remote = block(i).remote;
+      remote != nullptr ? function(remote->rank) : void(all = false);
+    }
+    return all;
+  }
   // `bytes` of the piece that peek() gave are on their way.
   void advance(std::uint64_t bytes);
 
@@ -69,6 +81,7 @@ struct Operation {
   bool offered = false;                // its source is lent to the receiver of a tagged message
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
+  std::uint32_t error_rank = 0;        // whom `status` is about, if it is an error of a list; kManyRanks: unknown
   std::uint32_t generation = 0;
   std::uint32_t unfinished = 0;   // commands and requests on their way
   std::uint32_t unfreed = 0;      // of these, those whose source is still in use
@@ -98,6 +111,13 @@ struct Operation {
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_sent = 0;
   std::uint64_t message_number = 0;
+
+  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows which.
+  void fail(base::Status error, std::uint32_t of) {
+    if (status != HEDDLE_DONE || error == HEDDLE_DONE) return;
+    status = error;
+    error_rank = of;
+  }
 };
 
 // Operations in order, linked through themselves: it never allocates. Each is in at most one queue.

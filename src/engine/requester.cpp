@@ -198,7 +198,7 @@ bool Worker::advance_pieces(Operation& operation) {
   Piece piece;
   while (operation.status == HEDDLE_DONE && operation.pieces.peek(&piece)) {
     if (piece.remote == nullptr || piece.remote->closed.load(std::memory_order_relaxed)) {
-      operation.status = fail_closed();
+      operation.fail(fail_closed(), piece.remote == nullptr ? kManyRanks : piece.remote->rank);
       break;
     }
     const std::uint64_t taken = post_piece(operation, piece);
@@ -220,7 +220,7 @@ std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
     return piece.bytes;
   }
   if (piece.remote->failed.load(std::memory_order_relaxed)) {
-    operation.status = fail_dead(piece.remote->rank);
+    operation.fail(fail_dead(piece.remote->rank), piece.remote->rank);
     return piece.bytes;
   }
   const Opcode opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
@@ -348,7 +348,7 @@ bool Worker::advance_word(Operation& operation) {
   RemoteRegion& remote = *operation.word;
   const std::uint64_t width = wire::atomic_bytes(operation.atomic_op);
   if (remote.closed.load(std::memory_order_relaxed)) {
-    operation.status = fail_closed();
+    operation.fail(fail_closed(), remote.rank);
     operation.signal_due = false;
     operation.posted = true;
     return true;
@@ -362,7 +362,7 @@ bool Worker::advance_word(Operation& operation) {
     return true;
   }
   if (remote.failed.load(std::memory_order_relaxed)) {
-    operation.status = fail_dead(remote.rank);
+    operation.fail(fail_dead(remote.rank), remote.rank);
     operation.signal_due = false;
     operation.posted = true;
     return true;
@@ -406,9 +406,9 @@ bool Worker::advance_word(Operation& operation) {
 
 std::size_t Worker::advance_pending() {
   std::size_t moved = responder_.flush();
-  // Each operation gets its turn once: one whose peer is busy must not hold up the others.
   if (owes_grants_) [[unlikely]]
     grant_owed();
+  // Each operation gets its turn once: one whose peer is busy must not hold up the others.
   for (std::size_t left = pending_.size(); left > 0; --left) {
     Operation* operation = pending_.pop_front();
     if (operation->kind == Kind::chores) {

@@ -189,7 +189,8 @@ class Worker {
   // Number of events, or ERR_STATE from inside a handler.
   int progress_inside();
   // What start() told about a command that came from a queue is told to its completion.
-  void end_queued(base::Status status, const Completion& completion, std::uint32_t rank);
+  // `rank`: whom an error is about; kManyRanks: the owners of the pieces.
+  void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
 
   // Something is left that only progress moves on, or that an answer is expected for.
   [[nodiscard]] bool under_way() const {
@@ -235,8 +236,8 @@ class Worker {
   std::uint64_t post_command(Operation& operation, const Piece& piece);
   std::uint64_t post_request(Operation& operation, const Piece& piece);
   bool post_message(transport::Command& command, Operation& operation, Role role);
-  void direct_piece(const Operation& operation, const Piece& piece);
   static void await_answer(Operation& operation, heddle_peer from);
+  void direct_piece(const Operation& operation, const Piece& piece);
   std::size_t advance_pending();
 
   // hang_report.cpp
@@ -249,9 +250,9 @@ class Worker {
   void refuse_task(heddle_peer source, Tasks::Stored stored);
   void run_task(heddle_worker handle, Tasks::Task* task);
   void grant(heddle_peer source, Tasks::Source* from);
+  void grant_owed();
   [[nodiscard]] std::uint64_t charge(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {
     return protocol::credit_charge(header_bytes, payload_bytes, credits_.window());
-  void grant_owed();
   }
 
   // completer.cpp
@@ -263,12 +264,14 @@ class Worker {
   void arrived_reply(heddle_peer source, const wire::Reply& reply);
   void run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes);
   void drop(heddle_peer source, const char* why);
-  void settle(Operation& operation, base::Status status);  // one command or request of it has ended
-  void conclude(Operation& operation);                     // fires and frees it when nothing is left
+  // One command or request of it has ended; `rank`: see Operation::fail().
+  void settle(Operation& operation, base::Status status, std::uint32_t rank);
+  void conclude(Operation& operation);  // fires and frees it when nothing is left
   void note_failures();
   void note_closed();
   void end_served(Operation& operation, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status);
+  void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
   base::Status take_error(std::uint32_t rank);
   base::Status flush_inside(std::uint32_t rank);
   base::Status quiet_inside();
