@@ -1,5 +1,7 @@
 #include "shmem/setup.hpp"
 
+#include <sched.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +9,7 @@
 #include "shmem/contexts.hpp"
 #include "shmem/heap.hpp"
 #include "shmem/memory/segments.hpp"
+#include "shmem/patience.hpp"
 #include "shmem/reserved.hpp"
 #include "shmem/teams.hpp"
 
@@ -27,6 +30,8 @@ void join(Call call) {
   must(call, heddle_context_size(g_state.job, &size));
   g_state.my_pe = static_cast<int>(rank);
   g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
+  cpu_set_t cores;
+  expect_crowd(::sched_getaffinity(0, sizeof cores, &cores) == 0 && g_state.n_pes > CPU_COUNT(&cores));
 }
 
 // The variables of the standard that only make the library talk.

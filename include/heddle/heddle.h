@@ -383,8 +383,8 @@ typedef struct heddle_remote {
   uint64_t offset; /* bytes from the region's start */
 } heddle_remote;
 
-/* A pointer for direct loads, stores and atomic instructions to the remote address. Valid until the remote region is released here or its context
- * is left; also after the owner has died, with what its memory held then. It must not be used after the owner has released
+/* A pointer for direct loads, stores and atomic instructions to the remote address. Valid until the remote region is
+ * released here or its context is left; also after the owner has died, with what its memory held then. It must not be used after the owner has released
  * the region. Errors (then *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), RANGE. */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
 
@@ -495,7 +495,8 @@ typedef enum heddle_atomic_op {
 } heddle_atomic_op;
 
 /* Atomic towards every other Heddle atomic on the same word, from any rank, and towards atomic instructions on allocated
- * regions: the owner's own, and those of any rank through heddle_remote_pointer. The word is naturally aligned. 32-bit operations use the low half of operand, compare and result.
+ * regions: the owner's own, and those of any rank through heddle_remote_pointer. The word is naturally aligned. 32-bit
+ * operations use the low half of operand, compare and result.
  * try_atomic: without result. COMPARE_SWAP is only in the fetching form; `compare` is ignored by the others.
  * Errors: as for put and get; ALIGNMENT (the offset is no multiple of the width; for registered memory also told by the
  * completion, when the address is none), ARGUMENT (unknown op, COMPARE_SWAP without fetch, no result in fetch). */
