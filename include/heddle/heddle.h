@@ -87,8 +87,10 @@ typedef enum heddle_status {
   HEDDLE_ERR_UNSUPPORTED = -8, /* not available in this build, on this transport, or in this sharing mode */
   HEDDLE_ERR_PEER_FAILED = -9, /* the peer died or left the job */
   HEDDLE_ERR_TIMEOUT = -10,
-  HEDDLE_ERR_CONFIG = -11,    /* a HEDDLE_* variable that cannot be parsed */
-  HEDDLE_ERR_VERSION = -12,   /* the peer, launcher or packed bytes are of another version */
+  HEDDLE_ERR_CONFIG = -11,  /* a HEDDLE_* variable that cannot be parsed */
+  HEDDLE_ERR_VERSION = -12, /* the peer, launcher or packed bytes are of another version, or a setting differs that all
+                                 ranks must have alike (HEDDLE_MAX_WORKERS, HEDDLE_SHM_RING_BYTES,
+                                 HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES) */
   HEDDLE_ERR_BOOTSTRAP = -13, /* the launcher could not be reached or broke off */
   HEDDLE_ERR_STATE = -14,     /* not allowed here, such as progress from inside a handler */
   HEDDLE_ERR_SYSTEM = -15,    /* a system call failed; the message names it and errno */

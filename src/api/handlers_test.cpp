@@ -5,6 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "api/test_job.hpp"
 
@@ -71,6 +74,43 @@ TEST_P(Registering, EachMessageMeetsAHandlerWithItsOwnArgument) {
 
 INSTANTIATE_TEST_SUITE_P(Classes, Registering, testing::Values(kNetwork, kUser),
                          [](const auto& test) { return test.param == kNetwork ? "network" : "user"; });
+
+// ---- settings by which both ends count -----------------------------------------------------------------------------------------
+
+class Differing : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(Differing, WindowsAreAnErrorAndNoSilence) {
+  const auto& [transport, variable] = GetParam();
+  const Job job(2, transport);
+  Context mine = job.join(0);
+  const std::vector<std::pair<const char*, const char*>> other_value{{variable, "321K"}};
+  Context theirs;
+  {
+    const Variables variables(other_value);
+    theirs = job.join(1);
+  }
+  Worker worker = mine.open_worker();
+  Worker peer = theirs.open_worker();
+  const Status posted = worker.try_am({1, 0}, {kUser, 0, nullptr, nullptr, 0});
+  Status status = posted < 0 ? posted : HEDDLE_AGAIN;
+  EXPECT_TRUE(within_time([&] { return status != HEDDLE_AGAIN || (status = worker.try_quiet()) != HEDDLE_AGAIN; },
+                          [&] {
+                            worker.progress();
+                            peer.progress();
+                          }));
+  EXPECT_EQ(status, HEDDLE_ERR_VERSION) << heddle_status_name(status);
+  worker = {};
+  std::thread other([&] {
+    peer = {};
+    theirs = {};
+  });
+  mine = {};
+  other.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, Differing,
+                         testing::Combine(testing::Values("shm", "loopback"),
+                                          testing::Values("HEDDLE_TAG_CREDIT_BYTES", "HEDDLE_AM_USER_BYTES")));
 
 // ---- handlers that would end what they run on ------------------------------------------------------------------------------
 

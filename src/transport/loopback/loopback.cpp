@@ -14,9 +14,9 @@ namespace {
 
 class Loopback final : public Transport {
  public:
-  Loopback(bootstrap::Bootstrap& bootstrap, std::uint32_t workers, bool messages_only)
+  Loopback(bootstrap::Bootstrap& bootstrap, std::uint32_t workers, const Agreed& agreed, bool messages_only)
       : node_(std::make_shared<Node>(bootstrap.rank(), workers)),
-        ranks_(bootstrap, node_),
+        ranks_(bootstrap, node_, agreed),
         secret_(bootstrap.secret()),
         bootstrap_(bootstrap) {
     const std::uint32_t memory_opcodes = messages_only ? 0 : bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
@@ -125,7 +125,7 @@ class Loopback final : public Transport {
 base::Result<std::unique_ptr<Transport>> open_as(bootstrap::Bootstrap& bootstrap, const base::Environment& environment,
                                                  bool messages_only) {
   const auto workers = static_cast<std::uint32_t>(environment.config.number(base::Var::max_workers));
-  auto transport = std::make_unique<Loopback>(bootstrap, workers, messages_only);
+  auto transport = std::make_unique<Loopback>(bootstrap, workers, agreed_of(environment.config), messages_only);
   if (const base::Status status = transport->publish(); status != HEDDLE_DONE) return status;
   return std::unique_ptr<Transport>(std::move(transport));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
+#include "transport/agreed.hpp"
 #include "transport/loopback/node.hpp"
 
 namespace heddle::transport::loopback {
@@ -15,9 +16,9 @@ namespace heddle::transport::loopback {
 // The nodes of the job that this rank has met. Any thread.
 class Ranks {
  public:
-  Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self);
+  Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const Agreed& agreed);
 
-  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG.
+  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG, VERSION.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
   // For set-up: waits for the card.
   [[nodiscard]] base::Result<Node*> get_wait(std::uint32_t rank);
@@ -35,6 +36,7 @@ class Ranks {
   base::Result<Node*> meet(std::uint32_t rank);
 
   bootstrap::Bootstrap& bootstrap_;
+  const Agreed agreed_;
   std::vector<std::atomic<Node*>> known_;  // release in meet(); partner: the acquire loads in get() and find()
   std::mutex mutex_;                       // guards what follows
   std::vector<std::shared_ptr<Node>> owned_;

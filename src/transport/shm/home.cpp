@@ -39,6 +39,7 @@ base::Status read_settings(const base::Config& config, Agreement* agreement) {
   }
   agreement->bounce_chunks = pool / chunk;
   agreement->bounce_chunk_bytes = chunk;
+  agreement->agreed = agreed_of(config);
   return HEDDLE_DONE;
 }
 

@@ -11,11 +11,6 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-base::Status disagree(const char* what, std::uint32_t rank, std::uint64_t theirs, std::uint64_t mine) {
-  return base::fail(HEDDLE_ERR_VERSION, "%s of rank %u is %llu, of this rank %llu; give all ranks the same value", what,
-                    rank, static_cast<unsigned long long>(theirs), static_cast<unsigned long long>(mine));
-}
-
 }  // namespace
 
 std::uint64_t page_bytes() {
@@ -55,6 +50,7 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
   if (theirs.ring_bytes != mine.ring_bytes) {
     return disagree("HEDDLE_SHM_RING_BYTES", rank, theirs.ring_bytes, mine.ring_bytes);
   }
+  if (const base::Status status = check_agreed(theirs.agreed, mine.agreed, rank); status != HEDDLE_DONE) return status;
   // Of the peer's own pool; bounded so that what is computed from them cannot overflow.
   if (theirs.bounce_chunks > kMaxBounceChunks || theirs.bounce_chunk_bytes > kMaxBounceChunkBytes) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u describes an impossible bounce pool", rank);

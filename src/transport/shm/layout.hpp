@@ -14,10 +14,11 @@
 #include "base/error.hpp"
 #include "queue/bell.hpp"
 #include "queue/record_ring.hpp"
+#include "transport/agreed.hpp"
 
 namespace heddle::transport::shm {
 
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -35,8 +36,9 @@ struct Agreement {
   std::uint64_t bounce_chunk_bytes = 0;
   // 1: this process is reached by membarrier and can call it. Where either side says 0, senders pay a fence (see BellPull).
   std::uint64_t membarrier = 0;
+  Agreed agreed;
 };
-static_assert(sizeof(Agreement) == 56);
+static_assert(sizeof(Agreement) == 72);
 
 std::vector<std::byte> encode_card(const Agreement& agreement);
 // VERSION, naming both values, if `bytes` disagrees with `mine`; PROTOCOL if they are no card.

@@ -122,8 +122,11 @@ void Worker::drop(std::size_t position) {
 
 [[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
   if (status == HEDDLE_ERR_PEER_FAILED) return;  // it died before we met; what it had sent is lost with it
-  if (status == HEDDLE_ERR_PROTOCOL || status == HEDDLE_ERR_VERSION) {
-    return malformed(rank, "the card");
+  if (status == HEDDLE_ERR_PROTOCOL) return malformed(rank, "the card");
+  if (status == HEDDLE_ERR_VERSION) {
+    ++counters_.malformed;
+    home_.environment().log.line(base::Level::error, "messages of rank %u are refused: %s", rank, base::last_message());
+    return;
   }
   // Its card is under way, or we lack the means to take it for now (descriptors, memory): found again by the next poll.
   if (status != HEDDLE_AGAIN && unmet_told_[rank] == 0) {

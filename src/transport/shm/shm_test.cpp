@@ -338,6 +338,12 @@ TEST(Shm, DisagreeingSettingsAreRefusedByName) {
   TestRank c(cards, 1, 2, {{"HEDDLE_MAX_WORKERS", "7"}});
   EXPECT_EQ(a.transport->import(1, region->key).status(), HEDDLE_ERR_VERSION);
   EXPECT_NE(std::string(base::last_message()).find("HEDDLE_MAX_WORKERS"), std::string::npos);
+  for (const char* window : {"HEDDLE_TAG_CREDIT_BYTES", "HEDDLE_AM_USER_BYTES"}) {
+    TestRank other(cards, 1, 2, {{window, "321K"}});
+    EXPECT_EQ(a.transport->import(1, region->key).status(), HEDDLE_ERR_VERSION);
+    EXPECT_NE(std::string(base::last_message()).find(window), std::string::npos);
+    EXPECT_NE(std::string(base::last_message()).find("328704"), std::string::npos);
+  }
   TestRank d(cards, 0, 1, {{"HEDDLE_SHM_RING_BYTES", "100"}});
   EXPECT_EQ(d.status, HEDDLE_ERR_CONFIG);
 }
