@@ -55,11 +55,13 @@ class Endpoint {
   std::uint64_t posted_ = 0;
 };
 
-// "" without helpers; what stands behind the name of the figure.
+// "" without helpers; what stands behind the name of the figure. "_offload": small messages may be registered only.
 std::string policy_suffix() {
   const char* set = std::getenv("HEDDLE_PROGRESS");
   const std::string policy = set != nullptr ? set : "";
-  return policy.empty() || policy == "none" ? std::string() : "_" + policy;
+  const char* small = std::getenv("HEDDLE_SMALL_OFFLOAD");
+  const bool offloads = small != nullptr && std::string(small) != "off";
+  return (policy.empty() || policy == "none" ? std::string() : "_" + policy) + (offloads ? "_offload" : "");
 }
 
 void measure(Session& session, Job& job, const ModeWorker* shared, const char* mode) {

@@ -278,6 +278,8 @@ typedef struct heddle_worker_stats {
   uint64_t stored;     /* USER messages that wait for heddle_run_tasks now */
   uint64_t aggregated; /* messages of all kinds that left in packets of several */
   uint64_t packets;    /* those packets */
+  uint64_t registered; /* messages that were only registered when they were posted (HEDDLE_SMALL_OFFLOAD) */
+  uint64_t helped;     /* of these, submitted by a helper */
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);

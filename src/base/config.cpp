@@ -36,6 +36,10 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "small messages to one worker that wait while the transport is busy leave as one packet, unless the worker's "
      "options say "
      "otherwise"},
+    {Var::small_offload, "HEDDLE_SMALL_OFFLOAD", Type::text, "off",
+     "a nonblocking message of more than 1K with a completion is only registered, for a helper or the next call that "
+     "waits to "
+     "submit: off, on, or auto (where that is measured to cost less)"},
     {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
      "message ring of one worker to one worker, control lines included"},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},

@@ -29,6 +29,7 @@ enum class Var : std::size_t {
   tag_eager_bytes,
   am_user_bytes,
   aggregation,
+  small_offload,
   shm_ring_bytes,
   shm_direct,
   shm_cma,

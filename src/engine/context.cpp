@@ -60,6 +60,12 @@ base::Status Context::open_parts(const ContextOptions& options) {
                       sharing.c_str());
   }
   default_sharing_ = *named;
+  const std::string& offload = environment_.config.text(base::Var::small_offload);
+  const auto small_offload = offload_policy_named(offload);
+  if (!small_offload) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SMALL_OFFLOAD=\"%s\" is not off, on or auto", offload.c_str());
+  }
+  small_offload_ = *small_offload;
   // Before the job is joined, which can be done only once: what is wrong here can be mended and tried again.
   const std::string progress =
       options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);

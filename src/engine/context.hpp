@@ -18,6 +18,7 @@
 #include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
+#include "engine/small_offload.hpp"
 #include "memory/region_table.hpp"
 #include "queue/meeting.hpp"
 #include "transport/transport.hpp"
@@ -134,8 +135,9 @@ class Context {
   void register_handler(std::uint32_t number, Handler handler);
   [[nodiscard]] std::uint64_t handle() const { return handle_; }
 
-  // HEDDLE_SHARING.
+  // HEDDLE_SHARING, HEDDLE_SMALL_OFFLOAD.
   [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
+  [[nodiscard]] OffloadPolicy small_offload() const { return small_offload_; }
   struct WorkerOptions {
     Sharing sharing = Sharing::exclusive;
     bool no_help = false;  // helpers leave it alone
@@ -218,6 +220,7 @@ class Context {
   // Release when set, partner: the acquire load in handler(). Each points into kept_handlers_, or is null.
   std::array<std::atomic<const Handler*>, wire::kHandlerNumbers> handlers_{};
   Sharing default_sharing_ = Sharing::exclusive;
+  OffloadPolicy small_offload_ = OffloadPolicy::off;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;
   std::uint64_t job_ = 0;  // digest of the job's secret

@@ -16,16 +16,28 @@ namespace {
 constexpr int kShortWait = 64;
 // Commands started before those inside let others in.
 constexpr std::size_t kBatch = 64;
+// What a helper's visit costs the thread whose worker it is: lines of the worker that it has to fetch again; and, of an exclusive
+// worker, the interrupt by which the claim is made known (membarrier).
+constexpr std::uint32_t kVisitNs = 200;
+constexpr std::uint32_t kClaimNs = 1000;
 constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
 constexpr std::size_t kMostRecords = (kMostCommandBytes + kBodyBytes - 1) / kBodyBytes;
 
+bool registers(Sharing sharing, OffloadPolicy policy) {
+  return policy != OffloadPolicy::off && sharing != Sharing::offload;
+}
+
 }  // namespace
 
-Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records)
+Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small_offload)
     : worker_(worker),
       sharing_(sharing),
+      short_way_(registers(sharing, small_offload) ? Sharing::mutex : sharing),
       short_payload_(std::min<std::uint64_t>(worker.copied_payload(), transport::ShortMessage::kMostBytes)) {
-  if (sharing == Sharing::offload || sharing == Sharing::delegate) {
+  const bool small = registers(sharing, small_offload);
+  if (small)
+    small_ = std::make_unique<SmallOffload>(small_offload, sharing == Sharing::exclusive ? kClaimNs : kVisitNs);
+  if (small || sharing == Sharing::offload || sharing == Sharing::delegate) {
     queue_ = std::make_unique<queue::CommandQueue<>>(std::max<std::uint32_t>(records, kMostRecords));
   }
 }
@@ -97,6 +109,7 @@ bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
   }
   if (!entered) return false;
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
+  helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
   // A thread of the application may be left commands of others to execute, and leave them under way when a helper is about
   // to sleep, which looks at this. Not exclusive: there the number is the owner's, and there are no commands of others.
   if (sharing_ != Sharing::exclusive && (number & queue::SystemHandover::kStays) != 0) count_entry();
@@ -104,6 +117,7 @@ bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
 }
 
 void Gate::leave_as_helper() {
+  helper_inside_ = false;
   if (sharing_ != Sharing::exclusive) return leave();
   inside_.store(nullptr, std::memory_order_relaxed);
   handover_.release();
@@ -346,6 +360,68 @@ base::Status run_short(Worker& worker, const std::byte* bytes, base::Status canc
   }
   worker.end_queued(status, {}, packet.rank);
   return status;
+}
+
+// ---- small-message offload ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+base::Status run_registered(Worker& worker, const std::byte* bytes, base::Status cancel) {
+  const base::Status status = run_message(worker, bytes, cancel);
+  if (status == HEDDLE_AGAIN) return status;
+  QueuedMessage head;
+  std::memcpy(&head, bytes, sizeof head);
+  worker.gate()->executed_small(head.payload_bytes);
+  return status;
+}
+
+}  // namespace
+
+base::Status Gate::post_small(const MessageCommand& command) {
+  const std::uint64_t bytes = command.message->payload_bytes;
+  if (inside()) return command.start(worker_);
+  // Without a completion nobody could know when the source is free; what is captured is copied already.
+  if (bytes <= QueuedMessage::kMostCaptured || !command.completion->observed()) return post_now(command);
+  return register_or_post(command, bytes);
+}
+
+base::Status Gate::post_small(const SendCommand& command) {
+  const std::uint64_t bytes = command.request.bytes;
+  // What is registered goes first: tagged messages keep their order.
+  if (inside()) return queued() ? enqueue(command) : command.start(worker_);
+  if (bytes <= QueuedMessage::kMostCaptured || !command.completion->observed()) return post_now(command);
+  // A long one is offered: it is not copied.
+  if (bytes > worker_.tagged().eager()) return post_now(command);
+  return register_or_post(command, bytes);
+}
+
+template <class Command>
+base::Status Gate::register_or_post(const Command& command, std::uint64_t bytes) {
+  Helpers& helpers = worker_.context().helpers();
+  base::Clock& clock = worker_.context().clock();
+  const SmallOffload::Plan plan = small_->plan(bytes, helpers.rounds(), helpers.asleep());
+  const std::uint64_t begin = plan.timed ? clock.now_ns() : 0;
+  if (plan.registers && enqueue_small(command)) {
+    if (plan.timed) small_->registered(clock.now_ns() - begin);
+    // Partner: the barrier in Helpers::sleep(), between its store and its look at the queue.
+    if (helpers.asleep()) helpers.wake();
+    return HEDDLE_POSTED;
+  }
+  const base::Status status = post_now(command);
+  if (plan.timed && !plan.registers && status != HEDDLE_AGAIN) small_->submitted(bytes, clock.now_ns() - begin);
+  return status;
+}
+
+// False: the queue is full.
+template <class Command>
+bool Gate::enqueue_small(const Command& command) {
+  QueuedMessage head;
+  Encoded encoded;
+  encode(command, worker_, &head, &encoded);
+  encoded.run = &run_registered;
+  if (enqueue(encoded) == HEDDLE_AGAIN) return false;
+  small_->count_registered();
+  return true;
 }
 
 base::Status run_message(Worker& worker, const std::byte* bytes, base::Status cancel) {

@@ -8,6 +8,9 @@
 //
 //   exclusive the owner never finds anybody but a helper, who leaves soon; it pays two plain stores (queue/handover.hpp)
 //
+// Small-message offload (small_offload.hpp): in every mode but offload, which is that for everything, a message may be left in the
+// queue for a helper, or for the next call that enters.
+//
 // An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if nobody is inside, in any mode.
 //
 // Invariants
@@ -27,10 +30,12 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <type_traits>
 
 #include "base/thread_number.hpp"
 #include "engine/commands.hpp"
 #include "engine/sharing.hpp"
+#include "engine/small_offload.hpp"
 #include "queue/command_queue.hpp"
 #include "queue/delegation.hpp"
 #include "queue/handover.hpp"
@@ -44,7 +49,7 @@ class Gate {
   using Sent = transport::TransportWorker::Sent;
 
   // `records`: of the command queue.
-  Gate(Worker& worker, Sharing sharing, std::uint32_t records);
+  Gate(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small_offload);
   ~Gate();
   // Worker::begin() and end().
   void begin();
@@ -62,23 +67,25 @@ class Gate {
   // copied and of which nobody wants to hear.
   template <class Command>
   base::Status post(const Command& command) {
-    if (starts_here()) return command.start(worker_);
-    if (sharing_ != Sharing::offload && enter()) {
-      const base::Status status = behind() ? enqueue(command) : command.start(worker_);
-      leave();
-      return status;
+    if constexpr (kIsMessage<Command>) {
+      if (small_ != nullptr) [[unlikely]]
+        return post_small(command);
     }
-    if (sharing_ == Sharing::shared) return HEDDLE_AGAIN;
-    const base::Status status = enqueue(command);
-    if (status != HEDDLE_AGAIN && sharing_ == Sharing::delegate) help();
-    return status;
+    if (starts_here()) return command.start(worker_);
+    return post_now(command);
   }
+  // Null: all messages are submitted by who posts them.
+  [[nodiscard]] const SmallOffload* small_offload() const { return small_.get(); }
+  // Registered messages wait. Any thread.
+  [[nodiscard]] bool registered() const { return small_ != nullptr && queued(); }
+  // Inside: a registered message was submitted.
+  void executed_small(std::uint64_t bytes) { small_->executed(bytes, helper_inside_); }
   // The short way of a message: only the lock, or the marks of the hand-over, around the transport's. Nothing that the
   // transport does here calls back, so inside_ stays as it is; and it leaves nothing under way, so helpers that sleep need
   // not know: the entry is not counted.
   // Offload: the message is in the queue, unless somebody wants to hear of it, which must not be before it has left.
   Sent try_send(heddle_peer target, const heddle_am_message& message, bool observed) {
-    switch (sharing_) {
+    switch (short_way_) {
       case Sharing::exclusive:
         return send_helped(target, message);
       case Sharing::shared:
@@ -160,6 +167,28 @@ class Gate {
 
  private:
   using Queued = queue::CommandQueue<>::Command;
+  template <class Command>
+  static constexpr bool kIsMessage = std::is_same_v<Command, MessageCommand> || std::is_same_v<Command, SendCommand>;
+
+  // Of a thread that is not inside.
+  template <class Command>
+  base::Status post_now(const Command& command) {
+    if (sharing_ != Sharing::offload && enter()) {
+      const base::Status status = behind() ? enqueue(command) : command.start(worker_);
+      leave();
+      return status;
+    }
+    if (sharing_ == Sharing::shared) return HEDDLE_AGAIN;
+    const base::Status status = enqueue(command);
+    if (status != HEDDLE_AGAIN && sharing_ == Sharing::delegate) help();
+    return status;
+  }
+  base::Status post_small(const MessageCommand& command);
+  base::Status post_small(const SendCommand& command);
+  template <class Command>
+  base::Status register_or_post(const Command& command, std::uint64_t bytes);
+  template <class Command>
+  bool enqueue_small(const Command& command);
 
   // What waits in the queue goes first. True: some of it still waits.
   bool behind() { return queued() && (drain(), queued()); }
@@ -230,7 +259,7 @@ class Gate {
         return enqueue_short(command.target, message) ? HEDDLE_DONE : HEDDLE_AGAIN;
       }
     }
-    if constexpr (std::is_same_v<Command, MessageCommand> || std::is_same_v<Command, SendCommand>) {
+    if constexpr (kIsMessage<Command>) {
       QueuedMessage head;
       encode(command, worker_, &head, &encoded);
       return enqueue(encoded);
@@ -243,9 +272,12 @@ class Gate {
   // Read by every thread that posts; written by nobody after begin().
   Worker& worker_;
   const Sharing sharing_;
+  const Sharing
+      short_way_;  // of a message, see try_send: sharing_, or mutex, which has none, where messages may be registered
   const std::uint64_t short_payload_;  // bytes that a message which waits in the queue may have been copied from
   std::unique_ptr<queue::CommandQueue<>> queue_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<SmallOffload> small_;
 
   alignas(base::kCacheLine) queue::Handover<> handover_;  // exclusive
   std::mutex mutex_;
@@ -255,7 +287,8 @@ class Gate {
   std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
-  // Guarded by core_.
+  // For the thread inside.
+  bool helper_inside_ = false;
   bool stalled_ = false;       // the transport did not take the next command
   std::uint64_t started_ = 0;  // where the last command that was started ends, in the queue's positions
 };

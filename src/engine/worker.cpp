@@ -35,7 +35,8 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   if (traits.sharing != Sharing::exclusive || traits.helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.
-    worker->gate_ = std::make_unique<Gate>(*worker, traits.sharing, static_cast<std::uint32_t>(operations));
+    worker->gate_ = std::make_unique<Gate>(*worker, traits.sharing, static_cast<std::uint32_t>(operations),
+                                           context.small_offload());
   }
   return worker;
 }
@@ -83,11 +84,13 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu",
+      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu registered "
+      "%llu "
+      "helped %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
       number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped + all.stored),
       number(all.failed), number(all.sends), number(all.receives), number(all.kept), number(all.tasks),
-      number(all.aggregated), number(all.packets));
+      number(all.aggregated), number(all.packets), number(all.registered), number(all.helped));
 }
 
 heddle_worker_stats Worker::read_stats() {
@@ -101,6 +104,10 @@ heddle_worker_stats Worker::read_stats() {
   };
   gate_ == nullptr ? read() : gate_->visit(read);
   const Tally posted = tallies_ == nullptr ? tally_ : tallies_->sum();
+  if (gate_ != nullptr && gate_->small_offload() != nullptr) {
+    all.registered = gate_->small_offload()->registered_messages();
+    all.helped = gate_->small_offload()->helped_messages();
+  }
   all.tasks = tasks_.ran();
   all.stored = tasks_.stored();
   all.puts = posted.puts;

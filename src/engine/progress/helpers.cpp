@@ -121,8 +121,8 @@ Helpers::Owner Helpers::look_at_owner(Entry& entry, std::uint64_t now) {
 
 // Nothing has happened since a visit that left it quiet.
 bool Helpers::unchanged(const Entry& entry) const {
-  const Worker& worker = *entry.worker;
-  return entry.quiet.load(std::memory_order_relaxed) && worker.armed() &&
+  Worker& worker = *entry.worker;
+  return entry.quiet.load(std::memory_order_relaxed) && worker.armed() && !worker.gate()->registered() &&
          entry.worker->gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
          worker.failure_epoch() == entry.epoch.load(std::memory_order_relaxed);
 }
@@ -153,14 +153,19 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
   if (unchanged(entry)) return Found::nothing;
   // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
   const std::uint64_t now = clock_.now_ns();
-  if (now < entry.not_before.load(std::memory_order_relaxed) &&
+  // Registered messages are for helpers, at once. One that was met and did not leave waits as everything does.
+  const SmallOffload* small = worker.gate()->small_offload();
+  const std::uint64_t messages = small == nullptr ? 0 : small->registered_messages();
+  const bool registered = messages != entry.registered.load(std::memory_order_relaxed) && worker.gate()->registered();
+  if (!registered && now < entry.not_before.load(std::memory_order_relaxed) &&
       worker.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
     return Found::later;
   }
   const Owner owner = look_at_owner(entry, now);
   if (owner == Owner::active) {
     entry.quiet.store(false, std::memory_order_relaxed);
-    return Found::later;
+    // An owner that registers and goes away will be outside in a moment; one that stays submits it itself.
+    return registered ? Found::events : Found::later;
   }
   int events = 0;
   bool quiet = false;
@@ -175,13 +180,14 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
       if (got > 0 || !worker.arm_inside()) break;
       transport_.settle();
       if (!worker.has_arrivals_inside()) {
-        quiet = true;
+        quiet = !worker.gate()->registered();
         break;
       }
     }
   });
   const Found found = events > 0 ? Found::events : quiet ? Found::nothing : Found::later;
   if (visited) entry.advanced_at.store(now, std::memory_order_relaxed);
+  if (visited) entry.registered.store(messages, std::memory_order_relaxed);
   if (visited || refused == 0) entry.refused_since.store(visited ? 0 : now, std::memory_order_relaxed);
   entry.quiet.store(quiet, std::memory_order_relaxed);
   entry.was_armed.store(worker.armed(), std::memory_order_relaxed);
@@ -261,6 +267,7 @@ void Helpers::run(int core) {
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = transport_.bell();
     const Found found = sweep(number);
+    rounds_.fetch_add(1, std::memory_order_relaxed);
     if (const std::uint32_t now = queue::SystemHandover::moves(); now != moves) {
       moves = now;
       if (known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);

@@ -46,6 +46,9 @@ class Helpers {
   // Progress on every worker that is not busy, by the calling thread, at once: number of events.
   int advance_all();
 
+  // A number that changes whenever a helper has gone round: one that does so has a core. Relaxed: a hint.
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
+
   // ---- for the gates: what the application leaves under way on its way out may need a helper that sleeps ----
   [[nodiscard]] bool asleep() const { return asleep_.load(std::memory_order_relaxed) != 0; }
   void wake() {
@@ -64,6 +67,7 @@ class Helpers {
     std::atomic<std::uint64_t> advanced_at{0};      // ns: by them, or by a visit
     std::atomic<std::uint64_t> refused_since{0};  // ns: visits have found somebody there since; 0: the last one has not
     std::atomic<std::uint64_t> epoch{0};          // of failures, at the last visit
+    std::atomic<std::uint64_t> registered{0};     // messages, at the last visit
     std::atomic<std::uint64_t> not_before{0};     // ns: unless it is rung for
     std::atomic<std::uint64_t> backoff{0};        // ns
     std::atomic<bool> was_armed{false};           // after the last visit
@@ -93,6 +97,7 @@ class Helpers {
   std::vector<std::shared_ptr<Entry>> entries_;
   // 1: a helper sleeps, or is about to. Partner: the barrier in sleep().
   std::atomic<std::uint32_t> asleep_{0};
+  std::atomic<std::uint64_t> rounds_{0};
   std::atomic<bool> stop_{false};  // relaxed: ring() and join() order it
   std::vector<std::thread> threads_;
 };
