@@ -112,10 +112,7 @@ void* malloc(Call call, std::size_t size) {
 
 void* malloc_with_hints(Call call, std::size_t size, long hints) {
   check_initialized(call);
-  if ((hints & ~(SHMEM_MALLOC_ATOMICS_REMOTE | SHMEM_MALLOC_SIGNAL_REMOTE)) != 0) {
-    fail(call, "hints %#lx: known are SHMEM_MALLOC_ATOMICS_REMOTE and SHMEM_MALLOC_SIGNAL_REMOTE",
-         static_cast<unsigned long>(hints));
-  }
+  // Unknown hints are those of other libraries or of later versions, and no more than hints.
   return allocate(call, size, hints != 0 ? kLine : size >= kLine ? kLine : 1);
 }
 

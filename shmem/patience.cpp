@@ -8,9 +8,9 @@
 namespace heddle::shmem {
 namespace {
 
-constexpr std::uint32_t kSpins = 250;     // five microseconds: about two context switches
-constexpr std::uint32_t kFewSpins = 16;   // where the partner may need this very core
-constexpr std::uint32_t kMostLevel = 8;   // so many yields to nobody, and the core counts as free again
+constexpr std::uint32_t kSpins = 250;    // five microseconds: about two context switches
+constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this very core
+constexpr std::uint32_t kMostLevel = 8;  // so many yields to nobody, and the core counts as free again
 constexpr std::uint64_t kTwoSwitchesNs = 1'500;
 constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
 constexpr std::uint64_t kNapShare = 16;

@@ -152,6 +152,10 @@ void* ptr(Call call, const void* dest, int pe) {
   return world < 0 ? nullptr : direct(dest, 1, world);
 }
 
+void pcontrol(Call call, int /*level*/) {
+  check_initialized(call);
+}
+
 void info_get_version(Call call, int* major, int* minor) {
   if (major == nullptr || minor == nullptr) fail(call, "%s is null", major == nullptr ? "major" : "minor");
   *major = SHMEM_MAJOR_VERSION;

@@ -19,6 +19,8 @@ int n_pes(Call call);
 int pe_accessible(Call call, int pe);
 int addr_accessible(Call call, const void* addr, int pe);
 void* ptr(Call call, const void* dest, int pe);
+// For a profiling tool that puts its own function in front; by itself the library records nothing that could be switched.
+void pcontrol(Call call, int level);
 void info_get_version(Call call, int* major, int* minor);
 void info_get_name(Call call, char* name);
 

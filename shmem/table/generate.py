@@ -40,7 +40,7 @@ class Function:
         return "p" + self.name
 
     def declaration(self, name):
-        parameters = ", ".join(f"{kind} {label}" for kind, label in self.parameters) or "void"
+        parameters = ", ".join(f"{kind} {label}".rstrip() for kind, label in self.parameters) or "void"
         return f"{self.result} {name}({parameters});"
 
     def definition(self):
@@ -48,7 +48,7 @@ class Function:
         if self.context:
             arguments.append("context_of(ctx)" if self.context == "ctx" else self.context)
         for kind, label in self.parameters:
-            if label == self.context == "ctx":
+            if label == self.context == "ctx" or kind == "...":
                 continue
             if self.cast and kind == "void*":
                 label = f"static_cast<{self.cast}*>({label})"
@@ -78,6 +78,9 @@ def split_parameters(text):
         return []
     found = []
     for parameter in text.split(","):
+        if parameter.strip() == "...":
+            found.append(("...", ""))  # what the definition does not pass on
+            continue
         kind, label = re.match(r"\s*(.*?[\s*])(\w+)\s*$", parameter).groups()
         found.append((kind.strip(), label))
     return found

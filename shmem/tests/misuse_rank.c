@@ -64,7 +64,6 @@ static void mistake(const char* name) {
   if (strcmp(name, "lock-not-set") == 0) shmem_clear_lock(&word);
   if (strcmp(name, "free-stack") == 0) shmem_free(&local);
   if (strcmp(name, "alignment") == 0) shmem_align(24, 8);
-  if (strcmp(name, "hints") == 0) shmem_malloc_with_hints(8, 64L);
   if (strcmp(name, "thread-level") == 0) {
     int provided;
     shmem_init_thread(7, &provided);
@@ -110,6 +109,8 @@ static int together(const char* name) {
     shmem_ctx_destroy(SHMEM_CTX_INVALID);
     shmem_free(NULL);
     EXPECT(shmem_malloc(0) == NULL, "of nothing");
+    EXPECT(shmem_malloc_with_hints(8, ~0L) != NULL, "hints that nobody knows");
+    shmem_pcontrol(3, "for a tool", 1.5);
     shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
     EXPECT(shmem_ctx_create(1L << 20, &ctx) != 0 && ctx == SHMEM_CTX_INVALID, "an unknown option");
     EXPECT(shmem_pe_accessible(shmem_n_pes()) == 0 && shmem_pe_accessible(-1) == 0, "no such PE");

@@ -57,7 +57,6 @@ SAID = {
     "freed-twice": r"shmem_free: ptr 0x[0-9a-f]+ is not the beginning of a block of the symmetric heap, or was freed before",
     "realloc-freed": r"shmem_realloc: ptr 0x[0-9a-f]+ is not the beginning of a block",
     "alignment": r"shmem_align: alignment 24 is no power of two",
-    "hints": r"shmem_malloc_with_hints: hints 0x40: known are",
     "thread-level": r"shmem_init_thread: requested 7 is none of SHMEM_THREAD_SINGLE",
     "sizes-differ": r"shmem_init: SHMEM_SYMMETRIC_SIZE makes a heap of \d+ bytes here and of \d+ bytes on PE [01]: set it alike",
 }
