@@ -19,9 +19,13 @@ std::uint64_t* word_at(long* psync, int index) {
   return reinterpret_cast<std::uint64_t*>(psync + index);
 }
 
-// Waits for the number. Acquire; partner: the release store of the signal.
+// Acquire; partner: the release store of the signal.
+bool heard(const std::uint64_t* word, std::uint64_t number) {
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number;
+}
+
 void hear(const std::uint64_t* word, std::uint64_t number) {
-  wait_until_true(default_context().worker, [=] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number; });
+  wait_until_true(default_context().worker, [=] { return heard(word, number); });
 }
 
 // Waits for one count and takes it. The teller may be a use ahead of us, so that it may have counted twice.
@@ -30,17 +34,27 @@ void hear_count(std::uint64_t* word) {
   __atomic_fetch_sub(word, 1, __ATOMIC_RELAXED);
 }
 
-// One exchange of signals per round: `tell(round, k, world)` those at distance (k + 1) * 8^round behind us, then
-// `listen(round, k)` to those before us.
-template <class Tell, class Listen>
-void disseminate(const Group& group, const Tell& tell, const Listen& listen) {
+// Waits until has(k) is true of all k below `count`: one wait, whoever is last.
+template <class Has>
+void hear_all(int count, const Has& has) {
+  int k = 0;
+  wait_until_true(default_context().worker, [&] {
+    while (k < count && has(k)) ++k;
+    return k == count;
+  });
+}
+
+// In each round tell(round, k, world) those at distance (k + 1) * 8^round behind us, then hear(round, count) as many before us.
+template <class Tell, class Hear>
+void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
   const long n = group.members.size;
   long distance = 1;
   for (int round = 0; distance < n; ++round, distance *= kRadix) {
-    for (int k = 0; k < kRadix - 1 && distance * (k + 1) < n; ++k) {
-      tell(round, k, group.world(static_cast<int>((group.me + distance * (k + 1)) % n)));
+    int count = 0;
+    for (; count < kRadix - 1 && distance * (count + 1) < n; ++count) {
+      tell(round, count, group.world(static_cast<int>((group.me + distance * (count + 1)) % n)));
     }
-    for (int k = 0; k < kRadix - 1 && distance * (k + 1) < n; ++k) listen(round, k);
+    hear_round(round, count);
   }
 }
 
@@ -63,7 +77,9 @@ void sync(Call call, Group& group) {
         [&](int round, int k, int world) {
           change_signal(context, word_at(group.psync, round * (kRadix - 1) + k), 1, SHMEM_SIGNAL_ADD, world, call);
         },
-        [&](int round, int k) { hear_count(word_at(group.psync, round * (kRadix - 1) + k)); });
+        [&](int round, int count) {
+          for (int k = 0; k < count; ++k) hear_count(word_at(group.psync, round * (kRadix - 1) + k));
+        });
     return;
   }
   const std::uint64_t number = ++group.syncs;
@@ -73,7 +89,9 @@ void sync(Call call, Group& group) {
       [&](int round, int k, int world) {
         change_signal(context, &slot.sync[round][k].number, number, SHMEM_SIGNAL_SET, world, call);
       },
-      [&](int round, int k) { hear(&slot.sync[round][k].number, number); });
+      [&](int round, int count) {
+        hear_all(count, [&](int k) { return heard(&slot.sync[round][k].number, number); });
+      });
 }
 
 void exchange(Call call, Group& group, const void* mine, std::size_t bytes, std::byte* all) {
@@ -86,11 +104,12 @@ void exchange(Call call, Group& group, const void* mine, std::size_t bytes, std:
                      group.world((group.me + k) % n), Until::complete, call);
   }
   std::memcpy(all + static_cast<std::size_t>(group.me) * bytes, mine, bytes);
-  for (int k = 1; k < n; ++k) {
-    const int member = (group.me + n - k) % n;
-    hear(&lines[member].number, number);
+  hear_all(n, [&](int member) {
+    if (member == group.me) return true;
+    if (!heard(&lines[member].number, number)) return false;
     std::memcpy(all + static_cast<std::size_t>(member) * bytes, lines[member].payload, bytes);
-  }
+    return true;
+  });
 }
 
 const std::byte* publish(Call call, Group& group, const void* mine, std::size_t bytes) {
