@@ -144,7 +144,10 @@ bool move_to(std::byte* region, const StaticData& data) {
     return false;
   }
   copy_pages(region, data.begin, data.bytes);
-  if (!map_over(data.begin, static_cast<std::byte*>(second), data.bytes)) {
+  // Heddle's memory is not for children; a child's variables must be there before the handlers have run, since what the C
+  // library or another handler reads first may be one of them.
+  if (::madvise(second, data.bytes, MADV_DOFORK) != 0 ||
+      !map_over(data.begin, static_cast<std::byte*>(second), data.bytes)) {
     ::munmap(second, data.bytes);
     return false;
   }
