@@ -1,6 +1,7 @@
 #include "shmem/setup.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,9 @@
 namespace heddle::shmem {
 namespace {
 
-int g_initialized = 0;  // calls of init without their finalize
+int g_initialized = 0;    // calls of init without their finalize
+bool g_implicit = false;  // begun by start_pes: the standard has the exit finalize
+pid_t g_process = 0;      // that registered finalize_at_exit: a child of fork is no PE
 
 void join(Call call) {
   heddle_context_options options{};
@@ -50,6 +53,17 @@ void print_what_was_asked_for() {
   }
 }
 
+// Programs that end without shmem_finalize are common enough that other libraries end the job for them. An exit that tells of
+// a failure is left to the launcher: peers may be anywhere, and a barrier with them would hang or answer one of theirs.
+void finalize_at_exit(int exit_code, void* /*unused*/) {
+  if (g_initialized == 0 || exit_code != 0 || ::getpid() != g_process) return;
+  if (!g_implicit && g_state.my_pe == 0) {
+    std::fprintf(stderr, "shmem_finalize: not called before the program's end; it is done now\n");
+  }
+  g_initialized = 1;
+  finalize("shmem_finalize");
+}
+
 }  // namespace
 
 int init_thread(Call call, int requested, int* provided) {
@@ -68,6 +82,8 @@ int init_thread(Call call, int requested, int* provided) {
     if (g_state.my_pe == 0) print_what_was_asked_for();
     // Nobody's first operation may come before the other has its worker and its books.
     must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+    g_process = ::getpid();
+    if (::on_exit(finalize_at_exit, nullptr) != 0) fail(call, "no memory for an exit handler");
   }
   if (provided != nullptr) *provided = g_state.thread_level;
   return 0;
@@ -80,19 +96,13 @@ void init(Call call) {
 void start_pes(Call call, int /*npes*/) {
   if (g_initialized > 0) return;
   init_thread(call, SHMEM_THREAD_SINGLE, nullptr);
-  // A program that begins so has no call at its end.
-  std::atexit([] {
-    if (g_initialized > 0) {
-      g_initialized = 1;
-      finalize("shmem_finalize");
-    }
-  });
+  g_implicit = true;
 }
 
 void finalize(Call call) {
   check_initialized(call);
-  if (--g_initialized > 0) return;
   barrier_all(call);
+  if (--g_initialized > 0) return;
   close_contexts(call);
   // Everybody's operations are complete and nobody begins another.
   must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));

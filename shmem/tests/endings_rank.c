@@ -1,0 +1,65 @@
+/* The ways in which a program may end: the first argument names one. */
+#include <shmem.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static long from_left = -1;
+
+static int expected_left = -1;
+
+static void tell_the_right(void) {
+  const int me = shmem_my_pe();
+  const int n = shmem_n_pes();
+  shmem_long_p(&from_left, me, (me + 1) % n);
+  expected_left = (me + n - 1) % n;
+}
+
+/* Registered before shmem's own handler, so it runs after it: what was put before the end has arrived. */
+static void check_arrival(void) {
+  if (expected_left >= 0 && from_left != expected_left) _exit(9);
+}
+
+static int is(const char* way, const char* name) {
+  return strcmp(way, name) == 0;
+}
+
+int main(int argc, char** argv) {
+  const char* way = argc > 1 ? argv[1] : "";
+  atexit(check_arrival);
+  if (is(way, "start_pes")) {
+    start_pes(0);
+  } else {
+    shmem_init();
+  }
+  const int me = shmem_my_pe();
+  const int n = shmem_n_pes();
+
+  if (is(way, "nested")) { /* each finalize but the last is a barrier */
+    shmem_init();
+    tell_the_right();
+    shmem_finalize();
+    EXPECT(from_left == expected_left, "%ld, not %d", from_left, expected_left);
+    shmem_barrier_all();
+    shmem_finalize();
+    return failures != 0;
+  }
+  if (is(way, "failure")) {
+    if (me == n - 1) exit(3);
+    shmem_barrier_all();
+    return 0;
+  }
+  if (is(way, "child")) { /* which is no PE, and ends before it */
+    const pid_t child = fork();
+    if (child == 0) exit(0);
+    int status = -1;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+  }
+  tell_the_right();
+  if (is(way, "finalize") || is(way, "child")) shmem_finalize();
+  if (is(way, "exit")) exit(failures != 0);
+  return failures != 0;
+}
