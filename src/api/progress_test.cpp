@@ -377,6 +377,57 @@ TEST(Helped, AHelperThatWasMovedGoesHome) {
   }
 }
 
+// A handler that a helper of the lowest priority runs: it is put aside there, and goes on only when it is brought to another core.
+struct PutAside {
+  std::atomic<int> inside_on{-1};  // the helper's core
+  std::atomic<int> count{0};
+  bool brought = false;  // published by count
+};
+
+void be_put_aside(const heddle_am_arrival*, void* arg) {
+  auto* test = static_cast<PutAside*>(arg);
+  if (sched_getscheduler(0) == SCHED_IDLE && test->inside_on.load() < 0) {
+    cpu_set_t home;
+    sched_getaffinity(0, sizeof home, &home);
+    test->inside_on.store(sched_getcpu());
+    const auto end = Time::now() + std::chrono::seconds(60);
+    cpu_set_t now = home;
+    while (CPU_EQUAL(&now, &home) && Time::now() < end) {
+      sched_yield();
+      sched_getaffinity(0, sizeof now, &now);
+    }
+    test->brought = !CPU_EQUAL(&now, &home);
+  }
+  test->count.fetch_add(1);
+}
+
+// With a helper put aside inside a worker, who posts there, and who waits there, fetches it and goes on.
+TEST(Helped, AHelperThatWasPutAsideInAnyModeIsFetched) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "needs two cores";
+  for (const char* sharing : {"exclusive", "shared", "mutex", "delegate"}) {
+    const Variables variables({{"HEDDLE_PROGRESS", "idle"}, {"HEDDLE_SHARING", sharing}});
+    PutAside test;
+    const Job job(1, "shm");
+    Context context = job.join(0);
+    Worker worker = context.open_worker();
+    ASSERT_EQ(heddle_am_register(context.handle(), 3, be_put_aside, &test), HEDDLE_DONE);
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+    ASSERT_TRUE(compute_until([&] { return test.inside_on.load() >= 0; }, milliseconds(60'000))) << sharing;
+    std::thread([&] {
+      cpu_set_t mine = all;
+      CPU_CLR(test.inside_on.load(), &mine);
+      ASSERT_EQ(sched_setaffinity(0, sizeof mine, &mine), 0);
+      ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0) << heddle_last_error();
+      const auto progress = [&] { ASSERT_GE(heddle_worker_progress(worker.handle()), 0); };
+      EXPECT_TRUE(within_time([&] { return test.count.load() == 2; }, progress)) << sharing;
+    }).join();
+    EXPECT_TRUE(test.brought) << sharing << ": it was left where it was";
+  }
+}
+
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -110,7 +110,7 @@ void Context::open_helpers(const Policy& policy) {
     environment_.log.line(base::Level::warn,
                           "this kernel has no membarrier: HEDDLE_PROGRESS does not help exclusive workers");
   }
-  helpers_ = std::make_unique<Helpers>(policy, *transport_, clock_);
+  helpers_ = std::make_unique<Helpers>(policy, *transport_, clock_, transport_->capabilities().max_workers);
 }
 
 base::Result<Worker*> Context::open_worker(const WorkerOptions& options) {

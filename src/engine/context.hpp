@@ -20,6 +20,7 @@
 #include "engine/sharing.hpp"
 #include "engine/small_offload.hpp"
 #include "memory/region_table.hpp"
+#include "queue/fetching_mutex.hpp"
 #include "queue/meeting.hpp"
 #include "transport/transport.hpp"
 #include "wire/packed_region.hpp"
@@ -96,7 +97,7 @@ class Owned {
     std::uint64_t id;
     std::unique_ptr<T> object;
   };
-  mutable std::mutex mutex_;
+  mutable queue::FetchingMutex mutex_;
   std::unordered_map<const T*, Entry> entries_;
 };
 
@@ -239,12 +240,12 @@ class Context {
   Owned<Counter> counters_;
 
   // Released objects that some worker's MarkTable names, or may name.
-  std::mutex retired_mutex_;  // guards the two lists; taken before the workers' own
+  queue::FetchingMutex retired_mutex_;  // guards the two lists; taken before the workers' own
   std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
   std::vector<std::unique_ptr<Counter>> retired_counters_;
   std::atomic<std::size_t> retired_{0};  // entries of both; relaxed: who misses one leaves it to the next look
 
-  std::mutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
+  queue::FetchingMutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
   std::vector<bool> known_failed_;
   std::uint32_t next_worker_ = 0;
   bool drop_reported_ = false;

@@ -20,6 +20,10 @@ constexpr std::size_t kBatch = 64;
 // worker, the interrupt by which the claim is made known (membarrier).
 constexpr std::uint32_t kVisitNs = 200;
 constexpr std::uint32_t kClaimNs = 1000;
+// How long a helper may be inside before those whom it refuses fetch it; and for how long one of them then sleeps, at most half of
+// the time, in calls that otherwise do not wait.
+constexpr std::uint64_t kPatienceNs = 50'000;
+constexpr std::uint64_t kFetchSleepNs = 1'000'000;
 constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
 constexpr std::size_t kMostRecords = (kMostCommandBytes + kBodyBytes - 1) / kBodyBytes;
 
@@ -64,33 +68,55 @@ void Gate::end() {
 }
 
 bool Gate::enter() {
-  bool entered = false;
-  switch (sharing_) {
-    case Sharing::exclusive:
-      count_entry();
-      handover_.enter();
-      inside_.store(base::thread_mark(), std::memory_order_relaxed);
-      return true;
-    case Sharing::mutex:
-      mutex_.lock();
-      entered = true;
-      break;
-    case Sharing::shared:
-      entered = core_.try_enter();
-      for (int i = 0; !entered && i < kShortWait; ++i) {
-        base::cpu_relax();
-        entered = core_.try_enter();
-      }
-      break;
-    case Sharing::delegate:
-    case Sharing::offload:
-      entered = core_.try_enter();
-      break;
+  if (sharing_ == Sharing::exclusive) {
+    count_entry();
+    handover_.enter();
+    inside_.store(base::thread_mark(), std::memory_order_relaxed);
+    return true;
   }
-  if (!entered) return false;
+  if (!try_enter() && (!helper_.claimed() || !enter_after_helper())) return false;
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
   count_entry();
   return true;
+}
+
+// Not exclusive.
+bool Gate::try_enter() {
+  if (sharing_ == Sharing::mutex) {
+    mutex_.lock();
+    return true;
+  }
+  if (core_.try_enter()) return true;
+  for (int i = 0; sharing_ == Sharing::shared && i < kShortWait; ++i) {
+    base::cpu_relax();
+    if (core_.try_enter()) return true;
+  }
+  return false;
+}
+
+// A helper seems to be inside. As long as a visit usually takes it is like any other thread. Then it has probably lost its core,
+// and is given this one, again and again but not all the time: it may as well run a long handler.
+bool Gate::enter_after_helper() {
+  return helper_stays() && helper_.fetch(kFetchSleepNs) && try_enter();
+}
+
+// The same visit has refused others for long, and is to be ended by the caller.
+bool Gate::helper_stays() {
+  const std::uint64_t now = worker_.context().clock().now_ns();
+  const std::uint32_t visit = visits_.load(std::memory_order_relaxed);
+  if (visit != refused_visit_.load(std::memory_order_relaxed)) {
+    refused_visit_.store(visit, std::memory_order_relaxed);
+    fetch_at_.store(now + kPatienceNs, std::memory_order_relaxed);
+    return false;
+  }
+  if (now < fetch_at_.load(std::memory_order_relaxed)) return false;
+  fetch_at_.store(now + kFetchSleepNs, std::memory_order_relaxed);
+  return true;
+}
+
+void Gate::fetch_helper() {
+  if (sharing_ == Sharing::exclusive) return handover_.fetch_helper(kFetchSleepNs);
+  static_cast<void>(sharing_ == Sharing::mutex ? mutex_.fetch(kFetchSleepNs) : helper_.fetch(kFetchSleepNs));
 }
 
 bool Gate::try_enter_mutex() {
@@ -101,26 +127,39 @@ bool Gate::try_enter_mutex() {
 }
 
 bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
-  bool entered = false;
+  const bool helper = (number & queue::SystemHandover::kStays) == 0;
   if (sharing_ == Sharing::exclusive) {
-    entered = urgent ? handover_.try_claim_urgently(number) : handover_.try_claim(number);
-  } else {
-    entered = sharing_ == Sharing::mutex ? mutex_.try_lock() : core_.try_enter();
+    if (!(urgent ? handover_.try_claim_urgently(number) : handover_.try_claim(number))) return false;
+  } else if (!(sharing_ == Sharing::mutex ? mutex_.try_lock() : enter_core_as_helper(helper ? number : 0))) {
+    return false;
   }
-  if (!entered) return false;
   inside_.store(base::thread_mark(), std::memory_order_relaxed);
-  helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
+  helper_inside_ = helper;
   // A thread of the application may be left commands of others to execute, and leave them under way when a helper is about
   // to sleep, which looks at this. Not exclusive: there the number is the owner's, and there are no commands of others.
-  if (sharing_ != Sharing::exclusive && (number & queue::SystemHandover::kStays) != 0) count_entry();
+  if (sharing_ != Sharing::exclusive && !helper) count_entry();
   return true;
 }
 
+// `number`: 0: no helper, but a thread of the application.
+bool Gate::enter_core_as_helper(std::uint32_t number) {
+  if (number == 0) return core_.try_enter();
+  if (!helper_.try_claim(number)) return false;
+  visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (core_.try_enter()) return true;
+  helper_.release();
+  return false;
+}
+
 void Gate::leave_as_helper() {
+  const bool claimed = helper_inside_ && sharing_ != Sharing::exclusive && sharing_ != Sharing::mutex;
   helper_inside_ = false;
-  if (sharing_ != Sharing::exclusive) return leave();
-  inside_.store(nullptr, std::memory_order_relaxed);
-  handover_.release();
+  if (sharing_ == Sharing::exclusive) {
+    inside_.store(nullptr, std::memory_order_relaxed);
+    return handover_.release();
+  }
+  leave();
+  if (claimed) helper_.release();
 }
 
 // Inside: what this thread leaves under way (delegate: or executes on its way out) would wait for helpers that sleep. Partner of the look at the helpers' word: the

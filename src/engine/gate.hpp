@@ -20,6 +20,8 @@
 //   more (stalled_), and where others went on queueing until the thread inside had done its share (Delegation::kRounds).
 //   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it. It
 //   sleeps only while nothing is under way: who is inside meanwhile and leaves something under way wakes it too.
+//   A helper that is inside, in a mode other than exclusive, has helper_; so whoever is refused because of it for long fetches it
+//   (queue/helper_claim.hpp), by any way in.
 //   Commands are started in the order of their claims. One that the transport does not take now holds up those behind it.
 #pragma once
 
@@ -28,7 +30,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <type_traits>
 
@@ -38,7 +39,9 @@
 #include "engine/small_offload.hpp"
 #include "queue/command_queue.hpp"
 #include "queue/delegation.hpp"
+#include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
+#include "queue/helper_claim.hpp"
 
 namespace heddle::engine {
 
@@ -133,6 +136,9 @@ class Gate {
     leave_as_helper();
     return true;
   }
+  // A helper that has been refused for long because another one is inside, and has nothing better to do: lets that one have its core
+  // for a moment.
+  void fetch_helper();
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(queue_ != nullptr ? drain() : 0) + worker_.progress_inside(); }
   // The owner waits for a helper that is inside.
@@ -193,11 +199,15 @@ class Gate {
   // What waits in the queue goes first. True: some of it still waits.
   bool behind() { return queued() && (drain(), queued()); }
   bool enter();
+  bool try_enter();
+  bool enter_after_helper();
+  bool helper_stays();
   bool try_enter_mutex();
   void leave();
   void leave_delegated();
   void give_up();
   bool enter_as_helper(std::uint32_t number, bool urgent);
+  bool enter_core_as_helper(std::uint32_t number);
   void leave_as_helper();
   [[nodiscard]] bool must_call_helpers() const;
   static void add_one(std::atomic<std::uint64_t>& count) {
@@ -280,8 +290,13 @@ class Gate {
   std::unique_ptr<SmallOffload> small_;
 
   alignas(base::kCacheLine) queue::Handover<> handover_;  // exclusive
-  std::mutex mutex_;
+  queue::FetchingMutex mutex_;
   alignas(base::kCacheLine) queue::Delegation<> core_;
+  queue::HelperClaim<> helper_;  // the modes other than exclusive; mutex: within mutex_
+  // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since when (ns) it is to be fetched.
+  std::atomic<std::uint32_t> refused_visit_{0};
+  std::atomic<std::uint64_t> fetch_at_{0};
+  std::atomic<std::uint32_t> visits_{0};  // of helpers; written by who has helper_, relaxed: a number that changes
   // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of Helpers before sleeping.
   std::atomic<std::uint64_t> entries_{0};
   std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint

@@ -19,6 +19,7 @@
 
 #include "heddle/heddle.h"
 #include "protocol/reassembly.hpp"
+#include "queue/fetching_mutex.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {
@@ -113,8 +114,8 @@ class Tasks {
   Stored admit(heddle_peer peer, std::uint64_t charge, Source** source);
   void append(Task* task);
   static void destroy(Task* task);
-  std::unique_lock<std::mutex> lock() {
-    return one_thread_ ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(mutex_);
+  std::unique_lock<queue::FetchingMutex> lock() {
+    return one_thread_ ? std::unique_lock<queue::FetchingMutex>() : std::unique_lock(mutex_);
   }
 
   const Bounds bounds_;
@@ -122,7 +123,7 @@ class Tasks {
   std::vector<std::unique_ptr<Source[]>> sources_;  // by rank, at its first message; inside only
   Task* unused_ = nullptr;                          // blocks for small messages; inside only
 
-  std::mutex mutex_;  // guards the lists
+  queue::FetchingMutex mutex_;  // guards the lists
   Task* first_ = nullptr;
   Task* last_ = nullptr;
   Task* spare_ = nullptr;  // small ones that have ended

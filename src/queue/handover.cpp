@@ -17,31 +17,38 @@ bool is_thread_of_ours(pid_t thread) {
   return ::syscall(SYS_tgkill, ::getpid(), thread, 0) == 0;
 }
 
-// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none. The number may be out of
-// date: who has given its claim back may have ended since, and its number may be another's by now. So the claim is looked at
-// just before, and a number that names no thread of this process is left alone.
-void bring_here(std::uint32_t thread, const std::atomic<std::uint32_t>& claim, std::uint32_t expected) {
-  const int core = ::sched_getcpu();
-  if (core < 0 || core >= CPU_SETSIZE) return;
-  cpu_set_t here;
-  CPU_ZERO(&here);
-  CPU_SET(core, &here);
-  const auto helper = static_cast<pid_t>(thread);
-  if (!is_thread_of_ours(helper) || claim.load(std::memory_order_acquire) != expected) return;
-  static_cast<void>(::sched_setaffinity(helper, sizeof here, &here));  // else it comes by itself, later
-  g_moves.fetch_add(1, std::memory_order_release);
-}
-
 }  // namespace
 
 void SystemHandover::relax() {
   base::cpu_relax();
 }
 
+// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes none. The number may be out of
+// date: who has given its claim back may have ended since, and its number may be another's by now. So the claim is looked at
+// just before, and a number that names no thread of this process is left alone.
+void SystemHandover::bring(std::uint32_t helper, const std::atomic<std::uint32_t>& word, std::uint32_t expected) {
+  if ((helper & kStays) != 0) return;
+  const int core = ::sched_getcpu();
+  if (core < 0 || core >= CPU_SETSIZE) return;
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(core, &here);
+  const auto thread = static_cast<pid_t>(helper);
+  if (!is_thread_of_ours(thread) || word.load(std::memory_order_acquire) != expected) return;
+  static_cast<void>(::sched_setaffinity(thread, sizeof here, &here));  // else it comes by itself, later
+  g_moves.fetch_add(1, std::memory_order_release);
+}
+
+void SystemHandover::fetch(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
+                           std::int64_t sleep_ns) {
+  bring(helper, *word, expected);
+  base::futex_wait(word, expected, sleep_ns, base::FutexScope::process);
+}
+
 void SystemHandover::wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
                           std::uint32_t round) {
   constexpr std::int64_t kAgainNs = 10'000'000;  // the caller itself may have been moved meanwhile
-  if (round > 0 && (helper & kStays) == 0) bring_here(helper, *word, expected);
+  if (round > 0) bring(helper, *word, expected);
   base::futex_wait(word, expected, round == 0 ? kPatienceNs : kAgainNs, base::FutexScope::process);
 }
 

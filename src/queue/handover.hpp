@@ -52,6 +52,11 @@ struct SystemHandover {
   // helper's use takes, plus what the scheduler gives others on the owner's core.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
   static void wake(std::atomic<std::uint32_t>* word);
+  // What a round of wait() does after the first: brings the helper, and sleeps for at most `sleep_ns`. Any thread.
+  static void fetch(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
+                    std::int64_t sleep_ns);
+  // Brings the helper to the core of the caller, unless it has ended or *word is not `expected`.
+  static void bring(std::uint32_t helper, const std::atomic<std::uint32_t>& word, std::uint32_t expected);
   // How often some helper of this process was moved: a number that changes, after each move.
   static std::uint32_t moves();
 
@@ -117,6 +122,12 @@ class Handover {
 
   // ---- anybody ----
 
+  // Another helper that has nothing better to do gives the one that is here its core, and sleeps for at most `sleep_ns`: it may
+  // have been put aside. Nobody wakes it.
+  void fetch_helper(std::int64_t sleep_ns) {
+    const std::uint32_t claim = claim_.load(std::memory_order_relaxed);
+    if (claim != 0) System::fetch(&claim_, claim, number_of(claim), sleep_ns);
+  }
   // Whether the thread with this number has the claim. Exact for the caller's own number.
   [[nodiscard]] bool held_by(std::uint32_t thread) const {
     return number_of(claim_.load(std::memory_order_relaxed)) == thread;

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "base/fence.hpp"
+#include "base/futex.hpp"
 #include "base/membarrier.hpp"
 #include "base/quiet_thread.hpp"
 #include "base/wait.hpp"
 #include "engine/gate.hpp"
 #include "engine/worker.hpp"
+#include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
 
 namespace heddle::engine {
@@ -33,6 +35,8 @@ constexpr std::uint64_t kFirstBackoffNs = 2'000;
 constexpr std::uint64_t kMostBackoffNs = 100'000;
 constexpr std::int64_t kFirstNapNs = 20'000;
 constexpr std::int64_t kLongestNapNs = 1'000'000;
+// How long the end of a visit is waited for before its helper is fetched, and between further attempts.
+constexpr std::int64_t kPatienceNs = 1'000'000;
 // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
 constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
 
@@ -61,21 +65,65 @@ std::vector<int> cores() {
 
 }  // namespace
 
+class Helpers::Visit {
+ public:
+  explicit Visit(Entry& entry) : entry_(entry) {
+    entry_.visitors.fetch_add(1, std::memory_order_seq_cst);
+    worker_ = entry_.worker.load(std::memory_order_seq_cst);
+  }
+  ~Visit() {
+    if (entry_.visitors.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
+    // Partner: the store in remove(). Who does not see it has left before remove() counts.
+    if (entry_.worker.load(std::memory_order_seq_cst) == nullptr) {
+      base::futex_wake_all(&entry_.visitors, base::FutexScope::process);
+    }
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  [[nodiscard]] Worker* worker() const { return worker_; }
+
+ private:
+  Entry& entry_;
+  Worker* worker_;
+};
+
 void Helpers::add(Worker* worker) {
   const std::lock_guard lock(mutex_);
-  entries_.push_back(std::make_shared<Entry>(worker));
-  if (threads_.empty() && policy_.helps()) start();
+  const std::uint32_t index = worker->index();
+  entries_[index].worker.store(worker, std::memory_order_seq_cst);
+  if (used_.load(std::memory_order_relaxed) <= index) used_.store(index + 1, std::memory_order_release);
+  if (threads_.empty() && policy_.helps()) {
+    try {
+      start();
+    } catch (...) {
+      entries_[index].worker.store(nullptr, std::memory_order_seq_cst);
+      throw;
+    }
+  }
   transport_.ring();  // nobody knows it yet
 }
 
 void Helpers::remove(const Worker* worker) {
-  std::unique_lock lock(mutex_);
-  const auto found =
-      std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->worker == worker; });
-  if (found == entries_.end()) return;
-  const std::shared_ptr<Entry> entry = std::move(*found);
-  entries_.erase(found);
-  left_.wait(lock, [&] { return entry->visitors == 0; });
+  Entry& entry = entries_[worker->index()];
+  if (entry.worker.exchange(nullptr, std::memory_order_seq_cst) == nullptr) return;
+  for (bool waited = false;; waited = true) {
+    const std::uint32_t visitors = entry.visitors.load(std::memory_order_seq_cst);
+    if (visitors == 0) return;
+    if (waited) fetch_visitors(entry);
+    base::futex_wait(&entry.visitors, visitors, kPatienceNs, base::FutexScope::process);
+  }
+}
+
+// They may have lost their cores at it.
+void Helpers::fetch_visitors(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    const Seat& seat = seats_[i];
+    if (seat.at.load(std::memory_order_relaxed) != &entry) continue;
+    const std::uint32_t number = seat.number.load(std::memory_order_relaxed);
+    queue::SystemHandover::bring(number, seat.number, number);
+  }
 }
 
 void Helpers::stop() {
@@ -89,21 +137,8 @@ void Helpers::stop() {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Null: there are not so many.
-std::shared_ptr<Helpers::Entry> Helpers::take(std::size_t index) {
-  const std::lock_guard lock(mutex_);
-  if (index >= entries_.size()) return nullptr;
-  ++entries_[index]->visitors;
-  return entries_[index];
-}
-
-void Helpers::give_back(Entry& entry) {
-  const std::lock_guard lock(mutex_);
-  if (--entry.visitors == 0) left_.notify_all();
-}
-
-Helpers::Owner Helpers::look_at_owner(Entry& entry, std::uint64_t now) {
-  const Gate& gate = *entry.worker->gate();
+Helpers::Owner Helpers::look_at_owner(Entry& entry, Worker& worker, std::uint64_t now) {
+  const Gate& gate = *worker.gate();
   const std::uint64_t entries = gate.entries();
   if (entries != entry.entries.load(std::memory_order_relaxed)) {
     entry.entries.store(entries, std::memory_order_relaxed);
@@ -120,21 +155,19 @@ Helpers::Owner Helpers::look_at_owner(Entry& entry, std::uint64_t now) {
 }
 
 // Nothing has happened since a visit that left it quiet.
-bool Helpers::unchanged(const Entry& entry) const {
-  Worker& worker = *entry.worker;
+bool Helpers::unchanged(const Entry& entry, Worker& worker) {
   return entry.quiet.load(std::memory_order_relaxed) && worker.armed() && !worker.gate()->registered() &&
-         entry.worker->gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
+         worker.gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
          worker.failure_epoch() == entry.epoch.load(std::memory_order_relaxed);
 }
 
 bool Helpers::all_unchanged() {
-  for (std::size_t i = 0;; ++i) {
-    const std::shared_ptr<Entry> entry = take(i);
-    if (entry == nullptr) return true;
-    const bool same = unchanged(*entry);
-    give_back(*entry);
-    if (!same) return false;
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Visit visit(entries_[i]);
+    if (visit.worker() != nullptr && !unchanged(entries_[i], *visit.worker())) return false;
   }
+  return true;
 }
 
 // By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out, or is seen here.
@@ -148,9 +181,8 @@ void Helpers::sleep(std::uint32_t seen) {
   asleep_.store(0, std::memory_order_relaxed);
 }
 
-Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
-  Worker& worker = *entry.worker;
-  if (unchanged(entry)) return Found::nothing;
+Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
+  if (unchanged(entry, worker)) return Found::nothing;
   // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
   const std::uint64_t now = clock_.now_ns();
   // Registered messages are for helpers, at once. One that was met and did not leave waits as everything does.
@@ -161,30 +193,17 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
       worker.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
     return Found::later;
   }
-  const Owner owner = look_at_owner(entry, now);
+  const Owner owner = look_at_owner(entry, worker, now);
   if (owner == Owner::active) {
     entry.quiet.store(false, std::memory_order_relaxed);
     // An owner that registers and goes away will be outside in a moment; one that stays submits it itself.
     return registered ? Found::events : Found::later;
   }
-  int events = 0;
-  bool quiet = false;
   entry.epoch.store(worker.failure_epoch(), std::memory_order_relaxed);
   const std::uint64_t refused = entry.refused_since.load(std::memory_order_relaxed);
-  const bool urgent = owner == Owner::neglectful || (refused != 0 && now - refused >= kNeglectNs);
-  const bool visited = worker.gate()->try_visit(number, urgent, [&] {
-    for (int round = 0; round < kRounds; ++round) {
-      const int got = worker.gate()->advance();
-      events += std::max(got, 0);
-      if (got > 0 && !worker.gate()->wanted()) continue;
-      if (got > 0 || !worker.arm_inside()) break;
-      transport_.settle();
-      if (!worker.has_arrivals_inside()) {
-        quiet = !worker.gate()->registered();
-        break;
-      }
-    }
-  });
+  const bool waited = refused != 0 && now - refused >= kNeglectNs;
+  const auto [visited, quiet, events] = let_in(worker, number, owner == Owner::neglectful || waited);
+  if (!visited && waited) worker.gate()->fetch_helper();
   const Found found = events > 0 ? Found::events : quiet ? Found::nothing : Found::later;
   if (visited) entry.advanced_at.store(now, std::memory_order_relaxed);
   if (visited) entry.registered.store(messages, std::memory_order_relaxed);
@@ -200,28 +219,49 @@ Helpers::Found Helpers::visit(Entry& entry, std::uint32_t number) {
   return found;
 }
 
-Helpers::Found Helpers::sweep(std::uint32_t number) {
+Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urgent) {
+  Outcome outcome;
+  outcome.visited = worker.gate()->try_visit(number, urgent, [&] {
+    for (int round = 0; round < kRounds; ++round) {
+      const int got = worker.gate()->advance();
+      outcome.events += std::max(got, 0);
+      if (got > 0 && !worker.gate()->wanted()) continue;
+      if (got > 0 || !worker.arm_inside()) break;
+      transport_.settle();
+      if (!worker.has_arrivals_inside()) {
+        outcome.quiet = !worker.gate()->registered();
+        break;
+      }
+    }
+  });
+  return outcome;
+}
+
+Helpers::Found Helpers::sweep(Seat& seat, std::uint32_t number) {
   Found found = Found::nothing;
-  for (std::size_t i = 0; !stop_.load(std::memory_order_relaxed); ++i) {
-    const std::shared_ptr<Entry> entry = take(i);
-    if (entry == nullptr) break;
-    found = std::max(found, visit(*entry, number));
-    give_back(*entry);
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used && !stop_.load(std::memory_order_relaxed); ++i) {
+    seat.at.store(&entries_[i], std::memory_order_relaxed);
+    {
+      const Visit at(entries_[i]);
+      if (at.worker() != nullptr) found = std::max(found, visit(entries_[i], *at.worker(), number));
+    }
+    seat.at.store(nullptr, std::memory_order_relaxed);
   }
   return found;
 }
 
 int Helpers::advance_all() {
   const std::uint32_t number = kernel_number() | queue::SystemHandover::kStays;
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
   int events = 0;
-  for (std::size_t i = 0;; ++i) {
-    const std::shared_ptr<Entry> entry = take(i);
-    if (entry == nullptr) return events;
-    Worker& worker = *entry->worker;
-    static_cast<void>(
-        worker.gate()->try_visit(number, false, [&] { events += std::max(worker.gate()->advance(), 0); }));
-    give_back(*entry);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Visit at(entries_[i]);
+    if (at.worker() == nullptr) continue;
+    Gate& gate = *at.worker()->gate();
+    static_cast<void>(gate.try_visit(number, false, [&] { events += std::max(gate.advance(), 0); }));
   }
+  return events;
 }
 
 // ---- the threads ----------------------------------------------------------------------------------------------------------
@@ -232,12 +272,14 @@ void Helpers::start() {
   if (policy_.kind == PolicyKind::idle) places = cores();
   if (policy_.kind == PolicyKind::dedicated) places.assign(policy_.threads, -1);
   if (policy_.kind == PolicyKind::adaptive) places = {-1};
+  seats_ = std::make_unique<Seat[]>(places.size());
   try {
     for (const int core : places) {
-      threads_.push_back(base::start_quiet_thread([this, core] { run(core); }));
+      Seat& seat = seats_[threads_.size()];
+      threads_.push_back(base::start_quiet_thread([this, core, &seat] { run(core, seat); }));
     }
   } catch (...) {
-    // Those that have started wait for mutex_ or sleep; stop() ends them.
+    // Those that have started are enough; stop() ends them.
     if (threads_.empty()) throw;
   }
 }
@@ -256,9 +298,11 @@ void Helpers::settle_down(int core) const {
   pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);  // always allowed
 }
 
-void Helpers::run(int core) {
-  settle_down(core);
+void Helpers::run(int core, Seat& seat) {
   const std::uint32_t number = kernel_number();
+  queue::be_helper(number);
+  seat.number.store(number, std::memory_order_relaxed);
+  settle_down(core);
   cpu_set_t home;
   const bool known = pthread_getaffinity_np(pthread_self(), sizeof home, &home) == 0;
   std::int64_t nap_ns = kFirstNapNs;
@@ -266,7 +310,7 @@ void Helpers::run(int core) {
   std::uint32_t moves = queue::SystemHandover::moves();
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = transport_.bell();
-    const Found found = sweep(number);
+    const Found found = sweep(seat, number);
     rounds_.fetch_add(1, std::memory_order_relaxed);
     if (const std::uint32_t now = queue::SystemHandover::moves(); now != moves) {
       moves = now;

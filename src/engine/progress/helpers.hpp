@@ -7,17 +7,20 @@
 // decides: look at the bell (dedicated, idle), or sleep on it (adaptive). A worker whose owner is at work, or with something
 // under way that only polling moves on, is looked at again after a nap that grows.
 //
-// Locks: mutex_ guards the list only and is never held during a visit. remove() waits until nobody visits the worker.
+// Visits and the list: an entry's visitors counts who is at it or about to look; `worker` is null before add() and after remove().
+// A visitor counts itself in, then looks at `worker`; remove() clears `worker`, then looks at the count (both seq_cst), so that
+// one of them sees the other. No helper holds a lock here: it may lose its core at any point, and remove(), if it waits for long,
+// fetches those that are at its entry (queue/handover.hpp). mutex_ is for the application's threads alone.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/clock.hpp"
 #include "engine/progress/policy.hpp"
 #include "transport/transport.hpp"
@@ -28,15 +31,16 @@ class Worker;
 
 class Helpers {
  public:
-  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock)
-      : policy_(policy), transport_(transport), clock_(clock) {}
+  // `workers`: that can ever be opened.
+  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, std::uint32_t workers)
+      : policy_(policy), transport_(transport), clock_(clock), entries_(workers) {}
   ~Helpers() { stop(); }
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
 
-  // The worker has a gate. Starts the threads with the first one; throws std::system_error if there can be none.
+  // The worker has a gate, and its number was not here before. Starts the threads with the first one; throws std::system_error if there can be none.
   void add(Worker* worker);
   // Afterwards nobody visits it. Not from inside its handlers.
   void remove(const Worker* worker);
@@ -57,44 +61,58 @@ class Helpers {
 
  private:
   // A worker, and what the visitors know about it. Atomics are relaxed: hints, which order nothing.
-  struct Entry {
-    explicit Entry(Worker* of) : worker(of) {}
-    Worker* worker;
-    int visitors = 0;                               // guarded by mutex_
+  struct alignas(base::kCacheLine) Entry {
+    std::atomic<Worker*> worker{nullptr};           // seq_cst with `visitors`
+    std::atomic<std::uint32_t> visitors{0};         // seq_cst with `worker`; who leaves last wakes remove()
     std::atomic<std::uint64_t> entries{0};          // of the application's threads, when last looked at
     std::atomic<std::uint64_t> unchanged_since{0};  // ns
     std::atomic<std::uint64_t> polls{0};            // of the application's threads, when last looked at
     std::atomic<std::uint64_t> advanced_at{0};      // ns: by them, or by a visit
-    std::atomic<std::uint64_t> refused_since{0};  // ns: visits have found somebody there since; 0: the last one has not
-    std::atomic<std::uint64_t> epoch{0};          // of failures, at the last visit
-    std::atomic<std::uint64_t> registered{0};     // messages, at the last visit
-    std::atomic<std::uint64_t> not_before{0};     // ns: unless it is rung for
-    std::atomic<std::uint64_t> backoff{0};        // ns
-    std::atomic<bool> was_armed{false};           // after the last visit
-    std::atomic<bool> quiet{false};               // the last visit left it armed, and nothing under way
+    std::atomic<std::uint64_t> refused_since{0};    // ns: visits have found somebody there since; 0: the last has not
+    std::atomic<std::uint64_t> epoch{0};            // of failures, at the last visit
+    std::atomic<std::uint64_t> registered{0};       // messages, at the last visit
+    std::atomic<std::uint64_t> not_before{0};       // ns: unless it is rung for
+    std::atomic<std::uint64_t> backoff{0};          // ns
+    std::atomic<bool> was_armed{false};             // after the last visit
+    std::atomic<bool> quiet{false};                 // the last visit left it armed, and nothing under way
   };
+  // A helper, as remove() sees it. Relaxed: hints about whom to fetch; who fetches in vain tries again.
+  struct Seat {
+    std::atomic<std::uint32_t> number{0};  // 0: it has not begun
+    std::atomic<const Entry*> at{nullptr};
+  };
+  // The worker of an entry, kept for as long as this lives; null: there is none.
+  class Visit;
+
   enum class Found : std::uint8_t { nothing, later, events };
 
-  std::shared_ptr<Entry> take(std::size_t index);
-  void give_back(Entry& entry);
   enum class Owner : std::uint8_t { outside, active, neglectful };
-  Found visit(Entry& entry, std::uint32_t number);
-  [[nodiscard]] static Owner look_at_owner(Entry& entry, std::uint64_t now);
-  Found sweep(std::uint32_t number);
-  [[nodiscard]] bool unchanged(const Entry& entry) const;
+  Found visit(Entry& entry, Worker& worker, std::uint32_t number);
+  struct Outcome {
+    bool visited = false;
+    bool quiet = false;  // armed, and nothing is under way
+    int events = 0;
+  };
+  Outcome let_in(Worker& worker, std::uint32_t number, bool urgent);
+  [[nodiscard]] static Owner look_at_owner(Entry& entry, Worker& worker, std::uint64_t now);
+  Found sweep(Seat& seat, std::uint32_t number);
+  [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
   [[nodiscard]] bool all_unchanged();
   void sleep(std::uint32_t seen);
   void start();
-  void run(int core);
+  void run(int core, Seat& seat);
+  void fetch_visitors(const Entry& entry);
   void settle_down(int core) const;
   void pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since);
 
   const Policy policy_;
   transport::Transport& transport_;
   base::Clock& clock_;
-  std::mutex mutex_;
-  std::condition_variable left_;  // a visitor has left
-  std::vector<std::shared_ptr<Entry>> entries_;
+  std::mutex mutex_;            // guards the list of threads
+  std::vector<Entry> entries_;  // by the workers' numbers
+  std::atomic<std::uint32_t> used_{
+      0};  // entries that ever had a worker: those before this one. Release by add(), acquire by sweeps
+  std::unique_ptr<Seat[]> seats_;  // of threads_
   // 1: a helper sleeps, or is about to. Partner: the barrier in sleep().
   std::atomic<std::uint32_t> asleep_{0};
   std::atomic<std::uint64_t> rounds_{0};
