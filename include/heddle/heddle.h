@@ -280,6 +280,7 @@ typedef struct heddle_worker_stats {
   uint64_t packets;    /* those packets */
   uint64_t registered; /* messages that were only registered when they were posted (HEDDLE_SMALL_OFFLOAD) */
   uint64_t helped;     /* of these, submitted by a helper */
+  uint64_t taken;      /* long tagged messages that took a receive which was posted before (HEDDLE_TAG_READY) */
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
 HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
@@ -607,8 +608,10 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * Memory. A message that nobody waits for yet is kept, in the receiving worker's memory up to HEDDLE_TAG_CREDIT_BYTES for each
  * sending worker (each message counts its length and 256 bytes). When that is used up, sending to that worker is answered with
  * AGAIN until something is received there. If the receiver's memory is exhausted all the same, the message is dropped, counted and
- * logged there, and not received; the sender of a long one is told NO_MEMORY. Long messages (HEDDLE_TAG_EAGER_BYTES) are not copied: the sender's memory is read
- * when the receive is there, so sending and receiving worker both make progress until it is complete. */
+ * logged there, and not received; the sender of a long one is told NO_MEMORY. Long messages (HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer when the receive is there, so sending and receiving
+ * worker both make progress until it is complete. Into a receive that was posted before, from one worker with all of the tag, the
+ * sender may copy while the receiver does not (HEDDLE_TAG_READY): until it has ended, a posted receive's buffer is the library's,
+ * and it is registered memory to the transport. */
 
 #define HEDDLE_ANY UINT32_MAX
 
@@ -626,7 +629,7 @@ typedef struct heddle_receive {
   heddle_status
       status; /* HEDDLE_POSTED: it waits, or data is on its way; else how it ended. While another thread may be inside
                            the worker, read it after the completion or by heddle_recv_wait */
-  heddle_peer source; /* what came, if the status is DONE or TRUNCATED */
+  heddle_peer source; /* what came, if the status is DONE or TRUNCATED; PEER_FAILED, CANCELLED: whom it waited for */
   uint64_t tag;
   uint64_t bytes;       /* the message's length, also where the room was shorter */
   uint64_t library[20]; /* the library's own */

@@ -156,6 +156,28 @@ TEST_F(HangReport, TellsWhatAWaitAwaits) {
             "on worker 0\n");
 }
 
+TEST_F(HangReport, TellsTheReceivesThatWait) {
+  open(HEDDLE_SHARING_EXCLUSIVE);
+  std::array<heddle_receive, 2> receives{};
+  std::uint64_t room = 0;
+  ASSERT_EQ(worker_.try_recv({{1, 0}, 0x17, UINT64_MAX}, writable_bytes_of(room), &receives[0]), HEDDLE_POSTED);
+  ASSERT_EQ(worker_.try_recv({{HEDDLE_ANY, HEDDLE_ANY}, 0x20, 0xF0}, {}, &receives[1]), HEDDLE_POSTED);
+  const std::uint64_t word = 5;
+  const std::string told = report(
+      4, [&] { EXPECT_EQ(worker_.wait(receives[0]), HEDDLE_DONE); },
+      [&] { ASSERT_GE(peer_.send({0, 0}, 0x17, bytes_of(word)), 0); });
+  EXPECT_NE(told.find("  worker 0: polled N times; 0 operations are under way\n"), std::string::npos) << told;
+  EXPECT_NE(
+      told.find("  receive of tag 0x17 (mask 0xffffffffffffffff) from worker 0 of rank 1, 8 bytes: posted; nothing "
+                "that fits has come\n"),
+      std::string::npos)
+      << told;
+  EXPECT_NE(told.find("  receive of tag 0x20 (mask 0xf0) from anybody, 0 bytes: posted; nothing that fits has come\n"),
+            std::string::npos)
+      << told;
+  EXPECT_EQ(worker_.try_cancel(&receives[1]), HEDDLE_DONE);  // before its memory goes
+}
+
 TEST_F(HangReport, TellsWhoIsMissingInABarrier) {
   open(HEDDLE_SHARING_DELEGATE);
   std::thread other;

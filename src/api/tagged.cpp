@@ -149,8 +149,12 @@ heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, in
   }
   if (status != HEDDLE_DONE) return status;
   const Status outcome = status_of(receive);
-  return outcome == HEDDLE_DONE ? outcome
-                                : base::fail(outcome, "the receive has ended with %s", heddle_status_name(outcome));
+  if (outcome == HEDDLE_DONE) return outcome;
+  if (receive->source.rank == HEDDLE_ANY) {
+    return base::fail(outcome, "the receive, from anybody, has ended with %s", heddle_status_name(outcome));
+  }
+  return base::fail(outcome, "the receive from rank %u has ended with %s", receive->source.rank,
+                    heddle_status_name(outcome));
 }
 
 heddle_status heddle_try_recv_cancel(heddle_worker handle, heddle_receive* receive) {

@@ -87,6 +87,8 @@ TEST_P(TaggedFailure, ReceivesFromTheDeadEndAndOthersGoOn) {
   EXPECT_EQ(outcomes[0].status, HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(outcomes[1].status, HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(receives[0].status, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(heddle_recv_wait(worker.handle(), &receives[0], 0), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_NE(std::string(heddle_last_error()).find("rank 1"), std::string::npos) << heddle_last_error();
   EXPECT_EQ(post(3, from(1, 2)), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(worker.try_probe({kAnybody, 99, UINT64_MAX}, &found), HEDDLE_AGAIN) << "kept for a dead rank";
   ASSERT_GE(ranks.workers[2].try_send({0, 0}, 1, bytes_of(value)), 0);

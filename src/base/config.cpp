@@ -28,7 +28,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "same "
      "in all ranks"},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
-     "longest tagged message that is copied at once; a longer one is fetched by its receiver; 0: what fits one packet"},
+     "longest tagged message that is copied at once; a longer one waits for its receive; 0: what fits one packet"},
+    {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
+     "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
     {Var::am_user_bytes, "HEDDLE_AM_USER_BYTES", Type::bytes, "256K",
      "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before HEDDLE_AGAIN "
      "(4K-1G); the same in all ranks"},

@@ -27,6 +27,7 @@ enum class Var : std::size_t {
   am_reassembly_bytes,
   tag_credit_bytes,
   tag_eager_bytes,
+  tag_ready,
   am_user_bytes,
   aggregation,
   small_offload,

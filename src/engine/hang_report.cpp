@@ -177,6 +177,7 @@ void Worker::report_inside() {
     if (operation.live && told++ < kMostLines) report_operation(operation);
   }
   if (told > kMostLines) log.say("  and %u more", told - kMostLines);
+  tagged_.report();
 }
 
 void Worker::report_operation(const Operation& operation) {

@@ -50,6 +50,8 @@ Tagged::Tagged(Worker& worker)
         const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
         return std::min({most, half, asked == 0 ? most : asked});
       }()),
+      shows_(worker.context_.environment().config.flag(base::Var::tag_ready) && ordered_ &&
+             worker.capabilities_.direct),
       credits_(std::size_t{worker.size()} * max_workers_),
       sources_(std::size_t{worker.size()} * max_workers_),
       matching_({secret(&worker), 1U << 20}) {
@@ -58,6 +60,10 @@ Tagged::Tagged(Worker& worker)
 }
 
 Tagged::~Tagged() {
+  for (; views_ != nullptr; views_ = std::move(views_->next)) {
+    worker_.context_.transport().release(views_->memory);
+  }
+  while (inlets_ != nullptr) inlets_ = std::move(inlets_->next);
   while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
 }
 
@@ -106,7 +112,9 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
     worker_.finish(*operation);
     return lent.status();
   }
-  offered_[worker_.operations_.index(*operation)].memory = *lent;
+  Offered& offered = offered_[worker_.operations_.index(*operation)];
+  offered = {};
+  offered.memory = *lent;
   operation->offered = true;
   operation->target = request.target;  // what follows is for reports
   operation->payload_bytes = request.bytes;
@@ -114,23 +122,13 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   wire::Offer head{request.tag, request.bytes, worker_.operations_.token(*operation, Role::reply), lent->number, {}};
   static_assert(sizeof head.key == sizeof lent->memory.key.bytes && sizeof head <= transport::kMaxHeaderBytes);
   std::memcpy(head.key, lent->memory.key.bytes.data(), sizeof head.key);
-  transport::Command command;
-  command.rank = request.target.rank;
-  command.worker = request.target.worker;
-  command.immediate = wire::encode_tagged(number(to), true);
-  command.header = &head;
-  command.header_bytes = sizeof head;
-  base::Status status = HEDDLE_AGAIN;
-  try {
-    if (worker_.post_message(command, *operation, Role::carrier)) status = HEDDLE_POSTED;
-  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
-    status = base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  if (to.view == nullptr || !take_shown(*operation, head, request)) {
+    if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
+      worker_.finish(*operation);
+      return status;
+    }
+    ++to.sequence;
   }
-  if (status != HEDDLE_POSTED) {
-    worker_.finish(*operation);
-    return status;
-  }
-  ++to.sequence;
   operation->posted = true;
   operation->unfinished = 1;
   operation->served = 1;
@@ -139,8 +137,24 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   return HEDDLE_POSTED;
 }
 
+base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
+  transport::Command command;
+  command.rank = operation.target.rank;
+  command.worker = operation.target.worker;
+  command.immediate = wire::encode_tagged(number(credit(operation.target)), true);
+  command.header = &head;
+  command.header_bytes = sizeof head;
+  try {
+    return worker_.post_message(command, operation, Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  }
+}
+
 void Tagged::withdraw(const Operation& operation) {
-  worker_.context_.take_back(offered_[worker_.operations_.index(operation)].memory);
+  Offered& offered = offered_[worker_.operations_.index(operation)];
+  if (offered.view != nullptr) leave_place(offered);
+  worker_.context_.take_back(offered.memory);
 }
 
 // ---- arrivals --------------------------------------------------------------------------------------------------------------
@@ -150,16 +164,24 @@ void Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const 
   if (!message || from.worker >= max_workers_) [[unlikely]]
     return arrived_otherwise(from, immediate, packet);
   Source& source = sources_[pair(from)];
-  if (ordered_) [[likely]]
-    return take_in(from, source, *message);
+  if (ordered_) [[likely]] {
+    ++source.expected;
+    if (source.inlet != nullptr) [[unlikely]]
+      return take_in_shown(from, source, *message);
+    return take_in(from, source, *message, match(message->tag, from));
+  }
   if (message->sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, *message);
   ++source.expected;
-  take_in(from, source, *message);
+  take_in(from, source, *message, match(message->tag, from));
   take_stashed(from, source);
 }
 
-void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message) {
-  auto* const posted = static_cast<Posted*>(matching_.arrive(message.tag, source_of(from)));
+Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
+  return static_cast<Posted*>(matching_.arrive(tag, source_of(from)));
+}
+
+// `posted`: the receive that it belongs to; null: none.
+void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted) {
   if (posted == nullptr) {
     if (worker_.failed_[from.rank]) return worker_.drop(from, "its sender has failed, and nobody waited for it");
     Kept* const kept = keep(from, source, message);
@@ -287,32 +309,47 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
 void Tagged::free_credit(Source& source, std::uint64_t charge) {
   if (!source.credit.free(charge, window_) || source.owed) [[likely]]
     return;
-  if (tell_credit(source)) return;
+  if (!tell_credit(source)) owe(source);
+}
+
+// What the transport does not take now is told by a later advance().
+void Tagged::owe(Source& source) {
+  if (source.owed) return;
   source.owed = true;
   source.next = owed_;
   owed_ = &source;
   worker_.want_chores();
 }
 
+bool Tagged::tell_owed(Source& source) {
+  if (source.inlet != nullptr && !source.inlet->told && !tell_board(*source.inlet)) return false;
+  return tell_credit(source);
+}
+
 // False: the transport does not take it now.
 bool Tagged::tell_credit(Source& source) {
   const auto at = static_cast<std::size_t>(&source - &sources_[0]);
+  const std::uint64_t freed = source.credit.freed;
+  const heddle_peer to{static_cast<std::uint32_t>(at / max_workers_), static_cast<std::uint32_t>(at % max_workers_)};
+  if (!post_word(to, wire::Word::credit, &freed, sizeof freed)) return false;
+  source.credit.told = freed;
+  return true;
+}
+
+bool Tagged::post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes) {
   transport::Command command;
   command.opcode = transport::Opcode::message;
-  command.rank = static_cast<std::uint32_t>(at / max_workers_);
-  command.worker = static_cast<std::uint32_t>(at % max_workers_);
-  command.immediate = wire::encode_word(wire::Word::credit);
-  const std::uint64_t freed = source.credit.freed;
-  command.header = &freed;
-  command.header_bytes = sizeof freed;
+  command.rank = to.rank;
+  command.worker = to.worker;
+  command.immediate = wire::encode_word(word);
+  command.header = body;
+  command.header_bytes = bytes;
   command.token = 0;  // nobody waits for it
   try {
-    if (transport_.post({&command, 1}) == 0) return false;
+    return transport_.post({&command, 1}) != 0;
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     return false;
   }
-  source.credit.told = freed;
-  return true;
 }
 
 // A word, or nothing that is known.
@@ -326,6 +363,10 @@ void Tagged::arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::s
       if (!freed || !credit(from).learn(*freed)) worker_.drop(from, "it grants credit that was never used");
       return;
     }
+    case wire::Word::board:
+      return arrived_board(from, packet);
+    case wire::Word::taken:
+      return arrived_taken(from, packet);
   }
   worker_.drop(from, "it is not a well-formed tagged message");
 }
@@ -334,6 +375,7 @@ void Tagged::arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::s
 
 void Tagged::note_failures() {
   const auto dead = [this](std::uint32_t rank) { return bool(worker_.failed_[rank]); };
+  note_failed_inlets();
   give_up(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
   for (std::uint32_t rank = 0; !ordered_ && rank < worker_.size(); ++rank) {
     if (dead(rank)) drop_stashes(rank);
@@ -348,6 +390,7 @@ void Tagged::cancel_all(base::Status status) {
     end(request, end_fetch(fetch, status));
   }
   give_up(matching_.forget_all(), status);
+  while (taken_ != nullptr) settle_taken(*taken_, status);
   while (claimed_ != nullptr) {
     Kept* const kept = claimed_;
     remove_claimed(kept);
@@ -374,6 +417,13 @@ void Tagged::give_up(protocol::Matching::Removed removed, base::Status status) {
   for (protocol::PostedReceive* receive = removed.receives; receive != nullptr;) {
     auto* const posted = static_cast<Posted*>(receive);
     receive = protocol::Matching::after(posted);
+    posted->request.receive->source = protocol::peer_of(posted->wanted.source);  // for who asks what it waited for
+    if (posted->shown != nullptr && !take_back(*posted->shown)) {                // its sender has taken it
+      Shown& shown = *posted->shown;
+      begin_taken(shown);
+      settle_taken(shown, status);
+      continue;
+    }
     posted->owner = nullptr;
     end(ReceiveRequest(posted->request), status);
   }

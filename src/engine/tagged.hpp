@@ -7,6 +7,10 @@
 // packet into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request is. Without a receive
 // the packet is kept, up to the sender's credit, and matched when a receive is posted.
 //
+// Where the transport maps memory, a receive that waits for a long message is shown to its sender on a board (wire/board.hpp), and
+// the sender takes it in place of an offer. Then both copy: who is inside the library and has time. Receiver: tagged_inlet.cpp;
+// sender: tagged_push.cpp.
+//
 // Receives lie in the program's heddle_receive, so their number is the program's business and costs the library nothing.
 //
 // Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the worker.
@@ -25,6 +29,7 @@
 #include "protocol/credits.hpp"
 #include "protocol/matching.hpp"
 #include "transport/transport.hpp"
+#include "wire/board.hpp"
 #include "wire/tagged.hpp"
 
 namespace heddle::engine {
@@ -106,6 +111,8 @@ class Tagged {
   // dead(rank): whose messages and receives are given up.
   void note_failures();
   void cancel_all(base::Status status);
+  // The lines of a report about receives that have not ended.
+  void report() const;
 
   // ---- any thread ----
   // A posted receive may still raise it; rarely also true for another counter.
@@ -119,6 +126,9 @@ class Tagged {
   struct Fetch;
   struct Source;
   struct Offered;
+  struct Shown;
+  struct Inlet;
+  struct View;
 
   [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
     return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
@@ -133,16 +143,18 @@ class Tagged {
   }
 
   base::Status offer(const SendRequest& request, const Completion& completion);
+  base::Status post_offer(Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
   void arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
-  void take_in(heddle_peer from, Source& source, const wire::Tagged& message);
+  void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
   void stash(heddle_peer from, Source& source, const wire::Tagged& message);
   Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
   base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
-  base::Status import(const wire::Offer& offer, Fetch* fetch);
+  base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
   base::Status end_fetch(Fetch* fetch, base::Status status);
   void free_kept(Kept* kept);
@@ -152,6 +164,37 @@ class Tagged {
   void give_up(protocol::Matching::Removed removed, base::Status status);
   void free_credit(Source& source, std::uint64_t charge);
   bool tell_credit(Source& source);
+  bool tell_owed(Source& source);
+  void owe(Source& source);
+  bool post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes);
+
+  // tagged_inlet.cpp: the receiver's side of boards
+  void take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message);
+  void open_inlet(heddle_peer from, Source& source);
+  bool tell_board(Inlet& inlet);
+  void show(Posted* posted);
+  static Shown* unused_place(Inlet& inlet);
+  bool take_back(Shown& shown);
+  void begin_taken(Shown& shown);
+  void arrived_taken(heddle_peer from, std::span<const std::byte> packet);
+  bool advance_taken(Shown& shown);
+  bool fetch_part(Shown& shown, std::size_t which);
+  static void end_part(Shown& shown, std::size_t which, base::Status status);
+  void end_taken(Shown& shown);
+  void settle_taken(Shown& shown, base::Status status);
+  bool advance_all_taken();
+  void note_failed_inlets();
+
+  // tagged_push.cpp: the sender's side
+  void arrived_board(heddle_peer from, std::span<const std::byte> packet);
+  bool take_shown(Operation& operation, const wire::Offer& head, const SendRequest& request);
+  bool advance_pushing();
+  void tell_taken(Offered& offered);
+  [[nodiscard]] bool may_push(const Offered& offered);
+  bool reach(Offered& offered);
+  bool post_alone(const Offered& offered, transport::Opcode opcode, void* local, wire::Part part);
+  bool push_part(Offered& offered);
+  void leave_place(Offered& offered);
   void count_end(base::Status status);
   void end(const ReceiveRequest& request, base::Status status);
   void mark(const Counter* counter);
@@ -165,6 +208,7 @@ class Tagged {
   const std::uint32_t max_workers_;
   const std::uint64_t window_;
   const std::uint64_t eager_;  // longest message in one packet
+  const bool shows_;           // receives on boards
   protocol::LazyArray<protocol::SendCredit> credits_;
   protocol::LazyArray<Source> sources_;
   protocol::Matching matching_;
@@ -175,6 +219,10 @@ class Tagged {
   Source* owed_ = nullptr;    // whom credit must be told, by Source::next
   Fetch* waiting_ = nullptr;  // in order
   Fetch* waiting_last_ = nullptr;
+  Shown* taken_ = nullptr;      // by Shown::next
+  Offered* pushing_ = nullptr;  // by Offered::next
+  std::unique_ptr<Inlet> inlets_;
+  std::unique_ptr<View> views_;
   Kept* claimed_ = nullptr;  // list by earlier, later
   Kept* spare_ = nullptr;    // small blocks for reuse, by later
   std::uint32_t spares_ = 0;

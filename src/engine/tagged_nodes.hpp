@@ -19,6 +19,7 @@ struct Tagged::Posted : protocol::PostedReceive {
   ReceiveRequest request;
   const Tagged* owner;
   Kept* claimed = nullptr;
+  Shown* shown = nullptr;  // it stands on a board
 };
 
 // A message that nobody has received yet: this, then its payload. One block of as many bytes as its charge says.
@@ -50,12 +51,90 @@ struct Tagged::Source {
   protocol::ReceiveCredit credit;
   std::uint64_t expected;  // number of the next message
   Kept* stash;             // arrived before it, by number
+  Inlet* inlet;            // once it has sent a long message
   Source* next;            // in owed_
   bool owed;
+  bool no_inlet;  // there was no memory for one
 };
 
+// ---- receives that are shown to their sender (wire/board.hpp) ------------------------------------------------------------------
+
+// One place of a board, as its owner, the receiver, knows it.
+struct Tagged::Shown {
+  enum class Use : std::uint8_t {
+    unused,
+    shown,  // `posted` is in the matching
+    taken,  // it is copied; `request` is what is left of the receive
+    ended   // the sender may still look at the place
+  };
+  // A get of ours of a part.
+  struct Fetching {
+    Shown* shown = nullptr;
+    wire::Part part;
+    bool claimed = false;
+    bool posted = false;
+  };
+  static constexpr std::uint32_t kAtOnce = 2;  // so that the transport always has something to do
+
+  Use use = Use::unused;
+  bool dead = false;  // the sender has failed
+  std::uint32_t index = 0;
+  std::uint64_t generation = 0;
+  Inlet* inlet = nullptr;
+  Tagged* tagged = nullptr;
+  Posted* posted = nullptr;
+  transport::LocalMemory lent;  // the buffer
+  ReceiveRequest request;
+  wire::Offer offer{};
+  RemoteRegion from;
+  bool imported = false;
+  std::uint64_t total = 0;
+  base::Status outcome = HEDDLE_DONE;  // TRUNCATED, if all goes well otherwise
+  std::array<Fetching, kAtOnce> fetching;
+  Shown* next = nullptr;  // in taken_
+};
+
+// A board of ours, for one sending worker.
+struct Tagged::Inlet {
+  heddle_peer from{};
+  wire::Board* board = nullptr;
+  wire::BoardName name{};
+  bool told = false;        // the sender knows it
+  std::uint32_t vain = 0;   // receives in a row that were shown for nothing
+  std::uint32_t skip = 0;   // so many receives are not shown
+  std::uint64_t count = 0;  // shown so far
+  std::array<Shown, wire::kBoardPlaces> places;
+  std::unique_ptr<Inlet> next;
+};
+
+// A board of a peer, on which it shows us its receives.
+struct Tagged::View {
+  enum class Alone : std::uint8_t { untried, possible, impossible };
+  heddle_peer to{};
+  wire::Board* board = nullptr;
+  transport::RemoteMemory memory;
+  Alone alone = Alone::untried;  // whether we can write to its memory while it makes no progress
+  std::unique_ptr<View> next;
+};
+
+// A message whose source is lent to its receiver, by the operation's place in the pool.
 struct Tagged::Offered {
   LentMemory memory;
+  // If it has taken a place of a board:
+  View* view = nullptr;
+  wire::BoardPlace* place = nullptr;
+  std::uint64_t word = 0;   // of the place
+  std::uint64_t total = 0;  // bytes to be copied
+  std::uint64_t index = 0;  // of the place
+  std::uint64_t since = 0;  // ns
+  std::uint64_t refused_since = 0;
+  bool told = false;   // the receiver knows that it was taken
+  bool began = false;  // we have copied parts
+  bool imported = false;
+  wire::Part left;  // claimed, but the transport did not take it
+  transport::RemoteMemory room;
+  Operation* operation = nullptr;
+  Offered* next = nullptr;  // in pushing_
 };
 
 inline Tagged::Posted& Tagged::posted_of(heddle_receive* receive) {

@@ -38,7 +38,8 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   fetch->request = request;
   fetch->bytes = bytes;
   fetch->outcome = outcome;
-  if (const base::Status status = import(head, fetch); status != HEDDLE_DONE) {
+  open_inlet(from, sources_[pair(from)]);  // the next one may be for a receive that was posted before
+  if (const base::Status status = import(head, from, &fetch->remote); status != HEDDLE_DONE) {
     delete fetch;
     return refused(status);
   }
@@ -51,13 +52,13 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   return HEDDLE_POSTED;
 }
 
-base::Status Tagged::import(const wire::Offer& offer, Fetch* fetch) {
+base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRegion* to) {
   transport::MemoryKey key;
   static_assert(sizeof key.bytes == sizeof offer.key);
   std::memcpy(key.bytes.data(), offer.key, sizeof offer.key);
-  RemoteRegion& remote = fetch->remote;
+  RemoteRegion& remote = *to;
   try {
-    const auto memory = worker_.context_.transport().import(fetch->from.rank, key);
+    const auto memory = worker_.context_.transport().import(from.rank, key);
     if (!memory) return memory.status();
     remote.memory = *memory;
   } catch (const std::bad_alloc&) {
@@ -70,8 +71,8 @@ base::Status Tagged::import(const wire::Offer& offer, Fetch* fetch) {
   remote.direct = remote.memory.direct;
   remote.bytes = offer.bytes;
   remote.direct_bytes.store(remote.direct != nullptr ? offer.bytes : 0, std::memory_order_relaxed);
-  remote.rank = fetch->from.rank;
-  remote.server = fetch->from.worker;
+  remote.rank = from.rank;
+  remote.server = from.worker;
   remote.context = &worker_.context_;
   remote.number = offer.region;
   return HEDDLE_DONE;
@@ -106,7 +107,7 @@ bool Tagged::advance(bool* left) {
   bool moved = false;
   for (Source** link = &owed_; *link != nullptr;) {
     Source& source = **link;
-    if (!tell_credit(source)) {
+    if (!tell_owed(source)) {
       link = &source.next;
       continue;
     }
@@ -125,7 +126,9 @@ bool Tagged::advance(bool* left) {
     const ReceiveRequest request = fetch->request;
     end(request, end_fetch(fetch, status));
   }
-  *left = owed_ != nullptr || waiting_ != nullptr;
+  if (taken_ != nullptr && advance_all_taken()) moved = true;
+  if (pushing_ != nullptr && advance_pushing()) moved = true;
+  *left = owed_ != nullptr || waiting_ != nullptr || taken_ != nullptr || pushing_ != nullptr;
   return moved;
 }
 
@@ -140,8 +143,11 @@ base::Status Tagged::receive(const protocol::Wanted& wanted, const ReceiveReques
   mark(request.completion.counter);
   set_status(request.receive, HEDDLE_POSTED);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
-  if (kept == nullptr) [[likely]]
+  if (kept == nullptr) [[likely]] {
+    if (request.bytes > eager_) [[unlikely]]
+      show(posted);
     return HEDDLE_POSTED;
+  }
   posted->owner = nullptr;
   return deliver_kept(request, kept);
 }
@@ -186,7 +192,12 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   Posted& posted = posted_of(receive);
   if (posted.owner != this || !posted.stored()) return HEDDLE_DONE;
   matching_.cancel(&posted);
+  if (posted.shown != nullptr && !take_back(*posted.shown)) {
+    begin_taken(*posted.shown);  // its message has come
+    return HEDDLE_DONE;
+  }
   posted.owner = nullptr;
+  receive->source = protocol::peer_of(posted.wanted.source);
   const Inside inside(worker_);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
   return HEDDLE_DONE;

@@ -43,6 +43,7 @@ struct SendCredit {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t sent;
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t freed;
   std::uint64_t sequence;  // number of the next message; not touched here
+  void* view;              // of the worker's board, if it has shown one; not touched here
 
   // kShared: several threads may be here. False: no room now.
   template <bool kShared>

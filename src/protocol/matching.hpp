@@ -50,6 +50,9 @@ constexpr Source source_of(heddle_peer peer) {
 constexpr Source any_worker_of(std::uint32_t rank) {
   return source_of({rank, kAnyNumber});
 }
+constexpr heddle_peer peer_of(Source worker) {
+  return {static_cast<std::uint32_t>(worker >> 32), static_cast<std::uint32_t>(worker)};
+}
 constexpr std::uint32_t rank_of(Source source) {
   return static_cast<std::uint32_t>(source >> 32);
 }
@@ -106,6 +109,14 @@ class Matching {
 
   // True: the receive is out and will match nothing. False: it is not stored (a message has taken it already).
   bool cancel(PostedReceive* receive);
+
+  // All posted receives are of whole tags from one worker.
+  [[nodiscard]] bool only_exact() const { return (used_ & ~(1U << kWorkerTag)) == 0 && listed_ == nullptr; }
+  // Of a receive that post() has just stored, while only_exact(): the one of its tag and source that stands before it; null:
+  // none does.
+  static PostedReceive* before(const PostedReceive* latest) {
+    return latest->place[0].prev == latest ? nullptr : latest->place[0].prev;
+  }
 
   // The earliest kept message that fits, which stays; null: none.
   KeptMessage* probe(const Wanted& wanted);

@@ -91,6 +91,7 @@ using Token = std::uint64_t;
 struct Command {
   Opcode opcode = Opcode::message;
   bool wants_source_free = false;  // in: report separately when the source may be reused
+  bool alone = false;              // in: put, get: see post()
   bool done = false;               // out: finished during post(); no completion will follow
   bool source_free = false;        // out: source reusable already; no source_free completion will follow
   std::uint32_t rank = 0;
@@ -153,6 +154,8 @@ class TransportWorker {
   // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again). For each accepted
   // command either `done` is set or exactly one Event::done with its token comes from a later poll(), whatever happens to
   // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED.
+  // `alone`: the peer makes no progress, and may be waiting for this. The command is done within post(), or not accepted
+  // (where the transport cannot do that, and where it fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
 
   // The short way for a message that is copied out at once, by value instead of by Command: `sent` means what done and

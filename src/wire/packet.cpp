@@ -10,10 +10,6 @@ bool read(std::span<const std::byte> packet, Header* header) {
   return true;
 }
 
-bool status_known(std::int32_t status) {
-  return status <= HEDDLE_DONE && status >= HEDDLE_ERR_TRUNCATED;
-}
-
 }  // namespace
 
 std::optional<Fragment> decode_fragment(std::span<const std::byte> packet) {

@@ -142,6 +142,11 @@ struct Reply {
 };
 std::optional<Reply> decode_reply(std::span<const std::byte> packet);
 
+// Of how something has ended.
+constexpr bool status_known(std::int32_t status) {
+  return status <= HEDDLE_DONE && status >= HEDDLE_ERR_TRUNCATED;
+}
+
 constexpr std::uint32_t atomic_bytes(std::uint32_t op) {
   return op >= HEDDLE_ADD64 ? 8 : 4;
 }

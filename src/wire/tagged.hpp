@@ -7,6 +7,8 @@
 // Words, which are not numbered:
 //   credit     from receiver to sender: how many bytes of memory the messages that were received or dropped had taken, all
 //              together
+//   board      from receiver to sender, once: where it shows its receives (board.hpp)
+//   taken      from sender to receiver: look at this place of the board, it was taken
 #pragma once
 
 #include "wire/packet.hpp"
@@ -17,7 +19,7 @@ inline constexpr std::uint32_t kOfferBit = 1U << 28;
 inline constexpr std::uint32_t kWordBit = 1U << 27;
 inline constexpr std::uint32_t kSequenceMask = kWordBit - 1;
 
-enum class Word : std::uint32_t { credit = 0 };
+enum class Word : std::uint32_t { credit = 0, board = 1, taken = 2 };
 
 constexpr std::uint32_t encode_word(Word word) {
   return immediate_of(Kind::tagged) | kWordBit | static_cast<std::uint32_t>(word);
@@ -78,6 +80,27 @@ inline std::optional<std::uint64_t> decode_credit(std::span<const std::byte> pac
   if (packet.size() != sizeof freed) return std::nullopt;
   std::memcpy(&freed, packet.data(), sizeof freed);
   return freed;
+}
+
+struct BoardName {
+  std::uint64_t region;  // the receiver's number for it
+  std::uint8_t key[kOfferKeyBytes];
+};
+static_assert(sizeof(BoardName) == 56);
+
+struct TakenPlace {
+  std::uint64_t place;
+  std::uint64_t word;  // that it has now
+};
+static_assert(sizeof(TakenPlace) == 16);
+
+// The body of a word of another kind than credit; whether it names anything is for the reader to find out.
+template <class Body>
+std::optional<Body> decode_word(std::span<const std::byte> packet) {
+  Body body;
+  if (packet.size() != sizeof body) return std::nullopt;
+  std::memcpy(&body, packet.data(), sizeof body);
+  return body;
 }
 
 // What a message takes of the receiver's memory while nobody has received it, payload and all that is known about it: both

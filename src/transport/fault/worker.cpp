@@ -66,10 +66,14 @@ std::size_t Worker::post(std::span<Command> batch) {
   if (batch.empty()) return 0;
   batch = batch.first(allowance(batch.size()));
   if (!settings_.holds()) return batch.empty() ? 0 : inner_->post(batch);
+  if (batch.empty()) return 0;
+  if (batch.front().alone) return inner_->post(batch.first(1));  // done within post(), or not at all
   // Every command may leave two events behind before the next poll.
   if (events_.size() >= kMostEvents) return 0;
   batch = batch.first(std::min(batch.size(), kMostCommands - commands_.size()));
   if (batch.empty()) return 0;
+  const auto lonely = std::ranges::find(batch, true, &Command::alone);
+  batch = batch.first(static_cast<std::size_t>(lonely - batch.begin()));
   const bool may_overtake = settings_.latency_ns == 0 && (settings_.reorder || commands_.empty());
   return may_overtake && random_.below(2) == 0 ? pass(batch) : keep(batch);
 }

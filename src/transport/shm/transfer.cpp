@@ -41,6 +41,7 @@ bool Transfers::prefers_cma(const Command& command, Peer& peer) {
 }
 
 bool Transfers::start(Command& command, Outgoing& to) {
+  if (command.alone) return copy_alone(command, *to.peer);
   if (outbox_.full() || idle_.empty()) return false;
   Peer& peer = *to.peer;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
@@ -89,6 +90,15 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.source_given = command.source_free && direction == Direction::put;
   transfer.owes_source_free = command.wants_source_free && !command.source_free;
   return true;
+}
+
+bool Transfers::copy_alone(Command& command, Peer& peer) {
+  const std::uint64_t address = command.remote->handle[0];
+  const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
+  if (!cma_works(peer, address)) return false;
+  command.done = cma_copy(peer, direction, command.local, address + command.offset, command.bytes) == HEDDLE_DONE;
+  command.source_free = command.done;
+  return command.done;
 }
 
 void Transfers::advance() {

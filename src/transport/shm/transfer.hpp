@@ -83,6 +83,7 @@ class Transfers {
   };
 
   [[nodiscard]] bool cma_works(Peer& peer, std::uint64_t address);
+  [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
   [[nodiscard]] bool prefers_cma(const Command& command, Peer& peer);
   void feed(Transfer& transfer);
   [[nodiscard]] bool feed_one(Transfer& transfer);

@@ -206,7 +206,7 @@ bool Worker::post_transfer(Command& command) {
                                       static_cast<unsigned long long>(command.bytes),
                                       static_cast<unsigned long long>(command.offset)));
   }
-  if (failed_[command.rank] != 0) return refuse(command, HEDDLE_ERR_PEER_FAILED);
+  if (failed_[command.rank] != 0) return !command.alone && refuse(command, HEDDLE_ERR_PEER_FAILED);
   if (command.bytes == 0) {
     command.done = true;
     command.source_free = true;
@@ -214,7 +214,8 @@ bool Worker::post_transfer(Command& command) {
   }
   base::Status why = HEDDLE_DONE;
   Outgoing* to = outgoing(command.rank, command.worker, &why);
-  return to != nullptr ? transfers_.start(command, *to) : refuse(command, why);
+  if (to != nullptr) return transfers_.start(command, *to);
+  return !command.alone && refuse(command, why);
 }
 
 bool Worker::closed(Target target) {

@@ -1,0 +1,532 @@
+// Long tagged messages for receives that were posted before: who copies, and that the sender's choice of a receive is the one
+// that matching would have made. One thread drives both ranks, so that each step is where the test puts it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "api/test_job.hpp"
+#include "base/random.hpp"
+#include "base/wait.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::uint32_t kSender = 0;
+constexpr std::uint32_t kReceiver = 1;
+constexpr std::uint64_t kWarm = 1'000'000;  // tag of the messages that only make the two acquainted
+
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + seed * 17 + (i >> 8));
+  return data;
+}
+
+struct Outcome {
+  int times = 0;
+  Status status = HEDDLE_AGAIN;
+  static void tell(void* arg, Status status) {
+    auto* self = static_cast<Outcome*>(arg);
+    self->status = status;
+    std::atomic_ref(self->times).fetch_add(1, std::memory_order_release);  // helpers may tell it
+  }
+  heddle_completion completion() { return {&tell, this, {}, HEDDLE_WHEN_REMOTE}; }
+};
+
+heddle_wanted wanted_of(std::uint64_t tag) {
+  return {{kSender, 0}, tag, UINT64_MAX};
+}
+
+// A receive with memory of its own, which must stay where it is.
+struct Receipt {
+  explicit Receipt(std::size_t bytes) : data(bytes, std::byte{0xEE}) {}
+  std::vector<std::byte> data;
+  heddle_receive receive{};
+  Outcome outcome;
+};
+
+// Two ranks of this thread; closed in threads of their own since leaving is collective.
+struct Pair {
+  explicit Pair(const char* transport = "shm") : job(2, transport) {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      contexts.push_back(job.join(rank));
+      workers.push_back(contexts.back().open_worker());
+    }
+  }
+  ~Pair() {
+    std::vector<std::thread> leaving;
+    for (Context& context : contexts) leaving.emplace_back([&context] { context = {}; });
+    for (std::thread& thread : leaving) thread.join();
+  }
+  Worker& sender() { return workers[kSender]; }
+  Worker& receiver() { return workers[kReceiver]; }
+  void progress(std::uint32_t rank) { ASSERT_GE(workers[rank].progress(), 0) << heddle_last_error(); }
+
+  // Progress of the one rank, or of both, till it is so.
+  template <class Done>
+  bool until(std::initializer_list<std::uint32_t> ranks, Done done) {
+    return within_time(done, [&] {
+      for (const std::uint32_t rank : ranks) progress(rank);
+    });
+  }
+  void post(Receipt& receipt, std::uint64_t tag) { post(receipt, wanted_of(tag)); }
+  void post(Receipt& receipt, const heddle_wanted& wanted) {
+    const heddle_completion completion = receipt.outcome.completion();
+    const Status status = receiver().try_recv(wanted, receipt.data, &receipt.receive, &completion);
+    if (status != HEDDLE_POSTED) receipt.outcome = {1, status};
+  }
+  void send(std::span<const std::byte> data, std::uint64_t tag, Outcome* outcome) {
+    const heddle_completion completion = outcome->completion();
+    const Status status = sender().try_send({kReceiver, 0}, tag, data, &completion);
+    ASSERT_GE(status, 0) << heddle_last_error();
+    if (status == HEDDLE_DONE) *outcome = {1, status};
+  }
+  // After this the receiver shows its receives, whatever it met before.
+  void get_acquainted() {
+    const std::vector<std::byte> data = pattern(100'000, 1);
+    for (int i = 0; i < 100; ++i) {
+      Receipt receipt(data.size());
+      Outcome sent;
+      post(receipt, kWarm);
+      const std::uint64_t before = taken();
+      send(data, kWarm, &sent);
+      ASSERT_TRUE(until({0, 1}, [&] { return receipt.outcome.times == 1 && sent.times == 1; }));
+      ASSERT_EQ(receipt.data, data);
+      if (taken() > before) return;
+    }
+    FAIL() << "the receiver shows nothing";
+  }
+  std::uint64_t taken() { return sender().stats().taken; }
+
+  Job job;
+  std::vector<Context> contexts;
+  std::vector<Worker> workers;
+};
+
+TEST(Rendezvous, TheSenderCopiesWhileTheReceiverComputes) {
+  Pair pair;
+  pair.get_acquainted();
+  for (const std::size_t bytes : {40'000UL, 1'000'000UL}) {
+    const std::vector<std::byte> data = pattern(bytes, 3);
+    Receipt receipt(bytes + 8);
+    Outcome sent;
+    const std::uint64_t before = pair.taken();
+    pair.post(receipt, 5);
+    pair.send(data, 5, &sent);
+    EXPECT_EQ(pair.taken(), before + 1);
+    ASSERT_TRUE(pair.until({kSender}, [&] { return sent.times == 1; })) << "it waits for the receiver";
+    EXPECT_EQ(sent.status, HEDDLE_DONE);
+    EXPECT_EQ(receipt.outcome.times, 0);
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), receipt.data.begin()));
+    ASSERT_TRUE(pair.until({kReceiver}, [&] { return receipt.outcome.times == 1; }));
+    EXPECT_EQ(receipt.outcome.status, HEDDLE_DONE);
+    EXPECT_EQ(receipt.receive.bytes, bytes);
+    EXPECT_EQ(receipt.receive.tag, 5U);
+    EXPECT_EQ(receipt.receive.source.rank, kSender);
+  }
+}
+
+TEST(Rendezvous, TheReceiverCopiesWhileTheSenderComputes) {
+  Pair pair;
+  pair.get_acquainted();
+  const std::vector<std::byte> data = pattern(1'000'000, 4);
+  Receipt receipt(data.size());
+  Outcome sent;
+  const std::uint64_t before = pair.taken();
+  pair.post(receipt, 5);
+  pair.send(data, 5, &sent);
+  EXPECT_EQ(pair.taken(), before + 1);
+  ASSERT_TRUE(pair.until({kReceiver}, [&] { return receipt.outcome.times == 1; })) << "it waits for the sender";
+  EXPECT_EQ(receipt.outcome.status, HEDDLE_DONE);
+  EXPECT_EQ(receipt.data, data);
+  EXPECT_EQ(sent.times, 0);
+  ASSERT_TRUE(pair.until({kSender}, [&] { return sent.times == 1; }));
+  EXPECT_EQ(sent.status, HEDDLE_DONE);
+}
+
+// However the turns fall, each part is copied once, and both hear of the end.
+TEST(Rendezvous, BothMayCopy) {
+  Pair pair;
+  pair.get_acquainted();
+  const std::vector<std::byte> data = pattern(3'000'001, 5);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    base::Random random(seed);
+    Receipt receipt(data.size() - seed % 2);
+    Outcome sent;
+    pair.post(receipt, 5);
+    pair.send(data, 5, &sent);
+    ASSERT_TRUE(within_time([&] { return receipt.outcome.times == 1 && sent.times == 1; },
+                            [&] { pair.progress(static_cast<std::uint32_t>(random.below(2))); }));
+    EXPECT_EQ(receipt.outcome.status, seed % 2 == 0 ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED);
+    EXPECT_EQ(sent.status, HEDDLE_DONE);
+    EXPECT_TRUE(std::equal(receipt.data.begin(), receipt.data.end(), data.begin()));
+    EXPECT_EQ(receipt.receive.bytes, data.size());
+  }
+}
+
+TEST(Rendezvous, WithoutTheKernelsCopyTheReceiverFetches) {
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHM_CMA", "0"}});
+  Pair pair;
+  pair.get_acquainted();
+  const std::vector<std::byte> data = pattern(500'000, 6);
+  Receipt receipt(data.size());
+  Outcome sent;
+  pair.post(receipt, 5);
+  pair.send(data, 5, &sent);
+  for (int i = 0; i < 1000; ++i) pair.progress(kSender);
+  EXPECT_EQ(sent.times, 0);
+  ASSERT_TRUE(pair.until({0, 1}, [&] { return receipt.outcome.times == 1 && sent.times == 1; }));
+  EXPECT_EQ(receipt.data, data);
+}
+
+TEST(Rendezvous, CanBeSwitchedOff) {
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_READY", "0"}});
+  Pair pair;
+  const std::vector<std::byte> data = pattern(500'000, 7);
+  for (int i = 0; i < 4; ++i) {
+    Receipt receipt(data.size());
+    Outcome sent;
+    pair.post(receipt, 5);
+    pair.send(data, 5, &sent);
+    ASSERT_TRUE(pair.until({0, 1}, [&] { return receipt.outcome.times == 1 && sent.times == 1; }));
+    EXPECT_EQ(receipt.data, data);
+  }
+  EXPECT_EQ(pair.taken(), 0U);
+}
+
+TEST(Rendezvous, ACancelledReceiveIsNotWrittenToAndOneThatWasTakenIsNotCancelled) {
+  Pair pair;
+  pair.get_acquainted();
+  const std::vector<std::byte> data = pattern(300'000, 8);
+  for (const bool taken : {false, true}) {
+    Receipt first(data.size());
+    Receipt second(data.size());
+    Outcome sent;
+    pair.post(first, 5);
+    pair.post(second, 5);
+    if (taken) pair.send(data, 5, &sent);
+    ASSERT_EQ(pair.receiver().try_cancel(&first.receive), HEDDLE_DONE);
+    EXPECT_EQ(first.outcome.times, taken ? 0 : 1);
+    if (!taken) {
+      EXPECT_EQ(first.outcome.status, HEDDLE_ERR_CANCELLED);
+      pair.send(data, 5, &sent);
+    }
+    Receipt& got = taken ? first : second;
+    ASSERT_TRUE(pair.until({0, 1}, [&] { return got.outcome.times == 1 && sent.times == 1; }));
+    EXPECT_EQ(got.outcome.status, HEDDLE_DONE);
+    EXPECT_EQ(got.data, data);
+    Receipt& other = taken ? second : first;
+    EXPECT_EQ(other.data[0], std::byte{0xEE});
+    EXPECT_EQ(other.outcome.times, taken ? 0 : 1);
+    ASSERT_EQ(pair.receiver().try_cancel(&second.receive), HEDDLE_DONE);
+    EXPECT_EQ(second.outcome.times, 1);
+  }
+}
+
+TEST(Rendezvous, AReceiverThatClosesLeavesNothingToBeWritten) {
+  for (const int steps : {-1, 0, 1, 2}) {  // not taken; taken, and so many steps of the sender after its grace
+    Pair pair;
+    pair.get_acquainted();
+    const std::vector<std::byte> data = pattern(300'000, 9);
+    Receipt receipt(data.size());
+    Outcome sent;
+    pair.post(receipt, 5);
+    if (steps >= 0) pair.send(data, 5, &sent);
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // its grace, measured by the clock
+    for (int i = 0; i < steps; ++i) pair.progress(kSender);
+    pair.workers[kReceiver] = {};
+    EXPECT_EQ(receipt.outcome.times, 1);
+    EXPECT_EQ(receipt.outcome.status, HEDDLE_ERR_CANCELLED);
+    receipt.data.assign(receipt.data.size(), std::byte{1});
+    if (steps < 0) pair.send(data, 5, &sent);
+    for (int i = 0; i < 100; ++i) pair.progress(kSender);
+    if (steps >= 0) {
+      EXPECT_EQ(sent.times, 1);
+      EXPECT_EQ(sent.status, HEDDLE_ERR_CANCELLED);
+    }
+    EXPECT_EQ(receipt.data, std::vector<std::byte>(data.size(), std::byte{1}));
+    ASSERT_TRUE(pair.until({kSender}, [&] { return sent.times == 1; }));
+    EXPECT_EQ(sent.status, HEDDLE_ERR_CANCELLED);
+  }
+}
+
+TEST(Rendezvous, AReceiveThatWasTakenEndsWhenItsSenderFails) {
+  for (const int steps : {0, 1, 2, 1000}) {
+    Pair pair;
+    pair.get_acquainted();
+    const std::vector<std::byte> data = pattern(300'000, 10);
+    Receipt receipt(data.size());
+    Receipt later(data.size());
+    Outcome sent;
+    pair.post(receipt, 5);
+    pair.post(later, 6);
+    pair.send(data, 5, &sent);
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+    for (int i = 0; i < steps; ++i) pair.progress(kSender);
+    check(heddle_inproc_fail(pair.job.handle(), kSender));
+    ASSERT_TRUE(pair.until({kReceiver}, [&] { return receipt.outcome.times == 1 && later.outcome.times == 1; }));
+    EXPECT_EQ(later.outcome.status, HEDDLE_ERR_PEER_FAILED);
+    EXPECT_EQ(receipt.outcome.status, steps == 1000 ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
+    if (steps == 1000) {
+      EXPECT_EQ(receipt.data, data);
+    }
+    check(heddle_inproc_fail(pair.job.handle(), kReceiver));  // so that the dead rank's worker waits for nobody
+    pair.workers[kSender] = {};
+    EXPECT_EQ(sent.times, 1);
+  }
+}
+
+TEST(Rendezvous, ASendThatTookAReceiveEndsWhenItsReceiverFails) {
+  for (const int steps : {0, 1, 2}) {
+    Pair pair;
+    pair.get_acquainted();
+    const std::vector<std::byte> data = pattern(300'000, 11);
+    Receipt receipt(data.size());
+    Outcome sent;
+    pair.post(receipt, 5);
+    pair.send(data, 5, &sent);
+    for (int i = 0; i < steps; ++i) pair.progress(kReceiver);
+    check(heddle_inproc_fail(pair.job.handle(), kReceiver));
+    ASSERT_TRUE(pair.until({kSender}, [&] { return sent.times == 1; }));
+    EXPECT_TRUE(sent.status == HEDDLE_ERR_PEER_FAILED || sent.status == HEDDLE_DONE) << heddle_status_name(sent.status);
+    check(heddle_inproc_fail(pair.job.handle(), kSender));
+    pair.workers[kReceiver] = {};
+  }
+}
+
+// Each rank in a thread of its own, so that both copy at once; with helpers, a third and a fourth. A part that both believed to
+// have got would be missing from the data, or end the receive with an error.
+void send_and_receive_at_once(const char* progress) {
+  constexpr std::uint64_t kMessages = 400;
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", progress}});
+  const Job job(2, "shm");
+  std::atomic<std::uint64_t> taken{0};
+  std::atomic<std::uint64_t> posted{0};
+  job.run([&](Context& context, Worker& worker) {
+    base::Random random(context.rank() + 1);
+    for (std::uint64_t i = 0; i < kMessages && !testing::Test::HasFailure(); ++i) {
+      const std::vector<std::byte> data = pattern(20'000 + i % 7 * 33'000, i);
+      const std::uint64_t delay = random.below(1000);  // so that each is first sometimes
+      const auto ready = [&] {
+        for (std::uint64_t spin = 0; spin < delay; ++spin) base::cpu_relax();
+      };
+      if (context.rank() == kSender) {
+        Outcome sent;
+        const heddle_completion completion = sent.completion();
+        ready();
+        const Status status =
+            heddle_send(worker.handle(), {kReceiver, 0}, i % 2, data.data(), data.size(), &completion);
+        ASSERT_GE(status, 0) << heddle_last_error();
+        if (status == HEDDLE_DONE) sent = {1, status};
+        ready();
+        ASSERT_TRUE(within_time([&] { return std::atomic_ref(sent.times).load(std::memory_order_acquire) == 1; },
+                                [&] { turn(worker); }));
+        ASSERT_EQ(sent.status, HEDDLE_DONE) << "message " << i;
+        continue;
+      }
+      std::vector<std::byte> room(data.size());
+      heddle_receive receive;
+      ready();
+      ASSERT_GE(worker.try_recv(wanted_of(i % 2), room, &receive), 0) << heddle_last_error();
+      posted.store(i + 1, std::memory_order_release);
+      ready();
+      ASSERT_EQ(worker.wait(receive), HEDDLE_DONE) << "message " << i << ": " << heddle_last_error();
+      ASSERT_EQ(room, data) << "message " << i;
+    }
+    if (context.rank() == kSender) taken = worker.stats().taken;
+  });
+  EXPECT_GT(taken.load(), 0U);
+}
+
+TEST(RendezvousStress, BothCopyAtOnce) {
+  send_and_receive_at_once("none");
+}
+
+TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
+  send_and_receive_at_once("adaptive");
+}
+
+// ---- the sender's choice against a model ---------------------------------------------------------------------------------------
+
+enum class Step : std::uint8_t {
+  send_long_a,
+  send_long_b,
+  send_short_a,
+  receive_a,
+  receive_b,
+  receive_short_a,  // with room for short ones only
+  receive_any,
+  cancel_first,
+  sender_progress,
+  receiver_progress,
+  kCount
+};
+constexpr std::uint64_t kSteps = static_cast<std::uint64_t>(Step::kCount);
+constexpr std::size_t kLong = 600;  // above HEDDLE_TAG_EAGER_BYTES as this test sets it
+constexpr std::size_t kShort = 24;
+
+// Whatever the steps and their times, a receive gets the earliest message that fits it and that no earlier receive got.
+class Play {
+ public:
+  explicit Play(Pair& pair) : pair_(pair) {}
+
+  void step(Step what) {
+    switch (what) {
+      case Step::send_long_a:
+        return send(1, kLong);
+      case Step::send_long_b:
+        return send(2, kLong);
+      case Step::send_short_a:
+        return send(1, kShort);
+      case Step::receive_a:
+        return receive(wanted_of(1), kLong);
+      case Step::receive_b:
+        return receive(wanted_of(2), kLong);
+      case Step::receive_short_a:
+        return receive(wanted_of(1), kShort);
+      case Step::receive_any:
+        return receive({{HEDDLE_ANY, HEDDLE_ANY}, 0, 0}, kLong);
+      case Step::cancel_first:
+        for (const auto& receipt : receipts_) {
+          if (receipt->outcome.times != 0) continue;
+          ASSERT_EQ(pair_.receiver().try_cancel(&receipt->receive), HEDDLE_DONE);
+          return;
+        }
+        return;
+      case Step::sender_progress:
+        return pair_.progress(kSender);
+      case Step::receiver_progress:
+        return pair_.progress(kReceiver);
+      case Step::kCount:
+        return;
+    }
+  }
+
+  // Receives what is left, and compares.
+  void end() {
+    struct Expected {
+      std::uint64_t tag;
+      bool taken = false;
+    };
+    const std::size_t posted = receipts_.size();
+    while (receipts_.size() < posted + sends_.size()) receive({{kSender, 0}, 0, 0}, kLong);
+    ASSERT_TRUE(pair_.until({0, 1}, [&] {
+      for (const Sent& sent : sends_) {
+        if (sent.outcome.times == 0) return false;
+      }
+      std::size_t got = 0;
+      for (const auto& receipt : receipts_) got += receipt->outcome.times != 0 && !cancelled(*receipt) ? 1 : 0;
+      return got >= sends_.size();
+    }));
+    std::vector<bool> gone(sends_.size());
+    for (const auto& receipt : receipts_) {
+      if (receipt->outcome.times == 1 && cancelled(*receipt)) continue;
+      std::size_t expected = 0;
+      while (expected < sends_.size() && (gone[expected] || !fits(*receipt, sends_[expected]))) ++expected;
+      if (expected == sends_.size()) {
+        EXPECT_EQ(receipt->outcome.times, 0) << "it got message " << number(*receipt);
+        ASSERT_EQ(pair_.receiver().try_cancel(&receipt->receive), HEDDLE_DONE);
+        continue;
+      }
+      gone[expected] = true;
+      ASSERT_EQ(receipt->outcome.times, 1) << "should have got message " << expected;
+      EXPECT_EQ(number(*receipt), expected);
+      const Sent& sent = sends_[expected];
+      EXPECT_EQ(receipt->receive.bytes, sent.data.size());
+      EXPECT_EQ(receipt->receive.tag, sent.tag);
+      EXPECT_EQ(receipt->outcome.status, sent.data.size() > receipt->data.size() ? HEDDLE_ERR_TRUNCATED : HEDDLE_DONE);
+      EXPECT_TRUE(
+          std::equal(sent.data.begin(),
+                     sent.data.begin() + static_cast<std::ptrdiff_t>(std::min(sent.data.size(), receipt->data.size())),
+                     receipt->data.begin()));
+      EXPECT_EQ(sent.outcome.status, HEDDLE_DONE);
+    }
+  }
+
+ private:
+  struct Sent {
+    std::uint64_t tag;
+    std::vector<std::byte> data;
+    Outcome outcome;
+  };
+  struct Posted : Receipt {
+    using Receipt::Receipt;
+    heddle_wanted wanted{};
+  };
+  static bool cancelled(const Receipt& receipt) { return receipt.outcome.status == HEDDLE_ERR_CANCELLED; }
+  static bool fits(const Posted& receipt, const Sent& sent) {
+    return ((receipt.wanted.tag ^ sent.tag) & receipt.wanted.mask) == 0;
+  }
+  static std::uint64_t number(const Receipt& receipt) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, receipt.data.data(), sizeof value);
+    return value;
+  }
+  void send(std::uint64_t tag, std::size_t bytes) {
+    Sent& sent = sends_.emplace_back();
+    sent.tag = tag;
+    sent.data = pattern(bytes, sends_.size());
+    const std::uint64_t mine = sends_.size() - 1;
+    std::memcpy(sent.data.data(), &mine, sizeof mine);
+    pair_.send(sent.data, tag, &sent.outcome);
+  }
+  void receive(const heddle_wanted& wanted, std::size_t bytes) {
+    receipts_.push_back(std::make_unique<Posted>(bytes));
+    receipts_.back()->wanted = wanted;
+    pair_.post(*receipts_.back(), wanted);
+  }
+
+  Pair& pair_;
+  std::deque<Sent> sends_;
+  std::vector<std::unique_ptr<Posted>> receipts_;
+};
+
+void play(Pair& pair, const std::vector<Step>& steps) {
+  Play one(pair);
+  for (const Step step : steps) one.step(step);
+  one.end();
+  if (!testing::Test::HasFailure()) return;
+  std::string text;
+  for (const Step step : steps) text += std::to_string(static_cast<int>(step)) + " ";
+  FAIL() << "steps " << text;
+}
+
+const std::vector<std::pair<const char*, const char*>> kSmall = {{"HEDDLE_TAG_EAGER_BYTES", "512"}};
+
+// All orders of four steps, after two receives were shown, or with none.
+TEST(RendezvousModel, EveryOrderOfAFewStepsPairsAsMatchingSays) {
+  const Variables variables(kSmall);
+  Pair pair;
+  constexpr std::uint32_t kLength = 4;
+  std::uint64_t all = 1;
+  for (std::uint32_t i = 0; i < kLength; ++i) all *= kSteps;
+  for (std::uint64_t number = 0; number < all && !HasFailure(); ++number) {
+    if (number % 64 == 0) pair.get_acquainted();
+    for (std::vector<Step> steps : {std::vector<Step>{}, {Step::receive_a, Step::receive_b}}) {
+      std::uint64_t rest = number;
+      for (std::uint32_t i = 0; i < kLength; ++i, rest /= kSteps) steps.push_back(static_cast<Step>(rest % kSteps));
+      play(pair, steps);
+    }
+  }
+  EXPECT_GT(pair.taken(), all / 5) << "too few were taken to say anything";
+}
+
+TEST(RendezvousModel, LongRandomPlaysPairAsMatchingSays) {
+  const Variables variables(kSmall);
+  Pair pair;
+  for (std::uint64_t seed = 1; seed <= 300 && !HasFailure(); ++seed) {
+    pair.get_acquainted();
+    base::Random random(seed);
+    std::vector<Step> steps(120);
+    for (Step& step : steps) step = static_cast<Step>(random.below(kSteps));
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    play(pair, steps);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test
