@@ -80,7 +80,14 @@ def check_all(records, peers):
     assert any(r["memory"] == "registered" for r in records), "no registered memory"
     against = {r["against"] for r in records} - {None}
     assert {"P", "limit"} <= against, "no ratios to the limit"
-    for peer in peers:
+    if {"oshmem", "shmem"} <= peers:
+        beside = {(r["bench"], r["op"], r["sharing"]) for r in records
+                  if r["transport"] == "shmem" and (r["against"] or "").startswith("oshmem")}
+        wanted = {(b, op, s) for b, op in (("rate", "put_nbi"), ("rate", "p_quiet"), ("gups", "get_put"), ("gups", "atomic"))
+                  for s in ("multiple", "contexts")}
+        assert wanted <= beside, f"OpenSHMEM beside OpenSHMEM: {sorted(wanted - beside)} are missing"
+        assert any(r["transport"] == "shmem" and r["against"] == "contexts" for r in records), "no ratio to own contexts"
+    for peer in peers - {"shmem"}:
         assert any(a.startswith(peer) for a in against), f"no ratio to {peer}"
 
 
@@ -96,7 +103,7 @@ def main(arguments):
             sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
         missing = set(re.findall(r"without (\w+):", result.stderr))
         try:
-            check_all(json.loads(out.read_text()), {"ucx", "openmpi", "oshmem"} - missing if with_peers else set())
+            check_all(json.loads(out.read_text()), {"ucx", "openmpi", "oshmem", "shmem"} - missing if with_peers else set())
         except AssertionError as problem:
             sys.exit(f"quick_check: {problem}")
         page = pathlib.Path(folder, "out.html")

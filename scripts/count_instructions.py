@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Instructions per operation on the paths that matter, counted by callgrind and held against their limits.
 
-    count_instructions.py PROGRAM LIMITS [--update]
+    count_instructions.py PROGRAM SHMEM-PROGRAM LIMITS [--update]
 
-PROGRAM is bench/instructions/path.cpp built for release; LIMITS a file of lines "name instructions" (# starts a comment).
+PROGRAM and SHMEM-PROGRAM are bench/instructions/path.cpp and path_shmem.cpp built for release, - if OpenSHMEM was not built; LIMITS a file of lines "name instructions" (# starts a comment).
 A path may have one instruction in ten (and two) more than its limit; fewer than half is reported too, since then the limit
 protects nothing. --update writes what was counted as the new limits.
 Exit status: 0, or 1 if a path has become longer or could not be counted.
@@ -36,13 +36,30 @@ PATHS = {
     "am_start_8_offload": ("am", "heddle::engine::Gate::start_run*", OFFLOAD),
     "get_post_8_offload": ("post_get", "count_post_get*", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
 }
+# Of the second program: (operation, the function, on which context).
+SHMEM_PATHS = {
+    "shmem_put_8": ("put", "count_put", "single"),
+    "shmem_put_nbi_8": ("put_nbi", "count_put_nbi", "single"),
+    "shmem_p": ("p", "count_p", "single"),
+    "shmem_g": ("g", "count_g", "single"),
+    "shmem_fetch_add": ("fetch_add", "count_fetch_add", "single"),
+    "shmem_put_signal_8": ("put_signal", "count_put_signal", "single"),
+    "shmem_quiet": ("quiet", "count_quiet", "single"),
+    "shmem_wait_until": ("wait", "count_wait", "single"),
+    "shmem_p_default": ("p", "count_p", "default"),
+    "shmem_fetch_add_default": ("fetch_add", "count_fetch_add", "default"),
+    "shmem_put_8_private": ("put", "count_ctx_put", "private"),
+    "shmem_p_private": ("p", "count_ctx_p", "private"),
+    "shmem_g_private": ("g", "count_ctx_g", "private"),
+    "shmem_fetch_add_private": ("fetch_add", "count_ctx_fetch_add", "private"),
+}
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
-def instructions(program, operation, function, extra, n):
+def instructions(program, operation, function, extra, n, context=()):
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
-                   f"--callgrind-out-file={folder}/out", program, operation, str(n)]
+                   f"--callgrind-out-file={folder}/out", program, operation, str(n), *context]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | extra)
         if result.returncode != 0:
             sys.exit(f"count_instructions: {' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
@@ -52,11 +69,14 @@ def instructions(program, operation, function, extra, n):
     return int(found[1])
 
 
-def per_operation(program, name):
-    operation, function, *rest = PATHS[name]
-    extra = rest[0] if rest else {}
-    few = instructions(program, operation, function, extra, FEW)
-    many = instructions(program, operation, function, extra, MANY)
+def per_operation(program, shmem_program, name):
+    if name in SHMEM_PATHS:
+        operation, function, context = SHMEM_PATHS[name]
+        way = (shmem_program, operation, function, {}, (context,))
+    else:
+        operation, function, *rest = PATHS[name]
+        way = (program, operation, function, rest[0] if rest else {}, ())
+    few, many = (instructions(*way[:4], n, way[4]) for n in (FEW, MANY))
     return (many - few) / (MANY - FEW)
 
 
@@ -66,7 +86,7 @@ def read_limits(path):
         words = line.split("#")[0].split()
         if words:
             limits[words[0]] = float(words[1])
-    unknown = sorted(set(limits) ^ set(PATHS))
+    unknown = sorted(set(limits) ^ set(PATHS | SHMEM_PATHS))
     if unknown:
         sys.exit(f"count_instructions: {path} and this script differ in {', '.join(unknown)}")
     return limits
@@ -79,24 +99,29 @@ def write_limits(path, counted):
 
 
 def main(arguments):
-    if len(arguments) not in (2, 3) or arguments[2:] not in ([], ["--update"]):
+    if len(arguments) not in (3, 4) or arguments[3:] not in ([], ["--update"]):
         sys.exit(__doc__)
-    program, path = arguments[:2]
+    program, shmem_program, path = arguments[:3]
     if shutil.which("valgrind") is None:
         print("skipped: valgrind is missing")
         return 0
-    counted = {name: per_operation(program, name) for name in PATHS}
-    if arguments[2:]:
+    names = list(PATHS) + (list(SHMEM_PATHS) if shmem_program != "-" else [])
+    counted = {name: per_operation(program, shmem_program, name) for name in names}
+    if arguments[3:] and shmem_program == "-":
+        sys.exit("count_instructions: --update needs both programs, or limits would be lost")
+    if arguments[3:]:
         write_limits(path, counted)
     worse = 0
     for name, limit in read_limits(path).items():
+        if name not in counted:
+            continue
         verdict = "ok"
         if counted[name] > limit * 1.1 + 2:
             verdict = "TOO LONG"
             worse = 1
         elif counted[name] < limit / 2:
             verdict = "ok; the limit can come down (--update)"
-        print(f"{name:20} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
+        print(f"{name:24} {counted[name]:8.1f} instructions per operation, limit {limit:.1f}: {verdict}")
     return worse
 
 

@@ -69,9 +69,13 @@ constexpr T from_bits(std::uint64_t bits) {
   return std::bit_cast<T>(static_cast<Bits<T>>(bits));
 }
 
-// The word on PE `pe` if it is direct, else null.
+// The word on PE `pe` if it is direct, else null. Misaligned it might lie in two lines, where an atomic is very slow on some
+// processors and none at all on others: the way by messages refuses it.
 template <class T, class C>
 [[gnu::always_inline]] inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
+  if (!is_aligned(dest, sizeof(T))) [[unlikely]] {
+    return nullptr;
+  }
   return reinterpret_cast<Bits<T>*>(direct(context, dest, sizeof(T), pe));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "shmem/checks.hpp"
 #include "shmem/contexts.hpp"
 
 namespace heddle::shmem {
@@ -61,10 +62,38 @@ Extent extent_in_chain(Call call, Group& group, std::size_t bytes) {
   return {begin, __builtin_add_overflow(begin, bytes, &end) ? SIZE_MAX : end};
 }
 
+// Whether an element of one is where one of the other is; one's may lie between the other's. Both are counted with the bytes
+// from the first element to the last.
+bool elements_meet(const Range& dest, const Range& source, const Strided& shape) {
+  auto to = reinterpret_cast<std::uintptr_t>(dest.address);
+  auto from = reinterpret_cast<std::uintptr_t>(source.address);
+  const std::uintptr_t to_end = to + dest.bytes;
+  const std::uintptr_t from_end = from + source.bytes;
+  if (to >= from_end || from >= to_end) return false;
+  while (to < to_end && from < from_end) {
+    if (to + shape.block_bytes <= from) {
+      to += shape.dest_stride;
+    } else if (from + shape.block_bytes <= to) {
+      from += shape.source_stride;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void check_symmetric(Call call, const char* argument, const void* address, std::size_t bytes) {
-  if (bytes != 0 && direct(address, bytes, g_state.my_pe) == nullptr) locate(call, argument, address, bytes);
+  if (bytes == 0) return;
+  if (direct(address, bytes, g_state.my_pe) == nullptr) locate(call, argument, address, bytes);
+  if (checks_collectives()) check_live(call, argument, address, bytes);
+}
+
+void check_buffers(Call call, const Range& dest, const Range& source) {
+  check_symmetric(call, "dest", dest.address, dest.bytes);
+  check_symmetric(call, "source", source.address, source.bytes);
+  if (checks_collectives()) check_apart(call, dest, source);
 }
 
 Group& active_group(Call call, const ActiveSet& set, Group& made) {
@@ -94,8 +123,11 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
   if (root < 0 || root >= group.members.size) {
     fail(call, "PE_root %d: the PEs of the team or active set are 0-%d", root, group.members.size - 1);
   }
-  check_symmetric(call, "dest", dest, bytes);
-  check_symmetric(call, "source", source, bytes);
+  if (dest == source) {
+    check_symmetric(call, "dest", dest, bytes);  // the standard forbids it, programs do it, and it does no harm
+  } else {
+    check_buffers(call, {dest, bytes}, {source, bytes});
+  }
   if (bytes == 0) return 0;
   const bool is_root = group.me == root;
   if (is_root && root_copies == RootCopies::yes) copy(dest, source, bytes);
@@ -114,8 +146,7 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
 
 int fcollect_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   const int n = group.members.size;
-  check_symmetric(call, "dest", dest, times(bytes, n));
-  check_symmetric(call, "source", source, bytes);
+  check_buffers(call, {dest, times(bytes, n)}, {source, bytes});
   if (bytes == 0) return 0;
   if (group.slot != nullptr && bytes <= TeamSlot::kBoardBytes) {
     contributions(call, group, source, bytes,
@@ -131,7 +162,9 @@ int collect_bytes(Call call, Group& group, void* dest, const void* source, std::
   check_symmetric(call, "source", source, bytes);
   const Extent extent =
       group.slot != nullptr ? extent_in_team(call, group, bytes) : extent_in_chain(call, group, bytes);
+  // In a chain the end of the whole is known to the last member alone.
   check_symmetric(call, "dest", dest, extent.bytes);
+  if (checks_collectives()) check_apart(call, {dest, extent.bytes}, {source, bytes});
   if (bytes == 0) {
     sync(call, group);
   } else {
@@ -142,8 +175,7 @@ int collect_bytes(Call call, Group& group, void* dest, const void* source, std::
 
 int alltoall_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   const int n = group.members.size;
-  check_symmetric(call, "dest", dest, times(bytes, n));
-  check_symmetric(call, "source", source, times(bytes, n));
+  check_buffers(call, {dest, times(bytes, n)}, {source, times(bytes, n)});
   if (bytes == 0) return 0;
   for (int k = 0; k < n; ++k) {
     const int member = (group.me + k) % n;
@@ -167,8 +199,11 @@ int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, con
         __builtin_mul_overflow(count, stride, &bytes) || __builtin_add_overflow(bytes, element_bytes, &bytes);
     return large ? SIZE_MAX : bytes;
   };
-  check_symmetric(call, "dest", dest, whole(shape.dest_stride));
-  check_symmetric(call, "source", source, whole(shape.source_stride));
+  const Range to{dest, whole(shape.dest_stride)};
+  const Range from{source, whole(shape.source_stride)};
+  check_symmetric(call, "dest", dest, to.bytes);
+  check_symmetric(call, "source", source, from.bytes);
+  if (checks_collectives() && elements_meet(to, from, shape)) check_apart(call, to, from);
   for (int k = 0; k < n; ++k) {
     const int member = (group.me + k) % n;
     put_blocks(default_context(), at(dest, elements * shape.dest_stride, group.me),

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "shmem/checks.hpp"
 #include "shmem/posted.hpp"
 #include "shmem/teams.hpp"
 
@@ -45,7 +46,8 @@ bool take_worker(bool exclusive, heddle_worker* worker) {
 void set(Context& context, const Members& members, heddle_worker worker, long options, bool owns, shmem_team_t team) {
   context.members = members;
   context.worker = worker;
-  context.posted.store(false, std::memory_order_relaxed);
+  context.posted.store(checks_everything(), std::memory_order_relaxed);  // so that quiet and fence come to their checks
+  context.owner = this_thread();
   context.options = options;
   context.owns_worker = owns;
   context.team = team;
@@ -66,7 +68,8 @@ void close_contexts(Call call) {
   const std::lock_guard lock(g_books.mutex);
   // Leaving the job closes the workers; that the program left contexts open is its own affair.
   for (const std::unique_ptr<Context>& context : g_books.all) {
-    if (context->members.size != 0) quiet_posted(call, *context);
+    if (context->members.size == 0 || !context->posted.load(std::memory_order_relaxed)) continue;
+    must(call, heddle_quiet(context->worker));  // whosever it is
   }
   g_books.all.clear();
   g_books.destroyed.clear();
@@ -139,18 +142,38 @@ void ctx_destroy(Call call, shmem_ctx_t ctx) {
   close_context(call, context);
 }
 
+void ctx_session_start(Call call, shmem_ctx_t ctx, long /*options*/, const shmemx_ctx_session_config_t* config,
+                       long config_mask) {
+  ctx_session_stop(call, ctx);  // the same must be true of ctx
+  if (ctx == SHMEM_CTX_INVALID || (config_mask & SHMEMX_CTX_SESSION_TOTAL_OPS) == 0) return;
+  if (config == nullptr) {
+    fail(call, "config is null, but config_mask is %#lx", static_cast<unsigned long>(config_mask));
+  }
+}
+
+void ctx_session_stop(Call call, shmem_ctx_t ctx) {
+  check_initialized(call);
+  if (ctx == SHMEM_CTX_INVALID) return;
+  const Context& context = context_of(ctx);
+  if (context.members.size == 0) fail(call, "ctx %p was destroyed before", reinterpret_cast<void*>(ctx));
+  if (checks_everything()) check_thread(call, context);
+}
+
 void quiet_posted(Call call, Context& context) {
   check_initialized(call);
+  if (checks_everything()) check_thread(call, context);
   if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_quiet(context.worker));
 }
 
 void fence_posted(Call call, Context& context) {
   check_initialized(call);
+  if (checks_everything()) check_thread(call, context);
   if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_fence(context.worker));
 }
 
 void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t npes) {
   check_initialized(call);
+  if (checks_everything()) check_thread(call, context);
   for (std::size_t i = 0; i < npes; ++i) {
     const int world = checked_pe(call, context, target_pes[i]);
     if (!context.posted.load(std::memory_order_relaxed)) continue;

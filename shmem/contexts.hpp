@@ -5,6 +5,8 @@
 // correct and completes more than was asked for. A destroyed context's worker waits for the next context of its kind.
 #pragma once
 
+#include <shmemx.h>
+
 #include "shmem/order.hpp"
 #include "shmem/state.hpp"
 
@@ -25,6 +27,11 @@ void close_shareable_contexts(Call call, shmem_team_t team);
 
 int ctx_create(Call call, long options, shmem_ctx_t* ctx);
 void ctx_destroy(Call call, shmem_ctx_t ctx);
+
+// Hints, which are checked and change nothing: direct operations leave nothing to put together.
+void ctx_session_start(Call call, shmem_ctx_t ctx, long options, const shmemx_ctx_session_config_t* config,
+                       long config_mask);
+void ctx_session_stop(Call call, shmem_ctx_t ctx);
 
 void quiet_posted(Call call, Context& context);
 void fence_posted(Call call, Context& context);

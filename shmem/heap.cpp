@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,8 @@ constexpr std::size_t kLine = 64;  // two blocks that threads write do not share
 struct Heap {
   std::mutex mutex;
   std::unique_ptr<memory::Allocator> allocator;
+  // How often something was given back. Written under the lock; acquire by readers, who then ask under the lock or not at all.
+  std::atomic<std::uint64_t> generation{0};
 };
 Heap g_heap;
 
@@ -57,6 +60,7 @@ std::size_t checked_block(Call call, const void* ptr) {
 void give_back(const void* ptr) {
   const std::lock_guard lock(g_heap.mutex);
   g_heap.allocator->release(reinterpret_cast<std::uintptr_t>(ptr) - g_state.heap.base);
+  g_heap.generation.fetch_add(1, std::memory_order_release);
 }
 
 void* allocate(Call call, std::size_t size, std::size_t alignment) {
@@ -100,9 +104,19 @@ void open_heap_books() {
   g_state.reserved = base();
 }
 
+memory::Allocator::Extent block_around(std::size_t offset) {
+  const std::lock_guard lock(g_heap.mutex);
+  return g_heap.allocator->block_around(offset);
+}
+
+std::uint64_t heap_generation() {
+  return g_heap.generation.load(std::memory_order_acquire);
+}
+
 void close_heap_books() {
   const std::lock_guard lock(g_heap.mutex);
   g_heap.allocator.reset();
+  g_heap.generation.fetch_add(1, std::memory_order_release);
   g_state.reserved = nullptr;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
+#include "shmem/memory/allocator.hpp"
 #include "shmem/state.hpp"
 
 namespace heddle::shmem {
@@ -21,5 +23,9 @@ void* align(Call call, std::size_t alignment, std::size_t size);
 void* realloc(Call call, void* ptr, std::size_t size);
 void* malloc_with_hints(Call call, std::size_t size, long hints);
 void free(Call call, void* ptr);
+
+// The block that `offset` in the heap is in; empty: it is in none. It is so as long as heap_generation() is what it was before.
+memory::Allocator::Extent block_around(std::size_t offset);
+std::uint64_t heap_generation();
 
 }  // namespace heddle::shmem

@@ -1,5 +1,6 @@
 #include "shmem/posted.hpp"
 
+#include "shmem/checks.hpp"
 #include "shmem/patience.hpp"
 
 namespace heddle::shmem {
@@ -30,6 +31,7 @@ class Outcome {
 // Posts what `post(completion)` posts, and waits as asked.
 template <class Post>
 void run(Call call, Context& context, heddle_when when, Until until, const Post& post) {
+  if (checks_everything()) check_thread(call, context);
   if (!context.posted.load(std::memory_order_relaxed)) context.posted.store(true, std::memory_order_relaxed);
   if (until == Until::posted) {
     must(call, post(nullptr));
@@ -49,10 +51,21 @@ std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
   return bytes;
 }
 
+// A word that is read and written at once.
+Place locate_word(Call call, const char* argument, const void* address, std::size_t bytes) {
+  const Place place = locate(call, argument, address, bytes);
+  if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
+  return place;
+}
+
+Place locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
+  return locate_word(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
+}
+
 void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch, int pe,
                   Until until) {
   const int world = checked_pe(call, context, pe);
-  const Place place = locate(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
+  const Place place = locate_atomic(call, op, dest);
   run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
     return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
   });
@@ -104,7 +117,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
   if (signal.op != SHMEM_SIGNAL_SET && signal.op != SHMEM_SIGNAL_ADD) {
     fail(call, "sig_op %d is neither SHMEM_SIGNAL_SET nor SHMEM_SIGNAL_ADD", signal.op);
   }
-  const Place word = locate(call, "sig_addr", signal.address, sizeof(std::uint64_t));
+  const Place word = locate_word(call, "sig_addr", signal.address, sizeof(std::uint64_t));
   const heddle_signal wanted{word.on(world), signal.value,
                              signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
   // Without data the signal is still to come; any symmetric address will do for nothing.
@@ -116,7 +129,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
 
 void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe) {
   const int world = checked_pe(call, context, pe);
-  const Place place = locate(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
+  const Place place = locate_atomic(call, op, dest);
   run(call, context, HEDDLE_WHEN_REMOTE, Until::posted, [&](const heddle_completion* completion) {
     return heddle_atomic(context.worker, op, place.on(world), operand, completion);
   });

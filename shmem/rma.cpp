@@ -120,7 +120,8 @@ void get_blocks(Context& context, void* dest, const void* source, const Strided&
 void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
                       Until until, Call call) {
   std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
-  const bool known = signal.op == SHMEM_SIGNAL_SET || signal.op == SHMEM_SIGNAL_ADD;
+  const bool known = (signal.op == SHMEM_SIGNAL_SET || signal.op == SHMEM_SIGNAL_ADD) &&
+                     is_aligned(signal.address, sizeof(std::uint64_t));
   if (word != nullptr && known) {
     if (bytes == 0) return change_word(word, signal);
     if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) {
@@ -133,7 +134,8 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
 }
 
 void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
-  if (std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe); word != nullptr) {
+  std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe);
+  if (word != nullptr && is_aligned(sig_addr, sizeof(std::uint64_t))) {
     change_word(word, {sig_addr, signal, op});
     return;
   }

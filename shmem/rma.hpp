@@ -33,20 +33,48 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
 Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
                       std::size_t block_elements, std::size_t blocks);
 
+// What most small transfers are, one element or 8 bytes, has a way of its own: of a length that the compiler knows.
+template <class T>
+inline constexpr std::size_t kFew = sizeof(T) == 1 ? 8 : 1;
+template <class T>
+inline constexpr std::size_t kFewBytes = kFew<T> * sizeof(T) <= 8 ? kFew<T> * sizeof(T) : 0;  // 0: too long
+
+// False: it is not such a transfer, or not direct. Aligned it is a single access.
+template <class T, class C>
+[[gnu::always_inline]] inline bool put_few(C& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T>) return false;
+  std::byte* to = direct(context, dest, kFewBytes<T>, pe);
+  if (to == nullptr) return false;
+  std::memcpy(to, source, kFewBytes<T>);
+  return true;
+}
+template <class T, class C>
+[[gnu::always_inline]] inline bool get_few(C& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T>) return false;
+  const std::byte* from = direct(context, source, kFewBytes<T>, pe);
+  if (from == nullptr) return false;
+  std::memcpy(dest, from, kFewBytes<T>);
+  return true;
+}
+
 template <class T, class C>
 inline void put(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (put_few(context, dest, source, nelems, pe)) return;
   put_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
 }
 template <class T, class C>
 inline void get(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (get_few(context, dest, source, nelems, pe)) return;
   get_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
 }
 template <class T, class C>
 inline void put_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (put_few(context, dest, source, nelems, pe)) return;
   put_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
 }
 template <class T, class C>
 inline void get_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (get_few(context, dest, source, nelems, pe)) return;
   get_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
 }
 template <class T, class C>

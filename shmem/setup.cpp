@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "shmem/checks.hpp"
 #include "shmem/contexts.hpp"
 #include "shmem/heap.hpp"
 #include "shmem/memory/segments.hpp"
@@ -46,6 +47,7 @@ void print_what_was_asked_for() {
   if (std::getenv("SHMEM_INFO") != nullptr) {
     std::fprintf(stderr,
                  "SHMEM_SYMMETRIC_SIZE  bytes of each PE's symmetric heap, such as 100000, 1.5G or 64M; now %zu\n"
+                 "HEDDLE_CHECK          mistakes that are looked for: off, on or full\n"
                  "SHMEM_VERSION         print the version\n"
                  "SHMEM_INFO            print this\n"
                  "HEDDLE_...            of the engine: `heddle info` prints them\n",
@@ -73,6 +75,7 @@ int init_thread(Call call, int requested, int* provided) {
   if (g_state.finalized) fail(call, "called after shmem_finalize");
   if (g_initialized++ == 0) {
     g_state.thread_level = requested;
+    g_state.check = wanted_checks(call);
     const std::size_t heap_bytes = heap_bytes_wanted(call);
     join(call);
     open_default_context(call);
@@ -159,7 +162,7 @@ int addr_accessible(Call call, const void* addr, int pe) {
 void* ptr(Call call, const void* dest, int pe) {
   check_initialized(call);
   const int world = world_pe(World{}, pe);
-  return world < 0 ? nullptr : direct(dest, 1, world);
+  return world < 0 ? nullptr : mapped(dest, world);
 }
 
 void pcontrol(Call call, int /*level*/) {

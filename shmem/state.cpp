@@ -1,5 +1,7 @@
 #include "shmem/state.hpp"
 
+#include "shmem/checks.hpp"
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +13,7 @@ State g_state;
 Place locate(Call call, const char* argument, const void* address, std::size_t bytes) {
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
     if (segment->present() && segment->holds(address, bytes)) {
+      if (checks_everything()) check_live(call, argument, address, bytes);
       return {segment, reinterpret_cast<std::uintptr_t>(address) - segment->base};
     }
   }
@@ -23,6 +26,15 @@ Place locate(Call call, const char* argument, const void* address, std::size_t b
   fail(call,
        "%s %p is not symmetric: it is neither in the symmetric heap (shmem_malloc) nor static data of the executable",
        argument, address);
+}
+
+std::byte* mapped(const void* address, int world) {
+  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+    if (!segment->present() || !segment->holds(address, 1)) continue;
+    std::byte* base = segment->mapped[world];
+    return base == nullptr ? nullptr : base + (reinterpret_cast<std::uintptr_t>(address) - segment->base);
+  }
+  return nullptr;
 }
 
 int checked_pe(Call call, const Context& context, int pe) {

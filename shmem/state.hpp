@@ -20,7 +20,9 @@ using Call = const char*;
 struct Segment {
   std::uintptr_t base = 0;  // in this process
   std::size_t bytes = kAbsent;
-  std::byte* const* direct = nullptr;             // [PE]: where it lies in this process; null: reached by messages
+  std::byte* const* direct = nullptr;  // [PE]: where operations find it; null: by the engine
+  std::byte* const* mapped =
+      nullptr;  // [PE]: where it lies in this process; null: nowhere. The same, or see checks.hpp
   const heddle_remote_region* remotes = nullptr;  // [PE]
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
@@ -52,8 +54,11 @@ struct Context {
   std::atomic<bool> posted;
   long options;
   bool owns_worker;
+  const void* owner;  // the thread that made it, as checks.hpp tells threads
   shmem_team_t team;
 };
+
+enum class Check : int { off, on, full };  // see checks.hpp
 
 struct State {
   int n_pes = 0;  // 0: not initialised, which every PE number fails the test of
@@ -64,6 +69,7 @@ struct State {
   heddle_context job{};
   int thread_level = 0;
   bool finalized = false;
+  Check check = Check::on;
   void* reserved = nullptr;  // see reserved.hpp
 };
 extern State g_state;
@@ -101,6 +107,10 @@ inline int world_pe(const Context& context, int pe) {
   return bytes <= all && offset <= all - bytes;
 }
 
+[[gnu::always_inline]] inline bool is_aligned(const void* address, std::size_t bytes) {
+  return (reinterpret_cast<std::uintptr_t>(address) & (bytes - 1)) == 0;
+}
+
 // Where `address` of PE `world` (valid) can be loaded and stored to; null: only messages reach it, or it is not symmetric.
 // What is inlined into every operation is written for its instructions: `bytes` is a constant there.
 [[gnu::always_inline]] inline std::byte* direct(const void* address, std::size_t bytes, int world) {
@@ -131,6 +141,9 @@ inline int world_pe(const Context& context, int pe) {
   }
   return direct(address, bytes, members.start + pe * members.stride);
 }
+
+// Where the program itself may load and store it; null: nowhere.
+std::byte* mapped(const void* address, int world);
 
 // A remote address as Heddle names it, of memory that `locate` has found to be symmetric.
 struct Place {

@@ -74,7 +74,7 @@ Members sharing_members() {
   int count = 0;
   int stride = 0;
   for (int pe = 0; pe < g_state.n_pes; ++pe) {
-    if (pe != g_state.my_pe && g_state.heap.direct[pe] == nullptr) continue;
+    if (pe != g_state.my_pe && g_state.heap.mapped[pe] == nullptr) continue;
     if (count == 1) stride = pe - last;
     if (count > 1 && pe - last != stride) return members;
     first = count == 0 ? pe : first;
@@ -235,7 +235,7 @@ int team_translate_pe(Call call, shmem_team_t src_team, int src_pe, shmem_team_t
 void* team_ptr(Call call, shmem_team_t team, const void* dest, int pe) {
   const Team* found = find(call, "team", team);
   if (found == nullptr || pe < 0 || pe >= found->group.members.size) return nullptr;
-  return direct(dest, 1, found->group.world(pe));
+  return mapped(dest, found->group.world(pe));
 }
 
 int team_sync(Call call, shmem_team_t team) {

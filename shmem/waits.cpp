@@ -6,14 +6,15 @@ void bad_compare(Call call, int cmp) {
   fail(call, "cmp %d is none of SHMEM_CMP_EQ, NE, GT, GE, LT, LE", cmp);
 }
 
-void check_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
-                  int cmp) {
+void explain_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
+                    int cmp) {
   check_initialized(call);
   if (static_cast<unsigned>(cmp) > SHMEM_CMP_LE) bad_compare(call, cmp);
   if (elements == 0) return;
   std::size_t length = 0;
   if (__builtin_mul_overflow(elements, bytes, &length)) length = SIZE_MAX;
   locate(call, argument, address, length);
+  if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
 }
 
 std::size_t first_of(std::size_t n) {

@@ -12,8 +12,19 @@
 namespace heddle::shmem {
 
 [[noreturn, gnu::cold]] void bad_compare(Call call, int cmp);
-void check_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
-                  int cmp);
+void explain_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
+                    int cmp);
+// Ends the job if that cannot be waited for. What is direct and aligned is good; the rest is looked at more closely.
+[[gnu::always_inline]] inline void check_waited(Call call, const char* argument, const void* address,
+                                                std::size_t elements, std::size_t bytes, int cmp) {
+  std::size_t length = 0;
+  if (static_cast<unsigned>(cmp) <= SHMEM_CMP_LE && is_aligned(address, bytes) &&
+      !__builtin_mul_overflow(elements, bytes, &length) && direct(World{}, address, length, g_state.my_pe) != nullptr)
+      [[likely]] {
+    return;
+  }
+  explain_waited(call, argument, address, elements, bytes, cmp);
+}
 // Where a search among n > 0 begins. Another place each time, so that every entry that is true is returned some time.
 std::size_t first_of(std::size_t n);
 
@@ -130,10 +141,15 @@ std::size_t look_some(const Conditions<T>& set, std::size_t* indices) {
   return found;
 }
 
+// Apart, so that who finds the value there needs no stack.
+template <class T>
+[[gnu::noinline]] void wait_longer(const T* ivar, int cmp, T value) {
+  wait_until_true(default_context().worker, [=] { return holds(ivar, cmp, value); });
+}
 template <class T>
 inline void wait_until(Call call, T* ivar, int cmp, T value) {
   check_waited(call, "ivar", ivar, 1, sizeof(T), cmp);
-  wait_until_true(default_context().worker, [=] { return holds(ivar, cmp, value); });
+  if (!holds(ivar, cmp, value)) wait_longer(ivar, cmp, value);
 }
 template <class T>
 inline void wait(Call call, T* ivar, T value) {

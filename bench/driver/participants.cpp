@@ -20,6 +20,7 @@ struct Peer {
   const char* packages;
   std::vector<std::string> environment;
   bool pairs = false;  // also as several pairs of processes
+  bool ours = false;   // Heddle under another face: `heddle run` starts it
 };
 
 const std::vector<Peer>& peers() {
@@ -28,6 +29,7 @@ const std::vector<Peer>& peers() {
       {"openmpi", "peer_mpi", "mpirun", "libopenmpi-dev openmpi-bin", {}, true},
       // Debian's OpenSHMEM ends with a segmentation fault unless one-sided MPI over RDMA is left out.
       {"oshmem", "peer_oshmem", "mpirun", "libopenmpi-dev openmpi-bin", {"OMPI_MCA_osc=^rdma"}},
+      {"shmem", "peer_shmem", nullptr, "cmake", {}, false, true},
   };
   return all;
 }
@@ -119,9 +121,10 @@ Program peer_program(const Peer& peer, const std::string& path, const std::strin
     program.arguments = {launcher, "--allow-run-as-root",    "--oversubscribe", "--bind-to", binding,
                          "-n",     std::to_string(processes)};
   }
+  if (peer.ours) program.arguments = {own_path(), "run", "-n", std::to_string(processes), "--bind", "core"};
   program.arguments.push_back(path);
   append(&program.arguments, harness::participant_arguments(options, repeat));
-  if (launcher.empty()) program.arguments.emplace_back("--pair");
+  if (launcher.empty() && !peer.ours) program.arguments.emplace_back("--pair");
   return program;
 }
 

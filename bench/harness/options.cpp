@@ -62,8 +62,8 @@ bool parse_size(std::string_view text, std::uint64_t* out) {
 
 constexpr std::uint64_t kQuickNs = 1'000'000;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
-const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
-                                       "add", "and",       "or",       "xor", "swap", "cswap",  "memcpy"};
+const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
+                                       "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
 
 const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
 
@@ -101,7 +101,8 @@ class Parser {
   bool op(const std::string& item) {
     if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
       return fail("--op " + item +
-                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap");
+                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
+                  "OpenSHMEM put_nbi, p_quiet");
     }
     options_->ops.push_back(item);
     return true;

@@ -80,6 +80,11 @@ bool comparable_ops(const Key& ours, const Key& other) {
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
 
+// OpenSHMEM over Heddle.
+bool is_heddle_shmem(const Key& key) {
+  return key.transport == "shmem";
+}
+
 std::string peer_name(const Key& key) {
   std::string name = key.transport;
   if (key.op == "tagged") name += " tagged";
@@ -156,7 +161,8 @@ bool larger_is_better(std::string_view metric) {
 }
 
 bool is_heddle(const Key& key) {
-  return key.transport.ends_with("shm") || key.transport.ends_with("loopback");  // fault+shm too
+  return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
+         is_heddle_shmem(key);
 }
 
 std::string to_json(const Sample& sample) {
@@ -248,6 +254,13 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
       out.push_back(ratio);
     };
     add_paper_ratios(ours, records, &out);
+    if (is_heddle_shmem(ours.key) && ours.key.sharing == "multiple") {
+      for (const Record& other : records) {
+        if (is_heddle_shmem(other.key) && other.key.sharing == "contexts" && comparable(ours.key, other.key)) {
+          add("contexts", other.median);
+        }
+      }
+    }
     // P moves a word and its line: a longer transfer is no multiple of it.
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {

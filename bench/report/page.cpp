@@ -55,7 +55,10 @@ std::string who(const Record& record) {
   std::string name = harness::is_heddle(record.key) ? "Heddle" : record.key.transport;
   if (record.key.transport == "limit") name = record.key.op;
   if (record.key.op == "tagged") name += " tagged";
-  if (harness::is_heddle(record.key)) {
+  if (record.key.sharing == "contexts" || record.key.transport == "shmem") {
+    if (record.key.transport == "shmem") name += " OpenSHMEM";
+    if (record.key.sharing == "contexts") name += ", a context each";
+  } else if (harness::is_heddle(record.key)) {
     if (record.key.sharing != "exclusive") name += ", " + record.key.sharing;
     if (record.key.transport.starts_with("fault")) name += " on a fabric";
   } else if (record.key.sharing == "shared") {
@@ -85,6 +88,7 @@ std::string colour(const Record& record) {
   static const std::map<std::string, std::string> modes = {
       {"shared", "#f08c00"}, {"offload", "#1098ad"}, {"delegate", "#e64980"}, {"mutex", "#868e96"}};
   if (harness::is_heddle(record.key) && modes.contains(record.key.sharing)) return modes.at(record.key.sharing);
+  if (record.key.transport == "shmem") return record.key.sharing == "contexts" ? "#0b7285" : "#66d9e8";
   if (harness::is_heddle(record.key)) return record.key.memory == "registered" ? "#f2a25c" : "#d9480f";
   const auto found = colours.find(record.key.transport);
   return found != colours.end() ? found->second : "#c2a000";

@@ -1,6 +1,7 @@
 #include "shmem/memory/allocator.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace heddle::shmem::memory {
 
@@ -53,6 +54,14 @@ bool Allocator::release(std::size_t offset) {
   }
   add_free(begin, end - begin);
   return true;
+}
+
+Allocator::Extent Allocator::block_around(std::size_t offset) const {
+  const auto after = used_.upper_bound(offset);
+  if (after == used_.begin()) return {};
+  const auto& [begin, block] = *std::prev(after);
+  if (offset - begin >= block.wanted) return {};
+  return {begin, begin + block.wanted};
 }
 
 std::optional<std::size_t> Allocator::bytes_at(std::size_t offset) const {

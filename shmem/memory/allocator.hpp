@@ -26,6 +26,13 @@ class Allocator {
   // The bytes that were asked for; nothing: no block begins there.
   [[nodiscard]] std::optional<std::size_t> bytes_at(std::size_t offset) const;
 
+  // What was asked for, [begin, end), of the block that `offset` is in; empty: it is in none.
+  struct Extent {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  [[nodiscard]] Extent block_around(std::size_t offset) const;
+
   [[nodiscard]] std::size_t free_bytes() const { return free_bytes_; }
   [[nodiscard]] std::size_t largest_free() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
   [[nodiscard]] std::size_t blocks() const { return used_.size(); }

@@ -75,6 +75,27 @@ TEST(Allocator, AllOfItCanBeHadAtOnceAndNoMore) {
   EXPECT_EQ(allocator.allocate(kEnd - kBegin, 4096), kBegin);
 }
 
+TEST(Allocator, ABlockIsFoundFromEveryPlaceInIt) {
+  Allocator allocator(kBegin, kEnd);
+  const auto first = allocator.allocate(100, 64);
+  const auto second = allocator.allocate(16, 16);
+  ASSERT_TRUE(first && second);
+  const auto expect = [&](std::size_t offset, std::size_t begin, std::size_t end) {
+    const Allocator::Extent found = allocator.block_around(offset);
+    EXPECT_EQ(found.begin, begin) << offset;
+    EXPECT_EQ(found.end, end) << offset;
+  };
+  expect(*first, *first, *first + 100);
+  expect(*first + 99, *first, *first + 100);
+  expect(*first + 100, 0, 0);  // what was added for the granule is nobody's
+  expect(*second + 15, *second, *second + 16);
+  expect(*second + 16, 0, 0);
+  expect(kBegin - 1, 0, 0);
+  EXPECT_TRUE(allocator.release(*first));
+  expect(*first, 0, 0);
+  expect(*second, *second, *second + 16);
+}
+
 TEST(Allocator, WhatIsNoBlockIsRefused) {
   Allocator allocator(kBegin, kEnd);
   const auto offset = allocator.allocate(100, 64);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "shmem/checks.hpp"
 #include "shmem/memory/statics.hpp"
 
 namespace heddle::shmem::memory {
@@ -14,7 +15,8 @@ namespace {
 struct Backing {
   heddle_region region{};
   std::vector<heddle_remote_region> remotes;
-  std::vector<std::byte*> direct;
+  std::vector<std::byte*> mapped;
+  std::vector<std::byte*> none;  // as many nulls: what operations find under HEDDLE_CHECK=full
   std::vector<std::size_t> skews;
 };
 Backing g_heap;
@@ -31,19 +33,21 @@ struct Agreement {
 void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   backing.remotes.resize(n);
-  backing.direct.assign(n, nullptr);
+  backing.mapped.assign(n, nullptr);
+  backing.none.assign(n, nullptr);
   backing.skews.resize(n);
   must(call, heddle_context_exchange(g_state.job, &skew, sizeof skew, backing.skews.data()));
   must(call, heddle_region_exchange(g_state.job, backing.region, backing.remotes.data()));
   for (std::size_t pe = 0; pe < n; ++pe) {
     void* address = nullptr;
     if (heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address) == HEDDLE_DONE) {
-      backing.direct[pe] = static_cast<std::byte*>(address);
+      backing.mapped[pe] = static_cast<std::byte*>(address);
     }
   }
   segment.base = reinterpret_cast<std::uintptr_t>(base);
   segment.bytes = bytes;
-  segment.direct = backing.direct.data();
+  segment.mapped = backing.mapped.data();
+  segment.direct = checks_everything() ? backing.none.data() : backing.mapped.data();
   segment.remotes = backing.remotes.data();
   segment.skews = backing.skews.data();
 }
@@ -100,8 +104,8 @@ void open_segments(Call call, std::size_t heap_bytes) {
   if (same_executable) {
     open_statics(call, data);
   } else {
-    g_statics.direct.assign(n, nullptr);  // static data of different programs is not symmetric
-    g_state.statics.direct = g_statics.direct.data();
+    g_statics.none.assign(n, nullptr);  // static data of different programs is not symmetric
+    g_state.statics.direct = g_state.statics.mapped = g_statics.none.data();
   }
 }
 

@@ -1,5 +1,6 @@
 /* A first look at everything: heap, static data, put, get, atomics, signals, waiting, a context, realloc. */
 #include <shmem.h>
+#include <shmemx.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,30 @@ static void check_signals(int me, int n, int next, int before) {
   EXPECT(shmem_signal_fetch(&signal_word) == 50, "of %d PEs", n);
 }
 
+/* Hints change neither what arrives nor when; sessions may be started twice and stopped twice, on every context. */
+static void check_sessions(int me, int next, int before) {
+  static long told[2];
+  shmem_ctx_t contexts[] = {SHMEM_CTX_INVALID, SHMEM_CTX_DEFAULT, SHMEM_CTX_INVALID};
+  EXPECT(shmem_ctx_create(SHMEM_CTX_SERIALIZED, &contexts[2]) == 0, "no context");
+  const shmemx_ctx_session_config_t config = {.total_ops = 3};
+  for (int i = 0; i < 3; ++i) {
+    shmemx_ctx_session_start(contexts[i], SHMEMX_CTX_SESSION_BATCH, &config, SHMEMX_CTX_SESSION_TOTAL_OPS);
+    shmemx_ctx_session_start(contexts[i], 0, NULL, 0);
+    if (i > 0) {
+      shmem_ctx_long_put_nbi(contexts[i], &told[0], (long[]){100 * i + me}, 1, next);
+      shmem_ctx_long_atomic_add(contexts[i], &told[1], 1, next);
+      shmem_ctx_quiet(contexts[i]);
+      shmem_sync_all();
+      EXPECT(told[0] == 100 * i + before, "%ld", told[0]);
+      EXPECT(told[1] == i, "%ld", told[1]);
+    }
+    shmemx_ctx_session_stop(contexts[i]);
+    shmemx_ctx_session_stop(contexts[i]);
+    shmem_sync_all();
+  }
+  shmem_ctx_destroy(contexts[2]);
+}
+
 int main(void) {
   shmem_init();
   const int me = shmem_my_pe();
@@ -80,6 +105,7 @@ int main(void) {
   check_static_data(me, next, before);
   check_heap(me, n, next, before);
   check_atomics(me, n);
+  check_sessions(me, next, before);
   check_signals(me, n, next, before);
   const char* direct = getenv("HEDDLE_SHM_DIRECT");
   const int mapped = direct == NULL || strcmp(direct, "0") != 0;

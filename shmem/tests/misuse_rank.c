@@ -1,4 +1,5 @@
 /* Makes one mistake, named by its argument, on the last PE; the others wait. misuse_test.py knows what must be said. */
+#include <pthread.h>
 #include <shmem.h>
 #include <shmemx.h>
 #include <stdlib.h>
@@ -10,6 +11,49 @@
 static long word;
 static long words[100];
 static uint64_t signal_word;
+
+static long* freed; /* on every PE: what was a block of the heap */
+
+/* Of a context that this thread makes private. */
+static shmem_ctx_t private_ctx;
+static void* put_from_another_thread(void* unused) {
+  shmem_p(private_ctx, &word, 1L, 0);
+  return unused;
+}
+static void* quiet_from_another_thread(void* unused) {
+  shmem_ctx_quiet(private_ctx);
+  return unused;
+}
+static void in_another_thread(void* (*what)(void*)) {
+  pthread_t thread;
+  if (shmem_ctx_create(SHMEM_CTX_PRIVATE, &private_ctx) != 0) exit(97);
+  if (pthread_create(&thread, NULL, what, NULL) != 0) exit(97);
+  pthread_join(thread, NULL);
+}
+
+static void mistake_in_memory(const char* name) {
+  if (strcmp(name, "misaligned-add") == 0) shmem_atomic_add((long*)((char*)words + 4), 1L, 0);
+  if (strcmp(name, "misaligned-fetch") == 0) shmem_int_atomic_fetch_inc((int*)((char*)words + 2), 0);
+  if (strcmp(name, "misaligned-signal") == 0) {
+    shmem_putmem_signal(words, words + 4, 8, (uint64_t*)((char*)words + 44), 1, SHMEM_SIGNAL_ADD, 0);
+  }
+  if (strcmp(name, "misaligned-wait") == 0) shmem_long_wait_until((long*)((char*)words + 4), SHMEM_CMP_EQ, 1);
+  if (strcmp(name, "freed-put") == 0) shmem_p(freed, 1L, 0);
+  if (strcmp(name, "freed-get") == 0) shmem_getmem(words, freed, 64, 0);
+  if (strcmp(name, "freed-add") == 0) shmem_atomic_add(freed, 1L, 0);
+  if (strcmp(name, "freed-wait") == 0) shmem_long_wait_until(freed, SHMEM_CMP_NE, -1);
+  if (strcmp(name, "freed-lock") == 0) shmem_set_lock(freed);
+  if (strcmp(name, "freed-source") == 0) shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, freed, 4);
+  if (strcmp(name, "freed-psync") == 0) shmem_barrier(0, 0, shmem_n_pes(), freed);
+  if (strcmp(name, "beyond-block") == 0) shmem_long_put(freed - 8, words, 9, 0);
+  if (strcmp(name, "broadcast-overlap") == 0)
+    shmem_long_broadcast(SHMEM_TEAM_WORLD, words, words + 1, 2, shmem_my_pe());
+  if (strcmp(name, "fcollect-overlap") == 0) shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words + 3, 2);
+  if (strcmp(name, "alltoall-overlap") == 0) shmem_long_alltoall(SHMEM_TEAM_WORLD, words + 1, words, 1);
+  if (strcmp(name, "alltoalls-overlap") == 0) shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 3, 2, 1, 2);
+  if (strcmp(name, "others-put") == 0) in_another_thread(put_from_another_thread);
+  if (strcmp(name, "others-quiet") == 0) in_another_thread(quiet_from_another_thread);
+}
 
 static void mistake(const char* name) {
   long local = 1;
@@ -91,6 +135,10 @@ static int together(const char* name) {
   } else if (strcmp(name, "quiet-after-finalize") == 0) {
     shmem_finalize();
     shmem_quiet();
+  } else if (strcmp(name, "collect-overlap") == 0) {
+    shmem_long_collect(SHMEM_TEAM_WORLD, words, words + 2, 2);
+  } else if (strcmp(name, "freed-collect") == 0) {
+    shmem_long_collect(SHMEM_TEAM_WORLD, words, freed, 2);
   } else if (strcmp(name, "destroyed-team") == 0) {
     shmem_team_t team;
     shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, shmem_n_pes(), NULL, 0, &team);
@@ -101,6 +149,19 @@ static int together(const char* name) {
     EXPECT(shmem_malloc((size_t)1 << 20) != NULL, "the heap is whole");
     EXPECT(shmem_calloc(SIZE_MAX / 2, 16) == NULL, "more than can be counted");
     EXPECT(shmem_align(64, SIZE_MAX) == NULL, "more than can be counted");
+    shmem_finalize();
+    exit(failures != 0);
+  } else if (strcmp(name, "looks-like-a-mistake") == 0) {
+    /* Elements that lie between others', memory that is a block again, a block to its last byte, a broadcast in place. */
+    long* block = shmem_malloc(9 * sizeof(long));
+    EXPECT(block != NULL, "a new block");
+    shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 1, 2, 2, 2);
+    shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 1, 3, 1, 1);
+    shmem_long_sum_reduce(SHMEM_TEAM_WORLD, block, block + 6, 3);
+    shmem_long_p(block + 8, 1, 0);
+    shmem_long_broadcast(SHMEM_TEAM_WORLD, block, block, 9, 0);
+    shmem_long_put(block, words, 9, shmem_my_pe());
+    EXPECT(shmem_ptr(block, shmem_my_pe()) != NULL, "mapped whatever is checked");
     shmem_finalize();
     exit(failures != 0);
   } else if (strcmp(name, "invalid-is-nothing") == 0) {
@@ -134,10 +195,16 @@ int main(int argc, char** argv) {
   if (strcmp(name, "sizes-differ") == 0 && rank != NULL) {
     setenv("SHMEM_SYMMETRIC_SIZE", rank[0] == '0' ? "8M" : "9M", 1);
   }
-  shmem_init();
+  int provided;
+  shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided);
+  long* kept = shmem_malloc(8 * sizeof(long));
+  freed = shmem_malloc(8 * sizeof(long));
+  shmem_free(freed);
+  EXPECT(freed == kept + 8, "the allocator has lain two blocks apart that it has room for side by side");
   if (together(name)) return 0;
   if (shmem_my_pe() == shmem_n_pes() - 1) {
     mistake(name);
+    mistake_in_memory(name);
     fprintf(stderr, "the mistake %s went by unnoticed\n", name);
     shmem_global_exit(99);
   }

@@ -58,7 +58,31 @@ SAID = {
     "realloc-freed": r"shmem_realloc: ptr 0x[0-9a-f]+ is not the beginning of a block",
     "alignment": r"shmem_align: alignment 24 is no power of two",
     "thread-level": r"shmem_init_thread: requested 7 is none of SHMEM_THREAD_SINGLE",
-    "sizes-differ": r"shmem_init: SHMEM_SYMMETRIC_SIZE makes a heap of \d+ bytes here and of \d+ bytes on PE [01]: set it alike",
+    "misaligned-add": r"shmem_long_atomic_add: dest 0x[0-9a-f]+ is not a multiple of its 8 bytes",
+    "misaligned-fetch": r"shmem_int_atomic_fetch_inc: dest 0x[0-9a-f]+ is not a multiple of its 4 bytes",
+    "misaligned-signal": r"shmem_putmem_signal: sig_addr 0x[0-9a-f]+ is not a multiple of its 8 bytes",
+    "misaligned-wait": r"shmem_long_wait_until: ivar 0x[0-9a-f]+ is not a multiple of its 8 bytes",
+    "broadcast-overlap": r"shmem_long_broadcast: dest 0x[0-9a-f]+ with 16 bytes and source 0x[0-9a-f]+ with 16 bytes overlap",
+    "collect-overlap": r"shmem_long_collect: dest 0x[0-9a-f]+ with 32 bytes and source 0x[0-9a-f]+ with 16 bytes overlap",
+    "fcollect-overlap": r"shmem_long_fcollect: dest 0x[0-9a-f]+ with 32 bytes and source 0x[0-9a-f]+ with 16 bytes overlap",
+    "alltoall-overlap": r"shmem_long_alltoall: dest 0x[0-9a-f]+ with 16 bytes and source 0x[0-9a-f]+ with 16 bytes overlap",
+    "alltoalls-overlap": r"shmem_long_alltoalls: dest 0x[0-9a-f]+ with 56 bytes and source 0x[0-9a-f]+ with 32 bytes overlap",
+    "freed-source": r"shmem_long_sum_reduce: source 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "freed-collect": r"shmem_long_collect: source 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "freed-psync": r"shmem_barrier: pSync 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "sizes-differ": r"shmem_init_thread: SHMEM_SYMMETRIC_SIZE makes a heap of \d+ bytes here and of \d+ bytes on PE [01]: set it alike",
+}
+
+# Under HEDDLE_CHECK=full.
+SAID_IN_FULL = {
+    "freed-put": r"shmem_long_p: dest 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it: its block was freed",
+    "freed-get": r"shmem_getmem: source 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "freed-add": r"shmem_long_atomic_add: dest 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "freed-wait": r"shmem_long_wait_until: ivar 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "freed-lock": r"shmem_set_lock: lock 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
+    "beyond-block": r"shmem_long_put: dest 0x[0-9a-f]+ with 72 bytes leaves its block of the symmetric heap, which ends after 64",
+    "others-put": r"shmem_ctx_long_p: ctx 0x[0-9a-f]+ is private to the thread that made it",
+    "others-quiet": r"shmem_ctx_quiet: ctx 0x[0-9a-f]+ is private to the thread that made it",
 }
 
 
@@ -77,6 +101,26 @@ class Misuse(unittest.TestCase):
                 job = run(mistake)
                 self.assertRegex(job.stderr, said)
                 self.assertEqual(job.returncode, 1, job.stderr)
+
+    def test_all_that_full_checks_notice(self):
+        for mistake, said in (SAID | SAID_IN_FULL).items():
+            with self.subTest(mistake):
+                job = run(mistake, HEDDLE_CHECK="full")
+                self.assertRegex(job.stderr, said)
+                self.assertEqual(job.returncode, 1, job.stderr)
+
+    def test_what_looks_like_a_mistake_is_none(self):
+        for check in ("on", "full"):
+            job = run("looks-like-a-mistake", HEDDLE_CHECK=check)
+            self.assertEqual((job.returncode, job.stderr), (0, ""), check)
+
+    def test_checks_can_be_switched_off(self):
+        job = run("broadcast-overlap", HEDDLE_CHECK="off")
+        self.assertEqual(job.returncode, 99, job.stderr)
+        job = run("pe", HEDDLE_CHECK="off")
+        self.assertRegex(job.stderr, SAID["pe"])  # it costs nothing
+        job = run("pe", HEDDLE_CHECK="maybe")
+        self.assertIn('HEDDLE_CHECK is "maybe": it is off, on or full', job.stderr)
 
     def test_the_size_of_the_heap_must_be_one(self):
         for size in ("", "abc", "12X", "1MB", "-5", "nan", "1e30"):

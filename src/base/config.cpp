@@ -68,6 +68,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
     {Var::hang_seconds, "HEDDLE_HANG_SECONDS", Type::count, "0",
      "report what is pending, and who should move it, whenever a call has waited for so many seconds more; 0: never"},
+    {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
+     "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "
+     "operation, by the slower way of the engine)"},
 }};
 
 // Row i describes the i-th Var, and has a name and everything that is printed.

@@ -47,6 +47,7 @@ enum class Var : std::size_t {
   log,
   stats,
   hang_seconds,
+  shmem_check,
   kCount
 };
 
