@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/test_waits.hpp"
 #include "harness/session.hpp"
 
 namespace heddle::bench::harness {
@@ -45,9 +46,14 @@ TEST(Channel, NobodyPassesABarrierAlone) {
 }
 
 TEST(Channel, WhoSleepsInABarrierIsWoken) {
+  std::atomic<pid_t> threads[2] = {};
   both([&](Channel& channel) {
-    for (int round = 0; round < 5; ++round) {
-      if (static_cast<int>(channel.rank()) == round % 2) usleep(20'000);  // the other falls asleep
+    threads[channel.rank()].store(test::this_thread());
+    channel.barrier();
+    for (std::uint32_t round = 0; round < 5; ++round) {
+      if (channel.rank() == round % 2) {
+        EXPECT_TRUE(test::await_asleep(threads[1 - channel.rank()].load()));
+      }
       channel.barrier();
     }
   });

@@ -5,17 +5,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
+#include "base/wait.hpp"
+#include "engine/context.hpp"
+#include "engine/handles.hpp"
 #include "engine/progress/policy.hpp"
 #include "queue/handover.hpp"
 
@@ -61,23 +65,79 @@ TEST(PolicyNames, AnUnknownOneDoesNotUseTheRankUp) {
   EXPECT_EQ(heddle_inproc_close(job), HEDDLE_DONE);
 }
 
-// Away from the library, and asleep now and then, so that two cores suffice for everybody.
-template <class Done>
-bool compute_until(Done done, milliseconds most) {
-  const auto end = Time::now() + most;
-  while (!done()) {
-    if (Time::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+// A number that other threads raise. Who awaits it is away from the library and leaves its core to helpers, which under
+// SCHED_IDLE get none otherwise.
+class Tally {
+ public:
+  Tally& operator++() {
+    const std::lock_guard lock(mutex_);
+    ++value_;
+    raised_.notify_all();
+    return *this;
   }
-  return true;
+  [[nodiscard]] int load() const {
+    const std::lock_guard lock(mutex_);
+    return value_;
+  }
+  // False: a fault.
+  [[nodiscard]] bool reaches(int value) {
+    std::unique_lock lock(mutex_);
+    return raised_.wait_for(lock, kFaultTime, [&] { return value_ >= value; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable raised_;
+  int value_ = 0;
+};
+
+// Until the helper of that context sleeps, if it ever does: only an adaptive one.
+void await_helpers(heddle_context handle) {
+  auto* context = engine::find_handle<engine::Context>(handle.id);
+  ASSERT_NE(context, nullptr);
+  if (context->helpers().policy().kind != engine::PolicyKind::adaptive) return;
+  EXPECT_TRUE(within_time([&] { return context->helpers().asleep(); }));
 }
 
-// The same, but the core is used without a break for the first 200 ms.
+// An owner that computes: its core is used without a break.
 void burn(milliseconds time) {
   const auto end = Time::now() + time;
   while (Time::now() < end) {
   }
 }
+
+// A machine that others load leaves next to nothing to helpers under SCHED_IDLE: that is what they promise. What is tested is
+// that they serve. So when that lasts, they get their turn like everybody, if the kernel lets us.
+class LoadedMachine {
+ public:
+  LoadedMachine() : thread_([this] { watch(); }) {}
+  ~LoadedMachine() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  LoadedMachine(const LoadedMachine&) = delete;
+  LoadedMachine& operator=(const LoadedMachine&) = delete;
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, std::chrono::seconds(3), [this] { return over_; })) {
+      for (const pid_t thread : threads_named("heddle-progress")) {
+        const sched_param none{};
+        if (::sched_getscheduler(thread) == SCHED_IDLE) ::sched_setscheduler(thread, SCHED_OTHER, &none);
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
 
 struct Case {
   const char* policy;
@@ -93,20 +153,23 @@ class Progress : public testing::TestWithParam<Case> {
 
   Variables variables_;
   Variables policy_;
+  LoadedMachine loaded_;
 };
 
 // The peer's get of registered memory is served, by messages or by a transfer, though the owner never calls the library.
 TEST_P(Progress, AnOwnerThatComputesIsServed) {
   const Variables owner_needed(One{{"HEDDLE_SHM_CMA", "0"}});  // the kernel would copy without the owner
-  std::atomic<bool> answered{false};
+  Tally answered;
+  std::array<heddle_context, 2> contexts{};
   std::vector<std::uint64_t> memory(100'000, 7);
   const Job job(2, GetParam().setting.transport);
   job.run([&](Context& context, Worker& worker) {
+    contexts[context.rank()] = context.handle();
     Region region = context.register_memory(std::as_writable_bytes(std::span(memory)));
     std::vector<RemoteRegion> all = context.exchange(region);
     if (context.rank() == 1) {
       burn(milliseconds(200));
-      EXPECT_TRUE(compute_until([&] { return answered.load(); }, milliseconds(60'000))) << "nobody answered for it";
+      EXPECT_TRUE(answered.reaches(1)) << "nobody answered for it";
     } else {
       std::vector<std::uint64_t> copy(memory.size());
       for (int round = 0; round < 3; ++round) {
@@ -120,16 +183,16 @@ TEST_P(Progress, AnOwnerThatComputesIsServed) {
               << heddle_last_error();
         }
         ASSERT_TRUE(copy == memory);
-        std::this_thread::sleep_for(milliseconds(20));
+        for (const heddle_context each : contexts) await_helpers(each);
       }
-      answered.store(true);
+      ++answered;
     }
     context.barrier(worker);
   });
 }
 
 struct Received {
-  std::atomic<int> count{0};
+  Tally count;
   std::atomic<std::uint64_t> bytes{0};
   std::thread::id thread;  // published by count
 };
@@ -138,7 +201,7 @@ void receive(const heddle_am_arrival* message, void* arg) {
   auto* received = static_cast<Received*>(arg);
   received->bytes += message->payload_bytes;
   received->thread = std::this_thread::get_id();
-  received->count.fetch_add(1);
+  ++received->count;
 }
 
 // A message in many parts, whose sender computes too once it has posted it.
@@ -150,13 +213,13 @@ TEST_P(Progress, LargeMessagesArriveWhileBothSidesCompute) {
       ASSERT_EQ(heddle_am_register(context.handle(), 3, receive, &received), HEDDLE_DONE);
     }
     context.barrier(worker);
-    std::this_thread::sleep_for(milliseconds(50));  // helpers go to sleep
+    await_helpers(context.handle());
     std::vector<std::byte> payload(3'000'000);
     if (context.rank() == 0) {
       const heddle_am_message message{3, 0, nullptr, payload.data(), payload.size()};
       ASSERT_GE(heddle_am(worker.handle(), {1, 0}, &message, nullptr), 0) << heddle_last_error();
     }
-    EXPECT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(60'000)));
+    EXPECT_TRUE(received.count.reaches(1));
     if (context.rank() == 1) {
       EXPECT_EQ(received.bytes.load(), payload.size());
       EXPECT_NE(received.thread, std::this_thread::get_id());
@@ -171,6 +234,7 @@ TEST_P(Progress, OwnerAndHelpersTakeTurns) {
   constexpr std::uint64_t kMessages = 3000;
   struct Plain {
     std::uint64_t count = 0;
+    std::atomic<std::uint64_t> handled{0};  // relaxed: it must not order what `count` is there to find unordered
   } plain;
   Received replies;
   const Job job(2, GetParam().setting.transport);
@@ -179,7 +243,9 @@ TEST_P(Progress, OwnerAndHelpersTakeTurns) {
       ASSERT_EQ(heddle_am_register(
                     context.handle(), 4,
                     [](const heddle_am_arrival* message, void* arg) {
-                      ++static_cast<Plain*>(arg)->count;
+                      auto* seen = static_cast<Plain*>(arg);
+                      ++seen->count;
+                      seen->handled.fetch_add(1, std::memory_order_relaxed);
                       const heddle_am_message reply{5, 0, nullptr, message->payload, message->payload_bytes};
                       static_cast<void>(heddle_try_am(message->worker, message->source, &reply, nullptr));
                     },
@@ -194,17 +260,21 @@ TEST_P(Progress, OwnerAndHelpersTakeTurns) {
       const heddle_am_message message{4, 0, nullptr, &word, sizeof word};
       for (std::uint64_t i = 0; i < kMessages; ++i) {
         ASSERT_GE(heddle_am(worker.handle(), {1, 0}, &message, nullptr), 0) << heddle_last_error();
-        if (i % 500 == 0) std::this_thread::sleep_for(milliseconds(3));
+        // Now and then there is nothing to do.
+        if (i % 500 != 0) continue;
+        EXPECT_TRUE(within_time([&] { return plain.handled.load(std::memory_order_relaxed) == i + 1; },
+                                [&] { ASSERT_GE(heddle_worker_progress(worker.handle()), 0); }));
       }
       ASSERT_EQ(heddle_quiet(worker.handle()), HEDDLE_DONE);
     } else {
       heddle_worker_stats stats{};
       stats.size = sizeof stats;
-      const auto end = Time::now() + std::chrono::seconds(20);
-      for (std::uint64_t i = 0; stats.received < kMessages && Time::now() < end; ++i) {
+      const Deadline deadline;
+      for (std::uint64_t i = 0; stats.received < kMessages && !deadline.over(); ++i) {
         if (i % 3 == 0) {
           ASSERT_GE(heddle_worker_progress(worker.handle()), 0);
         }
+        // Busy elsewhere and off its core, where helpers that get only free ones can run. Nothing depends on how long.
         if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 300));
         ASSERT_EQ(heddle_worker_stats_read(worker.handle(), &stats), HEDDLE_DONE);
       }
@@ -235,7 +305,8 @@ INSTANTIATE_TEST_SUITE_P(All, Progress,
 
 heddle_status get_from_a_computing_peer(const char* policy, std::uint64_t no_help, std::int64_t timeout_ns) {
   const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
-  std::atomic<bool> over{false};
+  Tally outside;
+  Tally over;
   std::atomic<heddle_status> outcome{HEDDLE_DONE};
   std::vector<std::uint64_t> memory(64, 7);
   const Job job(2, "loopback-messages");
@@ -251,15 +322,16 @@ heddle_status get_from_a_computing_peer(const char* policy, std::uint64_t no_hel
       Region region = context.register_memory(std::as_writable_bytes(std::span(memory)));
       std::vector<RemoteRegion> all = context.exchange(region);
       if (rank == 1) {
-        EXPECT_TRUE(compute_until([&] { return over.load(); }, milliseconds(30'000)));
+        ++outside;
+        EXPECT_TRUE(over.reaches(1));
       } else {
-        std::this_thread::sleep_for(milliseconds(20));
+        EXPECT_TRUE(outside.reaches(1));
         std::uint64_t copy = 0;
         Counter counter = context.counter();
         const heddle_completion completion{nullptr, nullptr, counter.handle(), HEDDLE_WHEN_REMOTE};
         EXPECT_EQ(heddle_get(worker, &copy, 8, {all[1].handle(), 0}, &completion), HEDDLE_POSTED);
         outcome.store(heddle_counter_wait(worker, counter.handle(), 1, timeout_ns));
-        over.store(true);
+        ++over;
         EXPECT_EQ(heddle_counter_wait(worker, counter.handle(), 1, HEDDLE_FOREVER), HEDDLE_DONE);
       }
       EXPECT_EQ(heddle_context_barrier(context.handle(), worker, HEDDLE_FOREVER), HEDDLE_DONE);
@@ -290,9 +362,9 @@ TEST(Helped, AnOwnerThatOnlyTriesIsHelped) {
         for (int round = 0; round < 5; ++round) {
           std::uint64_t copy = 0;
           ASSERT_EQ(heddle_get(worker.handle(), &copy, 8, {all[1].handle(), 0}, nullptr), HEDDLE_POSTED);
-          const auto end = Time::now() + std::chrono::seconds(60);
+          const Deadline deadline;
           heddle_status status = HEDDLE_AGAIN;
-          for (std::uint64_t i = 0; status == HEDDLE_AGAIN && (i % 1024 != 0 || Time::now() < end); ++i) {
+          for (std::uint64_t i = 0; status == HEDDLE_AGAIN && (i % 1024 != 0 || !deadline.over()); ++i) {
             status = heddle_try_quiet(worker.handle());
           }
           ASSERT_EQ(status, HEDDLE_DONE) << policy << " round " << round;
@@ -319,8 +391,8 @@ TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
       ASSERT_EQ(heddle_am_register(context.handle(), context.rank() == 0 ? 4 : 3, receive, &mine), HEDDLE_DONE);
       context.barrier(worker);
       if (context.rank() == 0) {
-        const auto end = Time::now() + std::chrono::seconds(60);
-        for (std::uint64_t i = 0; replies.count.load() < 5 && (i % 1024 != 0 || Time::now() < end); ++i) {
+        const Deadline deadline;
+        for (std::uint64_t i = 0; replies.count.load() < 5 && (i % 1024 != 0 || !deadline.over()); ++i) {
           ASSERT_GE(heddle_try_am(worker.handle(), {1, 0}, &request, nullptr), 0) << heddle_last_error();
         }
         EXPECT_GE(replies.count.load(), 5) << policy;
@@ -335,16 +407,6 @@ TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
       context.barrier(worker);
     });
   }
-}
-
-// Of the thread of that name in this process; 0: there is none.
-pid_t thread_named(const std::string& wanted) {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name == wanted) return static_cast<pid_t>(std::stol(task.path().filename().string()));
-  }
-  return 0;
 }
 
 // An owner that has waited for a helper moves it to its own core, perhaps only when the helper has gone on. It goes home.
@@ -362,7 +424,7 @@ TEST(Helped, AHelperThatWasMovedGoesHome) {
     const heddle_am_message message{3, 0, nullptr, nullptr, 0};
     // It has set itself up when it has handled a message.
     ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
-    ASSERT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(60'000)));
+    ASSERT_TRUE(received.count.reaches(1));
     const pid_t helper = thread_named("heddle-progress");
     ASSERT_NE(helper, 0);
     cpu_set_t now;
@@ -371,8 +433,7 @@ TEST(Helped, AHelperThatWasMovedGoesHome) {
     std::atomic<std::uint32_t> given_back{0};
     queue::SystemHandover::wait(&given_back, 1, static_cast<std::uint32_t>(helper), 1);
     ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
-    EXPECT_TRUE(compute_until([&] { return sched_getaffinity(helper, sizeof now, &now) == 0 && CPU_EQUAL(&now, &all); },
-                              milliseconds(60'000)))
+    EXPECT_TRUE(within_time([&] { return sched_getaffinity(helper, sizeof now, &now) == 0 && CPU_EQUAL(&now, &all); }))
         << policy << ": it stays where it was brought";
   }
 }
@@ -415,7 +476,9 @@ TEST(Helped, AHelperThatWasPutAsideInAnyModeIsFetched) {
     ASSERT_EQ(heddle_am_register(context.handle(), 3, be_put_aside, &test), HEDDLE_DONE);
     const heddle_am_message message{3, 0, nullptr, nullptr, 0};
     ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
-    ASSERT_TRUE(compute_until([&] { return test.inside_on.load() >= 0; }, milliseconds(60'000))) << sharing;
+    const LoadedMachine loaded;
+    base::Nap off_the_core;
+    ASSERT_TRUE(within_time([&] { return test.inside_on.load() >= 0; }, [&] { off_the_core.take(); })) << sharing;
     std::thread([&] {
       cpu_set_t mine = all;
       CPU_CLR(test.inside_on.load(), &mine);
@@ -444,21 +507,22 @@ TEST(Adaptive, NothingHappensAtNoCost) {
   const double bound = kSeconds * (base::kThreadSanitizer ? 0.02 : 0.001);
   for (const char* transport : {"shm", "loopback", "loopback-messages"}) {
     const Variables variables(One{{"HEDDLE_PROGRESS", "adaptive"}});
-    std::atomic<int> count{0};
+    Tally count;
     std::atomic<bool> asleep{false};
     std::atomic<bool> over{false};
     double used = 0;
     const Job job(2, transport);
     job.run([&](Context& context, Worker& worker) {
-      ASSERT_EQ(heddle_am_register(
-                    context.handle(), 3,
-                    [](const heddle_am_arrival*, void* arg) { ++*static_cast<std::atomic<int>*>(arg); }, &count),
-                HEDDLE_DONE);
+      ASSERT_EQ(
+          heddle_am_register(
+              context.handle(), 3, [](const heddle_am_arrival*, void* arg) { ++*static_cast<Tally*>(arg); }, &count),
+          HEDDLE_DONE);
       context.barrier(worker);
       // Before there was something: a message for each, handled by whoever comes.
       const heddle_am_message message{3, 0, nullptr, nullptr, 0};
       ASSERT_GE(heddle_am(worker.handle(), {1 - context.rank(), 0}, &message, nullptr), 0) << heddle_last_error();
-      EXPECT_TRUE(compute_until([&] { return count.load() == 2; }, milliseconds(60'000)));
+      EXPECT_TRUE(count.reaches(2));
+      await_helpers(context.handle());
       if (context.rank() == 0) {
         asleep.wait(false);
         // Helpers go to sleep when they get round to it; if they never did, no window would be quiet.
@@ -514,7 +578,7 @@ TEST(Fork, AChildHasNoHelpers) {
   EXPECT_EQ(status, 0);
   const heddle_am_message message{3, 0, nullptr, nullptr, 0};
   ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
-  EXPECT_TRUE(compute_until([&] { return received.count.load() == 1; }, milliseconds(10'000)));
+  EXPECT_TRUE(received.count.reaches(1));
 }
 
 }  // namespace

@@ -342,7 +342,9 @@ TEST_P(QueueingMode, SleepingExecutorTakesUpWhatAHandlerPostedElsewhere) {
         self.ran.store(true, std::memory_order_release);
       },
       &relay);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it falls asleep
+  const pid_t executor = thread_named("heddle-exec-");
+  ASSERT_NE(executor, 0);
+  ASSERT_TRUE(await_asleep(executor));
   ASSERT_GE(peer_.am({0, 0}, {7, 0, nullptr, nullptr, 0}), 0);
   ASSERT_TRUE(within_time([&] { return relay.ran.load(std::memory_order_acquire); },
                           [&] { ASSERT_GE(worker_.progress(), 0); }));
@@ -369,14 +371,16 @@ TEST_P(QueueingMode, HandlersKnowTheirWorkerFromOpeningToClosing) {
       },
       &seen);
   std::atomic<std::uint32_t> target{1};
+  std::atomic<std::uint32_t> tried{0};  // the last worker that a message was sent to
   std::thread sender([&] {
     for (std::uint32_t to = 0; (to = target.load()) < 60;) {
       static_cast<void>(peer_.try_am({0, to}, {7, 0, nullptr, nullptr, 0}));
       peer_.progress();
+      tried.store(to);
     }
   });
   for (std::uint32_t i = 1; i < 60; ++i) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    EXPECT_TRUE(within_time([&] { return tried.load() == i; }));
     const std::uint64_t before = seen.all.load();
     Worker worker = origin_.open_worker(GetParam());
     EXPECT_TRUE(within_time([&] { return seen.all.load() > before + 3; }, [&] { ASSERT_GE(worker.progress(), 0); }));

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/test_waits.hpp"
 #include "heddle/heddle.hpp"
 
 namespace heddle::test {
@@ -51,18 +51,6 @@ inline void turn(Worker& worker) {
   const int events = worker.progress();
   ASSERT_GE(events, 0) << heddle_last_error();
   if (events == 0) std::this_thread::yield();
-}
-
-// Turns until done() or a time that only a fault can take. It yields: in some sharing modes another thread has to act.
-template <class Done, class Turn>
-bool within_time(Done&& done, Turn&& turn_once) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    turn_once();
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 class Job {

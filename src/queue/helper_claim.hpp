@@ -55,8 +55,8 @@ class HelperClaim {
     do {
       if (claim == 0) return false;
       if ((claim & kWaiting) != 0) break;
-    } while (!word_.compare_exchange_strong(claim, claim | kWaiting, std::memory_order_relaxed,
-                                            std::memory_order_relaxed));
+    } while (
+        !word_.compare_exchange_strong(claim, claim | kWaiting, std::memory_order_relaxed, std::memory_order_relaxed));
     System::fetch(&word_, claim | kWaiting, claim & ~kWaiting, sleep_ns);
     return true;
   }

@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +18,7 @@
 
 #include "base/environment.hpp"
 #include "base/random.hpp"
+#include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/transport.hpp"
 
@@ -153,13 +153,7 @@ class World {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-class Deadline {
- public:
-  [[nodiscard]] bool over() const { return std::chrono::steady_clock::now() > end_; }
-
- private:
-  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-};
+using test::Deadline;
 
 class Conformance : public testing::TestWithParam<Setting> {};
 

@@ -4,13 +4,14 @@
 #include <thread>
 
 #include "base/membarrier.hpp"
+#include "base/test_waits.hpp"
 #include "transport/conformance.hpp"
 
 namespace heddle::transport::conformance {
 namespace {
 
-constexpr std::int64_t kLongNs = 20'000'000'000;
-constexpr auto kTooLong = std::chrono::seconds(10);
+constexpr std::int64_t kLongNs = 120'000'000'000;
+constexpr auto kTooLong = test::kFaultTime;
 
 // A thread that receives for one port as the contract says, and never looks unless it was woken.
 class Sleeper {
@@ -20,6 +21,7 @@ class Sleeper {
   // Until done() is true; it is asked after every poll.
   template <class Done>
   void run(Done done) {
+    thread_.store(test::this_thread());
     while (true) {
       const std::uint32_t seen = transport_.bell();
       const std::size_t got = port_.poll();
@@ -31,25 +33,26 @@ class Sleeper {
       asleep_.store(true);
       transport_.wait(seen, kLongNs);
       asleep_.store(false);
-      ++sleeps_;
+      sleeps_.fetch_add(1);
       if (std::chrono::steady_clock::now() - start > kTooLong) {
         ADD_FAILURE() << "a wake-up was lost";
         return;
       }
     }
   }
-  [[nodiscard]] int sleeps() const { return sleeps_; }
-  // It is in the kernel, or on its way and will notice.
-  void await_asleep() const {
-    const Deadline deadline;
-    while (!asleep_.load() && !deadline.over()) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  [[nodiscard]] int sleeps() const { return sleeps_.load(); }
+  // It sleeps in the kernel, or has done so since. It must be bound to fall asleep.
+  [[nodiscard]] bool await_asleep() const {
+    const int before = sleeps_.load();
+    return test::within_time(
+        [&] { return sleeps_.load() != before || (asleep_.load() && test::sleeps_in_kernel(thread_.load())); });
   }
 
  private:
   Transport& transport_;
   Port& port_;
-  int sleeps_ = 0;
+  std::atomic<pid_t> thread_{0};
+  std::atomic<int> sleeps_{0};
   std::atomic<bool> asleep_{false};
 };
 
@@ -86,7 +89,7 @@ TEST_P(Conformance, EveryMessageWakesASleeper) {
     if (pause < 4) {
       for (std::uint64_t spin = random.below(std::uint64_t{50} << (3 * pause)); spin > 0; --spin) base::light_fence();
     } else if (pause == 4 && i % 16 == 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(500)));
+      EXPECT_TRUE(sleeper.await_asleep());
     }
     if (!send(world.port(0), message_to(1, 0, payload, 5))) {
       ADD_FAILURE() << "message " << i << " was not taken";
@@ -114,7 +117,10 @@ TEST_P(Conformance, AnyOfManySendersWakesASleeper) {
       const std::vector<std::byte> payload(8 * rank);
       for (int i = 0; i < rounds; ++i) {
         for (std::uint32_t w = 0; w < 4; ++w) EXPECT_TRUE(send(world.port(rank, w), message_to(0, 0, payload)));
-        std::this_thread::sleep_for(std::chrono::microseconds(random.below(300)));
+        // Its sleep is sure as long as messages of this rank are missing.
+        if (i + 1 < rounds && random.below(4) == 0) {
+          EXPECT_TRUE(sleeper.await_asleep());
+        }
       }
     });
   }
@@ -136,7 +142,9 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
   Sleeper sleeper(world.transport(1), world.port(1));
   std::thread receiver([&] { sleeper.run([&] { return stop.load(); }); });
   for (std::uint64_t round = 0; round < 20; ++round) {
-    if (round % 4 == 0) sleeper.await_asleep();
+    if (round % 4 == 0) {
+      EXPECT_TRUE(sleeper.await_asleep());
+    }
     std::vector<std::byte> data = pattern(round, region.size());
     std::vector<std::byte> back(region.size());
     // Read by a get: ThreadSanitizer does not know that what two mappings of a segment show is one memory.
@@ -156,7 +164,7 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
     }
     ASSERT_TRUE(data == back) << "round " << round;
   }
-  sleeper.await_asleep();
+  EXPECT_TRUE(sleeper.await_asleep());
   stop.store(true);
   world.transport(1).ring();
   receiver.join();
@@ -171,7 +179,7 @@ TEST_P(Conformance, ADeathWakesASleeper) {
   Sleeper sleeper(world.transport(0), world.port(0));
   const std::uint32_t before = world.transport(0).bell();
   std::thread receiver([&] { sleeper.run([&] { return stop.load() && world.transport(0).bell() != before; }); });
-  sleeper.await_asleep();
+  EXPECT_TRUE(sleeper.await_asleep());
   stop.store(true);
   world.declare_dead(2);
   receiver.join();

@@ -31,7 +31,7 @@ inline bool ended(const base::Fd& pidfd, int timeout_ms) {
 
 class Launched {
  public:
-  static constexpr int kDeadlineMs = 60'000;
+  static constexpr int kDeadlineMs = 90'000;
 
   // input: what it finds on its standard input. inherit: a descriptor that it shall have.
   explicit Launched(std::vector<std::string> words, const std::string& input = "", int inherit = -1) {

@@ -49,7 +49,7 @@ inline void say(const char* word, long long number) {
 
 class Deadline {
  public:
-  static constexpr std::int64_t kNs = 30'000'000'000;
+  static constexpr std::int64_t kNs = 60'000'000'000;
   explicit Deadline(const char* what) : what_(what) {}
   void idle() const {
     if (now_ns() > end_) wrong(what_, HEDDLE_ERR_TIMEOUT);
