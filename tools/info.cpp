@@ -129,7 +129,9 @@ void print_variables() {
     std::printf("%c %-30s %-6s default %-10s", set != nullptr ? '*' : ' ', variable.name, type_text(variable.type),
                 variable.default_value);
     if (set != nullptr) std::printf(" now %s", set);
-    std::printf("\n      %s\n", variable.help);
+    const std::string range = base::range_text(variable);
+    std::printf("\n      %s%s%s%s\n", variable.help, range.empty() ? "" : " (", range.c_str(),
+                range.empty() ? "" : ")");
   }
 }
 

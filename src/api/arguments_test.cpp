@@ -212,7 +212,8 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
   }
   {
     const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_MAX_WORKERS", "4294967297"}}};
-    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=4294967297");
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG,
+                 "HEDDLE_MAX_WORKERS=\"4294967297\" is outside its range, 1-256");
   }
   {
     const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TRANSPORT", "pigeon"}}};
@@ -220,10 +221,8 @@ TEST(Join, RefusesWhatItCannotUnderstand) {
   }
   {
     const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_WORKER_OPERATIONS", "3"}}};
-    const Context joined = Context::join();
-    heddle_worker worker{};
-    expect_error(heddle_worker_open(joined.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG,
-                 "HEDDLE_WORKER_OPERATIONS=3");
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG,
+                 "HEDDLE_WORKER_OPERATIONS=\"3\" is outside its range, 16-65536");
   }
   heddle_context_options options{sizeof options, "carrier", nullptr, {}, 0, nullptr};
   expect_error(heddle_context_join(&options, &context), HEDDLE_ERR_ARGUMENT, "carrier");

@@ -287,9 +287,8 @@ TEST(TaggedArguments, AreChecked) {
 TEST(TaggedArguments, TheWindowIsChecked) {
   for (const char* bytes : {"1K", "2G"}) {
     const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", bytes}});
-    Context context = Context::join();
-    heddle_worker worker{};
-    expect_error(heddle_worker_open(context.handle(), nullptr, &worker), HEDDLE_ERR_CONFIG, "HEDDLE_TAG_CREDIT_BYTES");
+    heddle_context context{};
+    expect_error(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG, "HEDDLE_TAG_CREDIT_BYTES");
   }
 }
 

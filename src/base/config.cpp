@@ -9,6 +9,12 @@ extern char** environ;  // NOLINT: POSIX
 namespace heddle::base {
 namespace {
 
+constexpr std::uint64_t kKi = std::uint64_t{1} << 10;
+constexpr std::uint64_t kMi = std::uint64_t{1} << 20;
+constexpr std::uint64_t kGi = std::uint64_t{1} << 30;
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
+
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
     {Var::transport, "HEDDLE_TRANSPORT", Type::text, "shm",
      "transport of the job: shm, loopback or loopback-messages; fault+NAME adds the faults of HEDDLE_FAULT_*"},
@@ -16,24 +22,39 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive, shared, offload, delegate or mutex"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
      "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},
-    {Var::max_workers, "HEDDLE_MAX_WORKERS", Type::count, "64",
-     "workers that one process may open (1-256); the same in all ranks"},
-    {Var::worker_operations, "HEDDLE_WORKER_OPERATIONS", Type::count, "1024",
-     "operations in flight per worker before HEDDLE_AGAIN (16-65536)"},
+    {Var::max_workers,
+     "HEDDLE_MAX_WORKERS",
+     Type::count,
+     "64",
+     "workers that one process may open; the same in all ranks",
+     {1, 256}},
+    {Var::worker_operations,
+     "HEDDLE_WORKER_OPERATIONS",
+     Type::count,
+     "1024",
+     "operations in flight per worker before HEDDLE_AGAIN",
+     {16, 65536}},
     {Var::am_max_bytes, "HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
     {Var::am_reassembly_bytes, "HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
      "most memory one worker holds for active messages that arrive in parts; beyond it senders get NO_MEMORY"},
-    {Var::tag_credit_bytes, "HEDDLE_TAG_CREDIT_BYTES", Type::bytes, "1M",
-     "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet (64K-1G); the "
-     "same "
-     "in all ranks"},
+    {Var::tag_credit_bytes,
+     "HEDDLE_TAG_CREDIT_BYTES",
+     Type::bytes,
+     "1M",
+     "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet; the same "
+     "in all ranks",
+     {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
      "longest tagged message that is copied at once; a longer one waits for its receive; 0: what fits one packet"},
     {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
      "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
-    {Var::am_user_bytes, "HEDDLE_AM_USER_BYTES", Type::bytes, "256K",
-     "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before HEDDLE_AGAIN "
-     "(4K-1G); the same in all ranks"},
+    {Var::am_user_bytes,
+     "HEDDLE_AM_USER_BYTES",
+     Type::bytes,
+     "256K",
+     "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before "
+     "HEDDLE_AGAIN; the same in all ranks",
+     {4 * kKi, kGi}},
     {Var::aggregation, "HEDDLE_AGGREGATION", Type::flag, "0",
      "small messages to one worker that wait while the transport is busy leave as one packet, unless the worker's "
      "options say "
@@ -42,14 +63,22 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "a nonblocking message of more than 1K with a completion is only registered, for a helper or the next call that "
      "waits to "
      "submit: off, on, or auto (where that is measured to cost less)"},
-    {Var::shm_ring_bytes, "HEDDLE_SHM_RING_BYTES", Type::bytes, "32K",
-     "message ring of one worker to one worker, control lines included"},
+    {Var::shm_ring_bytes,
+     "HEDDLE_SHM_RING_BYTES",
+     Type::bytes,
+     "32K",
+     "message ring of one worker to one worker, control lines included",
+     {2 * kKi, 16 * kMi, 64}},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
     {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
     {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
      "bounce space of a process for registered memory; larger than the L2 cache is faster; 0: none"},
-    {Var::shm_bounce_chunk_bytes, "HEDDLE_SHM_BOUNCE_CHUNK_BYTES", Type::bytes, "16K",
-     "unit in which bounce space is lent"},
+    {Var::shm_bounce_chunk_bytes,
+     "HEDDLE_SHM_BOUNCE_CHUNK_BYTES",
+     Type::bytes,
+     "16K",
+     "unit in which bounce space is lent",
+     {kKi, kMi, 64}},
     {Var::shm_bounce_min_bytes, "HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "16K",
      "registered memory: smaller transfers use CMA where allowed"},
     {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
@@ -57,17 +86,33 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::shm_membarrier, "HEDDLE_SHM_MEMBARRIER", Type::flag, "1",
      "let a process that goes to sleep pay for the barrier (needs the kernel's membarrier); 0: senders pay a fence"},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
-    {Var::fault_delay, "HEDDLE_FAULT_DELAY", Type::count, "0",
-     "fault transports: hold a completion back for up to this many polls"},
+    {Var::fault_delay,
+     "HEDDLE_FAULT_DELAY",
+     Type::count,
+     "0",
+     "fault transports: hold a completion back for up to this many polls; everything must come to an end",
+     {0, 1'000'000}},
     {Var::fault_reorder, "HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
-    {Var::fault_again, "HEDDLE_FAULT_AGAIN", Type::count, "0",
-     "fault transports: percentage of posts that are refused (0-95)"},
-    {Var::fault_latency, "HEDDLE_FAULT_LATENCY", Type::time_ns, "0",
-     "fault transports: time of the way to the peer, and of completions back (at most 1s)"},
+    {Var::fault_again,
+     "HEDDLE_FAULT_AGAIN",
+     Type::count,
+     "0",
+     "fault transports: percentage of posts that are refused; something must get through",
+     {0, 95}},
+    {Var::fault_latency,
+     "HEDDLE_FAULT_LATENCY",
+     Type::time_ns,
+     "0",
+     "fault transports: time of the way to the peer, and of completions back",
+     {0, kSecond}},
     {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
-    {Var::hang_seconds, "HEDDLE_HANG_SECONDS", Type::count, "0",
-     "report what is pending, and who should move it, whenever a call has waited for so many seconds more; 0: never"},
+    {Var::hang_seconds,
+     "HEDDLE_HANG_SECONDS",
+     Type::count,
+     "0",
+     "report what is pending, and who should move it, whenever a call has waited for so many seconds more; 0: never",
+     {0, 1'000'000}},
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
      "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "
      "operation, by the slower way of the engine)"},
@@ -78,11 +123,13 @@ constexpr bool rows_match_vars() {
   for (std::size_t i = 0; i < kVariables.size(); ++i) {
     const Variable& row = kVariables[i];
     if (row.var != static_cast<Var>(i) || row.default_value == nullptr || row.help == nullptr) return false;
+    if (row.range.least > row.range.most || row.range.unit == 0) return false;
     if (row.name == nullptr || !std::string_view(row.name).starts_with("HEDDLE_")) return false;
   }
   return true;
 }
-static_assert(rows_match_vars(), "a row of kVariables is missing, unnamed, or not at the place of its Var");
+static_assert(rows_match_vars(),
+              "a row of kVariables is missing, unnamed, without a sound range, or not at the place of its Var");
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -141,6 +188,25 @@ const char* accepted(Type type) {
   return "";
 }
 
+// As it may be written in the variable.
+std::string written(Type type, std::uint64_t value) {
+  using Unit = std::pair<const char*, std::uint64_t>;
+  static constexpr Unit kBytes[] = {{"G", kGi}, {"M", kMi}, {"K", kKi}};
+  static constexpr Unit kTimes[] = {{"s", kSecond}, {"ms", 1'000'000}, {"us", 1'000}};
+  std::span<const Unit> units;
+  if (type == Type::bytes) units = kBytes;
+  if (type == Type::time_ns) units = kTimes;
+  for (const auto& [unit, factor] : units) {
+    if (value != 0 && value % factor == 0) return std::to_string(value / factor) + unit;
+  }
+  return std::to_string(value);
+}
+
+Status refuse(const Variable& variable, const std::string& text) {
+  return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is outside its range, %s (default %s: %s)", variable.name, text.c_str(),
+              range_text(variable).c_str(), variable.default_value, variable.help);
+}
+
 }  // namespace
 
 std::span<const Variable> variables() {
@@ -159,6 +225,15 @@ std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
   return with_unit(text, kUnits);
 }
 
+std::string range_text(const Variable& variable) {
+  const Range& range = variable.range;
+  if (range.everything()) return "";
+  std::string text = written(variable.type, range.least);
+  text += range.most == kAnyNumber ? " and more" : "-" + written(variable.type, range.most);
+  if (range.unit != 1) text += ", a multiple of " + std::to_string(range.unit);
+  return text;
+}
+
 Result<Config> Config::read(const Overrides& overrides) {
   Config config;
   for (std::size_t i = 0; i < kVariables.size(); ++i) {
@@ -171,6 +246,7 @@ Result<Config> Config::read(const Overrides& overrides) {
       return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is not %s (default %s: %s)", variable.name, config.text_[i].c_str(),
                   accepted(variable.type), variable.default_value, variable.help);
     }
+    if (!variable.range.has(*value)) return refuse(variable, config.text_[i]);
     config.number_[i] = *value;
   }
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -51,12 +51,22 @@ enum class Var : std::size_t {
   kCount
 };
 
+// What a number may be: from least to most, and a multiple of `unit`.
+struct Range {
+  std::uint64_t least = 0;
+  std::uint64_t most = ~std::uint64_t{0};
+  std::uint64_t unit = 1;
+  [[nodiscard]] bool has(std::uint64_t value) const { return value >= least && value <= most && value % unit == 0; }
+  [[nodiscard]] bool everything() const { return least == 0 && most == ~std::uint64_t{0} && unit == 1; }
+};
+
 struct Variable {
   Var var;
   const char* name;
   Type type;
   const char* default_value;
   const char* help;
+  Range range{};  // of count, bytes and time
 };
 
 // All variables a user may set, for printing.
@@ -71,7 +81,8 @@ class Config {
  public:
   using Overrides = std::map<std::string, std::string>;
 
-  // Reads and parses everything. An unparsable value is HEDDLE_ERR_CONFIG naming variable, value and what is accepted.
+  // Reads and parses everything. A value that is unparsable or out of its range is HEDDLE_ERR_CONFIG naming variable, value and
+  // what is accepted.
   // Unknown HEDDLE_* names are listed in unknown().
   static Result<Config> read(const Overrides& overrides = {});
 
@@ -87,6 +98,9 @@ class Config {
   std::array<std::uint64_t, kCount> number_{};
   std::vector<std::string> unknown_;
 };
+
+// "64K-1G, a multiple of 64"; empty: every number will do.
+std::string range_text(const Variable& variable);
 
 // Parses "64K", "1M", "4096", "1G" (binary multiples). Empty optional: not a size.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);

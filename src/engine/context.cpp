@@ -16,11 +16,7 @@ namespace heddle::engine {
 
 static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
 
-namespace {
-
-constexpr std::uint64_t kMostWorkers = 256;
-
-}  // namespace
+namespace {}  // namespace
 
 Context::Context(base::Environment environment) : environment_(std::move(environment)) {
   environment_.clock = &clock_;
@@ -73,11 +69,6 @@ base::Status Context::open_parts(const ContextOptions& options) {
   if (!policy) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
                       progress.c_str(), Policy::kMostDedicated);
-  }
-  const std::uint64_t workers = environment_.config.number(base::Var::max_workers);
-  if (workers < 1 || workers > kMostWorkers) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_MAX_WORKERS=%llu is outside 1-%llu",
-                      static_cast<unsigned long long>(workers), static_cast<unsigned long long>(kMostWorkers));
   }
   auto bootstrap = bootstrap::open(options.bootstrap, environment_);
   if (!bootstrap) return bootstrap.status();

@@ -7,28 +7,9 @@ namespace heddle::engine {
 
 thread_local constinit const Worker* detail::t_inside [[gnu::tls_model("initial-exec")]] = nullptr;
 
-namespace {
-
-constexpr std::uint64_t kMinOperations = 16;
-constexpr std::uint64_t kMaxOperations = 65536;
-constexpr std::uint64_t kMinUserBytes = std::uint64_t{4} << 10;
-constexpr std::uint64_t kMaxUserBytes = std::uint64_t{1} << 30;
-
-}  // namespace
-
 base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, const Traits& traits) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
-  if (operations < kMinOperations || operations > kMaxOperations) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_WORKER_OPERATIONS=%llu is outside %llu-%llu",
-                      static_cast<unsigned long long>(operations), static_cast<unsigned long long>(kMinOperations),
-                      static_cast<unsigned long long>(kMaxOperations));
-  }
   if (const base::Status status = Tagged::check(context.environment().config); status != HEDDLE_DONE) return status;
-  const std::uint64_t user_bytes = context.environment().config.number(base::Var::am_user_bytes);
-  if (user_bytes < kMinUserBytes || user_bytes > kMaxUserBytes) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_AM_USER_BYTES=%llu is outside 4K-1G",
-                      static_cast<unsigned long long>(user_bytes));
-  }
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));

@@ -7,10 +7,6 @@
 namespace heddle::transport::fault {
 namespace {
 
-constexpr std::uint64_t kMaxAgainPercent = 95;
-constexpr std::uint64_t kMaxDelay = 1'000'000;
-constexpr std::uint64_t kMaxLatencyNs = 1'000'000'000;
-
 class FaultTransport final : public Transport {
  public:
   FaultTransport(std::unique_ptr<Transport> inner, std::uint32_t rank, const Settings& settings, base::Clock& clock)
@@ -68,29 +64,11 @@ class FaultTransport final : public Transport {
   Capabilities capabilities_;
 };
 
-base::Status check(base::Var var, const char* name, const base::Config& config, std::uint64_t most, const char* why) {
-  const std::uint64_t value = config.number(var);
-  if (value <= most) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_CONFIG, "%s=%llu is more than %llu; %s", name, static_cast<unsigned long long>(value),
-                    static_cast<unsigned long long>(most), why);
-}
-
 }  // namespace
 
 base::Result<std::unique_ptr<Transport>> decorate(std::unique_ptr<Transport> inner, std::uint32_t rank,
                                                   const base::Environment& environment) {
   const base::Config& config = environment.config;
-  base::Status status = check(base::Var::fault_again, "HEDDLE_FAULT_AGAIN", config, kMaxAgainPercent,
-                              "it is a percentage, and something must get through");
-  if (status == HEDDLE_DONE) {
-    status = check(base::Var::fault_delay, "HEDDLE_FAULT_DELAY", config, kMaxDelay,
-                   "it is a number of polls, and everything must come to an end");
-  }
-  if (status == HEDDLE_DONE) {
-    status = check(base::Var::fault_latency, "HEDDLE_FAULT_LATENCY", config, kMaxLatencyNs,
-                   "a second is as far as anything is on this planet");
-  }
-  if (status != HEDDLE_DONE) return status;
   const Settings settings{config.number(base::Var::fault_seed), config.number(base::Var::fault_again),
                           config.number(base::Var::fault_delay), config.flag(base::Var::fault_reorder),
                           config.number(base::Var::fault_latency)};
