@@ -1,9 +1,10 @@
 // The regions of one context by number, so that a request from the network can be checked against them.
 //
 // Numbers are index + generation and are not used twice. find() takes no lock: it runs where messages are served.
-// Invariants: a chunk pointer goes from null to its final value once. A slot's `number` is 0 while the slot is free; address
-// and bytes are written before the number is stored (release) and read after it was loaded (acquire). Releasing a region
-// while a peer still works on it is an error of the program, which find() cannot prevent, only notice if it comes later.
+// Invariants: a chunk pointer goes from null to its final value once. A slot's `number` is 0 while the slot is free, and
+// never what it was before. Address and bytes are written while it is 0; who has read them looks at the number again, so they
+// are those of one region, and it was there after they had been read. Releasing a region while a peer still works on it is an
+// error of the program, which find() cannot prevent, only notice if it comes later.
 #pragma once
 
 #include <array>
@@ -20,6 +21,34 @@ namespace heddle::memory {
 struct Span {
   std::byte* address;
   std::uint64_t bytes;
+};
+
+// One writer at a time; any number of readers at any time.
+template <template <class> class Atomic = std::atomic>
+class RegionSlot {
+ public:
+  // It is empty.
+  void set(std::uint64_t number, std::byte* address, std::uint64_t bytes) {
+    address_.store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_release);
+    bytes_.store(bytes, std::memory_order_release);
+    number_.store(number, std::memory_order_release);
+  }
+  void clear() { number_.store(0, std::memory_order_release); }
+  [[nodiscard]] bool holds(std::uint64_t number) const { return number_.load(std::memory_order_acquire) == number; }
+  // The whole region; empty: it is another's, or nobody's.
+  [[nodiscard]] std::optional<Span> read(std::uint64_t number) const {
+    if (!holds(number)) return std::nullopt;
+    const Span span{reinterpret_cast<std::byte*>(address_.load(std::memory_order_acquire)),
+                    bytes_.load(std::memory_order_acquire)};
+    // Who has seen a word of a later region sees here that this one is gone.
+    if (number_.load(std::memory_order_relaxed) != number) return std::nullopt;
+    return span;
+  }
+
+ private:
+  Atomic<std::uint64_t> number_{0};    // release by set() and clear(); partner: the acquire load in holds()
+  Atomic<std::uintptr_t> address_{0};  // release by set(), after clear(); partner: the acquire load in read()
+  Atomic<std::uint64_t> bytes_{0};     // the same
 };
 
 class RegionTable {
@@ -52,37 +81,32 @@ class RegionTable {
       chunk.store(new Slot[kChunk], std::memory_order_release);  // partner: find's acquire load
     }
     Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunk];
-    slot.address = static_cast<std::byte*>(address);
-    slot.bytes = bytes;
     const std::uint64_t number = ++generation_ << 20 | index;
-    slot.number.store(number, std::memory_order_release);  // partner: find's acquire load
+    slot.set(number, static_cast<std::byte*>(address), bytes);
     return number;
   }
 
   void remove(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     Slot* slot = locate(number);
-    if (slot == nullptr || slot->number.load(std::memory_order_relaxed) != number) return;
-    slot->number.store(0, std::memory_order_release);
+    if (number == 0 || slot == nullptr || !slot->holds(number)) return;
+    slot->clear();
     free_.push_back(number & kIndexMask);
   }
 
   // Where [offset, offset + bytes) of the region lies; empty: no such region, or not all of it inside.
   [[nodiscard]] std::optional<Span> find(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes) const {
     const Slot* slot = locate(number);
-    if (number == 0 || slot == nullptr || slot->number.load(std::memory_order_acquire) != number) return std::nullopt;
-    if (offset > slot->bytes || bytes > slot->bytes - offset) return std::nullopt;
-    return Span{slot->address + offset, bytes};
+    if (number == 0 || slot == nullptr) return std::nullopt;
+    const std::optional<Span> whole = slot->read(number);
+    if (!whole || offset > whole->bytes || bytes > whole->bytes - offset) return std::nullopt;
+    return Span{whole->address + offset, bytes};
   }
 
   [[nodiscard]] bool known(std::uint64_t number) const { return find(number, 0, 0).has_value(); }
 
  private:
-  struct Slot {
-    std::atomic<std::uint64_t> number{0};
-    std::byte* address = nullptr;
-    std::uint64_t bytes = 0;
-  };
+  using Slot = RegionSlot<>;
   static constexpr std::uint64_t kIndexMask = kChunk * kChunks - 1;
 
   [[nodiscard]] Slot* locate(std::uint64_t number) const {

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
+
+#include "base/random.hpp"
+#include "base/test_waits.hpp"
 
 namespace heddle::memory {
 namespace {
@@ -63,6 +68,40 @@ TEST(RegionTable, ReadersSeeWholeSlotsWhileOthersAreAdded) {
   }
   stop = true;
   reader.join();
+}
+
+// Slots change hands under the reader. Region i begins at byte i and has i + 1 bytes: who finds another pair has mixed two.
+TEST(RegionTable, ReadersNeverSeeTwoRegionsMixed) {
+  RegionTable table;
+  std::vector<std::byte> memory(64);
+  std::array<std::atomic<std::uint64_t>, 4> numbers{};
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> found{0};
+  std::thread reader([&] {
+    for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
+      const std::uint64_t number = numbers[i % numbers.size()].load(std::memory_order_relaxed);
+      const auto first = table.find(number, 0, 0);
+      if (!first) continue;
+      const auto bytes = static_cast<std::uint64_t>(first->address - memory.data()) + 1;
+      // Gone meanwhile, or just as long as it must be.
+      const bool whole = table.find(number, 0, bytes).has_value();
+      EXPECT_FALSE(table.find(number, 0, bytes + 1));
+      EXPECT_TRUE(whole || !table.known(number));
+      found.fetch_add(1, std::memory_order_relaxed);
+    }
+  });
+  base::Random random(7);
+  const test::Deadline deadline;
+  for (int round = 0; round < 20000 || (found.load() < 1000 && !deadline.over()); ++round) {
+    auto& number = numbers[random.below(numbers.size())];
+    table.remove(number.load());
+    const std::uint64_t at = random.below(memory.size());
+    number.store(table.add(&memory[at], at + 1), std::memory_order_relaxed);
+    if (round % 256 == 0) std::this_thread::yield();
+  }
+  stop.store(true);
+  reader.join();
+  EXPECT_GE(found.load(), 1000U);
 }
 
 }  // namespace

@@ -47,40 +47,31 @@ base::Result<RegionKey> decode(const MemoryKey& bytes) {
 
 std::uint64_t RegionTable::add(const Region& region) {
   const std::lock_guard lock(mutex_);
-  std::uint32_t index = 0;
-  if (unused_.empty()) {
-    index = static_cast<std::uint32_t>(slots_.size());
-    slots_.emplace_back();
-  } else {
-    index = unused_.back();
-    unused_.pop_back();
+  const std::uint64_t id = places_.add(region.address, region.bytes);
+  if (id == 0) return 0;
+  try {
+    regions_.emplace(id, region);
+  } catch (...) {
+    places_.remove(id);
+    throw;
   }
-  Slot& slot = slots_[index];
-  slot.region = region;
-  ++slot.generation;
-  return std::uint64_t{slot.generation} << 32 | index;
-}
-
-RegionTable::Slot* RegionTable::living(std::uint64_t id) {
-  const auto index = static_cast<std::uint32_t>(id);
-  const auto generation = static_cast<std::uint32_t>(id >> 32);
-  if (index >= slots_.size() || generation % 2 == 0 || slots_[index].generation != generation) return nullptr;
-  return &slots_[index];
+  return id;
 }
 
 std::optional<RegionTable::Region> RegionTable::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  const Slot* slot = living(id);
-  return slot == nullptr ? std::nullopt : std::optional<Region>(slot->region);
+  const auto found = regions_.find(id);
+  return found == regions_.end() ? std::nullopt : std::optional<Region>(found->second);
 }
 
 std::optional<RegionTable::Region> RegionTable::remove(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  Slot* slot = living(id);
-  if (slot == nullptr) return std::nullopt;
-  ++slot->generation;
-  unused_.push_back(static_cast<std::uint32_t>(id));
-  return slot->region;
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return std::nullopt;
+  const Region region = found->second;
+  places_.remove(id);
+  regions_.erase(found);
+  return region;
 }
 
 }  // namespace heddle::transport::shm

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <vector>
+#include <unordered_map>
 
+#include "memory/region_table.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::shm {
@@ -41,21 +42,21 @@ class RegionTable {
     RegionKind kind = RegionKind::registered;
   };
 
+  // 0: the table is full.
   std::uint64_t add(const Region& region);
   // Empty: not the id of a living region.
   [[nodiscard]] std::optional<Region> find(std::uint64_t id);
   std::optional<Region> remove(std::uint64_t id);
+  // Where [offset, offset + bytes) of it lies; empty: no such region, or not all of it inside. Takes no lock: every chunk that is
+  // served asks.
+  [[nodiscard]] std::optional<memory::Span> locate(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) const {
+    return places_.find(id, offset, bytes);
+  }
 
  private:
-  struct Slot {
-    Region region;
-    std::uint32_t generation = 0;  // odd: in use
-  };
-  Slot* living(std::uint64_t id);
-
+  memory::RegionTable places_;
   std::mutex mutex_;
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> unused_;
+  std::unordered_map<std::uint64_t, Region> regions_;  // by id
 };
 
 }  // namespace heddle::transport::shm

@@ -118,6 +118,9 @@ TEST(RegionTable, RemovedAndReusedSlotsDoNotAnswerToOldIds) {
   const std::uint64_t second = table.add({memory + 1, 1, 0, RegionKind::registered});
   EXPECT_FALSE(table.find(first));
   EXPECT_EQ(table.find(second)->address, memory + 1);
+  EXPECT_EQ(table.locate(second, 0, 1)->address, memory + 1);
+  EXPECT_FALSE(table.locate(second, 0, 2));
+  EXPECT_FALSE(table.locate(first, 0, 1));
   EXPECT_FALSE(table.find(~std::uint64_t{0}));
   EXPECT_FALSE(table.find(0));
 }

@@ -28,7 +28,7 @@ class ShmTransport final : public Transport {
   void ring() override { home_->bell().ring(); }
 
  private:
-  LocalMemory enter(const RegionTable::Region& region);
+  base::Result<LocalMemory> enter(const RegionTable::Region& region);
   base::Result<RemoteMemory> import_own(const RegionKey& key);
 
   std::unique_ptr<Home> home_;
@@ -71,11 +71,12 @@ base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::ui
   return make_worker(*home_, index);
 }
 
-LocalMemory ShmTransport::enter(const RegionTable::Region& region) {
+base::Result<LocalMemory> ShmTransport::enter(const RegionTable::Region& region) {
   LocalMemory memory;
   memory.address = region.address;
   memory.bytes = region.bytes;
   memory.id = home_->regions().add(region);
+  if (memory.id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "a million regions of this rank are alive; release some");
   RegionKey key;
   key.kind = region.kind;
   key.id = memory.id;
@@ -90,7 +91,9 @@ base::Result<LocalMemory> ShmTransport::allocate(std::uint64_t bytes) {
   if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; ask for at least 1");
   const auto extent = home_->segment().allocate(bytes);
   if (!extent) return extent.status();
-  return enter({extent->address, bytes, extent->offset, RegionKind::allocated});
+  auto memory = enter({extent->address, bytes, extent->offset, RegionKind::allocated});
+  if (!memory) home_->segment().free(extent->offset, bytes);
+  return memory;
 }
 
 void ShmTransport::free(const LocalMemory& memory) {

@@ -310,10 +310,10 @@ Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noex
                                     std::memory_order_acquire, std::memory_order_relaxed)) {
     return Served::done;  // taken back meanwhile
   }
-  const auto region = home_.regions().find(request.region);
+  const auto place = home_.regions().locate(request.region, request.offset, request.bytes);
   ChunkState outcome = ChunkState::failed;
-  if (region && request.offset <= region->bytes && request.bytes <= region->bytes - request.offset) {
-    std::byte* there = region->address + request.offset;
+  if (place) {
+    std::byte* there = place->address;
     if (record.type == kPutType) {
       std::memcpy(there, pool.data(request.chunk), request.bytes);
     } else {
