@@ -48,10 +48,12 @@ class Crowd {
 // it has waited: what does not wake it is noticed late by as little, and it leaves its core to others.
 class Waiter {
  public:
-  // `crowd` outlives it; null: nothing is known, nothing is learned.
+  // `crowd` outlives it; null: nothing is known, nothing is learned. timeout_ns: negative: for ever; 0: who asks has looked
+  // once, and the time is over.
   Waiter(Clock& clock, std::int64_t timeout_ns, Crowd* crowd = nullptr)
       : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
+    if (timeout_ns_ == 0) since_clock_ = kClockPeriod;  // the first question looks at the clock
     if (crowd_ != nullptr && crowd_->crowded()) spins_ = kFewSpins;
   }
 

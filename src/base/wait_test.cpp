@@ -45,6 +45,14 @@ TEST(Waiter, AShortTimeIsOverThoughItOnlySpins) {
   while (waiter.busy()) ASSERT_LT(++rounds, 10'000);
 }
 
+// Who does not want to wait looks once, not for the microseconds of a spin.
+TEST(Waiter, NoTimeIsOverAtOnce) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  EXPECT_FALSE(Waiter(clock, 0).idle());
+  EXPECT_FALSE(Waiter(clock, 0).busy());
+}
+
 TEST(Crowd, LearnsFromWhatAYieldTakes) {
   Crowd crowd;
   EXPECT_FALSE(crowd.crowded());
