@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
-#include "protocol/atomics.hpp"
+#include "memory/atomics.hpp"
 
 namespace heddle::api {
 namespace {
@@ -71,7 +71,7 @@ heddle_status heddle_try_atomic(heddle_worker handle, heddle_atomic_op op, heddl
   if (remote == nullptr) return bad_handle("remote region", target.region.id);
   const bool known = heddle::wire::atomic_known(op) && (op & 7U) != HEDDLE_COMPARE_SWAP32;
   if (known && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
-    heddle::protocol::apply_atomic(op, remote->direct + target.offset, operand);
+    heddle::memory::apply_atomic(op, remote->direct + target.offset, operand);
     return counted(*worker, heddle::wire::atomic_bytes(op));
   }
   return slow(*worker, {static_cast<uint32_t>(op), remote, target.offset, operand, 0, nullptr}, false, completion);
@@ -87,7 +87,7 @@ heddle_status heddle_try_fetch_atomic(heddle_worker handle, heddle_atomic_op op,
   if (fetch->result == nullptr) return null_argument("fetch_atomic", "fetch->result");
   if (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
     const uint64_t old =
-        heddle::protocol::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
+        heddle::memory::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
     if (op >= HEDDLE_ADD64) {
       std::memcpy(fetch->result, &old, 8);
       return counted(*worker, 8);

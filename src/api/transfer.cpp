@@ -3,7 +3,6 @@
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
-#include "protocol/atomics.hpp"
 
 namespace heddle::api {
 namespace {

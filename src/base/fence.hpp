@@ -17,16 +17,6 @@ inline constexpr bool kThreadSanitizer = false;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-// All earlier stores become visible before any later store. Free on x86.
-inline void store_fence() {
-  if constexpr (kThreadSanitizer) {
-    static thread_local std::atomic<int> word{0};
-    word.fetch_add(1, std::memory_order_acq_rel);
-  } else {
-    std::atomic_thread_fence(std::memory_order_release);
-  }
-}
-
 // All earlier loads and stores are visible to everybody before any later load or store.
 inline void full_fence() {
   if constexpr (kThreadSanitizer) {

@@ -5,7 +5,7 @@
 
 #include "base/fence.hpp"
 #include "engine/worker.hpp"
-#include "protocol/atomics.hpp"
+#include "memory/atomics.hpp"
 
 namespace heddle::engine {
 
@@ -354,8 +354,8 @@ bool Worker::advance_word(Operation& operation) {
     return true;
   }
   if (remote.direct_range(operation.word_offset, width)) {
-    const std::uint64_t old = protocol::execute_atomic(operation.atomic_op, remote.direct + operation.word_offset,
-                                                       operation.operand, operation.compare);
+    const std::uint64_t old = memory::execute_atomic(operation.atomic_op, remote.direct + operation.word_offset,
+                                                     operation.operand, operation.compare);
     if (operation.result != nullptr) std::memcpy(operation.result, &old, width);
     operation.signal_due = false;
     operation.posted = true;

@@ -123,8 +123,6 @@ class Worker {
 
   // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who passed the gate ============
 
-  [[nodiscard]] std::uint32_t outstanding() const { return outstanding_total_; }
-
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
   base::Status try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word, std::uint64_t word_offset,

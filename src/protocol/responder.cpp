@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "protocol/atomics.hpp"
+#include "memory/atomics.hpp"
 
 namespace heddle::protocol {
 
@@ -28,7 +28,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
       if (reinterpret_cast<std::uintptr_t>(memory->address) % head.bytes != 0) {
         answer.head.status = HEDDLE_ERR_ALIGNMENT;
       } else {
-        answer.head.value = execute_atomic(head.atomic_op, memory->address, head.operand, head.compare);
+        answer.head.value = memory::execute_atomic(head.atomic_op, memory->address, head.operand, head.compare);
       }
       break;
   }

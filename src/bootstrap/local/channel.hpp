@@ -38,9 +38,6 @@ class Reader {
   // DONE: *frame is the next one. AGAIN: fill first. Otherwise the stream is not well formed and stays so.
   [[nodiscard]] base::Status next(Frame* frame);
 
-  // The size of the job, once it is known.
-  void set_size(std::uint32_t size) { size_ = size; }
-
  private:
   static constexpr std::size_t kMaxWaitingFds = 64;
 

@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/quiet_thread.hpp"
 #include "bootstrap/common.hpp"
 #include "bootstrap/local/channel.hpp"
 
@@ -232,20 +233,13 @@ Local::Local(const Given& given, const JobSecret& secret, Reader reader)
       boxes_(given.size) {}
 
 base::Status Local::start() {
-  // Signals are the application's: its handlers must not run on a thread that it does not know.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  base::Status status = HEDDLE_DONE;
   try {
-    thread_ = std::thread([this] { serve(); });
-    pthread_setname_np(thread_.native_handle(), "heddle-boot");
+    thread_ = base::start_quiet_thread([this] { serve(); });
   } catch (const std::system_error& error) {
-    status = base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that listens to the launcher: %s", error.what());
+    return base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that listens to the launcher: %s", error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  pthread_setname_np(thread_.native_handle(), "heddle-boot");
+  return HEDDLE_DONE;
 }
 
 Local::~Local() {

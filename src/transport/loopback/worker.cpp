@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "memory/atomics.hpp"
+
 namespace heddle::transport::loopback {
 namespace {
 
@@ -49,29 +51,8 @@ base::Status get(std::byte* source, const Command& command) {
 
 template <class Word>
 base::Status change(std::byte* target, const Command& command) {
-  const std::atomic_ref<Word> word(*reinterpret_cast<Word*>(target));
-  const auto operand = static_cast<Word>(command.operand);
-  auto old = static_cast<Word>(command.compare);
-  switch (command.atomic_op & 7U) {
-    case HEDDLE_ADD32:
-      old = word.fetch_add(operand);
-      break;
-    case HEDDLE_AND32:
-      old = word.fetch_and(operand);
-      break;
-    case HEDDLE_OR32:
-      old = word.fetch_or(operand);
-      break;
-    case HEDDLE_XOR32:
-      old = word.fetch_xor(operand);
-      break;
-    case HEDDLE_SWAP32:
-      old = word.exchange(operand);
-      break;
-    default:
-      word.compare_exchange_strong(old, operand);
-      break;
-  }
+  const Word old = memory::execute(command.atomic_op, target, static_cast<Word>(command.operand),
+                                   static_cast<Word>(command.compare));
   if (command.local != nullptr) std::memcpy(command.local, &old, sizeof old);
   return HEDDLE_DONE;
 }

@@ -7,7 +7,7 @@
 
 #include "heddle/heddle.h"
 
-namespace heddle::protocol {
+namespace heddle::memory {
 
 // Each is sequentially consistent. The word is naturally aligned; the caller has checked it.
 template <class Word>
@@ -58,4 +58,4 @@ inline void apply_atomic(std::uint32_t op, void* target, std::uint64_t operand) 
   }
 }
 
-}  // namespace heddle::protocol
+}  // namespace heddle::memory
