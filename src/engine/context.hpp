@@ -56,7 +56,8 @@ class Owned {
     }
     if (entry->second.id != 0) return raw;
     entries_.erase(entry);
-    return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this process are open; close some", kHandles - 1);
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this kind are open in this process; close some",
+                      handle_entries(T::kType) - 1);
   }
   // The handle is closed first, so that nobody finds the object any more.
   std::unique_ptr<T> remove(const T* object) noexcept {
