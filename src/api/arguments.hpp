@@ -64,6 +64,12 @@ inline Status resolve(const Worker& worker, const heddle_completion* from, engin
   return HEDDLE_DONE;
 }
 
+// Whether a direct operation, which raises nothing, may go on: a counter that is no live one is a mistake even then.
+inline bool counter_live(const heddle_completion* completion) {
+  return completion == nullptr || completion->counter.id == 0 ||
+         find_handle<Counter>(completion->counter.id) != nullptr;
+}
+
 inline Status again(Worker& worker) {
   worker.count(&engine::Tally::again);
   return HEDDLE_AGAIN;

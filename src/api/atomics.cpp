@@ -53,11 +53,6 @@ inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t
          (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
 }
 
-inline bool counter_live(const heddle_completion* completion) {
-  return completion == nullptr || completion->counter.id == 0 ||
-         find_handle<Counter>(completion->counter.id) != nullptr;
-}
-
 }  // namespace
 }  // namespace heddle::api
 

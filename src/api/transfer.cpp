@@ -10,6 +10,8 @@ namespace {
 using engine::Kind;
 using engine::Pieces;
 
+constexpr std::size_t kWord = 8;
+
 // Copies so that naturally aligned 1-, 2-, 4- and 8-byte accesses stay single ones.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   switch (bytes) {
@@ -64,31 +66,67 @@ template <Kind kind>
   return status;
 }
 
+// Every case, and the text of every mistake.
 template <Kind kind>
-inline Status try_transfer(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
-                           const heddle_completion* completion) {
+Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
+               const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
-  if (worker == nullptr) [[unlikely]] {
-    return bad_handle("worker", handle.id);
-  }
-  if (remote == nullptr) [[unlikely]] {
-    return bad_handle("remote region", address.region.id);
-  }
-  if (local == nullptr && bytes != 0) [[unlikely]] {
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (local == nullptr && bytes != 0) {
     return null_argument(kind == Kind::put ? "put" : "get", kind == Kind::put ? "source" : "target");
   }
-  if (remote->direct_range(address.offset, bytes)) [[likely]] {
-    if (completion != nullptr && completion->counter.id != 0 && find_handle<Counter>(completion->counter.id) == nullptr)
-        [[unlikely]] {
-      return bad_handle("counter of the completion", completion->counter.id);
-    }
+  if (remote->direct_range(address.offset, bytes)) {
+    if (!counter_live(completion)) return bad_handle("counter of the completion", completion->counter.id);
     std::byte* memory = remote->direct + address.offset;
     kind == Kind::put ? copy_bytes(memory, local, bytes) : copy_bytes(local, memory, bytes);
     tally<kind>(*worker, bytes);
     return HEDDLE_DONE;
   }
   return slow<kind>(*worker, {static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
+}
+
+// The same, out of line and with the arguments in the registers in which the C functions got them (the parts of the address one
+// by one, for a struct would be stored and loaded), so that those keep nothing for it.
+template <Kind kind>
+[[gnu::noinline]] Status try_out_of_line(heddle_worker handle, void* local, std::size_t bytes,
+                                         heddle_remote_region region, std::uint64_t offset,
+                                         const heddle_completion* completion) {
+  return try_any<kind>(handle, local, bytes, {region, offset}, completion);
+}
+template <Kind kind>
+[[gnu::noinline]] Status until_accepted(heddle_worker handle, void* local, std::size_t bytes,
+                                        heddle_remote_region region, std::uint64_t offset,
+                                        const heddle_completion* completion) {
+  return blocking(kind == Kind::put ? "heddle_put" : "heddle_get", handle,
+                  [&] { return try_any<kind>(handle, local, bytes, {region, offset}, completion); });
+}
+
+// A word of memory that is mapped, and nothing to complain of: what most operations are. False: nothing happened.
+template <Kind kind>
+inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
+                       const heddle_completion* completion) {
+  RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
+  if (remote == nullptr || !remote->direct_range(offset, kWord))
+    return false;  // first: commands lose least by having tried
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr || local == nullptr || !counter_live(completion)) return false;
+  std::byte* memory = remote->direct + offset;
+  kind == Kind::put ? std::memcpy(memory, local, kWord) : std::memcpy(local, memory, kWord);
+  worker->count(kind == Kind::put ? &Tally::word_puts : &Tally::word_gets);
+  return true;
+}
+
+// All else goes to kOther. Two calls of it, so that a word's length need not be kept.
+template <Kind kind, auto kOther>
+inline Status word_or(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
+                      const heddle_completion* completion) {
+  if (bytes != kWord) return kOther(handle, local, bytes, address.region, address.offset, completion);
+  if (word_moved<kind>(handle, local, address.region, address.offset, completion)) [[likely]] {
+    return HEDDLE_DONE;
+  }
+  return kOther(handle, local, kWord, address.region, address.offset, completion);
 }
 
 // ---- strided ---------------------------------------------------------------------------------------------------------
@@ -272,33 +310,32 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
 }  // namespace
 }  // namespace heddle::api
 
-using heddle::api::blocking;
-using heddle::engine::Kind;
+using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 
 heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                              const heddle_completion* completion) {
-  return heddle::api::try_transfer<Kind::put>(worker, const_cast<void*>(source), bytes, target, completion);
+  return word_or<Kind::put, try_out_of_line<Kind::put>>(worker, const_cast<void*>(source), bytes, target, completion);
 }
 heddle_status heddle_try_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
                              const heddle_completion* completion) {
-  return heddle::api::try_transfer<Kind::get>(worker, target, bytes, source, completion);
+  return word_or<Kind::get, try_out_of_line<Kind::get>>(worker, target, bytes, source, completion);
 }
 heddle_status heddle_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                          const heddle_completion* completion) {
-  return blocking("heddle_put", worker, [&] { return heddle_try_put(worker, source, bytes, target, completion); });
+  return word_or<Kind::put, until_accepted<Kind::put>>(worker, const_cast<void*>(source), bytes, target, completion);
 }
 heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
                          const heddle_completion* completion) {
-  return blocking("heddle_get", worker, [&] { return heddle_try_get(worker, target, bytes, source, completion); });
+  return word_or<Kind::get, until_accepted<Kind::get>>(worker, target, bytes, source, completion);
 }
 
 heddle_status heddle_try_put_strided(heddle_worker worker, const void* source, heddle_remote target,
                                      const heddle_strided* shape, const heddle_completion* completion) {
-  return heddle::api::try_strided<Kind::put>(worker, const_cast<void*>(source), target, shape, completion);
+  return try_strided<Kind::put>(worker, const_cast<void*>(source), target, shape, completion);
 }
 heddle_status heddle_try_get_strided(heddle_worker worker, void* target, heddle_remote source,
                                      const heddle_strided* shape, const heddle_completion* completion) {
-  return heddle::api::try_strided<Kind::get>(worker, target, source, shape, completion);
+  return try_strided<Kind::get>(worker, target, source, shape, completion);
 }
 heddle_status heddle_put_strided(heddle_worker worker, const void* source, heddle_remote target,
                                  const heddle_strided* shape, const heddle_completion* completion) {
@@ -313,11 +350,11 @@ heddle_status heddle_get_strided(heddle_worker worker, void* target, heddle_remo
 
 heddle_status heddle_try_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                                   const heddle_completion* completion) {
-  return heddle::api::try_list<Kind::put>(worker, segments, count, completion);
+  return try_list<Kind::put>(worker, segments, count, completion);
 }
 heddle_status heddle_try_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                                   const heddle_completion* completion) {
-  return heddle::api::try_list<Kind::get>(worker, segments, count, completion);
+  return try_list<Kind::get>(worker, segments, count, completion);
 }
 heddle_status heddle_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                               const heddle_completion* completion) {
@@ -330,7 +367,7 @@ heddle_status heddle_get_list(heddle_worker worker, const heddle_segment* segmen
 
 heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                     const heddle_signal* signal, const heddle_completion* completion) {
-  return heddle::api::try_put_signal(worker, source, bytes, target, signal, completion);
+  return try_put_signal(worker, source, bytes, target, signal, completion);
 }
 heddle_status heddle_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                 const heddle_signal* signal, const heddle_completion* completion) {

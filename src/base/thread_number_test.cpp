@@ -15,6 +15,7 @@ TEST(ThreadNumber, StaysTheSameInAThread) {
   const std::uint32_t mine = thread_number();
   EXPECT_LT(mine, kThreadNumbers);
   EXPECT_EQ(thread_number(), mine);
+  EXPECT_EQ(known_thread_number(), mine + 1);
 }
 
 TEST(ThreadNumber, LiveThreadsHaveDifferentOnesAndTheRestHasNone) {
@@ -26,7 +27,9 @@ TEST(ThreadNumber, LiveThreadsHaveDifferentOnesAndTheRestHasNone) {
   std::vector<std::thread> threads;
   for (std::uint32_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
+      EXPECT_EQ(known_thread_number(), 0U) << "none was asked for yet";
       numbers[i] = thread_number();
+      EXPECT_EQ(known_thread_number(), numbers[i] == kNoThreadNumber ? 0U : numbers[i] + 1);
       marks[i] = thread_mark();
       all.arrive_and_wait();
     });

@@ -42,6 +42,18 @@ struct Tally {
   std::uint64_t again = 0;
   std::uint64_t commands = 0;  // operations that were not direct
   std::uint64_t sends = 0;     // tagged messages
+  // Direct puts and gets of 8 bytes, each counted by one number alone, and not above: see Tallies::sum() and total().
+  std::uint64_t word_puts = 0;
+  std::uint64_t word_gets = 0;
+
+  // With the words counted where all puts, gets and bytes are.
+  [[nodiscard]] Tally total() const {
+    Tally all = *this;
+    all.puts += word_puts;
+    all.gets += word_gets;
+    all.bytes += 8 * (word_puts + word_gets);
+    return all;
+  }
 };
 
 // A Tally for each thread that posts to a worker that is not exclusive: no line is written by two threads, but by those
@@ -52,26 +64,28 @@ class Tallies {
   using Field = std::uint64_t Tally::*;
 
   void add(Field field, std::uint64_t amount) {
-    const std::uint32_t number = base::thread_number();
-    raise(number, field, amount);
+    for_caller([=](auto place) { place.raise(field, amount); });
   }
   // One more operation of `bytes` bytes.
   void add_operation(Field field, std::uint64_t bytes) {
-    const std::uint32_t number = base::thread_number();
-    raise(number, field, 1);
-    raise(number, &Tally::bytes, bytes);
+    for_caller([=](auto place) {
+      place.raise(field, 1);
+      place.raise(&Tally::bytes, bytes);
+    });
   }
   // One that was not direct. The command last, with release, partner: the acquire load in sum(), which so never sees more commands
   // than operations, whatever is posted meanwhile.
   void add_command(Field field, std::uint64_t bytes) {
-    const std::uint32_t number = base::thread_number();
-    raise(number, field, 1);
-    raise(number, &Tally::bytes, bytes);
-    raise<std::memory_order_release>(number, &Tally::commands, 1);
+    for_caller([=](auto place) {
+      place.raise(field, 1);
+      place.raise(&Tally::bytes, bytes);
+      place.template raise<std::memory_order_release>(&Tally::commands, 1);
+    });
   }
   [[nodiscard]] Tally sum() {
-    static constexpr std::array<Field, 7> kFields = {&Tally::puts,  &Tally::gets,  &Tally::atomics, &Tally::messages,
-                                                     &Tally::bytes, &Tally::again, &Tally::sends};
+    static constexpr std::array<Field, 9> kFields = {&Tally::puts,     &Tally::gets,      &Tally::atomics,
+                                                     &Tally::messages, &Tally::bytes,     &Tally::again,
+                                                     &Tally::sends,    &Tally::word_puts, &Tally::word_gets};
     Tally all;
     for (Place& place : places_) {
       all.commands += std::atomic_ref<std::uint64_t>(place.tally.commands).load(std::memory_order_acquire);
@@ -83,20 +97,36 @@ class Tallies {
   }
 
  private:
-  template <std::memory_order kOrder = std::memory_order_relaxed>
-  void raise(std::uint32_t number, Field field, std::uint64_t amount) {
-    const std::atomic_ref<std::uint64_t> count(places_[number].tally.*field);
-    if (number != base::kNoThreadNumber) [[likely]] {
-      count.store(count.load(std::memory_order_relaxed) + amount, kOrder);
-    } else {
-      count.fetch_add(amount, kOrder);
-    }
-  }
-
   struct alignas(base::kCacheLine) Place {
     Tally tally;
   };
-  std::array<Place, base::kThreadNumbers + 1> places_{};
+  // kOwn: only this thread writes there.
+  template <bool kOwn>
+  struct Raised {
+    Tally& tally;
+    template <std::memory_order kOrder = std::memory_order_relaxed>
+    void raise(Field field, std::uint64_t amount) const {
+      const std::atomic_ref<std::uint64_t> count(tally.*field);
+      if constexpr (kOwn) {
+        count.store(count.load(std::memory_order_relaxed) + amount, kOrder);
+      } else {
+        count.fetch_add(amount, kOrder);
+      }
+    }
+  };
+  // Runs `add` on the calling thread's place. Each way on its own, so that the usual one decides once.
+  template <class Add>
+  void for_caller(Add add) {
+    if (const std::uint32_t known = base::known_thread_number(); known != 0) [[likely]] {
+      add(Raised<true>{places_[known].tally});
+    } else if (const std::uint32_t number = base::thread_number(); number != base::kNoThreadNumber) {
+      add(Raised<true>{places_[number + 1].tally});
+    } else {
+      add(Raised<false>{places_[0].tally});
+    }
+  }
+
+  std::array<Place, base::kThreadNumbers + 1> places_{};  // the first for threads without a number
 };
 
 }  // namespace heddle::engine

@@ -84,7 +84,7 @@ heddle_worker_stats Worker::read_stats() {
     all.packets = aggregator_->counts().packets;
   };
   gate_ == nullptr ? read() : gate_->visit(read);
-  const Tally posted = tallies_ == nullptr ? tally_ : tallies_->sum();
+  const Tally posted = (tallies_ == nullptr ? tally_ : tallies_->sum()).total();
   if (gate_ != nullptr && gate_->small_offload() != nullptr) {
     all.registered = gate_->small_offload()->registered_messages();
     all.helped = gate_->small_offload()->helped_messages();
