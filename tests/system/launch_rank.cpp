@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -121,6 +123,39 @@ int one_goes_without_leaving() {
   await_failure(*bootstrap, 1);
   bootstrap->leave();
   return 0;
+}
+
+// Until the kernel says that process has ended; its launcher does not reap it before the job ends.
+void await_end(std::int32_t pid) {
+  heddle::base::SystemClock clock;
+  heddle::base::Waiter waiter(clock, 60'000'000'000);
+  for (;;) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    if (!std::getline(file, line) || line.find(") Z ") != std::string::npos) return;
+    check(waiter.idle(), "the others do not end");
+  }
+}
+
+// Rank 1 leaves in good order and ends last, with the code given; the others end with 4 because it has left.
+int one_leaves_first(int code) {
+  const auto bootstrap = join();
+  check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
+  std::vector<std::int32_t> others;
+  for (const std::uint32_t peer : {0U, 2U}) {
+    const auto card = bootstrap->fetch_wait(peer);
+    check(card.ok(), "a card");
+    others.push_back(card->pid);
+  }
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  if (bootstrap->rank() != 1) {
+    await_failure(*bootstrap, 1);
+    bootstrap->leave();
+    return 4;
+  }
+  bootstrap->leave();
+  for (const std::int32_t pid : others) await_end(pid);
+  return code;
 }
 
 int one_never_joins() {
@@ -310,6 +345,7 @@ int main(int argc, char** argv) {
   if (mode == "all-together") return all_together();
   if (mode == "one-dies") return one_dies();
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
+  if (mode == "one-leaves-first") return one_leaves_first(argc > 2 ? std::atoi(argv[2]) : 0);
   if (mode == "one-never-joins") return one_never_joins();
   if (mode == "one-aborts") return one_aborts();
   if (mode == "one-ends-all") return one_ends_all();

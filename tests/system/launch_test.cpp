@@ -194,6 +194,30 @@ TEST(launch, going_without_leaving_is_a_failure) {
   EXPECT_EQ(count(job.err(), "wrong"), 0U) << job.err();
 }
 
+// Ranks 0 and 2 fail only because rank 1 has left, and end before it.
+TEST(launch, who_left_first_is_named_although_others_end_first) {
+  Launched job(words({"-n", "3", "--grace", "60"}, {kRank, "one-leaves-first", "3"}));
+  EXPECT_EQ(job.wait(), 3) << job.err();
+  EXPECT_TRUE(has(job.err(), "heddle run: rank 1 (pid "));
+  EXPECT_TRUE(has(job.err(), ") exited with code 3\n"));
+  EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
+}
+TEST(launch, who_left_first_and_ends_well_is_not_to_blame) {
+  Launched job(words({"-n", "3", "--grace", "60"}, {kRank, "one-leaves-first", "0"}));
+  EXPECT_EQ(job.wait(), 4) << job.err();
+  EXPECT_TRUE(has(job.err(), ") exited with code 4\n"));
+  EXPECT_FALSE(has(job.err(), "rank 1"));
+}
+// Who has left and goes on without end does not keep the failure secret.
+TEST(launch, who_left_first_is_awaited_for_the_grace_only) {
+  Launched job(words(
+      {"-n", "3", "--grace", "0.2"},
+      {"/bin/sh", "-c",
+       std::string(kRank) + " one-leaves-first 0; code=$?; [ $HEDDLE_LOCAL_RANK = 1 ] && sleep 1000; exit $code"}));
+  EXPECT_EQ(job.wait(), 4) << job.err();
+  EXPECT_TRUE(has(job.err(), ") exited with code 4\n"));
+}
+
 TEST(launch, who_never_joins_is_not_waited_for) {
   Launched job(words({"-n", "3"}, {kRank, "one-never-joins"}));
   EXPECT_EQ(job.wait(), 0) << job.err();

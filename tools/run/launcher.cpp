@@ -238,7 +238,25 @@ void Launcher::process_ended(std::uint32_t rank) {
   broker_->ended(rank);  // first: the others hear of it before anybody here looks for words
   take_abort();
   judge(rank);
+  if (held_ && !after_another(held_->rank)) judge_held();
   it.child.pidfd.reset();
+}
+
+// Somebody has gone before this rank whose process has not ended: how it ends may say why this one has failed.
+bool Launcher::after_another(std::uint32_t rank) const {
+  if (!broker_->has_joined(rank)) return false;
+  for (const std::uint32_t other : broker_->departures()) {
+    if (other == rank) return false;
+    if (ranks_[other].running) return true;
+  }
+  return false;
+}
+
+// Nobody who went before it has failed.
+void Launcher::judge_held() {
+  const Held held = *held_;
+  held_.reset();
+  failure(held.code, "rank %u (pid %d) exited with code %d", held.rank, ranks_[held.rank].child.pid, held.code);
 }
 
 void Launcher::judge(std::uint32_t rank) {
@@ -254,7 +272,9 @@ void Launcher::judge(std::uint32_t rank) {
     failure(128 + info.si_status, "rank %u (pid %d) was killed by signal %d (%s%s)", rank, pid, info.si_status,
             ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
   } else if (info.si_status != 0) {
-    failure(info.si_status, "rank %u (pid %d) exited with code %d", rank, pid, info.si_status);
+    if (!held_) held_ = Held{rank, info.si_status};
+    if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};  // it went before that one
+    enter(Stage::grace);
   } else if (was_in && broker_->membership(rank) != Membership::left) {
     failure(1, "rank %u (pid %d) exited without leaving the job", rank, pid);
   } else if (!was_in && broker_->anybody_joined() && stage_ == Stage::running) {
@@ -316,6 +336,7 @@ void Launcher::check_deadlines() {
   }
   if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
   if (stage_ == Stage::grace) {
+    if (held_) judge_held();
     // Without a failure yet, a rank has closed its connection and lives on.
     failure(1, "rank %u (pid %d) has closed its connection to the launcher without leaving the job", lost_,
             ranks_[lost_].child.pid);

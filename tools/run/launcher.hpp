@@ -54,6 +54,8 @@ class Launcher {
   void joined(std::uint32_t rank);
   void joined_process_ended(std::uint32_t rank);
   void judge(std::uint32_t rank);
+  [[nodiscard]] bool after_another(std::uint32_t rank) const;
+  void judge_held();
   void take_signals();
   void take_abort();
   [[nodiscard]] int wait_ms() const;
@@ -90,6 +92,12 @@ class Launcher {
   int interrupts_ = 0;
   Patience patience_;        // with the readers of the output, once all ranks have ended
   std::optional<int> code_;  // of the first failure
+  // A rank that has failed although another one, which left the job before it, still runs: it may only have been told of that one.
+  struct Held {
+    std::uint32_t rank;
+    int code;
+  };
+  std::optional<Held> held_;
 };
 
 }  // namespace heddle::tools::run

@@ -188,6 +188,7 @@ void Broker::gone(std::uint32_t rank, Membership how) {
   seat.card.reset();
   seat.wanted_by.clear();
   if (gather_.is_gone(rank)) return;
+  if (seat.has_joined) departures_.push_back(rank);
   gather_.gone(rank);
   for (std::uint32_t other = 0; other < size_; ++other) {
     if (other == rank || seats_[other].membership != Membership::joined) continue;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bootstrap/local/channel.hpp"
 
@@ -54,6 +55,9 @@ class Broker {
   [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
   // Why the broker cut the rank off; empty: it did not.
   [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
+  // Who is no member any more, in the order in which they went, well or not. What a member does because of another's going comes
+  // after that in here.
+  [[nodiscard]] const std::vector<std::uint32_t>& departures() const { return departures_; }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
 
@@ -95,6 +99,7 @@ class Broker {
   std::function<void(std::uint32_t rank)> joined_;
   std::vector<Seat> seats_;
   Gather gather_;
+  std::vector<std::uint32_t> departures_;
   std::optional<Abort> abort_;
 };
 
