@@ -208,7 +208,11 @@ typedef enum heddle_sharing {
                                   worker that is busy */
   HEDDLE_SHARING_OFFLOAD =
       3, /* the caller leaves a command in a queue, an executor thread of the library posts it and polls:
-                                  for overlap, and where posting is dear. POSTED; AGAIN if the queue is full */
+                                  for overlap, and where posting is dear. POSTED; AGAIN if the queue is full. What
+                                  arrives is handled too, without a call of the application, whatever HEDDLE_PROGRESS
+                                  says. The offload workers of a context share HEDDLE_EXECUTORS (1) such threads, which
+                                  sleep when there is nothing to do: a handler or call that takes long holds up the
+                                  others of its executor */
   HEDDLE_SHARING_DELEGATE =
       4,                   /* who is inside also executes what others queue meanwhile: many threads, no spare core */
   HEDDLE_SHARING_MUTEX = 5 /* one lock around everything: the baseline to measure against */

@@ -58,7 +58,8 @@ class Release : public testing::Test {
   Context origin_ = job_.join(0);
   Context owner_ = job_.join(1);
   Worker worker_ = origin_.open_worker();
-  Worker peer_ = owner_.open_worker();
+  Worker peer_ =
+      owner_.open_worker(HEDDLE_SHARING_EXCLUSIVE);  // an executor would serve it before anything is released
   Region region_ = owner_.alloc(kBytes);
   RemoteRegion remote_ = origin_.unpack(region_.pack());
   std::vector<std::byte> local_ = std::vector<std::byte>(kBytes, std::byte{7});
@@ -133,7 +134,7 @@ class ReleaseOfAList : public testing::TestWithParam<const char*> {
   ReleaseOfAList() {
     for (std::uint32_t rank = 0; rank < kSize; ++rank) {
       contexts_[rank] = job_.join(rank);
-      workers_[rank] = contexts_[rank].open_worker();
+      workers_[rank] = contexts_[rank].open_worker(rank == 0 ? HEDDLE_SHARING_DEFAULT : HEDDLE_SHARING_EXCLUSIVE);
       memory_[rank].resize(kBytes);
       regions_[rank] = contexts_[rank].register_memory(memory_[rank]);
       remotes_[rank] = contexts_[0].unpack(regions_[rank].pack());

@@ -21,6 +21,8 @@ enum class Var : std::size_t {
   transport,
   sharing,
   progress,
+  executors,
+  completer,
   max_workers,
   worker_operations,
   am_max_bytes,

@@ -132,7 +132,8 @@ struct CallCommand {
   Completion completion;
 
   base::Status start(Worker& worker) const {
-    const Inside inside(worker);  // it may not wait
+    if (!worker.may_call()) return HEDDLE_AGAIN;  // whoever else is inside leaves it to the executor
+    const Inside inside(worker);                  // it may not wait
     call(fn, arg);
     return HEDDLE_DONE;
   }

@@ -70,6 +70,11 @@ base::Status Context::open_parts(const ContextOptions& options) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
                       progress.c_str(), Policy::kMostDedicated);
   }
+  const std::string& completer = environment_.config.text(base::Var::completer);
+  const auto completer_place = completer_named(completer);
+  if (!completer_place) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_COMPLETER=\"%s\" is not together or apart", completer.c_str());
+  }
   auto bootstrap = bootstrap::open(options.bootstrap, environment_);
   if (!bootstrap) return bootstrap.status();
   bootstrap_ = std::move(*bootstrap);
@@ -92,6 +97,8 @@ base::Status Context::open_parts(const ContextOptions& options) {
                         rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
                         std::thread::hardware_concurrency());
   open_helpers(*policy);
+  executors_ =
+      std::make_unique<Executors>(environment_.config.number(base::Var::executors), *completer_place, *transport_);
   return HEDDLE_DONE;
 }
 

@@ -15,6 +15,7 @@
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/completion.hpp"
+#include "engine/executor.hpp"
 #include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
@@ -147,6 +148,7 @@ class Context {
   };
   base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
+  [[nodiscard]] Executors& executors() { return *executors_; }
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
@@ -225,6 +227,7 @@ class Context {
   OffloadPolicy small_offload_ = OffloadPolicy::off;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;
+  std::unique_ptr<Executors> executors_;
   std::uint64_t job_ = 0;  // digest of the job's secret
   std::uint64_t handle_ = 0;
   // Guarded by exchange_mutex_.

@@ -2,10 +2,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "base/quiet_thread.hpp"
+#include "base/topology.hpp"
 #include "base/wait.hpp"
 #include "engine/gate.hpp"
 
@@ -16,58 +18,162 @@ namespace {
 constexpr int kIdleRounds = 200;
 // Rounds without events before it gives its core to others, for the answer may have to be computed there.
 constexpr int kWaitRounds = 1000;
+// A transport that cannot ring is looked at so often.
+constexpr std::int64_t kDeafSleepNs = 1'000'000;
+// A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
+constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
 
-// Signals are the application's threads' business.
-std::thread start_without_signals(void (*run)(void*), void* arg) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread thread(run, arg);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
+bool rings(const transport::Transport& transport) {
+  return transport.capabilities().sleeping != transport::Sleeping::impossible;
 }
 
 }  // namespace
 
-Executor::Executor(Gate& gate, std::uint32_t number) : gate_(gate) {
-  thread_ = start_without_signals([](void* self) { static_cast<Executor*>(self)->run(); }, this);
+ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport& transport, std::uint32_t number,
+                           const std::vector<int>& cores)
+    : role_(role), transport_(transport), on_bell_(role != ExecutorRole::commands && rings(transport)) {
+  // It reads thread_ when a gate is there, and that is after this.
+  thread_ = base::start_quiet_thread([this] { run(); });
   char name[16];
-  std::snprintf(name, sizeof name, "heddle-exec-%u", number % 1000);
+  std::snprintf(name, sizeof name, "heddle-%s-%u", role == ExecutorRole::completions ? "comp" : "exec", number % 1000);
   pthread_setname_np(thread_.native_handle(), name);
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);  // else it runs anywhere
 }
 
-Executor::~Executor() {
+ExecutorLoop::~ExecutorLoop() {
   stop_.store(true, std::memory_order_relaxed);
-  sleeper_.wake();
+  orders_.store(true, std::memory_order_release);
+  wake();
   thread_.join();
 }
 
-void Executor::run() {
+void ExecutorLoop::add(Gate* gate) {
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_.push_back(gate);
+    ++given_;
+    orders_.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+void ExecutorLoop::remove(Gate* gate) {
+  std::unique_lock lock(mutex_);
+  if (std::erase(wanted_, gate) == 0) return;
+  const std::uint64_t order = ++given_;
+  orders_.store(true, std::memory_order_release);
+  wake();
+  taken_.wait(lock, [&] { return done_ >= order; });
+}
+
+void ExecutorLoop::take_orders() {
+  const std::lock_guard lock(mutex_);
+  orders_.store(false, std::memory_order_relaxed);
+  gates_ = wanted_;
+  done_ = given_;
+  taken_.notify_all();
+}
+
+void ExecutorLoop::wake() {
+  sleeper_.wake();
+  if (on_bell_) transport_.ring();
+}
+
+void ExecutorLoop::run() {
   int fruitless = 0;
-  while (!stop_.load(std::memory_order_relaxed)) {
-    const Gate::Round round = gate_.execute_round();
-    if (round == Gate::Round::busy) {
+  for (;;) {
+    if (orders_.load(std::memory_order_acquire)) [[unlikely]] {
+      take_orders();
+      if (stop_.load(std::memory_order_relaxed)) return;
+    }
+    Gate::Round found = Gate::Round::idle;
+    for (Gate* gate : gates_) found = std::max(found, gate->execute_round(role_));
+    if (found == Gate::Round::busy) {
       fruitless = 0;
       continue;
     }
     ++fruitless;
-    if (round == Gate::Round::idle && fruitless > kIdleRounds) {
+    if (found == Gate::Round::idle && fruitless > kIdleRounds) {
       fruitless = 0;
-      if (!gate_.prepare_sleep()) continue;
-      static_cast<void>(sleeper_.sleep(-1));
-      gate_.end_sleep();
+      sleep();
     } else if (fruitless > kWaitRounds) {
       sched_yield();
     } else {
       base::cpu_relax();
     }
   }
+}
+
+void ExecutorLoop::sleep() {
+  const std::uint32_t seen = transport_.bell();
+  if (prepare_sleep()) {
+    // Without gates nothing that arrives concerns it.
+    if (on_bell_ && !gates_.empty()) {
+      // Who gives an order rings after it: either the order is seen here, or the bell has rung since.
+      if (!orders_.load(std::memory_order_acquire)) transport_.wait(seen, kLongestSleepNs);
+    } else {
+      const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
+      static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));
+    }
+  }
+  for (Gate* gate : gates_) gate->end_sleep(role_);
+}
+
+// True: whatever any of the gates wants from now on wakes this thread.
+bool ExecutorLoop::prepare_sleep() {
+  for (Gate* gate : gates_) {
+    if (!gate->prepare_sleep(role_)) return false;
+  }
+  if (role_ == ExecutorRole::commands) return true;
+  if (on_bell_ && !gates_.empty()) transport_.settle();
+  return std::all_of(gates_.begin(), gates_.end(), [](Gate* gate) { return gate->is_quiet(); });
+}
+
+Executor::Executor(Completer completer, transport::Transport& transport, std::uint32_t number,
+                   const std::vector<int>& cores)
+    : commands_(completer == Completer::together ? ExecutorRole::both : ExecutorRole::commands, transport, number,
+                cores) {
+  if (completer == Completer::together) return;
+  completions_ = std::make_unique<ExecutorLoop>(ExecutorRole::completions, transport, number, cores);
+}
+
+void Executor::add(Gate* gate) {
+  commands_.add(gate);
+  if (completions_ != nullptr) completions_->add(gate);
+}
+
+void Executor::remove(Gate* gate) {
+  commands_.remove(gate);
+  if (completions_ != nullptr) completions_->remove(gate);
+}
+
+Executor& Executors::of(std::uint32_t worker) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t index = worker % executors_.size();
+  std::unique_ptr<Executor>& executor = executors_[index];
+  if (executor == nullptr) {
+    executor = std::make_unique<Executor>(completer_, transport_, static_cast<std::uint32_t>(index), place(index));
+  }
+  return *executor;
+}
+
+// Several executors divide the cores among them, neighbours together, so that the workers of one stay in one part of the machine.
+// Where that would leave one a single core, which a thread of the program may want for itself, the system places them.
+std::vector<int> Executors::place(std::size_t index) const {
+  const std::size_t count = executors_.size();
+  if (count == 1) return {};
+  const auto topology = base::read_topology();
+  if (!topology || topology->cores.size() < 2 * count) return {};
+  const std::size_t cores = topology->cores.size();
+  std::vector<int> mine;
+  for (std::size_t core = index * cores / count; core < (index + 1) * cores / count; ++core) {
+    mine.insert(mine.end(), topology->cores[core].begin(), topology->cores[core].end());
+  }
+  return mine;
 }
 
 }  // namespace heddle::engine

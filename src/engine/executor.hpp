@@ -1,36 +1,119 @@
-// The thread that executes the commands of a worker in offload mode: takes them from the queue in batches, hands them to the
-// transport, and polls while something is under way. With nothing to do it looks a little longer, then sleeps until a
-// producer wakes it.
+// The threads of the offload mode: an executor takes the commands of its workers from their queues in batches and hands them to the
+// transport; a completer polls, and runs handlers and callbacks. They are one thread (together) or two (apart). A context has
+// HEDDLE_EXECUTORS of them, among which its offload workers are dealt by their numbers. Decision 0021.
+//
+// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it polls (each worker armed, so that
+// what arrives wakes it), else on a word of its own. A producer that finds the sleeping bit of its queue wakes who takes commands;
+// who leaves something under way inside a worker wakes who polls.
+//
+// Gates come and go by orders, which the thread takes between two rounds: remove() returns when it has let the gate go.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "queue/sleeper.hpp"
+#include "transport/transport.hpp"
 
 namespace heddle::engine {
 
 class Gate;
 
-class Executor {
- public:
-  // `number` names the thread. Throws std::system_error if there can be no more threads.
-  Executor(Gate& gate, std::uint32_t number);
-  ~Executor();  // within one round
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+// What a thread of an executor does.
+enum class ExecutorRole : std::uint8_t {
+  both,
+  commands,    // takes and posts; does not poll
+  completions  // polls
+};
 
-  // Any thread: what Gate's queue told a producer to do.
-  void wake() { sleeper_.wake(); }
+// HEDDLE_COMPLETER.
+enum class Completer : std::uint8_t { together, apart };
+inline std::optional<Completer> completer_named(std::string_view name) {
+  if (name == "together") return Completer::together;
+  if (name == "apart") return Completer::apart;
+  return std::nullopt;
+}
+
+// One thread, going round its gates.
+class ExecutorLoop {
+ public:
+  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more threads.
+  ExecutorLoop(ExecutorRole role, transport::Transport& transport, std::uint32_t number, const std::vector<int>& cores);
+  ~ExecutorLoop();  // within one round
+  ExecutorLoop(const ExecutorLoop&) = delete;
+  ExecutorLoop& operator=(const ExecutorLoop&) = delete;
+
+  void add(Gate* gate);
+  // Afterwards it does not touch the gate. Not from inside a handler.
+  void remove(Gate* gate);
+  // Any thread.
+  void wake();
+  [[nodiscard]] bool is_calling_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
   void run();
+  void take_orders();
+  void sleep();
+  [[nodiscard]] bool prepare_sleep();
 
-  Gate& gate_;
+  const ExecutorRole role_;
+  transport::Transport& transport_;
+  const bool on_bell_;        // it sleeps on the transport's bell
+  std::vector<Gate*> gates_;  // the thread's
   queue::Sleeper<> sleeper_;
-  std::atomic<bool> stop_{false};  // relaxed: the sleeper's token orders it
-  std::thread thread_;             // the last: it uses all of them
+  std::atomic<bool> stop_{false};    // relaxed: orders_ orders it
+  std::atomic<bool> orders_{false};  // release by who gives them, acquire by the thread; before each wake()
+  std::mutex mutex_;                 // guards what follows
+  std::condition_variable taken_;
+  std::vector<Gate*> wanted_;
+  std::uint64_t given_ = 0;
+  std::uint64_t done_ = 0;
+  std::thread thread_;  // the last: it uses all of them
+};
+
+class Executor {
+ public:
+  Executor(Completer completer, transport::Transport& transport, std::uint32_t number, const std::vector<int>& cores);
+
+  // Throws std::bad_alloc.
+  void add(Gate* gate);
+  void remove(Gate* gate);
+  // What Gate's queue told a producer to do.
+  void wake() { commands_.wake(); }
+  // Something was left under way.
+  void wake_completer() { (completions_ != nullptr ? *completions_ : commands_).wake(); }
+  [[nodiscard]] bool apart() const { return completions_ != nullptr; }
+  // The calling thread is the one that starts commands.
+  [[nodiscard]] bool starts_here() const { return commands_.is_calling_thread(); }
+
+ private:
+  ExecutorLoop commands_;
+  std::unique_ptr<ExecutorLoop> completions_;
+};
+
+// Of a context. An executor starts with the first worker that is dealt to it.
+class Executors {
+ public:
+  Executors(std::uint64_t count, Completer completer, transport::Transport& transport)
+      : completer_(completer), transport_(transport), executors_(count) {}
+
+  // Of the worker with this number. Throws as Executor does.
+  Executor& of(std::uint32_t worker);
+
+ private:
+  [[nodiscard]] std::vector<int> place(std::size_t index) const;
+
+  const Completer completer_;
+  transport::Transport& transport_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Executor>> executors_;
 };
 
 }  // namespace heddle::engine

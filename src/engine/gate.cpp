@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/wait.hpp"
-#include "engine/executor.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -49,11 +49,13 @@ Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy
 Gate::~Gate() = default;
 
 void Gate::begin() {
-  if (sharing_ == Sharing::offload) executor_ = std::make_unique<Executor>(*this, worker_.index());
+  if (sharing_ != Sharing::offload) return;
+  executor_ = &worker_.context().executors().of(worker_.index());
+  executor_->add(this);
 }
 
 void Gate::end() {
-  executor_.reset();
+  if (executor_ != nullptr) executor_->remove(this);
   visit([this] {
     worker_.cancel_all(HEDDLE_ERR_CANCELLED);
     if (queue_ == nullptr) return;
@@ -177,12 +179,17 @@ void Gate::leave() {
 void Gate::give_up() {
   if (sharing_ == Sharing::delegate) return leave_delegated();
   // An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit but who is inside.
-  const bool wake = executor_wanted() && queue_->wake_up();
+  const bool wake = executor_wanted() && wake_completer();
   inside_.store(nullptr, std::memory_order_relaxed);
   if (sharing_ == Sharing::exclusive) return handover_.leave();
   if (sharing_ == Sharing::mutex) return mutex_.unlock();
   core_.exit();
-  if (wake) executor_->wake();
+  if (wake) executor_->wake_completer();
+}
+
+// Inside; offload. True: who polls sleeps, or is about to, and is to be woken.
+bool Gate::wake_completer() {
+  return executor_->apart() ? std::exchange(completer_asleep_, false) : queue_->wake_up();
 }
 
 void Gate::leave_delegated() {
@@ -489,22 +496,37 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
   return status;
 }
 
-Gate::Round Gate::execute_round() {
+Gate::Round Gate::execute_round(ExecutorRole role) {
   if (!enter()) return Round::waiting;
-  add_one(polls_);
-  const std::size_t started = drain();
-  const int events = worker_.progress_inside();
-  const bool open = executor_wanted();
+  std::size_t done = role != ExecutorRole::completions ? drain() : 0;
+  if (role != ExecutorRole::commands) {
+    add_one(polls_);
+    completer_asleep_ = false;
+    done += static_cast<std::size_t>(worker_.progress_inside());
+  }
+  const bool open = role == ExecutorRole::commands ? stalled_ : executor_wanted();
   leave();
-  if (started != 0 || events != 0) return Round::busy;
+  if (done != 0) return Round::busy;
   return open ? Round::waiting : Round::idle;
 }
 
-bool Gate::prepare_sleep() {
+bool Gate::prepare_sleep(ExecutorRole role) {
   if (!enter()) return false;
-  const bool may = !executor_wanted() && queue_->prepare_sleep();
+  bool may = role == ExecutorRole::commands ? !stalled_ : !executor_wanted();
+  // Armed or not where the transport cannot ring: then the sleep is short.
+  if (may && role != ExecutorRole::commands && worker_.can_ring()) may = worker_.arm_inside();
+  if (may && role != ExecutorRole::completions) may = queue_->prepare_sleep();
+  completer_asleep_ = may && role == ExecutorRole::completions;
   leave();
   return may;
+}
+
+bool Gate::is_quiet() {
+  if (!worker_.can_ring()) return true;
+  if (!enter()) return false;
+  const bool quiet = !worker_.has_arrivals_inside();
+  leave();
+  return quiet;
 }
 
 }  // namespace heddle::engine

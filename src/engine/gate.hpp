@@ -18,8 +18,9 @@
 //   delegate: a command that is visible in the queue is executed by its producer, or by the thread that was inside when
 //   the producer looked (queue/delegation.hpp), or by the next thread that makes progress: where the transport took no
 //   more (stalled_), and where others went on queueing until the thread inside had done its share (Delegation::kRounds).
-//   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it. It
-//   sleeps only while nothing is under way: who is inside meanwhile and leaves something under way wakes it too.
+//   offload: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep wakes it. Who polls
+//   (the executor or its completer) sleeps only while nothing is under way, with the worker armed: what arrives rings, and who
+//   is inside meanwhile and leaves something under way wakes it too.
 //   A helper that is inside, in a mode other than exclusive, has helper_; so whoever is refused because of it for long fetches it
 //   (queue/helper_claim.hpp), by any way in.
 //   Commands are started in the order of their claims. One that the transport does not take now holds up those behind it.
@@ -35,6 +36,7 @@
 
 #include "base/thread_number.hpp"
 #include "engine/commands.hpp"
+#include "engine/executor.hpp"
 #include "engine/sharing.hpp"
 #include "engine/small_offload.hpp"
 #include "queue/command_queue.hpp"
@@ -44,8 +46,6 @@
 #include "queue/helper_claim.hpp"
 
 namespace heddle::engine {
-
-class Executor;
 
 class Gate {
  public:
@@ -73,6 +73,9 @@ class Gate {
     if constexpr (kIsMessage<Command>) {
       if (small_ != nullptr) [[unlikely]]
         return post_small(command);
+    }
+    if constexpr (std::is_same_v<Command, CallCommand>) {
+      if (!may_call()) return enqueue(command);
     }
     if (starts_here()) return command.start(worker_);
     return post_now(command);
@@ -165,11 +168,21 @@ class Gate {
   }
 
   // ---- the executor ----
-  enum class Round { idle, waiting, busy };  // waiting: something is under way that only polling will tell
-  Round execute_round();
-  // True: the next producer will wake the executor, which then calls end_sleep().
-  [[nodiscard]] bool prepare_sleep();
-  void end_sleep() { static_cast<void>(queue_->wake_up()); }
+  enum class Round : std::uint8_t {
+    idle,
+    waiting,
+    busy
+  };  // waiting: for what only polling will tell, or who is inside
+  Round execute_round(ExecutorRole role);
+  // True: the next producer will wake who takes commands; who leaves something under way, and what arrives (once the transport
+  // has settled, and if is_quiet() then), will wake who polls. Whatever it says, end_sleep() follows.
+  [[nodiscard]] bool prepare_sleep(ExecutorRole role);
+  [[nodiscard]] bool is_quiet();
+  void end_sleep(ExecutorRole role) {
+    if (role != ExecutorRole::completions) static_cast<void>(queue_->wake_up());
+  }
+  // Calls of heddle_run_on_engine may run on this thread.
+  [[nodiscard]] bool may_call() const { return sharing_ != Sharing::offload || executor_->starts_here(); }
 
  private:
   using Queued = queue::CommandQueue<>::Command;
@@ -206,6 +219,7 @@ class Gate {
   void leave();
   void leave_delegated();
   void give_up();
+  bool wake_completer();
   bool enter_as_helper(std::uint32_t number, bool urgent);
   bool enter_core_as_helper(std::uint32_t number);
   void leave_as_helper();
@@ -286,7 +300,7 @@ class Gate {
       short_way_;  // of a message, see try_send: sharing_, or mutex, which has none, where messages may be registered
   const std::uint64_t short_payload_;  // bytes that a message which waits in the queue may have been copied from
   std::unique_ptr<queue::CommandQueue<>> queue_;
-  std::unique_ptr<Executor> executor_;
+  Executor* executor_ = nullptr;  // offload, from begin() to end()
   std::unique_ptr<SmallOffload> small_;
 
   alignas(base::kCacheLine) queue::Handover<> handover_;  // exclusive
@@ -303,6 +317,7 @@ class Gate {
   // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   // For the thread inside.
+  bool completer_asleep_ = false;  // or about to sleep: a thread that only polls
   bool helper_inside_ = false;
   bool stalled_ = false;       // the transport did not take the next command
   std::uint64_t started_ = 0;  // where the last command that was started ends, in the queue's positions

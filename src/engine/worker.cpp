@@ -127,6 +127,10 @@ void Worker::end() {
       index_, static_cast<unsigned long long>(tasks_.stored()));
 }
 
+bool Worker::may_call() const {
+  return gate_ == nullptr || gate_->may_call();
+}
+
 int Worker::progress() {
   return gate_ == nullptr ? progress_inside() : gate_->progress();
 }

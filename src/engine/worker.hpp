@@ -107,6 +107,8 @@ class Worker {
   base::Status until(const Wait& wait, Attempt&& attempt) {
     return until(wait, std::forward<Attempt>(attempt), kNothingMore);
   }
+  // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
+  [[nodiscard]] bool may_call() const;
   // heddle_run_tasks; `handle` is this worker's.
   int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
   // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
@@ -197,6 +199,7 @@ class Worker {
   }
   // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
   [[nodiscard]] bool arm_inside() { return transport_->arm() && !under_way(); }
+  [[nodiscard]] bool can_ring() const { return capabilities_.sleeping != transport::Sleeping::impossible; }
   [[nodiscard]] bool has_arrivals_inside() { return transport_->has_arrivals(); }
   // Any thread.
   [[nodiscard]] bool armed() const { return transport_->armed(); }

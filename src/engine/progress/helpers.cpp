@@ -93,7 +93,7 @@ void Helpers::add(Worker* worker) {
   const std::uint32_t index = worker->index();
   entries_[index].worker.store(worker, std::memory_order_seq_cst);
   if (used_.load(std::memory_order_relaxed) <= index) used_.store(index + 1, std::memory_order_release);
-  if (threads_.empty() && policy_.helps()) {
+  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload) {
     try {
       start();
     } catch (...) {
@@ -165,7 +165,8 @@ bool Helpers::all_unchanged() {
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit visit(entries_[i]);
-    if (visit.worker() != nullptr && !unchanged(entries_[i], *visit.worker())) return false;
+    if (visit.worker() == nullptr || visit.worker()->sharing() == Sharing::offload) continue;
+    if (!unchanged(entries_[i], *visit.worker())) return false;
   }
   return true;
 }
@@ -182,7 +183,7 @@ void Helpers::sleep(std::uint32_t seen) {
 }
 
 Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
-  if (unchanged(entry, worker)) return Found::nothing;
+  if (worker.sharing() == Sharing::offload || unchanged(entry, worker)) return Found::nothing;
   // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
   const std::uint64_t now = clock_.now_ns();
   // Registered messages are for helpers, at once. One that was met and did not leave waits as everything does.
