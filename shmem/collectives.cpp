@@ -133,6 +133,8 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
   if (is_root && root_copies == RootCopies::yes) copy(dest, source, bytes);
   if (bytes <= kGiveBytes && (group.one_round() || group.slot == nullptr)) {
     give(call, group, dest, source, bytes, root);
+  } else if (group.one_round()) {
+    show(call, group, dest, source, bytes, root);
   } else if (bytes <= TeamSlot::kBoardBytes) {
     const std::byte* board = publish(call, group, source, is_root ? bytes : 0);
     if (!is_root) get_bytes(default_context(), dest, board, bytes, group.world(root), call);

@@ -139,6 +139,25 @@ void give(Call call, Group& group, void* dest, const void* source, std::size_t b
   }
 }
 
+void show(Call call, Group& group, void* dest, const void* source, std::size_t bytes, int root) {
+  const int n = group.members.size;
+  const std::uint64_t number = ++group.broadcasts;
+  TeamSlot& slot = *group.slot;
+  Context& context = default_context();
+  std::uint64_t* word = &slot.broadcast[root].number;
+  if (group.me != root) {
+    hear(word, number);
+    get_bytes(context, dest, source, bytes, group.world(root), call);
+    change_signal(context, &slot.fetched.number, 1, SHMEM_SIGNAL_ADD, group.world(root), call);
+    return;
+  }
+  for (int k = 1; k < n; ++k) {
+    change_signal(context, word, number, SHMEM_SIGNAL_SET, group.world((root + k) % n), call);
+  }
+  group.fetches += static_cast<std::uint64_t>(n - 1);
+  hear(&slot.fetched.number, group.fetches);
+}
+
 std::size_t prefix_in_chain(Call call, Group& group, std::size_t bytes) {
   std::uint64_t* word = word_at(group.psync, kGiveWord);
   std::uint64_t begin = 0;

@@ -7,6 +7,7 @@
 //   exchange    ≤ 56 bytes, ≤ 8 members  all members              one line of each member carries number and data
 //   publish     ≤ 4096 bytes             all members              each puts data on its board; after the sync the others read
 //   give        -                        the root alone           the root puts data into the others' memory, and tells them
+//   show        ≤ 8 members              the root; it for all     the others fetch from the root's memory, all at the same time
 //
 // Numbers of a team only grow, so nothing has to be set back, and a member that is ahead disturbs nobody: exchange and publish
 // alternate between two places, and nobody is two ahead of a member that still reads. The words of an active set count up when
@@ -30,6 +31,7 @@ struct Group {
   std::uint64_t exchanges = 0;
   std::uint64_t boards = 0;
   std::uint64_t broadcasts = 0;
+  std::uint64_t fetches = 0;  // how many fetches by others this member has waited for, as the root of show()
 
   [[nodiscard]] int world(int member) const { return members.start + member * members.stride; }
   [[nodiscard]] bool one_round() const { return slot != nullptr && members.size <= kRadix; }
@@ -56,6 +58,10 @@ void contributions(Call call, Group& group, const void* mine, std::size_t bytes,
 
 // From the root's `source` to everybody else's `dest`, which all of them have ready. Nobody waits for others than the root.
 void give(Call call, Group& group, void* dest, const void* source, std::size_t bytes, int root);
+
+// From the root's `source` by everybody else to their `dest`. The root waits until all have it, the others for the root alone.
+// Groups of one round.
+void show(Call call, Group& group, void* dest, const void* source, std::size_t bytes, int root);
 
 // The sum of `bytes` over the members before this one, by way of one after the other. Active sets only.
 std::size_t prefix_in_chain(Call call, Group& group, std::size_t bytes);

@@ -30,6 +30,7 @@ struct TeamSlot {
   Line sync[kRounds][kRadix - 1];   // by round and distance
   Line exchange[2][kRadix];         // by parity of the exchange and the member who writes; teams of at most kRadix
   Line broadcast[kRadix];           // by the root who writes; likewise
+  Line fetched;                     // counted up by the others when they have fetched what this member showed
   std::byte board[2][kBoardBytes];  // by parity: written by the owner, read by the others
 };
 

@@ -93,6 +93,7 @@ void clean(TeamSlot& slot) {
     for (TeamSlot::Line& line : parity) line.number = 0;
   }
   for (TeamSlot::Line& line : slot.broadcast) line.number = 0;
+  slot.fetched.number = 0;
 }
 
 // What the members of a parent tell each other about a split.
