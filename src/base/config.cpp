@@ -237,7 +237,8 @@ std::string range_text(const Variable& variable) {
   const Range& range = variable.range;
   if (range.everything()) return "";
   std::string text = written(variable.type, range.least);
-  text += range.most == kAnyNumber ? " and more" : "-" + written(variable.type, range.most);
+  text +=
+      range.most == kAnyNumber ? std::string(" and more") : std::string("-").append(written(variable.type, range.most));
   if (range.unit != 1) text += ", a multiple of " + std::to_string(range.unit);
   return text;
 }
