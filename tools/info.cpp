@@ -61,6 +61,11 @@ std::string opcodes_text(std::uint32_t opcodes) {
   return text.empty() ? "none" : text;
 }
 
+std::string large_text(const transport::Capabilities& can) {
+  if (can.fetch_bytes == 0) return "in parts";
+  return "fetched by the receiver above " + size_text(can.fetch_bytes) + " bytes (HEDDLE_AM_EAGER_BYTES)";
+}
+
 const char* sleeping_text(transport::Sleeping sleeping) {
   switch (sleeping) {
     case transport::Sleeping::impossible:
@@ -91,6 +96,7 @@ void print_transport(const transport::Entry& entry, const base::Environment& env
     std::printf("  largest message  %s bytes\n", size_text(can.max_message).c_str());
     std::printf("  largest transfer %s bytes\n",
                 can.max_transfer == UINT64_MAX ? "any number of" : size_text(can.max_transfer).c_str());
+    std::printf("  large messages   %s\n", large_text(can).c_str());
     std::printf("  workers          %u per process\n", can.max_workers);
     std::printf("  sleeping         %s\n", sleeping_text(can.sleeping));
     std::printf("  memory per pair  %s bytes\n", size_text(can.memory_per_peer).c_str());

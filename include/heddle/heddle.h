@@ -553,7 +553,7 @@ typedef struct heddle_am_message {
   uint32_t header_bytes; /* 0–64, carried inline */
   const void* header;
   const void* payload;
-  size_t payload_bytes; /* up to HEDDLE_AM_MAX_BYTES; above the eager limit it is split and reassembled */
+  size_t payload_bytes; /* up to HEDDLE_AM_MAX_BYTES; beyond one packet it goes in parts, or is fetched by the target */
 } heddle_am_message;
 
 typedef struct heddle_am_arrival {
@@ -591,10 +591,17 @@ HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t tim
  * in one packet when the transport takes it: POSTED, its source is free, and progress on this worker is needed till it has
  * left. What waits is bounded: beyond that the answer is AGAIN. Order and completions are as without it.
  *
+ * Long payloads (more than HEDDLE_AM_EAGER_BYTES; `heddle info` tells the default of each transport) are not copied here: the
+ * target fetches them from this process's memory when it has room, while this process may compute. The source is free when it
+ * has, so HEDDLE_WHEN_LOCAL and HEDDLE_WHEN_REMOTE are the same. They may have at most three quarters of the worker's
+ * operations: beyond that AGAIN. What the target has no room for now (HEDDLE_AM_REASSEMBLY_BYTES) waits for it; of class
+ * USER, for its handlers.
+ *
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
  * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
  * blocking form inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY
- * (the parts of large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it), CANCELLED (the target's worker was closed
+ * (the parts of large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it; a long message
+ * alone exceeds it), CANCELLED (the target's worker was closed
  * before a large message had arrived, or this worker was). A message that fits the eager limit to a worker that was closed
  * is dropped without an error, as is one without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,

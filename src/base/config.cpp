@@ -45,6 +45,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::am_max_bytes, "HEDDLE_AM_MAX_BYTES", Type::bytes, "256M", "largest active-message payload"},
     {Var::am_reassembly_bytes, "HEDDLE_AM_REASSEMBLY_BYTES", Type::bytes, "1G",
      "most memory one worker holds for active messages that arrive in parts; beyond it senders get NO_MEMORY"},
+    {Var::am_eager_bytes, "HEDDLE_AM_EAGER_BYTES", Type::bytes, "0",
+     "longest active-message payload that is sent in parts; a longer one is fetched by its receiver, if the transport "
+     "has gets; 0: as it advises"},
     {Var::tag_credit_bytes,
      "HEDDLE_TAG_CREDIT_BYTES",
      Type::bytes,

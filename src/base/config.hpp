@@ -27,6 +27,7 @@ enum class Var : std::size_t {
   worker_operations,
   am_max_bytes,
   am_reassembly_bytes,
+  am_eager_bytes,
   tag_credit_bytes,
   tag_eager_bytes,
   tag_ready,

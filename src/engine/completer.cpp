@@ -106,6 +106,10 @@ void Worker::arrived(const transport::Completion& completion) {
       }
       break;
     case wire::Kind::fragment:
+      if (completion.immediate == wire::kAmOffer) {
+        if (const auto offer = wire::decode_am_offer(packet)) return am_rendezvous_.arrived(source, *offer);
+        break;
+      }
       if (const auto fragment = wire::decode_fragment(packet)) return arrived_fragment(source, *fragment);
       break;
     case wire::Kind::request:
@@ -317,7 +321,9 @@ void Worker::note_failures() {
       }
     }
   }
-  if (more) tagged_.note_failures();
+  if (!more) return;
+  tagged_.note_failures();
+  am_rendezvous_.note_failures();
 }
 
 // A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed only when it was
@@ -345,6 +351,7 @@ void Worker::cancel_all(base::Status status) {
   const Inside inside(*this);  // callbacks run: they may not close or wait
   pending_.clear();
   chores_.pending = false;
+  am_rendezvous_.cancel_waiting();  // so that what ends below begins nothing new
   for (Operation& operation : operations_.all()) {
     if (!operation.live) continue;
     operation.pending = false;

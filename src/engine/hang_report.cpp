@@ -64,6 +64,8 @@ What what(Kind kind) {
       return {"message", "to"};
     case Kind::offer:
       return {"tagged message", "to"};
+    case Kind::am_offer:
+      return {"large message", "to"};
     case Kind::chores:  // not of the pool
       break;
   }
@@ -79,6 +81,7 @@ std::uint64_t bytes_of(const Operation& operation) {
       return wire::atomic_bytes(operation.atomic_op);
     case Kind::message:
     case Kind::offer:
+    case Kind::am_offer:
       return operation.payload_bytes;
     case Kind::chores:
       break;
@@ -178,6 +181,10 @@ void Worker::report_inside() {
   }
   if (told > kMostLines) log.say("  and %u more", told - kMostLines);
   tagged_.report();
+  if (am_rendezvous_.waiting() > 0) {
+    log.say("  %llu large messages to this worker wait to be fetched, for memory or free operations",
+            number(am_rendezvous_.waiting()));
+  }
 }
 
 void Worker::report_operation(const Operation& operation) {

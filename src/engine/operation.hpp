@@ -22,7 +22,7 @@ struct Piece {
   std::uint64_t bytes = 0;
 };
 
-enum class Kind : std::uint8_t { put, get, atomic, message, offer, chores };
+enum class Kind : std::uint8_t { put, get, atomic, message, offer, am_offer, chores };
 
 // What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape of one block.
 class Pieces {
@@ -78,7 +78,7 @@ struct Operation {
   bool posted = false;   // nothing is left to be posted
   bool pending = false;  // in the worker's list of operations with something left to post, or to fire
   bool signal_due = false;
-  bool offered = false;                // its source is lent to the receiver of a tagged message
+  bool offered = false;                // its source is lent to the receiver of the message
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
   std::uint32_t error_rank = 0;        // whom `status` is about, if it is an error of a list; kManyRanks: unknown

@@ -45,8 +45,10 @@ Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& comple
 // The operation is over, or never was.
 void Worker::finish(Operation& operation) {
   const bool marked = operation.marked;
-  if (operation.offered) [[unlikely]]
-    tagged_.withdraw(operation);
+  if (operation.offered) [[unlikely]] {
+    --offers_;
+    operation.kind == Kind::offer ? tagged_.withdraw(operation) : am_rendezvous_.withdraw(operation);
+  }
   --outstanding_total_;
   --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
   operations_.give_back(&operation);
@@ -151,6 +153,7 @@ base::Status Worker::post_packet(const Packet& packet, const Completion& complet
 
 base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
                                        const Completion& completion) {
+  if (message.payload_bytes > am_rendezvous_.eager()) return am_rendezvous_.offer(target, message, completion);
   Operation* operation = begin(Kind::message, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->target = target;
@@ -179,6 +182,7 @@ bool Worker::advance(Operation& operation) {
       case Kind::atomic:
         return advance_word(operation);
       case Kind::offer:
+      case Kind::am_offer:
       case Kind::chores:
         return false;  // never here: posted whole, and not of the pool
     }
@@ -415,6 +419,7 @@ std::size_t Worker::advance_pending() {
       operation->pending = false;
       bool more = false;
       if (tagged_.advance(&more)) ++moved;
+      if (am_rendezvous_.advance(&more)) ++moved;
       if (more) want_chores();
       continue;
     }

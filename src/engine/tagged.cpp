@@ -104,6 +104,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
     offered_.reset(new (std::nothrow) Offered[worker_.operations_.all().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
+  if (!worker_.may_offer()) return HEDDLE_AGAIN;
   Operation* operation = worker_.begin(Kind::offer, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
@@ -115,7 +116,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   Offered& offered = offered_[worker_.operations_.index(*operation)];
   offered = {};
   offered.memory = *lent;
-  operation->offered = true;
+  worker_.offered(*operation);
   operation->target = request.target;  // what follows is for reports
   operation->payload_bytes = request.bytes;
   protocol::SendCredit& to = credit(request.target);

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/lending.hpp"
 #include "engine/tagged_nodes.hpp"
 #include "engine/worker.hpp"
 
@@ -53,29 +54,7 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
 }
 
 base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRegion* to) {
-  transport::MemoryKey key;
-  static_assert(sizeof key.bytes == sizeof offer.key);
-  std::memcpy(key.bytes.data(), offer.key, sizeof offer.key);
-  RemoteRegion& remote = *to;
-  try {
-    const auto memory = worker_.context_.transport().import(from.rank, key);
-    if (!memory) return memory.status();
-    remote.memory = *memory;
-  } catch (const std::bad_alloc&) {
-    return HEDDLE_ERR_NO_MEMORY;
-  }
-  if (remote.memory.bytes < offer.bytes) {
-    worker_.context_.transport().release(remote.memory);
-    return HEDDLE_ERR_PROTOCOL;
-  }
-  remote.direct = remote.memory.direct;
-  remote.bytes = offer.bytes;
-  remote.direct_bytes.store(remote.direct != nullptr ? offer.bytes : 0, std::memory_order_relaxed);
-  remote.rank = from.rank;
-  remote.server = from.worker;
-  remote.context = &worker_.context_;
-  remote.number = offer.region;
-  return HEDDLE_DONE;
+  return reach_lent(worker_.context_, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
 // POSTED: the end follows by a call of end_fetch. AGAIN: not now. Else it is for the caller to end.

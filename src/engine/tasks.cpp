@@ -231,9 +231,13 @@ void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
   }
   const heddle_peer peer = task->peer;
   Tasks::Source* source = task->source;
-  if (!tasks_.end(task, handler != nullptr)) return;
+  const bool large = task->large != nullptr;  // others of its kind may wait for its room
+  if (!tasks_.end(task, handler != nullptr) && !large) return;
   // Not as a command: those may wait behind messages that wait for credit of their own.
-  const auto inside = [&] { grant(peer, source); };
+  const auto inside = [&] {
+    grant(peer, source);
+    if (large) am_rendezvous_.room_for_tasks();
+  };
   gate_ == nullptr ? inside() : gate_->visit(inside);
 }
 

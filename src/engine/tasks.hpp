@@ -68,6 +68,14 @@ class Tasks {
     return bytes <= bounds_.most_large - std::min(large_bytes_.load(std::memory_order_relaxed), bounds_.most_large);
   }
   Stored store(heddle_peer peer, protocol::Reassembly::Message* whole) noexcept;
+  // Room for a payload that is on its way: counted as if it were here. release() goes before its store(). False: there is none
+  // until a large message has been handled.
+  [[nodiscard]] bool reserve(std::uint64_t bytes) {
+    if (!admits(bytes)) return false;
+    large_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return true;
+  }
+  void release(std::uint64_t bytes) { large_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   // What is to be granted to this source now: half a window, or nothing yet.
   [[nodiscard]] std::uint64_t due(const Source& source) const {
     const std::uint64_t handled = source.handled.load(std::memory_order_relaxed);

@@ -51,7 +51,8 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       tasks_({context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
               context.environment().config.number(base::Var::am_reassembly_bytes)},
              traits.sharing == Sharing::exclusive && !traits.helped),
-      tagged_(*this) {
+      tagged_(*this),
+      am_rendezvous_(*this) {
   stats_.size = sizeof stats_;
   chores_.kind = Kind::chores;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "engine/am_rendezvous.hpp"
 #include "engine/context.hpp"
 #include "engine/hang_report.hpp"
 #include "engine/operation.hpp"
@@ -209,7 +210,8 @@ class Worker {
   void cancel_all(base::Status status);
 
  private:
-  friend class Tagged;  // a part of it, in a file of its own
+  friend class Tagged;  // parts of it, in files of their own
+  friend class AmRendezvous;
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
@@ -227,6 +229,13 @@ class Worker {
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);
+  // Offers of large messages end when their receivers have found operations of their own to fetch with. So they leave some
+  // free: two workers that offer to each other as much as they can would wait for ever.
+  [[nodiscard]] bool may_offer() { return offers_ < operations_.all().size() / 4 * 3; }
+  void offered(Operation& operation) {
+    operation.offered = true;
+    ++offers_;
+  }
   base::Status start(Operation* operation);
   base::Status keep(Operation* operation);
   bool advance(Operation& operation);  // posts what it can; false: nothing more could be posted now
@@ -302,6 +311,7 @@ class Worker {
   OperationQueue pending_;              // have something left to post, in order
   std::uint32_t outstanding_many_ = 0;  // lists over several ranks
   std::uint32_t outstanding_total_ = 0;
+  std::uint32_t offers_ = 0;              // operations whose source is lent
   std::vector<base::Status> unreported_;  // per rank: first error of operations that nobody observes
   bool has_unreported_ = false;
   std::vector<bool> failed_;  // ranks whose failure this worker has dealt with
@@ -312,7 +322,8 @@ class Worker {
   Tasks tasks_;
   bool owes_grants_ = false;  // memory was exhausted when a grant was due
   Operation chores_;          // not of the pool: stands in pending_ while tagged_ has something left to do
-  Tagged tagged_;             // uses most of the above
+  Tagged tagged_;             // these use most of the above
+  AmRendezvous am_rendezvous_;
   std::array<transport::Completion, 32> arrivals_;
 };
 

@@ -51,6 +51,7 @@ struct Capabilities {
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command
+  std::uint64_t fetch_bytes = 0;   // a longer message is better fetched by its receiver with a get; 0: never
   std::uint32_t max_workers = 0;   // per process
   Sleeping sleeping = Sleeping::impossible;
   std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)

@@ -31,6 +31,18 @@ std::optional<Fragment> decode_fragment(std::span<const std::byte> packet) {
   return fragment;
 }
 
+std::optional<AmOffer> decode_am_offer(std::span<const std::byte> packet) {
+  AmOffer offer{};
+  if (!read(packet, &offer.head)) return std::nullopt;
+  offer.header = packet.subspan(sizeof(AmOfferHeader));
+  const AmOfferHeader& head = offer.head;
+  if (head.handler >= kHandlerNumbers || head.bytes == 0 || head.header_bytes > HEDDLE_AM_HEADER_BYTES ||
+      offer.header.size() != head.header_bytes) {
+    return std::nullopt;
+  }
+  return offer;
+}
+
 std::optional<Request> decode_request(std::span<const std::byte> packet) {
   Request request{};
   if (!read(packet, &request.head)) return std::nullopt;

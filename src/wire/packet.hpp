@@ -19,6 +19,7 @@ namespace heddle::wire {
 
 //   bits 29–31  kind
 //   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp
+//   fragment: bit 28: no part of a large active message but an offer of one
 //   user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply whose value is credit in bytes
 //   the others: zero
 enum class Kind : std::uint32_t {
@@ -103,6 +104,28 @@ struct Fragment {
   std::span<const std::byte> payload;  // this part
 };
 std::optional<Fragment> decode_fragment(std::span<const std::byte> packet);
+
+// ---- large active message that the receiver fetches -------------------------------------------------------------------
+
+inline constexpr std::uint32_t kAmOffer = immediate_of(Kind::fragment) | 1U << 28;
+inline constexpr std::size_t kAmOfferKeyBytes = 48;
+
+// Its payload lies in the sender's memory until the reply to the token. The message's header follows.
+struct AmOfferHeader {
+  std::uint64_t token;    // the sender's; returned in the reply when the payload has been fetched
+  std::uint64_t bytes;    // of the payload
+  std::uint64_t region;   // the sender's number for the memory
+  std::uint32_t handler;  // of either class
+  std::uint32_t header_bytes;
+  std::uint8_t key[kAmOfferKeyBytes];
+};
+static_assert(sizeof(AmOfferHeader) == 80);
+
+struct AmOffer {
+  AmOfferHeader head;
+  std::span<const std::byte> header;  // of the message
+};
+std::optional<AmOffer> decode_am_offer(std::span<const std::byte> packet);
 
 // ---- put, get and atomics by message, where a transport lacks them -------------------------------------------------------
 

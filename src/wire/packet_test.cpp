@@ -101,6 +101,29 @@ TEST(Packet, TaggedMessagesCarryTagAndDataOrAnOffer) {
   EXPECT_EQ(decode_credit(std::span(packet).first(8)), tag);
 }
 
+TEST(Packet, OffersOfLargeMessagesCarryTheirHeader) {
+  AmOfferHeader head{7, std::uint64_t{1} << 20, 9, HEDDLE_AM_USER + 3, 5, {}};
+  const auto packet = packet_of(head, 5);
+  const auto offer = decode_am_offer(packet);
+  ASSERT_TRUE(offer);
+  EXPECT_EQ(offer->header.data(), packet.data() + sizeof head);
+  EXPECT_EQ(offer->header.size(), 5U);
+  EXPECT_EQ(offer->head.bytes, std::uint64_t{1} << 20);
+  EXPECT_EQ(kind_of(kAmOffer), Kind::fragment);
+  EXPECT_NE(kAmOffer, immediate_of(Kind::fragment));
+  for (const std::size_t behind : {0U, 4U, 6U}) EXPECT_FALSE(decode_am_offer(packet_of(head, behind))) << behind;
+  EXPECT_FALSE(decode_am_offer(std::span(packet).first(sizeof head - 1)));
+  AmOfferHeader wrong = head;
+  wrong.header_bytes = HEDDLE_AM_HEADER_BYTES + 1;
+  EXPECT_FALSE(decode_am_offer(packet_of(wrong, HEDDLE_AM_HEADER_BYTES + 1)));
+  wrong = head;
+  wrong.handler = kHandlerNumbers;
+  EXPECT_FALSE(decode_am_offer(packet_of(wrong, 5)));
+  wrong = head;
+  wrong.bytes = 0;
+  EXPECT_FALSE(decode_am_offer(packet_of(wrong, 5)));
+}
+
 TEST(Packet, TheChargeOfATaggedMessageCoversWhatIsKeptOfIt) {
   for (std::uint64_t bytes = 0; bytes < 20'000; ++bytes) {
     ASSERT_GE(tagged_charge(bytes), kTaggedNode + bytes);
@@ -120,6 +143,11 @@ TEST(Packet, RandomBytesNeverLeadOutside) {
     if (const auto fragment = decode_fragment(packet)) {
       ASSERT_TRUE(inside(fragment->header) && inside(fragment->payload));
       ASSERT_LE(fragment->head.offset + fragment->payload.size(), fragment->head.total_bytes);
+    }
+    if (const auto offer = decode_am_offer(packet)) {
+      ASSERT_TRUE(inside(offer->header));
+      ASSERT_LE(offer->header.size(), std::size_t{HEDDLE_AM_HEADER_BYTES});
+      ASSERT_LT(offer->head.handler, kHandlerNumbers);
     }
     if (const auto request = decode_request(packet)) {
       ASSERT_TRUE(inside(request->payload));

@@ -59,7 +59,7 @@ void packet_of_several(std::span<const std::byte> packet) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heddle::fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 6) {
+  switch (input.take<std::uint8_t>() % 7) {
     case 0: {
       const auto immediate = input.take<std::uint32_t>();
       active_message(immediate, input.rest());
@@ -87,6 +87,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       static_cast<void>(heddle::wire::decode_credit(packet));
       break;
     }
+    case 5:
+      if (const auto offer = heddle::wire::decode_am_offer(input.rest())) {
+        require(inside(offer->header, input.rest()), "header leaves the offer");
+        require(offer->header.size() == offer->head.header_bytes && offer->header.size() <= HEDDLE_AM_HEADER_BYTES &&
+                    offer->head.handler < heddle::wire::kHandlerNumbers && offer->head.bytes != 0,
+                "offer of a large message");
+      }
+      break;
     case 4:
       packet_of_several(input.rest());
       break;

@@ -12,6 +12,8 @@ namespace heddle::transport::loopback {
 
 namespace {
 
+constexpr std::uint64_t kFetchBytes = std::uint64_t{32} << 10;
+
 class Loopback final : public Transport {
  public:
   Loopback(bootstrap::Bootstrap& bootstrap, std::uint32_t workers, const Agreed& agreed, bool messages_only)
@@ -26,6 +28,7 @@ class Loopback final : public Transport {
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMaxMessage;
     capabilities_.max_transfer = messages_only ? 0 : std::numeric_limits<std::uint64_t>::max();
+    capabilities_.fetch_bytes = messages_only ? 0 : kFetchBytes;
     capabilities_.max_workers = workers;
     capabilities_.memory_per_peer = kMailboxPackets * kMaxMessage;  // of a mailbox, which all that send to it share
     capabilities_.sleeping = Sleeping::free;                        // beside the mutex that every message takes here

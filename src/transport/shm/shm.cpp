@@ -1,5 +1,7 @@
 #include "transport/shm/shm.hpp"
 
+#include <algorithm>
+
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
 #include "transport/shm/home.hpp"
@@ -7,6 +9,10 @@
 
 namespace heddle::transport::shm {
 namespace {
+
+// What does not fit a ring leaves in as many turns as it takes rings, so its sender and the receiver must both come back for
+// it. Measured: see docs/decisions/0020.
+constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 
 class ShmTransport final : public Transport {
  public:
@@ -44,6 +50,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.ordered_messages = true;
   capabilities_.max_message = queue::largest_record(layout.ring_capacity);
   capabilities_.max_transfer = std::uint64_t{1} << 46;
+  capabilities_.fetch_bytes = std::max<std::uint64_t>(kLeastFetchBytes, layout.ring_capacity);
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.sleeping = home_->membarrier() ? Sleeping::free : Sleeping::fenced;
