@@ -29,15 +29,16 @@ constexpr std::uint64_t credit_charge(std::uint32_t header_bytes, std::uint64_t 
 }
 
 // The sender's side. take() and give_back() may be called by any thread, unless it was made for one.
-class UserCredits {
+template <template <class> class Atomic = std::atomic>
+class BasicUserCredits {
  public:
-  UserCredits(std::uint32_t ranks, std::uint32_t workers, std::uint64_t window, bool one_thread)
+  BasicUserCredits(std::uint32_t ranks, std::uint32_t workers, std::uint64_t window, bool one_thread)
       : rows_(ranks), workers_(workers), window_(window), one_thread_(one_thread) {}
-  ~UserCredits() {
+  ~BasicUserCredits() {
     for (auto& row : rows_) delete[] row.load(std::memory_order_relaxed);
   }
-  UserCredits(const UserCredits&) = delete;
-  UserCredits& operator=(const UserCredits&) = delete;
+  BasicUserCredits(const BasicUserCredits&) = delete;
+  BasicUserCredits& operator=(const BasicUserCredits&) = delete;
 
   [[nodiscard]] std::uint64_t window() const { return window_; }
 
@@ -83,10 +84,10 @@ class UserCredits {
 
  private:
   // Relaxed: a number, nothing is published by it. The messages themselves order what they carry.
-  using Count = std::atomic<std::uint64_t>;
+  using Count = Atomic<std::uint64_t>;
 
   Count& place(heddle_peer target) {
-    std::atomic<Count*>& row = rows_[target.rank];
+    Atomic<Count*>& row = rows_[target.rank];
     Count* known = row.load(std::memory_order_acquire);
     if (known == nullptr) {
       auto fresh = std::make_unique<Count[]>(workers_);
@@ -98,10 +99,11 @@ class UserCredits {
     return known[target.worker];
   }
 
-  std::vector<std::atomic<Count*>> rows_;
+  std::vector<Atomic<Count*>> rows_;
   const std::uint32_t workers_;
   const std::uint64_t window_;
   const bool one_thread_;
 };
+using UserCredits = BasicUserCredits<>;
 
 }  // namespace heddle::protocol
