@@ -1,4 +1,5 @@
 // The completer: what the transport reports becomes finished operations, handlers and answers.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -16,6 +17,9 @@ namespace {
 
 // Polls between looks at whether workers that owe an answer still live.
 constexpr std::uint64_t kClosedPeriod = 1024;
+// Operations that one call of progress looks at when a peer has died or may have closed: with all of a large pool the gate would be
+// held for as long.
+constexpr std::size_t kPortion = 1024;
 
 // A peer's first message makes the transport allocate. If there is no memory it is met again by the next poll.
 std::size_t poll_guarded(transport::TransportWorker& transport, std::span<transport::Completion> arrivals) {
@@ -73,9 +77,9 @@ int Worker::progress_inside() {
     events += advance_pending();
   }
   if (failure_epoch_.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
-    note_failures();
+    if (!note_failures()) ++events;  // the next call goes on
   }
-  if (outstanding_total_ > 0 && stats_.polls % kClosedPeriod == 0) [[unlikely]] {
+  if (outstanding_total_ > 0 && (closed_looked_ != 0 || stats_.polls % kClosedPeriod == 0)) [[unlikely]] {
     note_closed();
   }
   return static_cast<int>(events);
@@ -304,37 +308,52 @@ base::Status Worker::quiet_inside() {
   return first;
 }
 
-void Worker::note_failures() {
-  seen_epoch_ = failure_epoch_.load(std::memory_order_acquire);
-  context_.note_failures();
-  bool more = false;
-  for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
-    if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;
-    failed_[rank] = true;
-    more = true;
-    transport_->peer_failed(rank);
-    responder_.forget(rank);
-    reassembly_.forget(rank);
-    for (Operation& operation : operations_.all()) {
-      if (operation.live && operation.served > 0 && operation.served_rank == rank) {
-        end_served(operation, HEDDLE_ERR_PEER_FAILED);
-      }
+// In portions: what is posted from now on to a rank that has failed is refused at once, so that each operation needs one look.
+// False: there is more to do.
+bool Worker::note_failures() {
+  const std::uint64_t epoch = failure_epoch_.load(std::memory_order_acquire);
+  if (epoch != noted_epoch_) {
+    noted_epoch_ = epoch;
+    context_.note_failures();
+    bool more = false;
+    for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
+      if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;
+      failed_[rank] = true;
+      more = true;
+      transport_->peer_failed(rank);
+      responder_.forget(rank);
+      reassembly_.forget(rank);
+    }
+    if (more) {
+      failed_left_ = operations_.all().size();
+      tagged_.note_failures();
+      am_rendezvous_.note_failures();
     }
   }
-  if (!more) return;
-  tagged_.note_failures();
-  am_rendezvous_.note_failures();
+  for (std::size_t i = 0; failed_left_ > 0 && i < kPortion; ++i) {
+    Operation& operation = operations_.all()[--failed_left_];
+    if (operation.live && operation.served > 0 && failed_[operation.served_rank]) {
+      end_served(operation, HEDDLE_ERR_PEER_FAILED);
+    }
+  }
+  if (failed_left_ > 0) return false;
+  seen_epoch_ = noted_epoch_;
+  return true;
 }
 
 // A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed only when it was
-// closed at two looks with many polls between them.
+// closed at two looks with many polls between them. A look at all operations goes on over several calls, one portion each.
 void Worker::note_closed() {
-  for (Operation& operation : operations_.all()) {
+  std::vector<Operation>& all = operations_.all();
+  const std::size_t end = std::min(closed_looked_ + kPortion, all.size());
+  for (; closed_looked_ < end; ++closed_looked_) {
+    Operation& operation = all[closed_looked_];
     if (!operation.live || operation.served == 0) continue;
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
     if (closed && operation.seen_closed) end_served(operation, HEDDLE_ERR_CANCELLED);
     operation.seen_closed = closed;
   }
+  if (closed_looked_ == all.size()) closed_looked_ = 0;
 }
 
 // The requests of this operation that wait for answers will not get any.

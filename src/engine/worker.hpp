@@ -277,7 +277,7 @@ class Worker {
   // One command or request of it has ended; `rank`: see Operation::fail().
   void settle(Operation& operation, base::Status status, std::uint32_t rank);
   void conclude(Operation& operation);  // fires and frees it when nothing is left
-  void note_failures();
+  bool note_failures();
   void note_closed();
   void end_served(Operation& operation, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status);
@@ -302,8 +302,8 @@ class Worker {
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
   std::vector<std::uint32_t> outstanding_;  // operations not finished, per rank; the numbers are written inside
 
-  alignas(base::kCacheLine) std::uint64_t seen_epoch_ = 0;
-  heddle_worker handle_{};  // for arrivals; found at the first
+  alignas(base::kCacheLine) std::uint64_t seen_epoch_ = 0;  // of failures, dealt with
+  heddle_worker handle_{};                                  // for arrivals; found at the first
   heddle_worker_stats stats_{};
   Tally tally_;  // exclusive
 
@@ -314,7 +314,10 @@ class Worker {
   std::uint32_t offers_ = 0;              // operations whose source is lent
   std::vector<base::Status> unreported_;  // per rank: first error of operations that nobody observes
   bool has_unreported_ = false;
-  std::vector<bool> failed_;  // ranks whose failure this worker has dealt with
+  std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
+  std::size_t failed_left_ = 0;    // operations that note_failures() has still to look at
+  std::size_t closed_looked_ = 0;  // those that note_closed() has looked at; 0: it is not at it
+  std::vector<bool> failed_;       // ranks whose failure this worker has dealt with
   std::uint64_t next_message_ = 1;
   protocol::Reassembly reassembly_;
   protocol::Responder responder_;
