@@ -41,16 +41,6 @@ std::size_t extent(const Strided& shape, std::size_t stride) {
   return large ? SIZE_MAX : bytes;
 }
 
-inline void change_word(std::byte* word, const Signal& signal) {
-  auto* at = reinterpret_cast<std::uint64_t*>(word);
-  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait functions, or the program's own.
-  if (signal.op == SHMEM_SIGNAL_SET) {
-    __atomic_store_n(at, signal.value, __ATOMIC_RELEASE);
-  } else {
-    __atomic_fetch_add(at, signal.value, __ATOMIC_RELEASE);
-  }
-}
-
 }  // namespace
 
 void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
@@ -120,13 +110,11 @@ void get_blocks(Context& context, void* dest, const void* source, const Strided&
 void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
                       Until until, Call call) {
   std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
-  const bool known = (signal.op == SHMEM_SIGNAL_SET || signal.op == SHMEM_SIGNAL_ADD) &&
-                     is_aligned(signal.address, sizeof(std::uint64_t));
-  if (word != nullptr && known) {
-    if (bytes == 0) return change_word(word, signal);
+  if (word != nullptr && is_signal(signal.address, signal.op)) {
+    if (bytes == 0) return change_word(word, signal.value, signal.op);
     if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) {
       copy_bytes(to, source, bytes);
-      change_word(word, signal);
+      change_word(word, signal.value, signal.op);
       return;
     }
   }
@@ -136,7 +124,7 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
 void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
   std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe);
   if (word != nullptr && is_aligned(sig_addr, sizeof(std::uint64_t))) {
-    change_word(word, {sig_addr, signal, op});
+    change_word(word, signal, op);
     return;
   }
   post_put_signal(call, context, nullptr, nullptr, 0, {sig_addr, signal, op}, pe, Until::posted);

@@ -97,15 +97,41 @@ inline void ibget(Call call, C&& context, T* dest, const T* source, std::ptrdiff
                   std::size_t bsize, std::size_t nblocks, int pe) {
   get_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, bsize, nblocks), pe, call);
 }
+inline bool is_signal(const std::uint64_t* address, int op) {
+  return (op == SHMEM_SIGNAL_SET || op == SHMEM_SIGNAL_ADD) && is_aligned(address, sizeof(std::uint64_t));
+}
+// What is_signal has found to be one, where it is direct.
+inline void change_word(std::byte* word, std::uint64_t signal, int op) {
+  auto* at = reinterpret_cast<std::uint64_t*>(word);
+  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait functions, or the program's own.
+  if (op == SHMEM_SIGNAL_SET) {
+    __atomic_store_n(at, signal, __ATOMIC_RELEASE);
+  } else {
+    __atomic_fetch_add(at, signal, __ATOMIC_RELEASE);
+  }
+}
+// False as put_few(), and then nothing has been put.
+template <class T, class C>
+[[gnu::always_inline]] inline bool put_few_signal(C& context, T* dest, const T* source, std::size_t nelems,
+                                                  std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T> || !is_signal(sig_addr, sig_op)) return false;
+  std::byte* word = direct(context, sig_addr, sizeof *sig_addr, pe);
+  if (word == nullptr || !put_few(context, dest, source, nelems, pe)) return false;
+  change_word(word, signal, sig_op);
+  return true;
+}
+
 template <class T, class C>
 inline void put_signal(Call call, C&& context, T* dest, const T* source, std::size_t nelems, std::uint64_t* sig_addr,
                        std::uint64_t signal, int sig_op, int pe) {
+  if (put_few_signal(context, dest, source, nelems, sig_addr, signal, sig_op, pe)) return;
   put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
                    Until::complete, call);
 }
 template <class T, class C>
 inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems,
                            std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
+  if (put_few_signal(context, dest, source, nelems, sig_addr, signal, sig_op, pe)) return;
   put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
                    Until::posted, call);
 }

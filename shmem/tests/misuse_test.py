@@ -109,6 +109,13 @@ class Misuse(unittest.TestCase):
                 self.assertRegex(job.stderr, said)
                 self.assertEqual(job.returncode, 1, job.stderr)
 
+    def test_each_mistake_is_named_by_messages(self):
+        for mistake, said in SAID.items():
+            with self.subTest(mistake):
+                job = run(mistake, HEDDLE_SHM_DIRECT="0")
+                self.assertRegex(job.stderr, said)
+                self.assertEqual(job.returncode, 1, job.stderr)
+
     def test_what_looks_like_a_mistake_is_none(self):
         for check in ("on", "full"):
             job = run("looks-like-a-mistake", HEDDLE_CHECK=check)
