@@ -1,5 +1,6 @@
 #include "shmem/collectives.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "shmem/checks.hpp"
@@ -100,7 +101,7 @@ Group& active_group(Call call, const ActiveSet& set, Group& made) {
   check_initialized(call);
   const int n = g_state.n_pes;
   const bool in_range = set.start >= 0 && set.start < n && set.size >= 1 && set.size <= n && set.log_stride >= 0;
-  const long stride = set.log_stride < 31 ? 1L << set.log_stride : 1L << 31U;
+  const long stride = 1L << std::clamp(set.log_stride, 0, 31);
   if (!in_range || (set.size > 1 && set.start + stride * (set.size - 1L) >= n)) {
     fail(call, "PE_start %d, logPE_stride %d, PE_size %d: not an active set of the PEs 0-%d", set.start, set.log_stride,
          set.size, n - 1);

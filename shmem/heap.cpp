@@ -32,7 +32,7 @@ struct Heap {
 Heap g_heap;
 
 std::byte* base() {
-  return reinterpret_cast<std::byte*>(g_state.heap.base);
+  return reinterpret_cast<std::byte*>(g_state.heap.base);  // NOLINT(performance-no-int-to-ptr): segments are numbers
 }
 
 void* take(Call call, std::size_t bytes, std::size_t alignment) {

@@ -20,7 +20,8 @@ Place locate(Call call, const char* argument, const void* address, std::size_t b
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
     if (segment->present() && segment->holds(address, 1)) {
       fail(call, "%s %p with %zu bytes leaves the %s, which is %p-%p", argument, address, bytes, segment->name,
-           reinterpret_cast<void*>(segment->base), reinterpret_cast<void*>(segment->base + segment->bytes));
+           reinterpret_cast<void*>(segment->base),  // NOLINT(performance-no-int-to-ptr): to be printed
+           reinterpret_cast<void*>(segment->base + segment->bytes));  // NOLINT(performance-no-int-to-ptr)
     }
   }
   fail(call,

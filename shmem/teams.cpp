@@ -38,6 +38,7 @@ static_assert(kTeams < kSlotMask);
 constexpr std::size_t kClasses = 16;
 
 shmem_team_t handle_of(std::size_t slot) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): handles are numbers behind the type of the standard
   return reinterpret_cast<shmem_team_t>(g_books.teams[slot].generation << kSlotBits | (slot + 1));
 }
 

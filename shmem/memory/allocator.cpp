@@ -48,9 +48,12 @@ bool Allocator::release(std::size_t offset) {
     end += after->second;
     remove_free(after);
   }
-  if (auto before = free_.lower_bound(begin); before != free_.begin() && (--before)->first + before->second == begin) {
-    begin = before->first;
-    remove_free(before);
+  if (const auto next = free_.lower_bound(begin); next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == begin) {
+      begin = before->first;
+      remove_free(before);
+    }
   }
   add_free(begin, end - begin);
   return true;

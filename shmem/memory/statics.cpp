@@ -88,6 +88,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::uint64_t hash_note(const dl_phdr_info& info, const ElfW(Phdr) & header, std::uint64_t hash) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader tells numbers
   const auto* bytes = reinterpret_cast<const unsigned char*>(info.dlpi_addr + header.p_vaddr);
   for (std::size_t i = 0; i < header.p_memsz; ++i) hash = mix(hash, bytes[i]);
   return hash;
@@ -118,7 +119,7 @@ int look_at(dl_phdr_info* info, std::size_t /*size*/, void* argument) {
     if (relro_begin <= begin && begin < relro_end) begin = std::min(relro_end, end);
     // Linkers that make several writable segments put RELRO into one of its own; the data is what is larger.
     if (end - begin <= search.found.bytes) continue;
-    search.found = {reinterpret_cast<std::byte*>(begin), end - begin, 0};
+    search.found = {reinterpret_cast<std::byte*>(begin), end - begin, 0};  // NOLINT(performance-no-int-to-ptr)
   }
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(search.found.begin) - info->dlpi_addr;
   search.found.identity = mix(mix(identity, offset), search.found.bytes);
