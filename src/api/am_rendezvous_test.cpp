@@ -229,6 +229,67 @@ INSTANTIATE_TEST_SUITE_P(All, AmRendezvous, testing::ValuesIn(all_parameters()),
                            return std::string(std::get<0>(one.param).name) + "_" + std::get<1>(one.param);
                          });
 
+// ---- several threads of each rank on one worker -----------------------------------------------------------------------------
+
+class AmThreads : public testing::TestWithParam<const char*> {};
+
+// The stores are too small for what is on its way: which thread ends a task decides who goes on with the fetches.
+TEST_P(AmThreads, SendAndRunTasksSideBySide) {
+  constexpr std::uint64_t kThreads = 3;
+  constexpr std::uint64_t kEach = 20;
+  const Variables set({{"HEDDLE_SHARING", GetParam()},
+                       {"HEDDLE_AM_REASSEMBLY_BYTES", "300K"},
+                       {"HEDDLE_AM_USER_BYTES", "2M"},
+                       {"HEDDLE_WORKER_OPERATIONS", "32"}});
+  const std::vector<std::byte> payload(100'000, std::byte{3});
+  Job(2, "shm").run([&](Context& context, Worker& worker) {
+    std::array<std::atomic<std::uint64_t>, 2> arrived{};
+    const auto count = [](const heddle_am_arrival* arrival, void* arg) {
+      const auto* bytes = static_cast<const std::byte*>(arrival->payload);
+      const bool right = arrival->payload_bytes == 100'000 && bytes[0] == std::byte{3} && bytes[99'999] == std::byte{3};
+      if (right) ++*static_cast<std::atomic<std::uint64_t>*>(arg);
+    };
+    context.register_am(kNetwork, count, &arrived[0]);
+    context.register_am(kUser, count, &arrived[1]);
+    context.barrier(worker);
+    Outcome outcome;
+    const heddle_completion completion = outcome.completion();
+    std::atomic<std::uint64_t> posted{0};
+    const auto turn_once = [&] { ASSERT_GE(worker.run_tasks(1), 0) << heddle_last_error(); };
+    std::vector<std::thread> threads;
+    for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        for (std::uint64_t i = 0; i < kEach; ++i) {
+          const heddle_am_message message{i % 2 == 0 ? kNetwork : kUser, 0, nullptr, payload.data(), payload.size()};
+          Status status = HEDDLE_AGAIN;
+          EXPECT_TRUE(within_time(
+              [&] {
+                status = worker.try_am({1 - context.rank(), 0}, message, &completion);
+                return status != HEDDLE_AGAIN;
+              },
+              turn_once));
+          EXPECT_EQ(status, HEDDLE_POSTED) << heddle_last_error();
+          ++posted;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    constexpr std::uint64_t kHalf = kThreads * kEach / 2;
+    EXPECT_TRUE(within_time(
+        [&] {
+          return arrived[0] == kHalf && arrived[1] == kHalf &&
+                 static_cast<std::uint64_t>(outcome.times.load()) == posted.load();
+        },
+        turn_once))
+        << arrived[0] << " and " << arrived[1] << " arrived, " << outcome.times << " ended";
+    EXPECT_EQ(outcome.done.load(), outcome.times.load());
+    context.barrier(worker);
+    EXPECT_EQ(worker.stats().dropped, 0U);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, AmThreads, testing::Values("shared", "offload", "delegate", "mutex"));
+
 // ---- bounds ------------------------------------------------------------------------------------------------------------------
 
 class AmBounds : public testing::TestWithParam<Setting> {
