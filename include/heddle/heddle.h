@@ -637,10 +637,10 @@ typedef struct heddle_wanted {
 /* A receive and its outcome. It lies in the program's memory, belongs to the library from heddle_try_recv until the receive
  * has ended, and must not be moved meanwhile. It need not be initialised. */
 typedef struct heddle_receive {
-  heddle_status
-      status; /* HEDDLE_POSTED: it waits, or data is on its way; else how it ended. While another thread may be inside
+  heddle_status status; /* HEDDLE_POSTED: it waits, or data is on its way; else how it ended, or what the call
+                           returned that should have posted it (HEDDLE_AGAIN, an error). While another thread may be inside
                            the worker, read it after the completion or by heddle_recv_wait */
-  heddle_peer source; /* what came, if the status is DONE or TRUNCATED; PEER_FAILED, CANCELLED: whom it waited for */
+  heddle_peer source;   /* what came, if the status is DONE or TRUNCATED; PEER_FAILED, CANCELLED: whom it waited for */
   uint64_t tag;
   uint64_t bytes;       /* the message's length, also where the room was shorter */
   uint64_t library[20]; /* the library's own */
@@ -648,8 +648,10 @@ typedef struct heddle_receive {
 
 /* Sends `bytes` bytes with a tag. Completion: LOCAL, the source may be reused; REMOTE, the message is in the target's memory (a
  * long one: it has been received).
- * Errors: RANK, ARGUMENT (null with a length, a counter of another worker), HANDLE, PEER_FAILED, CANCELLED (the target was closed
- * and takes no more), NO_MEMORY (a long message needs a region), STATE (the blocking form inside a handler, if it would have to wait).
+ * AGAIN also while three quarters of the worker's operations (HEDDLE_WORKER_OPERATIONS) are long messages that have not ended: the
+ * others are left to fetch those of its peers.
+ * Errors: RANK, ARGUMENT (null with a length, a counter of another worker), HANDLE, SIZE (more than 2^56 bytes), PEER_FAILED,
+ * CANCELLED (the target was closed and takes no more), NO_MEMORY (a long message needs a region), STATE (the blocking form inside a handler, if it would have to wait).
  * Told by the completion, flush or quiet: PEER_FAILED, CANCELLED (the target or this worker was closed before a long
  * message was received), PROTOCOL, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_try_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
@@ -670,7 +672,9 @@ HEDDLE_API heddle_status heddle_try_recv(heddle_worker worker, const heddle_want
 HEDDLE_API heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
                                      heddle_receive* receive, const heddle_completion* completion);
 /* Makes progress on the worker until the receive has ended, and returns how: DONE or an error of the receive. TIMEOUT: it has
- * not. A completion of the receive may still be about to run. Errors: these, and STATE (inside a handler, when it has not ended). */
+ * not. A completion of the receive may still be about to run. Errors: these, STATE (inside a handler, when it has not ended),
+ * ARGUMENT (the call that should have posted it said AGAIN), HANDLE (the worker is closed: its receives have ended, with CANCELLED
+ * if not otherwise, and receive->status tells). */
 HEDDLE_API heddle_status heddle_recv_wait(heddle_worker worker, heddle_receive* receive, int64_t timeout_ns);
 /* Ends a posted receive with CANCELLED, told as every end is; the completion runs in this call. Nothing happens if a message has
  * come for it already. `receive` was given to heddle_try_recv on this worker, and its memory is still the program's.

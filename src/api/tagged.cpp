@@ -22,6 +22,11 @@ using Sent = heddle::transport::TransportWorker::Sent;
 }
 
 // Credit is reserved by the thread that calls, so that nothing in a command queue ever waits for it.
+[[gnu::cold]] Status too_long(std::uint64_t bytes) {
+  return base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes: at most %llu are possible; is the length negative?",
+                    static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(engine::Tagged::kMaxBytes));
+}
+
 template <bool kShared>
 [[gnu::cold]] Status no_room(Worker& worker, heddle_peer target) {
   Status status = HEDDLE_AGAIN;
@@ -49,7 +54,8 @@ inline Status send(Worker& worker, const engine::SendRequest& request, const hed
       return accepted(worker, request.bytes, HEDDLE_DONE);
   }
   engine::Completion resolved;
-  Status status = resolve(worker, completion, &resolved);
+  Status status =
+      request.bytes > engine::Tagged::kMaxBytes ? too_long(request.bytes) : resolve(worker, completion, &resolved);
   if (status == HEDDLE_DONE) status = engine::post(worker, engine::SendCommand{request, &resolved});
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) return accepted(worker, request.bytes, status);
   tagged.give_back<kShared>(request.target, request.bytes);
@@ -75,12 +81,19 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
   return HEDDLE_DONE;
 }
 
+// Nothing waits: who asks the receive finds what the call has returned.
+[[gnu::cold]] Status not_posted(Worker& worker, heddle_receive* receive, Status status) {
+  receive->status = status;
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
 template <class Command>
 inline Status post_receive(Worker& worker, Command& command, const heddle_completion* completion) {
+  heddle_receive* const receive = command.request.receive;
   if (const Status status = resolve(worker, completion, &command.request.completion); status != HEDDLE_DONE)
-    return status;
+    return not_posted(worker, receive, status);
   const Status status = engine::post(worker, command);
-  return status == HEDDLE_AGAIN ? again(worker) : status;
+  return status == HEDDLE_AGAIN ? not_posted(worker, receive, status) : status;  // errors the engine has told it
 }
 
 // Runs inside, after what was queued before; AGAIN if that is not possible now.
@@ -123,7 +136,8 @@ heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted,
   if (receive == nullptr) return null_argument("recv", "receive");
   if (data == nullptr && bytes != 0) return null_argument("recv", "data");
   engine::ReceiveCommand command{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
-  if (const Status status = read_wanted("recv", *worker, wanted, &command.wanted); status != HEDDLE_DONE) return status;
+  if (const Status status = read_wanted("recv", *worker, wanted, &command.wanted); status != HEDDLE_DONE)
+    return not_posted(*worker, receive, status);
   receive->status = HEDDLE_POSTED;  // it may be executed by another thread
   return post_receive(*worker, command, completion);
 }
@@ -150,6 +164,9 @@ heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, in
   if (status != HEDDLE_DONE) return status;
   const Status outcome = status_of(receive);
   if (outcome == HEDDLE_DONE) return outcome;
+  if (outcome == HEDDLE_AGAIN) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the receive is not posted: the call that should have said HEDDLE_AGAIN");
+  }
   if (receive->source.rank == HEDDLE_ANY) {
     return base::fail(outcome, "the receive, from anybody, has ended with %s", heddle_status_name(outcome));
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -263,7 +264,16 @@ TEST(TaggedArguments, AreChecked) {
   expect_error(worker.try_send({1, 0}, 1, room), HEDDLE_ERR_RANK, "rank 1");
   expect_error(worker.try_send({0, 4000}, 1, room), HEDDLE_ERR_RANK, "worker 4000");
   expect_error(heddle_try_send(worker.handle(), {0, 0}, 1, nullptr, 8, nullptr), HEDDLE_ERR_ARGUMENT, "data");
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 300, (std::size_t{1} << 56) + 1}) {
+    expect_error(heddle_try_send(worker.handle(), {0, 0}, 1, &value, bytes, nullptr), HEDDLE_ERR_SIZE, "bytes");
+    expect_error(heddle_send(worker.handle(), {0, 0}, 1, &value, bytes, nullptr), HEDDLE_ERR_SIZE, "bytes");
+  }
+  EXPECT_EQ(worker.try_quiet(), HEDDLE_DONE);
   expect_error(worker.try_recv(from(7, 1), room, &receive), HEDDLE_ERR_RANK, "rank 7");
+  EXPECT_EQ(receive.status, HEDDLE_ERR_RANK) << "who looks at it must not wait";
+  heddle_completion foreign{nullptr, nullptr, {~std::uint64_t{0}}, HEDDLE_WHEN_REMOTE};
+  expect_error(worker.try_recv(from(0, 1), room, &receive, &foreign), HEDDLE_ERR_HANDLE, "counter");
+  EXPECT_EQ(receive.status, HEDDLE_ERR_HANDLE);
   expect_error(worker.try_recv({{0, 4000}, 1, 1}, room, &receive), HEDDLE_ERR_RANK, "worker 4000");
   expect_error(worker.try_recv({{HEDDLE_ANY, 0}, 1, 1}, room, &receive), HEDDLE_ERR_ARGUMENT, "HEDDLE_ANY for both");
   expect_error(worker.try_recv(from(0, 1), room, nullptr), HEDDLE_ERR_ARGUMENT, "receive");
@@ -279,9 +289,37 @@ TEST(TaggedArguments, AreChecked) {
   expect_error(worker.wait(receive), HEDDLE_ERR_CANCELLED, "HEDDLE_ERR_CANCELLED");
   expect_error(worker.try_recv_claimed(room, &receive), HEDDLE_ERR_ARGUMENT, "claimed");
   const auto closed = worker.handle();
+  ASSERT_EQ(worker.try_recv(wanted, room, &receive), HEDDLE_POSTED);
   worker = {};
+  EXPECT_EQ(receive.status, HEDDLE_ERR_CANCELLED);
+  expect_error(heddle_recv_wait(closed, &receive, HEDDLE_FOREVER), HEDDLE_ERR_HANDLE, "worker");
   expect_error(heddle_try_send(closed, {0, 0}, 1, &value, 8, nullptr), HEDDLE_ERR_HANDLE, "worker");
   expect_error(heddle_try_recv(closed, &wanted, &value, 8, &receive, nullptr), HEDDLE_ERR_HANDLE, "worker");
+}
+
+// While another thread is inside a shared worker, what cannot be posted now says so in the receive too.
+TEST(TaggedArguments, AReceiveThatWasNotPostedSaysSo) {
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHARING", "shared"}});
+  Context context = Context::join();
+  Worker worker = context.open_worker();
+  std::atomic<int> stage{0};
+  const auto wait_for = [&stage](int wanted) {
+    return within_time([&] { return stage.load(std::memory_order_acquire) >= wanted; }, [] {});
+  };
+  const auto hold = [](void* arg) {
+    auto* self = static_cast<std::atomic<int>*>(arg);
+    self->store(1, std::memory_order_release);
+    while (self->load(std::memory_order_acquire) < 2) std::this_thread::yield();
+  };
+  std::thread holder([&] { EXPECT_EQ(heddle_run_on_engine(worker.handle(), hold, &stage, nullptr), HEDDLE_DONE); });
+  ASSERT_TRUE(wait_for(1));
+  std::uint64_t value = 0;
+  heddle_receive receive{};
+  EXPECT_EQ(worker.try_recv(from(0, 1), writable_bytes_of(value), &receive), HEDDLE_AGAIN);
+  EXPECT_EQ(receive.status, HEDDLE_AGAIN);
+  expect_error(worker.wait(receive), HEDDLE_ERR_ARGUMENT, "AGAIN");
+  stage.store(2, std::memory_order_release);
+  holder.join();
 }
 
 TEST(TaggedArguments, TheWindowIsChecked) {

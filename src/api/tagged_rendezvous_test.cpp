@@ -2,6 +2,7 @@
 // that matching would have made. One thread drives both ranks, so that each step is where the test puts it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -353,6 +354,82 @@ TEST(RendezvousStress, BothCopyAtOnce) {
 TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
   send_and_receive_at_once("adaptive");
 }
+
+// ---- operations ----------------------------------------------------------------------------------------------------------------
+
+// Of two workers that send to each other each needs operations to fetch what the other has sent.
+class Operations : public testing::TestWithParam<Setting> {};
+
+TEST_P(Operations, AreNotAllTakenByLongSends) {
+  constexpr std::size_t kMessages = 60;
+  auto settings = GetParam().variables;
+  settings.emplace_back("HEDDLE_WORKER_OPERATIONS", "16");
+  const Variables variables(settings);
+  Pair pair(GetParam().transport);
+  const std::vector<std::byte> data = pattern(100'000, 12);
+  struct Side {
+    std::size_t begun = 0;
+    std::array<Outcome, kMessages> sent;
+    std::deque<Receipt> receipts;
+  };
+  std::array<Side, 2> sides;
+  const auto send = [&](std::uint32_t rank) {  // as many as there is room for
+    Side& side = sides.at(rank);
+    for (; side.begun < kMessages; ++side.begun) {
+      Outcome& outcome = side.sent.at(side.begun);
+      const heddle_completion completion = outcome.completion();
+      const Status status = pair.workers[rank].try_send({1 - rank, 0}, side.begun, data, &completion);
+      if (status == HEDDLE_AGAIN) return;
+      ASSERT_GE(status, 0) << heddle_last_error();
+      if (status == HEDDLE_DONE) outcome = {1, status};
+    }
+  };
+  for (std::uint32_t rank = 0; rank < 2; ++rank) send(rank);
+  EXPECT_GT(sides[0].begun, 8U);
+  EXPECT_LT(sides[0].begun, kMessages) << "this is no test if there is room for all";
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      Receipt& receipt = sides.at(rank).receipts.emplace_back(data.size());
+      const heddle_completion completion = receipt.outcome.completion();
+      const heddle_wanted wanted{{1 - rank, 0}, i, UINT64_MAX};
+      Status status = HEDDLE_AGAIN;
+      ASSERT_TRUE(within_time(
+          [&] { return status != HEDDLE_AGAIN; },
+          [&] { status = pair.workers[rank].try_recv(wanted, receipt.data, &receipt.receive, &completion); }));
+      ASSERT_GE(status, 0) << heddle_last_error();
+      if (status == HEDDLE_DONE) receipt.outcome = {1, status};
+    }
+  }
+  const auto times = [](Outcome& outcome) { return std::atomic_ref(outcome.times).load(std::memory_order_acquire); };
+  const auto all = [&](Side& side) {
+    return std::ranges::all_of(side.sent, [&](Outcome& outcome) { return times(outcome) == 1; }) &&
+           std::ranges::all_of(side.receipts, [&](Receipt& receipt) { return times(receipt.outcome) == 1; });
+  };
+  ASSERT_TRUE(within_time([&] { return all(sides[0]) && all(sides[1]); },
+                          [&] {
+                            for (std::uint32_t rank = 0; rank < 2; ++rank) {
+                              pair.progress(rank);
+                              send(rank);
+                            }
+                          }))
+      << "each waits for an operation of its own to fetch what the other has sent";
+  for (Side& side : sides) {
+    for (const Outcome& outcome : side.sent) EXPECT_EQ(outcome.status, HEDDLE_DONE);
+    for (const Receipt& receipt : side.receipts) {
+      EXPECT_EQ(receipt.outcome.status, HEDDLE_DONE);
+      EXPECT_EQ(receipt.data, data);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Transports, Operations,
+    testing::Values(Setting{"shm", "shm", {}}, Setting{"shm_offered", "shm", {{"HEDDLE_TAG_READY", "0"}}},
+                    Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+                    Setting{"loopback_messages", "loopback-messages", {}},
+                    Setting{"offload", "shm", {{"HEDDLE_SHARING", "offload"}, {"HEDDLE_TAG_READY", "0"}}},
+                    Setting{"delegate", "shm", {{"HEDDLE_SHARING", "delegate"}}}),
+    name_of);
 
 // ---- the sender's choice against a model ---------------------------------------------------------------------------------------
 

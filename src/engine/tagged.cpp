@@ -52,6 +52,7 @@ Tagged::Tagged(Worker& worker)
       }()),
       shows_(worker.context_.environment().config.flag(base::Var::tag_ready) && ordered_ &&
              worker.capabilities_.direct),
+      most_offers_(worker.operations_.all().size() * 3 / 4),
       credits_(std::size_t{worker.size()} * max_workers_),
       sources_(std::size_t{worker.size()} * max_workers_),
       matching_({secret(&worker), 1U << 20}) {
@@ -130,6 +131,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
     }
     ++to.sequence;
   }
+  offered.accepted = true;
   operation->posted = true;
   operation->unfinished = 1;
   operation->served = 1;
@@ -155,6 +157,7 @@ base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
 void Tagged::withdraw(const Operation& operation) {
   Offered& offered = offered_[worker_.operations_.index(operation)];
   if (offered.view != nullptr) leave_place(offered);
+  if (offered.accepted) offers_.fetch_sub(1, std::memory_order_relaxed);
   worker_.context_.take_back(offered.memory);
 }
 

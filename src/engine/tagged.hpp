@@ -56,6 +56,7 @@ class Tagged {
  public:
   static constexpr std::uint64_t kMinWindow = std::uint64_t{1} << 16;
   static constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 30;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;  // of a message: no memory is longer
 
   // CONFIG: HEDDLE_TAG_CREDIT_BYTES is out of range.
   static base::Status check(const base::Config& config);
@@ -65,13 +66,18 @@ class Tagged {
   Tagged& operator=(const Tagged&) = delete;
 
   // ---- sending ----
-  // The receiver's memory for a message. False: no_room() says what to do.
+  // The receiver's memory for a message; and for a long one a share of this worker's operations: what is left of them fetches long
+  // messages of others, so that two workers which send to each other never wait for each other's. False: no_room() says what to do.
   template <bool kShared>
   bool reserve(heddle_peer target, std::uint64_t bytes) {
-    return credit(target).template reserve<kShared>(charge_of(bytes), window_);
+    if (bytes > eager_) [[unlikely]]
+      return reserve_offer<kShared>(target);
+    return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
   }
+  // Of a message that was not sent.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
+    if (bytes > eager_) offers_.fetch_sub(1, std::memory_order_relaxed);
     credit(target).template give_back<kShared>(charge_of(bytes));
   }
   // The longest message that travels in one packet.
@@ -130,6 +136,15 @@ class Tagged {
   struct Inlet;
   struct View;
 
+  template <bool kShared>
+  bool reserve_offer(heddle_peer target) {
+    // Whoever is refused for another's reservation that fails tries again.
+    const bool room = offers_.fetch_add(1, std::memory_order_relaxed) < most_offers_;
+    if (room && credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_))
+      return true;
+    offers_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
   [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
     return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
   }
@@ -209,6 +224,9 @@ class Tagged {
   const std::uint64_t window_;
   const std::uint64_t eager_;  // longest message in one packet
   const bool shows_;           // receives on boards
+  const std::uint64_t most_offers_;
+  std::atomic<std::uint64_t> offers_{
+      0};  // long messages that have a share of the operations; relaxed: it is only counted
   protocol::LazyArray<protocol::SendCredit> credits_;
   protocol::LazyArray<Source> sources_;
   protocol::Matching matching_;

@@ -91,8 +91,8 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     tell_taken(offered);
     worker_.want_chores();
     // It takes nothing of the memory for messages that nobody waits for.
-    worker_.gate_ == nullptr ? give_back<false>(request.target, request.bytes)
-                             : give_back<true>(request.target, request.bytes);
+    const std::uint64_t charge = wire::tagged_charge(sizeof head);
+    worker_.gate_ == nullptr ? to.give_back<false>(charge) : to.give_back<true>(charge);
     return true;
   }
   return false;
