@@ -131,6 +131,39 @@ TEST(Rendezvous, TheSenderCopiesWhileTheReceiverComputes) {
   }
 }
 
+// The word that tells the receiver which receive was taken finds no room for as long as the data takes; then it must be told yet.
+TEST(Rendezvous, AReceiverIsToldThoughItsRingWasFullTillTheDataWasThere) {
+  Pair pair;
+  pair.get_acquainted();
+  std::uint64_t arrived = 0;
+  const auto count = [](const heddle_am_arrival*, void* counted) { ++*static_cast<std::uint64_t*>(counted); };
+  ASSERT_EQ(heddle_am_register(pair.contexts[kReceiver].handle(), 3, count, &arrived), HEDDLE_DONE);
+  const std::vector<std::byte> data = pattern(1'000'000, 6);
+  Receipt receipt(data.size());
+  Outcome sent;
+  pair.post(receipt, 5);
+  pair.progress(kSender);
+  heddle_am_message small{};
+  small.handler = 3;
+  std::uint64_t posted = 0;
+  Status status = HEDDLE_DONE;
+  while (status == HEDDLE_DONE) {
+    status = heddle_try_am(pair.sender().handle(), {kReceiver, 0}, &small, nullptr);
+    if (status == HEDDLE_DONE) ++posted;
+  }
+  ASSERT_EQ(status, HEDDLE_AGAIN);
+  const std::uint64_t before = pair.taken();
+  pair.send(data, 5, &sent);
+  ASSERT_EQ(pair.taken(), before + 1);
+  ASSERT_TRUE(pair.until({kSender}, [&] { return receipt.data == data; })) << "the sender does not copy alone";
+  for (int i = 0; i < 100; ++i) pair.progress(kSender);
+  EXPECT_EQ(sent.times, 0) << "it has ended, and nobody tells the receiver";
+  ASSERT_TRUE(pair.until({kSender, kReceiver}, [&] { return sent.times == 1 && receipt.outcome.times == 1; }));
+  EXPECT_EQ(sent.status, HEDDLE_DONE);
+  EXPECT_EQ(receipt.outcome.status, HEDDLE_DONE);
+  EXPECT_EQ(arrived, posted);
+}
+
 TEST(Rendezvous, TheReceiverCopiesWhileTheSenderComputes) {
   Pair pair;
   pair.get_acquainted();

@@ -231,7 +231,10 @@ void Worker::conclude(Operation& operation) {
   const bool local = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.posted && operation.unfreed == 0;
   if (!operation.fired && (ended || local)) {
     operation.fired = true;
-    if (operation.status != HEDDLE_DONE) ++stats_.failed;
+    if (operation.status != HEDDLE_DONE) {
+      ++stats_.failed;
+      if (operation.kind == Kind::offer) tagged_.abandon(operation);  // the source is the program's from here on
+    }
     if (operation.completion.observed()) {
       operation.completion.fire(operation.status);
     } else if (operation.status != HEDDLE_DONE) {

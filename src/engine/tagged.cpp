@@ -29,14 +29,6 @@ std::uint64_t secret(const void* here) {
 
 }  // namespace
 
-base::Status Tagged::check(const base::Config& config) {
-  const std::uint64_t window = config.number(base::Var::tag_credit_bytes);
-  if (window >= kMinWindow && window <= kMaxWindow) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_TAG_CREDIT_BYTES=%llu is outside %llu-%llu",
-                    static_cast<unsigned long long>(window), static_cast<unsigned long long>(kMinWindow),
-                    static_cast<unsigned long long>(kMaxWindow));
-}
-
 Tagged::Tagged(Worker& worker)
     : worker_(worker),
       transport_(*worker.transport_),
@@ -154,9 +146,14 @@ base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
   }
 }
 
-void Tagged::withdraw(const Operation& operation) {
+void Tagged::abandon(const Operation& operation) {
   Offered& offered = offered_[worker_.operations_.index(operation)];
   if (offered.view != nullptr) leave_place(offered);
+}
+
+void Tagged::withdraw(const Operation& operation) {
+  abandon(operation);
+  Offered& offered = offered_[worker_.operations_.index(operation)];
   if (offered.accepted) offers_.fetch_sub(1, std::memory_order_relaxed);
   worker_.context_.take_back(offered.memory);
 }

@@ -54,12 +54,8 @@ struct SendRequest {
 
 class Tagged {
  public:
-  static constexpr std::uint64_t kMinWindow = std::uint64_t{1} << 16;
-  static constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 30;
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;  // of a message: no memory is longer
 
-  // CONFIG: HEDDLE_TAG_CREDIT_BYTES is out of range.
-  static base::Status check(const base::Config& config);
   explicit Tagged(Worker& worker);
   ~Tagged();
   Tagged(const Tagged&) = delete;
@@ -97,7 +93,9 @@ class Tagged {
   }
   // Any message. Credit is reserved, and stays reserved whatever is returned.
   base::Status send(const SendRequest& request, const Completion& completion);
-  // Of an operation that offered its source: it has ended.
+  // Of an operation that offered its source: it ends before its time, and nothing reads or copies the source any more.
+  void abandon(const Operation& operation);
+  // The same: it has ended.
   void withdraw(const Operation& operation);
 
   // ---- receiving ----

@@ -1,4 +1,4 @@
-// What Tagged keeps, and what both of its files need at the end of each receive: for these files only.
+// What Tagged keeps, and what its files need at the end of each receive: for these files only.
 #pragma once
 
 #include <algorithm>

@@ -114,6 +114,7 @@ bool Tagged::advance_pushing() {
       if (may_push(*offered) && push_part(*offered)) moved = true;
       continue;
     }
+    if (!lost && !offered->told) continue;  // the receiver would never look
     const std::int32_t told = place.status.load(std::memory_order_relaxed);
     const auto status = lost || !wire::status_known(told) ? HEDDLE_ERR_PROTOCOL : static_cast<base::Status>(told);
     offered->operation->served = 0;

@@ -9,7 +9,6 @@ thread_local constinit const Worker* detail::t_inside [[gnu::tls_model("initial-
 
 base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, const Traits& traits) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
-  if (const base::Status status = Tagged::check(context.environment().config); status != HEDDLE_DONE) return status;
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
