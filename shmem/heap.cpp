@@ -88,10 +88,11 @@ std::size_t heap_bytes_wanted(Call call) {
     const char* unit = *end == '\0' ? nullptr : std::strchr(kUnits, *end);
     const int power = unit == nullptr ? 0 : static_cast<int>((unit - kUnits) / 2 + 1) * 10;
     const double wanted = std::ceil(std::ldexp(number, power));
-    const bool rest = unit == nullptr ? *end != '\0' : end[1] != '\0';
-    if (end == text || rest || !(wanted >= 0) || wanted > 0x1p46) {
+    // What follows the unit is ignored, as the standard says.
+    if (end == text || (unit == nullptr && *end != '\0') || !(wanted >= 0)) {
       fail(call, "%s is \"%s\": a size is a number, with K, M, G or T behind it or nothing", name, text);
     }
+    if (wanted > 0x1p46) fail(call, "%s is \"%s\": a heap has at most 64 T", name, text);
     bytes = static_cast<std::size_t>(wanted);
   }
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

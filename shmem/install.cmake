@@ -2,6 +2,7 @@
 set_target_properties(heddle_shmem PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS heddle_shmem EXPORT heddle_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${made_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/mpp/shmem.h include/mpp/shmemx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mpp)
 
 # The wrappers find everything from where they lie.
 file(RELATIVE_PATH OSH_BIN_TO_INCLUDE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})

@@ -59,8 +59,8 @@ void print_what_was_asked_for() {
 // a failure is left to the launcher: peers may be anywhere, and a barrier with them would hang or answer one of theirs.
 void finalize_at_exit(int exit_code, void* /*unused*/) {
   if (g_initialized == 0 || exit_code != 0 || ::getpid() != g_process) return;
-  if (!g_implicit && g_state.my_pe == 0) {
-    std::fprintf(stderr, "shmem_finalize: not called before the program's end; it is done now\n");
+  if (!g_implicit) {  // each PE: the one that forgot may be the only one, and the others in another collective
+    std::fprintf(stderr, "shmem_finalize: not called before the end of PE %d; it is done now\n", g_state.my_pe);
   }
   g_initialized = 1;
   finalize("shmem_finalize");

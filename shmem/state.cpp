@@ -25,7 +25,8 @@ Place locate(Call call, const char* argument, const void* address, std::size_t b
     }
   }
   fail(call,
-       "%s %p is not symmetric: it is neither in the symmetric heap (shmem_malloc) nor static data of the executable",
+       "%s %p is not symmetric: it is neither in the symmetric heap (shmem_malloc) nor in writable static data of the "
+       "executable",
        argument, address);
 }
 

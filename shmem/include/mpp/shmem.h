@@ -1,0 +1,2 @@
+/* The standard names shmem.h this way too. */
+#include <shmem.h>

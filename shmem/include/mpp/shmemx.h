@@ -1,0 +1,2 @@
+/* The standard names shmemx.h this way too. */
+#include <shmemx.h>
