@@ -16,8 +16,6 @@ namespace heddle::engine {
 
 static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
 
-namespace {}  // namespace
-
 Context::Context(base::Environment environment) : environment_(std::move(environment)) {
   environment_.clock = &clock_;
 }

@@ -143,7 +143,13 @@ Executor::Executor(Completer completer, transport::Transport& transport, std::ui
 
 void Executor::add(Gate* gate) {
   commands_.add(gate);
-  if (completions_ != nullptr) completions_->add(gate);
+  if (completions_ == nullptr) return;
+  try {
+    completions_->add(gate);
+  } catch (...) {
+    commands_.remove(gate);
+    throw;
+  }
 }
 
 void Executor::remove(Gate* gate) {

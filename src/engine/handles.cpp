@@ -6,10 +6,15 @@
 #include <mutex>
 #include <vector>
 
+#include "queue/fetching_mutex.hpp"
+
 namespace heddle::engine {
 
-// In .bss: pages come into being when touched. Page-aligned, so that wiping it touches nothing else.
-alignas(4096) constinit HandleEntry g_handles[kHandleEntries]{};
+// In .bss: pages come into being when touched. Aligned to pages, which are 64 KiB on many an aarch64, so that wiping it touches
+// nothing else, and is not refused.
+constexpr std::size_t kLargestPage = 65536;
+static_assert(sizeof(HandleEntry) * kHandleEntries % kLargestPage == 0);
+alignas(kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
 
 namespace {
 
@@ -21,7 +26,7 @@ struct Section {
 // Allocation of entries; cold. Survives a fork with the generations going on, so that a child's new handles differ from
 // all that it inherited.
 struct Allocator {
-  std::mutex mutex;
+  queue::FetchingMutex mutex;  // helpers open and close regions too
   std::array<Section, static_cast<std::size_t>(HandleType::inproc_job) + 1> sections;
   std::uint64_t generation = 0;
   bool wiped_on_fork = false;

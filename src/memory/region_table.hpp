@@ -16,6 +16,8 @@
 #include <optional>
 #include <vector>
 
+#include "queue/fetching_mutex.hpp"
+
 namespace heddle::memory {
 
 struct Span {
@@ -103,6 +105,9 @@ class RegionTable {
     return Span{whole->address + offset, bytes};
   }
 
+  // Of a number that add() gave: where its owner may keep more about the region. Used again after remove().
+  [[nodiscard]] static std::size_t slot_of(std::uint64_t number) { return number & kIndexMask; }
+
   [[nodiscard]] bool known(std::uint64_t number) const { return find(number, 0, 0).has_value(); }
 
  private:
@@ -116,7 +121,7 @@ class RegionTable {
   }
 
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  std::mutex mutex_;  // guards everything below, and writing
+  queue::FetchingMutex mutex_;  // guards everything below, and writing; helpers take it for each long message
   std::vector<std::uint64_t> free_;
   std::uint64_t next_ = 0;
   std::uint64_t generation_ = 0;

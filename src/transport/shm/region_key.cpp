@@ -49,29 +49,35 @@ std::uint64_t RegionTable::add(const Region& region) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t id = places_.add(region.address, region.bytes);
   if (id == 0) return 0;
+  const std::size_t slot = memory::RegionTable::slot_of(id);
   try {
-    regions_.emplace(id, region);
+    if (slot >= regions_.size()) regions_.resize(slot + 1);
   } catch (...) {
     places_.remove(id);
     throw;
   }
+  regions_[slot] = {id, region};
   return id;
+}
+
+RegionTable::Kept* RegionTable::kept(std::uint64_t id) {
+  const std::size_t slot = memory::RegionTable::slot_of(id);
+  return id != 0 && slot < regions_.size() && regions_[slot].id == id ? &regions_[slot] : nullptr;
 }
 
 std::optional<RegionTable::Region> RegionTable::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  const auto found = regions_.find(id);
-  return found == regions_.end() ? std::nullopt : std::optional<Region>(found->second);
+  const Kept* found = kept(id);
+  return found == nullptr ? std::nullopt : std::optional<Region>(found->region);
 }
 
 std::optional<RegionTable::Region> RegionTable::remove(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  const auto found = regions_.find(id);
-  if (found == regions_.end()) return std::nullopt;
-  const Region region = found->second;
+  Kept* found = kept(id);
+  if (found == nullptr) return std::nullopt;
+  found->id = 0;
   places_.remove(id);
-  regions_.erase(found);
-  return region;
+  return found->region;
 }
 
 }  // namespace heddle::transport::shm

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 #include "memory/region_table.hpp"
 #include "transport/transport.hpp"
@@ -55,8 +55,14 @@ class RegionTable {
 
  private:
   memory::RegionTable places_;
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Region> regions_;  // by id
+  struct Kept {
+    std::uint64_t id = 0;  // 0: of none that lives
+    Region region;
+  };
+  Kept* kept(std::uint64_t id);
+
+  queue::FetchingMutex mutex_;  // guards what follows
+  std::vector<Kept> regions_;   // by slot of places_
 };
 
 }  // namespace heddle::transport::shm
