@@ -295,6 +295,7 @@ struct Progress {
 };
 
 TEST(CommandQueueStress, ManyProducersAndAConsumerThatSleeps) {
+  constexpr std::chrono::seconds kLostAfter{30};
   Queue queue(16);
   Sleeper<> sleeper;
   std::vector<std::thread> producers;
@@ -308,8 +309,11 @@ TEST(CommandQueueStress, ManyProducersAndAConsumerThatSleeps) {
     progress.drain(queue);
     if (progress.taken < Producers::kThreads * Producers::kCommands && queue.prepare_sleep()) {
       ++sleeps;
-      if (!sleeper.sleep(10'000'000'000) && !queue.wake_up()) ++lost;  // somebody has claimed, and did not wake
-      static_cast<void>(queue.wake_up());
+      // A sleep may end for no reason, for instance by the wake-up of an earlier one that came late; not so at its timeout.
+      const auto begun = std::chrono::steady_clock::now();
+      const bool woken = sleeper.sleep(std::chrono::nanoseconds(kLostAfter).count());
+      const bool over = std::chrono::steady_clock::now() - begun >= kLostAfter;
+      if (!queue.wake_up() && !woken && over) ++lost;  // somebody has claimed, and did not wake
     } else {
       std::this_thread::yield();
     }
