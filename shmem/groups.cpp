@@ -1,5 +1,6 @@
 #include "shmem/groups.hpp"
 
+#include <cstdio>
 #include <cstring>
 
 #include "shmem/atomics.hpp"
@@ -24,27 +25,34 @@ bool heard(const std::uint64_t* word, std::uint64_t number) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number;
 }
 
-void hear(const std::uint64_t* word, std::uint64_t number) {
-  wait_until_true(default_context().worker, [=] { return heard(word, number); });
+// `from`: the PE whose signal it is.
+void hear(Call call, const std::uint64_t* word, std::uint64_t number, int from) {
+  wait_until_true(
+      call, default_context().worker, [=] { return heard(word, number); },
+      [=](char* text) { std::snprintf(text, kAwaitedText, "PE %d has not come", from); });
 }
 
 // Waits for one count and takes it. The teller may be a use ahead of us, so that it may have counted twice.
-void hear_count(std::uint64_t* word) {
-  hear(word, 1);
+void hear_count(Call call, std::uint64_t* word, int from) {
+  hear(call, word, 1, from);
   __atomic_fetch_sub(word, 1, __ATOMIC_RELAXED);
 }
 
-// Waits until has(k) is true of all k below `count`: one wait, whoever is last.
-template <class Has>
-void hear_all(int count, const Has& has) {
+// Waits until has(k) is true of all k below `count`: one wait, whoever is last. from(k): the PE that it is of.
+template <class Has, class From>
+void hear_all(Call call, int count, const Has& has, const From& from) {
   int k = 0;
-  wait_until_true(default_context().worker, [&] {
-    while (k < count && has(k)) ++k;
-    return k == count;
-  });
+  wait_until_true(
+      call, default_context().worker,
+      [&] {
+        while (k < count && has(k)) ++k;
+        return k == count;
+      },
+      [&](char* text) { std::snprintf(text, kAwaitedText, "PE %d has not come", from(k)); });
 }
 
-// In each round tell(round, k, world) those at distance (k + 1) * 8^round behind us, then hear(round, count) as many before us.
+// In each round tell(round, k, world) those at distance (k + 1) * 8^round behind us, then hear(round, count, from) as many before
+// us, from(k).
 template <class Tell, class Hear>
 void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
   const long n = group.members.size;
@@ -54,7 +62,8 @@ void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
     for (; count < kRadix - 1 && distance * (count + 1) < n; ++count) {
       tell(round, count, group.world(static_cast<int>((group.me + distance * (count + 1)) % n)));
     }
-    hear_round(round, count);
+    hear_round(round, count,
+               [&](int k) { return group.world(static_cast<int>((group.me + n - distance * (k + 1)) % n)); });
   }
 }
 
@@ -77,8 +86,8 @@ void sync(Call call, Group& group) {
         [&](int round, int k, int world) {
           change_signal(context, word_at(group.psync, round * (kRadix - 1) + k), 1, SHMEM_SIGNAL_ADD, world, call);
         },
-        [&](int round, int count) {
-          for (int k = 0; k < count; ++k) hear_count(word_at(group.psync, round * (kRadix - 1) + k));
+        [&](int round, int count, const auto& from) {
+          for (int k = 0; k < count; ++k) hear_count(call, word_at(group.psync, round * (kRadix - 1) + k), from(k));
         });
     return;
   }
@@ -89,8 +98,8 @@ void sync(Call call, Group& group) {
       [&](int round, int k, int world) {
         change_signal(context, &slot.sync[round][k].number, number, SHMEM_SIGNAL_SET, world, call);
       },
-      [&](int round, int count) {
-        hear_all(count, [&](int k) { return heard(&slot.sync[round][k].number, number); });
+      [&](int round, int count, const auto& from) {
+        hear_all(call, count, [&](int k) { return heard(&slot.sync[round][k].number, number); }, from);
       });
 }
 
@@ -104,12 +113,13 @@ void exchange(Call call, Group& group, const void* mine, std::size_t bytes, std:
                      group.world((group.me + k) % n), Until::complete, call);
   }
   std::memcpy(all + static_cast<std::size_t>(group.me) * bytes, mine, bytes);
-  hear_all(n, [&](int member) {
+  const auto has = [&](int member) {
     if (member == group.me) return true;
     if (!heard(&lines[member].number, number)) return false;
     std::memcpy(all + static_cast<std::size_t>(member) * bytes, lines[member].payload, bytes);
     return true;
-  });
+  };
+  hear_all(call, n, has, [&](int member) { return group.world(member); });
 }
 
 const std::byte* publish(Call call, Group& group, const void* mine, std::size_t bytes) {
@@ -125,9 +135,9 @@ void give(Call call, Group& group, void* dest, const void* source, std::size_t b
   std::uint64_t* word = group.slot != nullptr ? &group.slot->broadcast[root].number : word_at(group.psync, kGiveWord);
   if (group.me != root) {
     if (group.slot != nullptr) {
-      hear(word, number);
+      hear(call, word, number, group.world(root));
     } else {
-      hear_count(word);
+      hear_count(call, word, group.world(root));
     }
     return;
   }
@@ -146,7 +156,7 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
   Context& context = default_context();
   std::uint64_t* word = &slot.broadcast[root].number;
   if (group.me != root) {
-    hear(word, number);
+    hear(call, word, number, group.world(root));
     get_bytes(context, dest, source, bytes, group.world(root), call);
     change_signal(context, &slot.fetched.number, 1, SHMEM_SIGNAL_ADD, group.world(root), call);
     return;
@@ -155,14 +165,16 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
     change_signal(context, word, number, SHMEM_SIGNAL_SET, group.world((root + k) % n), call);
   }
   group.fetches += static_cast<std::uint64_t>(n - 1);
-  hear(&slot.fetched.number, group.fetches);
+  wait_until_true(
+      call, context.worker, [&] { return heard(&slot.fetched.number, group.fetches); },
+      [](char* text) { std::snprintf(text, kAwaitedText, "not all others have fetched the data"); });
 }
 
 std::size_t prefix_in_chain(Call call, Group& group, std::size_t bytes) {
   std::uint64_t* word = word_at(group.psync, kGiveWord);
   std::uint64_t begin = 0;
   if (group.me > 0) {
-    hear(word, 1);
+    hear(call, word, 1, group.world(group.me - 1));
     const std::uint64_t told = __atomic_load_n(word, __ATOMIC_RELAXED);  // one more, so that it is not zero
     __atomic_fetch_sub(word, told, __ATOMIC_RELAXED);
     begin = told - 1;

@@ -1,5 +1,7 @@
 #include "shmem/locks.hpp"
 
+#include <cstdio>
+
 #include "shmem/atomics.hpp"
 #include "shmem/contexts.hpp"
 #include "shmem/patience.hpp"
@@ -34,7 +36,13 @@ void set_lock(Call call, long* lock) {
   const Lock found = find(call, lock);
   const std::uint32_t ticket = fetch_update<Add>(call, default_context(), found.next, std::uint32_t{1}, found.home);
   // Acquire. Partner: clear_lock's update.
-  wait_until_true(default_context().worker, [&] { return served_now(call, found) == ticket; });
+  std::uint32_t served = 0;
+  wait_until_true(
+      call, default_context().worker, [&] { return (served = served_now(call, found)) == ticket; },
+      [&](char* text) {
+        std::snprintf(text, kAwaitedText, "lock %p is held, and %u are before this one", static_cast<void*>(lock),
+                      ticket - served);
+      });
 }
 
 int test_lock(Call call, long* lock) {

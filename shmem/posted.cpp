@@ -1,5 +1,7 @@
 #include "shmem/posted.hpp"
 
+#include <cstdio>
+
 #include "shmem/checks.hpp"
 #include "shmem/patience.hpp"
 
@@ -15,7 +17,9 @@ class Outcome {
 
   void await(Call call, heddle_worker worker) {
     // Acquire. Partner: the callback's store, which may be of another thread of this process that makes progress.
-    wait_until_true(worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; });
+    wait_until_true(
+        call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
+        [](char* text) { std::snprintf(text, kAwaitedText, "the answer by messages has not come"); });
     must(call, status_.load(std::memory_order_relaxed));
   }
 

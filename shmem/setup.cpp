@@ -34,6 +34,10 @@ void join(Call call) {
   must(call, heddle_context_size(g_state.job, &size));
   g_state.my_pe = static_cast<int>(rank);
   g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
+  // The engine has refused what is no number.
+  if (const char* seconds = std::getenv("HEDDLE_HANG_SECONDS"); seconds != nullptr) {
+    report_waits_after(std::strtoull(seconds, nullptr, 10));
+  }
   cpu_set_t cores;
   expect_crowd(::sched_getaffinity(0, sizeof cores, &cores) == 0 && g_state.n_pes > CPU_COUNT(&cores));
 }

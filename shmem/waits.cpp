@@ -1,5 +1,7 @@
 #include "shmem/waits.hpp"
 
+#include <cstdio>
+
 namespace heddle::shmem {
 
 void bad_compare(Call call, int cmp) {
@@ -15,6 +17,14 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
   if (__builtin_mul_overflow(elements, bytes, &length)) length = SIZE_MAX;
   locate(call, argument, address, length);
   if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
+}
+
+void describe_word(char* text, const void* address, std::uint64_t holds) {
+  std::snprintf(text, kAwaitedText, "the word at %p holds %llu", address, static_cast<unsigned long long>(holds));
+}
+
+void describe_words(char* text, const void* address, std::size_t count) {
+  std::snprintf(text, kAwaitedText, "the %zu words at %p are not as asked for", count, address);
 }
 
 std::size_t first_of(std::size_t n) {

@@ -55,6 +55,10 @@ inline void make_progress() {
   heddle_worker_progress(default_context().worker);
 }
 
+// What a wait is for, for its report.
+[[gnu::cold]] void describe_word(char* text, const void* address, std::uint64_t holds);
+[[gnu::cold]] void describe_words(char* text, const void* address, std::size_t count);
+
 // The conditions of one call: of all entries with the same value, or of each with its own.
 template <class T>
 struct Conditions {
@@ -64,6 +68,7 @@ struct Conditions {
   int cmp;
   T value;
   const T* values;  // null: `value` for all
+  Call call;
 
   [[nodiscard]] bool counts(std::size_t i) const { return status == nullptr || status[i] == 0; }
   [[nodiscard]] bool meets(std::size_t i) const { return holds(ivars + i, cmp, values == nullptr ? value : values[i]); }
@@ -99,27 +104,33 @@ template <class T>
 inline Conditions<T> conditions(Call call, const T* ivars, std::size_t nelems, const int* status, int cmp, T value,
                                 const T* values) {
   check_waited(call, "ivars", ivars, nelems, sizeof(T), cmp);
-  return {ivars, nelems, status, cmp, value, values};
+  return {ivars, nelems, status, cmp, value, values, call};
 }
 
 template <class T>
 void wait_all(const Conditions<T>& set) {
   std::size_t i = 0;
   // What was met once counts as met: the standard waits for each entry, not for all at the same time.
-  wait_until_true(default_context().worker, [&] { return (i = set.unmet(i)) == set.nelems; });
+  wait_until_true(
+      set.call, default_context().worker, [&] { return (i = set.unmet(i)) == set.nelems; },
+      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
 }
 template <class T>
 std::size_t wait_any(const Conditions<T>& set) {
   if (set.empty()) return SIZE_MAX;
   std::size_t i = SIZE_MAX;
-  wait_until_true(default_context().worker, [&] { return (i = set.any()) != SIZE_MAX; });
+  wait_until_true(
+      set.call, default_context().worker, [&] { return (i = set.any()) != SIZE_MAX; },
+      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
   return i;
 }
 template <class T>
 std::size_t wait_some(const Conditions<T>& set, std::size_t* indices) {
   if (set.empty()) return 0;
   std::size_t found = 0;
-  wait_until_true(default_context().worker, [&] { return (found = set.some(indices)) != 0; });
+  wait_until_true(
+      set.call, default_context().worker, [&] { return (found = set.some(indices)) != 0; },
+      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
   return found;
 }
 template <class T>
@@ -143,13 +154,17 @@ std::size_t look_some(const Conditions<T>& set, std::size_t* indices) {
 
 // Apart, so that who finds the value there needs no stack.
 template <class T>
-[[gnu::noinline]] void wait_longer(const T* ivar, int cmp, T value) {
-  wait_until_true(default_context().worker, [=] { return holds(ivar, cmp, value); });
+[[gnu::noinline]] void wait_longer(Call call, const T* ivar, int cmp, T value) {
+  wait_until_true(
+      call, default_context().worker, [=] { return holds(ivar, cmp, value); },
+      [=](char* text) {
+        describe_word(text, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)));
+      });
 }
 template <class T>
 inline void wait_until(Call call, T* ivar, int cmp, T value) {
   check_waited(call, "ivar", ivar, 1, sizeof(T), cmp);
-  if (!holds(ivar, cmp, value)) wait_longer(ivar, cmp, value);
+  if (!holds(ivar, cmp, value)) wait_longer(call, ivar, cmp, value);
 }
 template <class T>
 inline void wait(Call call, T* ivar, T value) {
@@ -227,10 +242,13 @@ inline std::uint64_t signal_fetch(Call call, const std::uint64_t* sig_addr) {
 inline std::uint64_t signal_wait_until(Call call, std::uint64_t* sig_addr, int cmp, std::uint64_t value) {
   check_waited(call, "sig_addr", sig_addr, 1, sizeof(std::uint64_t), cmp);
   std::uint64_t seen = 0;
-  wait_until_true(default_context().worker, [&] {
-    seen = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
-    return compares(seen, cmp, value);
-  });
+  wait_until_true(
+      call, default_context().worker,
+      [&] {
+        seen = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
+        return compares(seen, cmp, value);
+      },
+      [&](char* text) { describe_word(text, sig_addr, seen); });
   return seen;
 }
 

@@ -52,6 +52,15 @@ int main(int argc, char** argv) {
     shmem_barrier_all();
     return 0;
   }
+  if (is(way, "hang")) {
+    if (me == 1) shmem_long_wait_until(&from_left, SHMEM_CMP_EQ, 7);
+    if (me == 2) {
+      static long lock;
+      shmem_set_lock(&lock);
+      shmem_set_lock(&lock);
+    }
+    shmem_barrier_all();
+  }
   if (is(way, "child")) { /* which is no PE, and ends before it */
     const pid_t child = fork();
     if (child == 0) exit(0);

@@ -1,4 +1,6 @@
-"""endings_test.py HEDDLE PROGRAM: how jobs end that call shmem_finalize, and jobs that do not."""
+"""endings_test.py HEDDLE PROGRAM: how jobs end that call shmem_finalize, and jobs that do not; what is said of one that hangs."""
+import os
+import re
 import subprocess
 import sys
 
@@ -21,3 +23,26 @@ run("return", 0, hinted=True)
 run("exit", 0, hinted=True)
 run("child", 0, hinted=False)
 run("failure", 3, hinted=False)
+
+
+def check_hang(**variables):
+    """PE 0 waits in a barrier for PE 2, which waits for a lock that it holds, PE 1 for a word that nobody sets."""
+    expected = [r"PE 0: shmem_barrier_all has waited 1 s: PE [12] has not come",
+                r"PE 1: shmem_long_wait_until has waited 1 s: the word at 0x[0-9a-f]+ holds 18446744073709551615",
+                r"PE 2: shmem_set_lock has waited 1 s: lock 0x[0-9a-f]+ is held, and 1 are before this one"]
+    job = subprocess.Popen([sys.argv[1], "run", "-n", str(PES), "--timeout", "120", sys.argv[2], "hang"], text=True,
+                           stderr=subprocess.PIPE, env=os.environ | {"HEDDLE_HANG_SECONDS": "1"} | variables)
+    said = ""
+    for line in job.stderr:  # till it is ended by the launcher's limit
+        said += line
+        expected = [pattern for pattern in expected if not re.search(pattern, line)]
+        if not expected:
+            break
+    job.terminate()
+    job.communicate()
+    if expected:
+        sys.exit(f"hang: nobody says {expected}:\n{said}")
+
+
+check_hang()
+check_hang(HEDDLE_SHM_DIRECT="0")
