@@ -132,7 +132,7 @@ typedef struct heddle_inproc_job {
   uint64_t id;
 } heddle_inproc_job;
 
-#define HEDDLE_FOREVER ((int64_t)-1) /* as a timeout_ns */
+#define HEDDLE_FOREVER ((int64_t)-1) /* as a timeout_ns, as is every negative one */
 
 /* ---- context ----------------------------------------------------------------------------------------------------- */
 
@@ -153,10 +153,10 @@ typedef struct heddle_context_options {
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
 
 /* Collective: waits for the operations of all workers (as heddle_quiet), then until every rank of the job leaves too, then
- * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on
- * this context. If a rank has died or left before, the living ranks leave without waiting for each other; that is
- * HEDDLE_DONE. After a barrier that timed out, leave first finishes that barrier. Errors of operations that nothing
- * observed are lost here: call heddle_quiet before.
+ * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on this context. If a
+ * rank has died or left before, the living ranks leave without waiting for each other; that is HEDDLE_DONE. After a barrier that timed out,
+ * leave first finishes that barrier. Lost here: errors of operations that nothing observed (call heddle_quiet before), and messages that nobody
+ * has handled or received yet (call heddle_context_barrier with the worker before, if all are wanted).
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
@@ -537,7 +537,7 @@ HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic
  * USER: the message is stored on arrival, and its handler runs later in a thread that calls heddle_run_tasks. It may block,
  *   wait, make progress, and call everything but close its own worker or leave that context. Handlers begin in the order of arrival at the worker; with several threads they
  *   run side by side, and no order is promised among them.
- * The store is bounded: each worker may have HEDDLE_AM_USER_BYTES of USER messages on their way to, or waiting in, each worker
+ * The store is bounded: each worker may have HEDDLE_AM_USER_BYTES of USER messages (each its length, 256 at least, and 192 bytes) on their way to, or waiting in, each worker
  * of its peers. Then it gets AGAIN for further ones (and only for these), until handlers there have ended. So USER handlers
  * that send USER messages to each other in circles should use try_am, and run tasks while it says AGAIN. */
 typedef enum heddle_am_class { HEDDLE_AM_NETWORK = 0, HEDDLE_AM_USER = 1024 } heddle_am_class;
@@ -646,8 +646,8 @@ typedef struct heddle_receive {
   uint64_t library[20]; /* the library's own */
 } heddle_receive;
 
-/* Sends `bytes` bytes with a tag. Completion: LOCAL, the source may be reused; REMOTE, the message is in the target's memory (a
- * long one: it has been received).
+/* Sends `bytes` bytes with a tag. The form without try_, too, waits until that is accepted, not until it is over: after HEDDLE_POSTED the source is the
+ * library's until the completion. Completion: LOCAL, the source may be reused; REMOTE, the message is in the target's memory (a long one: received).
  * AGAIN also while three quarters of the worker's operations (HEDDLE_WORKER_OPERATIONS) are long messages that have not ended: the
  * others are left to fetch those of its peers.
  * Errors: RANK, ARGUMENT (null with a length, a counter of another worker), HANDLE, SIZE (more than 2^56 bytes), PEER_FAILED,

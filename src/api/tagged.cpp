@@ -192,7 +192,9 @@ heddle_status heddle_try_probe(heddle_worker handle, const heddle_wanted* wanted
   if (found == nullptr) return null_argument("probe", "found");
   protocol::Wanted what;
   if (const Status status = read_wanted("probe", *worker, wanted, &what); status != HEDDLE_DONE) return status;
-  return look(*worker, [&] { return worker->tagged().probe(what, found); });
+  const Status status = look(*worker, [&] { return worker->tagged().probe(what, found); });
+  if (status == HEDDLE_DONE) found->status = status;
+  return status;
 }
 
 heddle_status heddle_try_claim(heddle_worker handle, const heddle_wanted* wanted, heddle_receive* found) {

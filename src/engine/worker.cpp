@@ -65,13 +65,15 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu registered "
+      "dropped %llu stored %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu "
+      "registered "
       "%llu "
-      "helped %llu",
+      "helped %llu taken %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
-      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped + all.stored),
-      number(all.failed), number(all.sends), number(all.receives), number(all.kept), number(all.tasks),
-      number(all.aggregated), number(all.packets), number(all.registered), number(all.helped));
+      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
+      number(all.stored), number(all.failed), number(all.sends), number(all.receives), number(all.kept),
+      number(all.tasks), number(all.aggregated), number(all.packets), number(all.registered), number(all.helped),
+      number(all.taken));
 }
 
 heddle_worker_stats Worker::read_stats() {

@@ -31,7 +31,7 @@ class RegionSlot {
  public:
   // It is empty.
   void set(std::uint64_t number, std::byte* address, std::uint64_t bytes) {
-    address_.store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_release);
+    address_.store(address, std::memory_order_release);
     bytes_.store(bytes, std::memory_order_release);
     number_.store(number, std::memory_order_release);
   }
@@ -40,17 +40,16 @@ class RegionSlot {
   // The whole region; empty: it is another's, or nobody's.
   [[nodiscard]] std::optional<Span> read(std::uint64_t number) const {
     if (!holds(number)) return std::nullopt;
-    const Span span{reinterpret_cast<std::byte*>(address_.load(std::memory_order_acquire)),
-                    bytes_.load(std::memory_order_acquire)};
+    const Span span{address_.load(std::memory_order_acquire), bytes_.load(std::memory_order_acquire)};
     // Who has seen a word of a later region sees here that this one is gone.
     if (number_.load(std::memory_order_relaxed) != number) return std::nullopt;
     return span;
   }
 
  private:
-  Atomic<std::uint64_t> number_{0};    // release by set() and clear(); partner: the acquire load in holds()
-  Atomic<std::uintptr_t> address_{0};  // release by set(), after clear(); partner: the acquire load in read()
-  Atomic<std::uint64_t> bytes_{0};     // the same
+  Atomic<std::uint64_t> number_{0};      // release by set() and clear(); partner: the acquire load in holds()
+  Atomic<std::byte*> address_{nullptr};  // release by set(), after clear(); partner: the acquire load in read()
+  Atomic<std::uint64_t> bytes_{0};       // the same
 };
 
 class RegionTable {

@@ -106,7 +106,8 @@ class Home {
   // nobody would take once the peer is known. Only tried, never waited for.
   std::mutex meeting_;
   std::vector<std::unique_ptr<Peer>> owned_peers_;
-  std::mutex ring_list_;  // guards the appending to the ring list
+  bool version_told_ = false;  // guarded by meeting_
+  std::mutex ring_list_;       // guards the appending to the ring list
 };
 
 }  // namespace heddle::transport::shm
