@@ -55,6 +55,16 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return status;
 }
 
+// Posts a message with what else a long one needs.
+Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                    const heddle::engine::Completion& completion) {
+  const bool offered = worker.is_offered(message);
+  if (offered && !worker.take_offer()) return HEDDLE_AGAIN;
+  const Status status = heddle::engine::post(worker, heddle::engine::MessageCommand{target, &message, &completion});
+  if (offered && status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_offer_back();
+  return status;
+}
+
 // Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a queued command that waited for
 // credit would hold up those behind it.
 [[gnu::noinline]] Status try_user(Worker& worker, heddle_peer target, const heddle_am_message& message,
@@ -71,7 +81,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
       default:
         return credit;
     }
-    const Status status = heddle::engine::post(worker, heddle::engine::MessageCommand{target, &message, &resolved});
+    const Status status = post_message(worker, target, message, resolved);
     if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message);
     if (status == HEDDLE_AGAIN) return again(worker);
     return status < 0 ? status : accepted(worker, message, status);
@@ -129,7 +139,7 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   }
   heddle::engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = heddle::engine::post(*worker, heddle::engine::MessageCommand{target, message, &resolved});
+  const Status status = post_message(*worker, target, *message, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
   return status < 0 ? status : accepted(*worker, *message, status);
 }

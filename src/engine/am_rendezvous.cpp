@@ -53,7 +53,6 @@ base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& me
     lent_.reset(new (std::nothrow) LentMemory[worker_.operations_.all().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  if (!worker_.may_offer()) return HEDDLE_AGAIN;
   Operation* operation = worker_.begin(Kind::am_offer, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end

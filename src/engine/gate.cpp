@@ -490,6 +490,7 @@ base::Status run_message(Worker& worker, const std::byte* bytes, base::Status ca
   } else {
     const heddle_am_message message{head.handler, head.header_bytes, bytes, payload, head.payload_bytes};
     if (cancel == HEDDLE_DONE) status = worker.try_am(head.target, message, completion);
+    if (status < HEDDLE_DONE && worker.is_offered(message)) worker.give_offer_back();
     if (status < HEDDLE_DONE && head.handler >= HEDDLE_AM_USER) worker.give_credit_back(head.target, message);
   }
   worker.end_queued(status, completion, head.target.rank);

@@ -46,7 +46,7 @@ Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& comple
 void Worker::finish(Operation& operation) {
   const bool marked = operation.marked;
   if (operation.offered) [[unlikely]] {
-    --offers_;
+    if (operation.posted) give_offer_back();  // else by who sends it
     operation.kind == Kind::offer ? tagged_.withdraw(operation) : am_rendezvous_.withdraw(operation);
   }
   --outstanding_total_;

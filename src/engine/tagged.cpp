@@ -44,7 +44,6 @@ Tagged::Tagged(Worker& worker)
       }()),
       shows_(worker.context_.environment().config.flag(base::Var::tag_ready) && ordered_ &&
              worker.capabilities_.direct),
-      most_offers_(worker.operations_.all().size() * 3 / 4),
       credits_(std::size_t{worker.size()} * max_workers_),
       sources_(std::size_t{worker.size()} * max_workers_),
       matching_({secret(&worker), 1U << 20}) {
@@ -92,12 +91,18 @@ base::Status Tagged::send(const SendRequest& request, const Completion& completi
   return status;
 }
 
+bool Tagged::take_offer() {
+  return worker_.take_offer();
+}
+void Tagged::give_offer_back() {
+  worker_.give_offer_back();
+}
+
 base::Status Tagged::offer(const SendRequest& request, const Completion& completion) {
   if (offered_ == nullptr) {
     offered_.reset(new (std::nothrow) Offered[worker_.operations_.all().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  if (!worker_.may_offer()) return HEDDLE_AGAIN;
   Operation* operation = worker_.begin(Kind::offer, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
@@ -123,7 +128,6 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
     }
     ++to.sequence;
   }
-  offered.accepted = true;
   operation->posted = true;
   operation->unfinished = 1;
   operation->served = 1;
@@ -153,9 +157,7 @@ void Tagged::abandon(const Operation& operation) {
 
 void Tagged::withdraw(const Operation& operation) {
   abandon(operation);
-  Offered& offered = offered_[worker_.operations_.index(operation)];
-  if (offered.accepted) offers_.fetch_sub(1, std::memory_order_relaxed);
-  worker_.context_.take_back(offered.memory);
+  worker_.context_.take_back(offered_[worker_.operations_.index(operation)].memory);
 }
 
 // ---- arrivals --------------------------------------------------------------------------------------------------------------

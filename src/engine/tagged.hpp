@@ -73,7 +73,7 @@ class Tagged {
   // Of a message that was not sent.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
-    if (bytes > eager_) offers_.fetch_sub(1, std::memory_order_relaxed);
+    if (bytes > eager_) give_offer_back();
     credit(target).template give_back<kShared>(charge_of(bytes));
   }
   // The longest message that travels in one packet.
@@ -136,13 +136,13 @@ class Tagged {
 
   template <bool kShared>
   bool reserve_offer(heddle_peer target) {
-    // Whoever is refused for another's reservation that fails tries again.
-    const bool room = offers_.fetch_add(1, std::memory_order_relaxed) < most_offers_;
-    if (room && credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_))
-      return true;
-    offers_.fetch_sub(1, std::memory_order_relaxed);
+    if (!take_offer()) return false;
+    if (credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_)) return true;
+    give_offer_back();
     return false;
   }
+  bool take_offer();  // the worker's
+  void give_offer_back();
   [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
     return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
   }
@@ -222,9 +222,6 @@ class Tagged {
   const std::uint64_t window_;
   const std::uint64_t eager_;  // longest message in one packet
   const bool shows_;           // receives on boards
-  const std::uint64_t most_offers_;
-  std::atomic<std::uint64_t> offers_{
-      0};  // long messages that have a share of the operations; relaxed: it is only counted
   protocol::LazyArray<protocol::SendCredit> credits_;
   protocol::LazyArray<Source> sources_;
   protocol::Matching matching_;

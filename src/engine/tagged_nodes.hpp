@@ -120,7 +120,6 @@ struct Tagged::View {
 // A message whose source is lent to its receiver, by the operation's place in the pool.
 struct Tagged::Offered {
   LentMemory memory;
-  bool accepted = false;  // its share of the operations is given back at its end, not by who sends it
   // If it has taken a place of a board:
   View* view = nullptr;
   wire::BoardPlace* place = nullptr;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -114,6 +115,20 @@ class Worker {
   int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
   // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
   base::Status take_credit(heddle_peer target, const heddle_am_message& message);
+  // Any thread, before it sends a long message, tagged or active, whose source is lent: a share of the operations. Such a message ends
+  // when its receiver has found an operation of its own to fetch it with. So these leave a quarter free: two workers that offer to
+  // each other as much as they can would wait for ever. Taken by the caller, since a queued command that waited for it would hold up
+  // those behind it, such as receives that peers wait for. The end of the operation gives it back, or who was refused.
+  [[nodiscard]] bool take_offer() {
+    // Whoever is refused for another's that fails tries again.
+    if (offers_.fetch_add(1, std::memory_order_relaxed) < operations_.all().size() * 3 / 4) return true;
+    give_offer_back();
+    return false;
+  }
+  void give_offer_back() { offers_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_offered(const heddle_am_message& message) const {
+    return message.payload_bytes > am_rendezvous_.eager();
+  }
   // The message did not leave.
   void give_credit_back(heddle_peer target, const heddle_am_message& message) {
     credits_.give_back(target, charge(message.header_bytes, message.payload_bytes));
@@ -229,13 +244,7 @@ class Worker {
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);
-  // Offers of large messages end when their receivers have found operations of their own to fetch with. So they leave some
-  // free: two workers that offer to each other as much as they can would wait for ever.
-  [[nodiscard]] bool may_offer() { return offers_ < operations_.all().size() / 4 * 3; }
-  void offered(Operation& operation) {
-    operation.offered = true;
-    ++offers_;
-  }
+  void offered(Operation& operation) { operation.offered = true; }
   base::Status start(Operation* operation);
   base::Status keep(Operation* operation);
   bool advance(Operation& operation);  // posts what it can; false: nothing more could be posted now
@@ -311,7 +320,6 @@ class Worker {
   OperationQueue pending_;              // have something left to post, in order
   std::uint32_t outstanding_many_ = 0;  // lists over several ranks
   std::uint32_t outstanding_total_ = 0;
-  std::uint32_t offers_ = 0;              // operations whose source is lent
   std::vector<base::Status> unreported_;  // per rank: first error of operations that nobody observes
   bool has_unreported_ = false;
   std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
@@ -323,9 +331,10 @@ class Worker {
   protocol::Responder responder_;
   protocol::UserCredits credits_;
   Tasks tasks_;
-  bool owes_grants_ = false;  // memory was exhausted when a grant was due
-  Operation chores_;          // not of the pool: stands in pending_ while tagged_ has something left to do
-  Tagged tagged_;             // these use most of the above
+  std::atomic<std::uint64_t> offers_{0};  // shares taken by take_offer(); relaxed: it is only counted
+  bool owes_grants_ = false;              // memory was exhausted when a grant was due
+  Operation chores_;                      // not of the pool: stands in pending_ while tagged_ has something left to do
+  Tagged tagged_;                         // these use most of the above
   AmRendezvous am_rendezvous_;
   std::array<transport::Completion, 32> arrivals_;
 };

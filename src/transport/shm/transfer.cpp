@@ -106,6 +106,9 @@ void Transfers::advance() {
     Transfer& transfer = transfers_[active_[position]];
     collect(transfer);
     if (transfer.status == HEDDLE_DONE) feed(transfer);
+    // Nothing of it is with the target, whose ring may be full for as long as it computes.
+    const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
+    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
     if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
       retire(position);
     } else {

@@ -138,6 +138,20 @@ TEST(Transfer, FreedSourceIsNotReadAgain) {
   EXPECT_EQ(std::memcmp(pair.target.data(), data.data(), data.size()), 0);
 }
 
+TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
+  Settings settings = kImpatient;
+  settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
+  Pair pair(settings);
+  for (const std::size_t bytes : {200UL, 1UL}) {  // to the last record
+    std::size_t sent = 0;
+    while (pair.a.send(1, bytes_of(1, bytes))) ASSERT_LT(++sent, 100'000U);
+  }
+  std::copy_n(bytes_of(5, pair.target.size()).data(), pair.target.size(), pair.target.data());
+  std::vector<std::byte> back(100'000);
+  ASSERT_EQ(pair.run(Opcode::get, 7, back, false), HEDDLE_DONE) << base::last_message();
+  EXPECT_EQ(std::memcmp(back.data(), pair.target.data() + 7, back.size()), 0);
+}
+
 TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
   Settings settings = kImpatient;
   settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
