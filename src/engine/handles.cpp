@@ -12,7 +12,11 @@ namespace heddle::engine {
 
 // In .bss: pages come into being when touched. Aligned to pages, which are 64 KiB on many an aarch64, so that wiping it touches
 // nothing else, and is not refused.
+#if defined(__aarch64__)
 constexpr std::size_t kLargestPage = 65536;
+#else  // not more than there is: valgrind does not read the symbols of libraries that are aligned to more than a page
+constexpr std::size_t kLargestPage = 4096;
+#endif
 static_assert(sizeof(HandleEntry) * kHandleEntries % kLargestPage == 0);
 alignas(kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
 
