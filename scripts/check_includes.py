@@ -31,7 +31,7 @@ MAY = {
     "examples": set(),
     "shmem": set(),
     "python": set(),
-    "emulator": set(),
+    "emulator": {"base", "queue"},
     "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "bench"},
 }
 # Exceptions, by the beginning of the file's path.

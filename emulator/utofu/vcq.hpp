@@ -1,0 +1,24 @@
+// A program's share of a CQ.
+#pragma once
+
+#include <utofu.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace tofu_emulator {
+
+class CommandQueue;
+
+struct Vcq {
+  CommandQueue* cq = nullptr;
+  utofu_vcq_id_t id = 0;  // raw
+  unsigned long flags = 0;
+  std::uint16_t slot = 0;  // in the CQ
+  // Strict mode: which thread is in a call on this handle; 0: none. (For who checks handles.)
+  std::atomic<std::uint32_t> owner{0};
+  std::atomic<std::uint64_t> model_ns{0};      // for the timing model: this handle's clock ...
+  std::atomic<std::uint64_t> model_thread{0};  // ... and who used it last
+};
+
+}  // namespace tofu_emulator
