@@ -1,5 +1,14 @@
 // Commands: as programs post them (slots of 32 bytes, position independent, so that prepared ones can be posted again and
-// again), and as the engine takes them.
+// again), and as the engine takes them. The immediate calls and the prepare_* calls write slots with the same functions, which
+// check every argument.
+//
+// word 0   flags of the call (bits 0-15 and 24-27 as they are), opcode in bits 16-23, length in 32-55, edata in 56-63
+// word 1   target (PackedPlace with the path of the command or else of the id), mtu / 8 in bits 34-41 (0: the largest), gap in
+//          42-49, atomic operation in 50-52, 53: edata had more than a byte, kTag in 56-63
+// word 2   remote steering address
+// word 3   local steering address, or data, or operand
+// A command of two slots has `buffer` as the opcode of the first, whose words 1-3 hold the first 24 bytes of a piggyback or the
+// value to compare with; its tag is in bits 56-63 of word 0. Completion is told by the flags of the last slot.
 #pragma once
 
 #include <utofu.h>
@@ -7,6 +16,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "utofu/machine.hpp"
 
 namespace tofu_emulator {
 
@@ -22,9 +33,10 @@ struct Command {
   std::uint8_t slots = 1;
   std::uint8_t edata = 0;
   std::uint8_t sps = 0;
-  std::uint8_t path = 0xFF;   // kNoPath: the default
-  std::uint8_t armw_op = 0;   // enum utofu_armw_op
-  std::uint16_t mtu = 1920;   // payload of a packet, a multiple of 8
+  std::uint8_t path = kNoPath;  // kNoPath: the default
+  std::uint8_t armw_op = 0;     // enum utofu_armw_op
+  std::uint8_t gap = 0;
+  std::uint16_t mtu = kMtu;   // payload of a packet, a multiple of 8
   std::uint32_t flags = 0;    // UTOFU_ONESIDED_FLAG_* up to LOCAL_MRQ_NOTICE
   std::uint32_t length = 0;   // bytes; armw and cswap: 4 or 8
   int error = UTOFU_SUCCESS;  // UTOFU_ERR_TCQ_*: not to be executed; what poll_tcq says of it
@@ -41,6 +53,104 @@ struct Command {
 // How many slots the command takes that begins here: 1 or 2. 0: no descriptor begins so.
 unsigned slots_of(const Slot& first);
 // The first slot and, if slots_of() says 2, the second. False: they are no command of ours (then poll_tcq says ERR_TCQ_DESC).
-bool decode(const Slot& first, const Slot& second, Command* command);
+bool decode(const Machine& machine, const Slot& first, const Slot& second, Command* command);
+// Whether these are whole commands: what utofu_post_toq got.
+[[nodiscard]] bool whole_commands(const Slot* slots, std::size_t count);
+
+// How slots are coded: the engine's side and the encoders share it.
+namespace coding {
+enum Code : std::uint8_t { kBuffer = 1, kNop, kPut, kPiggyback, kGet, kArmw4, kArmw8, kCswap4, kCswap8, kCodes };
+inline constexpr std::uint64_t kTag = 0xD5;
+constexpr std::uint64_t word0(Code code, std::uint64_t length) {
+  return std::uint64_t{code} << 16U | length << 32U;
+}
+}  // namespace coding
+
+// What is the same for each call: whose ids these are, and whether the mode is strict.
+struct Encoder {
+  const Machine* machine = nullptr;
+  bool strict = false;
+};
+
+// The arguments that most calls have.
+struct Target {
+  utofu_vcq_id_t vcq_id;
+  utofu_stadd_t stadd;
+  std::uint64_t edata;
+  unsigned long flags;
+};
+struct Pace {
+  std::size_t mtu = kMtu;
+  std::size_t gap = 0;
+};
+struct Blocks {
+  std::size_t length;
+  std::size_t stride = 0;
+  std::size_t count = 1;
+};
+
+// Each checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one for each block of a transfer, one for
+// armw and nop, two for cswap.
+int encode_put(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
+               const Pace& pace, Slot* slots);
+int encode_get(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
+               const Pace& pace, Slot* slots);
+// `bytes`: 4 or 8.
+int encode_armw(const Encoder& encoder, const Target& target, int operation, std::uint64_t operand, unsigned bytes,
+                Slot* slot);
+int encode_cswap(const Encoder& encoder, const Target& target, std::uint64_t compare, std::uint64_t value,
+                 unsigned bytes, Slot* slots);
+int encode_nop(unsigned long flags, Slot* slot);
+// One slot for up to 8 bytes, two for more.
+int encode_piggyback(const Encoder& encoder, const Target& target, const void* data, std::size_t length, Slot* slots);
+constexpr std::size_t piggyback_slots(std::size_t length) {
+  return length <= 8 ? 1 : 2;
+}
+
+namespace detail {
+
+inline constexpr unsigned long kKnownFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE |
+                                             UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING |
+                                             UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START |
+                                             UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
+                                             UTOFU_ONESIDED_FLAG_SPS(15) | UTOFU_ONESIDED_FLAG_PATH(15);
+
+// An edata of more than a byte. 0: go on, with *mark in word 1.
+[[gnu::cold]] int wide_edata(const Encoder& encoder, std::uint64_t edata, std::uint64_t* mark);
+// The flags name a path.
+[[gnu::cold]] int with_path(const Encoder& encoder, unsigned long flags, PackedPlace* target);
+
+// Words 0 and 1 without what belongs to the kind of command.
+struct Head {
+  std::uint64_t word0;
+  std::uint64_t word1;
+};
+inline int encode_head(const Encoder& encoder, const Target& target, Head* head) {
+  PackedPlace place = 0;
+  if (!encoder.machine->unpack_id(target.vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
+  if ((target.flags & ~kKnownFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
+  if ((target.flags >> 28U) != 0) {
+    if (const int status = with_path(encoder, target.flags, &place); status != 0) return status;
+  }
+  std::uint64_t mark = 0;
+  if (target.edata > kMaxEdata) {
+    if (const int status = wide_edata(encoder, target.edata, &mark); status != 0) return status;
+  }
+  head->word0 = target.flags | target.edata << 56U;
+  head->word1 = place | coding::kTag << 56U | mark;
+  return UTOFU_SUCCESS;
+}
+
+}  // namespace detail
+
+// Up to 8 bytes by value, one slot: the shortest way, inlined into its caller.
+inline int encode_piggyback8(const Encoder& encoder, const Target& target, std::uint64_t data, std::size_t length,
+                             Slot* slot) {
+  detail::Head head;
+  if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
+  if (length - 1 >= 8) return UTOFU_ERR_INVALID_SIZE;
+  slot->words = {head.word0 | coding::word0(coding::kPiggyback, length), head.word1, target.stadd, data};
+  return UTOFU_SUCCESS;
+}
 
 }  // namespace tofu_emulator

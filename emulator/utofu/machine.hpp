@@ -1,11 +1,14 @@
-// The virtual machine: nodes on a torus, and the identifiers of what is on them. Pure computation; all processes of a world
-// get the same results, which depend on the world's seed so that no program can know the layout.
+// The virtual machine: nodes on a torus, what each process has of them, and the identifiers of what is on them. Pure
+// computation; all processes of a world get the same results, which depend on the world's seed so that no program can know
+// the layout.
 #pragma once
 
 #include <utofu.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "utofu/settings.hpp"
 
@@ -13,24 +16,46 @@ namespace tofu_emulator {
 
 inline constexpr std::uint16_t kTnis = 6;
 inline constexpr std::uint16_t kCqs = 9;       // of a TNI, for programs
-inline constexpr std::uint16_t kVcqsOfCq = 8;  // numbered slots of a CQ
-inline constexpr std::uint16_t kGates = 48;    // of a TNI
+inline constexpr std::uint16_t kVcqsOfCq = 8;  // at a time
+inline constexpr std::uint16_t kComponents = 8;
+inline constexpr std::uint16_t kSlotsOfCq =
+    kComponents + kVcqsOfCq;                     // numbers of VCQs: a component's id, or kComponents + i
+inline constexpr std::uint16_t kSessionCqs = 2;  // of a process on one TNI
+inline constexpr std::uint16_t kGates = 48;      // of a TNI
 inline constexpr std::uint16_t kStartGates = 16;
+inline constexpr std::uint32_t kFixedStags = 256;
+inline constexpr std::uint32_t kLineBytes = 256;  // a cache line of the processor; what fixed stags are aligned to
+inline constexpr std::uint32_t kMaxDescriptor = 64;
 inline constexpr std::uint32_t kMtu = 1920;
 inline constexpr std::uint32_t kMaxLength = 16'777'215;
 inline constexpr std::uint32_t kMaxPiggyback = 32;
+inline constexpr std::uint32_t kMaxEdata = 255;
+inline constexpr std::uint32_t kMaxGap = 255;
 inline constexpr std::uint8_t kNoPath = 0xFF;
+inline constexpr std::uint8_t kPaths = 12;  // utofu_path_id_t 1-12; in the flags of a command 0 says none
+
+const utofu_onesided_caps& onesided_caps();
 
 using Coords = std::array<std::uint8_t, 6>;
+using PathCoords = std::array<std::uint8_t, 3>;  // the A, B, C at which a packet goes along X, Y and Z
 
 // Where a VCQ is.
 struct VcqPlace {
   std::uint32_t node = 0;
   std::uint16_t tni = 0;
   std::uint16_t cq = 0;
-  std::uint16_t slot = 0;
+  std::uint16_t slot = 0;       // below kSlotsOfCq
   std::uint8_t path = kNoPath;  // utofu_path_id_t
+  bool operator==(const VcqPlace&) const = default;
 };
+
+// A place in 34 bits: node 19, tni 3, cq 4, slot 4, path 4 with 0 for none.
+using PackedPlace = std::uint64_t;
+inline constexpr unsigned kPlaceBits = 34;
+inline constexpr unsigned kPathShift = 30;
+constexpr PackedPlace without_path(PackedPlace packed) {
+  return packed & ((PackedPlace{1} << kPathShift) - 1);
+}
 
 class Machine {
  public:
@@ -39,8 +64,18 @@ class Machine {
   [[nodiscard]] std::uint32_t nodes() const { return nodes_; }
   [[nodiscard]] std::uint32_t node_of(std::uint32_t process) const { return process / per_node_; }
   [[nodiscard]] Coords coords_of(std::uint32_t node) const;
-  // Links between two nodes; path: kNoPath: the default one.
+  [[nodiscard]] std::optional<std::uint32_t> node_at(const std::uint8_t coords[]) const;
+  // Links between two nodes; path: kNoPath: the default one, by the target's A, B, C.
   [[nodiscard]] std::uint32_t hops(std::uint32_t from, std::uint32_t to, std::uint8_t path) const;
+
+  // The CQs of a TNI that are a process's: first .. first + count - 1. It may have none on a TNI.
+  struct Share {
+    std::uint16_t first = 0;
+    std::uint16_t count = 0;
+  };
+  [[nodiscard]] Share share(std::uint32_t process, std::uint16_t tni) const;
+  // Whose CQ this is; none: of no process of this world.
+  [[nodiscard]] std::optional<std::uint32_t> process_of(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
 
   [[nodiscard]] utofu_vcq_id_t vcq_id(const VcqPlace& place) const;
   // False: no VCQ of this machine can have this id.
@@ -48,11 +83,42 @@ class Machine {
   // The id without its path, as notices carry it.
   [[nodiscard]] utofu_vcq_id_t raw(utofu_vcq_id_t id) const;
 
+  // The same in one word, for descriptors. 30 bits of an id are a check, so what unpack_id() takes was given out.
+  [[nodiscard]] bool unpack_id(utofu_vcq_id_t id, PackedPlace* packed) const {
+    const std::uint64_t plain = rotate(id, 64 - turn_) ^ mask_;
+    *packed = plain & ((PackedPlace{1} << kPlaceBits) - 1);
+    return plain >> kPlaceBits == check(*packed);
+  }
+  [[nodiscard]] utofu_vcq_id_t pack_id(PackedPlace packed) const {
+    return rotate((packed | check(packed) << kPlaceBits) ^ mask_, turn_);
+  }
+
+  // Gates have ids of their own kind; none is a VCQ's.
+  [[nodiscard]] utofu_vbg_id_t vbg_id(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;
+  [[nodiscard]] bool decode_vbg(utofu_vbg_id_t id, std::uint32_t* node, std::uint16_t* tni, std::uint16_t* gate) const;
+
+  // The path's id; nullptr or PATH_COORD_NULL in [0]: kNoPath. None: no such coordinates.
+  [[nodiscard]] std::optional<std::uint8_t> path_of(const std::uint8_t coords[]) const;
+  // The coordinates of a path to `target`; none: this machine has no such path.
+  [[nodiscard]] std::optional<PathCoords> path_coords(std::uint8_t path, std::uint32_t target) const;
+
+  // A number that belongs to this world, this purpose and `what`, for addresses that nobody should compute.
+  [[nodiscard]] std::uint64_t scramble(std::uint64_t purpose, std::uint64_t what) const;
+
  private:
-  Coords shape_{};
+  static constexpr std::uint64_t rotate(std::uint64_t value, unsigned by) {
+    return value << (by & 63U) | value >> ((64 - by) & 63U);
+  }
+  [[nodiscard]] std::uint64_t check(std::uint64_t plain) const { return plain * multiplier_ >> kPlaceBits; }
+
+  Shape shape_;
+  std::uint32_t processes_;
+  std::uint32_t per_node_;
   std::uint32_t nodes_ = 1;
-  std::uint32_t per_node_ = 1;
-  std::uint64_t key_ = 0;  // random bits of the layouts
+  std::uint64_t key_;  // random bits of the layouts; the others come from it
+  std::uint64_t mask_;
+  std::uint64_t multiplier_;
+  unsigned turn_;
 };
 
 }  // namespace tofu_emulator

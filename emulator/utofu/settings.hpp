@@ -1,16 +1,23 @@
-// The environment variables of the emulator, UTOFU_EMU_*: what they say, checked.
+// The environment variables of the emulator, UTOFU_EMU_*, in one table: what they say, checked.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace tofu_emulator {
 
 inline constexpr std::uint32_t kMaxProcesses = 256;
+inline constexpr std::uint32_t kMaxPerNode = 48;
 
 enum class Mode : std::uint8_t { plain, strict };
 enum class Rules : std::uint8_t { end_job, report };  // what a broken rule of strict mode does
+
+using Shape = std::array<std::uint8_t, 6>;  // nodes along X Y Z A B C
+inline constexpr Shape kLargestShape{32, 32, 32, 2, 3, 2};
 
 struct Settings {
   std::uint32_t process = 0;    // UTOFU_EMU_RANK
@@ -18,13 +25,13 @@ struct Settings {
   int world_fd = -1;            // UTOFU_EMU_FD: inherited; -1: none
   std::string world_path;       // UTOFU_EMU_WORLD; empty: none. With neither the world is this process alone
   // From here on all processes of a world must agree.
-  std::array<std::uint8_t, 6> shape{1, 1, 1, 1, 1, 1};  // UTOFU_EMU_SHAPE: sizes of X Y Z A B C
-  std::uint32_t per_node = 1;                           // UTOFU_EMU_PPN
-  std::uint64_t seed = 1;                               // UTOFU_EMU_SEED
-  Mode mode = Mode::plain;                              // UTOFU_EMU_MODE
-  std::uint32_t toq_depth = 0;                          // UTOFU_EMU_TOQ, slots of 32 bytes, a power of two
-  std::uint32_t mrq_depth = 0;                          // UTOFU_EMU_MRQ, notices, a power of two
-  bool model = false;                                   // UTOFU_EMU_MODEL
+  Shape shape{};                // UTOFU_EMU_SHAPE; not said: the smallest that holds the processes
+  std::uint32_t per_node = 1;   // UTOFU_EMU_PPN
+  std::uint64_t seed = 1;       // UTOFU_EMU_SEED
+  Mode mode = Mode::plain;      // UTOFU_EMU_MODE
+  std::uint32_t toq_depth = 0;  // UTOFU_EMU_TOQ, slots of 32 bytes, a power of two; not said: the mode's
+  std::uint32_t mrq_depth = 0;  // UTOFU_EMU_MRQ, notices, a power of two; likewise
+  bool model = false;           // UTOFU_EMU_MODEL
   // To here.
   bool step = false;             // UTOFU_EMU_STEP
   Rules rules = Rules::end_job;  // UTOFU_EMU_RULES
@@ -32,8 +39,22 @@ struct Settings {
   [[nodiscard]] bool strict() const { return mode == Mode::strict; }
 };
 
+struct SettingVariable {
+  const char* name;
+  const char* accepted;  // what it may be, for messages
+  const char* help;
+  bool (*parse)(std::string_view text, Settings* settings);
+};
+std::span<const SettingVariable> setting_variables();
+
 // False: *problem says which variable is wrong, and what to do. Unknown variables of that prefix are wrong too. Pure but for
 // getenv.
 bool read_settings(Settings* settings, std::string* problem);
+
+// The same of these variables; other names are skipped.
+bool parse_settings(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem);
+
+// The smallest 1x1x1xAxBxC, or then XxYxZx2x3x2, that has `nodes` nodes.
+Shape smallest_shape(std::uint32_t nodes);
 
 }  // namespace tofu_emulator

@@ -1,0 +1,161 @@
+#include "utofu/machine.hpp"
+
+#include <algorithm>
+
+namespace tofu_emulator {
+namespace {
+
+// The last steps of splitmix64 (Steele, Lea, Flood 2014).
+constexpr std::uint64_t mixed(std::uint64_t value) {
+  value = (value ^ value >> 30U) * 0xBF58476D1CE4E5B9ULL;
+  value = (value ^ value >> 27U) * 0x94D049BB133111EBULL;
+  return value ^ value >> 31U;
+}
+
+std::uint32_t around(std::uint32_t from, std::uint32_t to, std::uint32_t along) {  // a ring: the shorter way
+  const std::uint32_t apart = from > to ? from - to : to - from;
+  return std::min(apart, along - apart);
+}
+
+}  // namespace
+
+const utofu_onesided_caps& onesided_caps() {
+  static constexpr utofu_onesided_caps kCaps = {UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE | UTOFU_ONESIDED_CAP_FLAG_ARMW,
+                                                UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP |
+                                                    UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_XOR |
+                                                    UTOFU_ONESIDED_CAP_ARMW_OP_AND | UTOFU_ONESIDED_CAP_ARMW_OP_OR,
+                                                kComponents,
+                                                kFixedStags,
+                                                kLineBytes,
+                                                kLineBytes,
+                                                kMaxDescriptor,
+                                                kMaxLength,
+                                                kMaxPiggyback,
+                                                1,
+                                                kMtu,
+                                                kMaxGap};
+  return kCaps;
+}
+
+Machine::Machine(const Settings& settings)
+    : shape_(settings.shape),
+      processes_(settings.processes),
+      per_node_(settings.per_node),
+      key_(mixed(settings.seed + 0x9E3779B97F4A7C15ULL)),
+      mask_(mixed(key_ + 1)),
+      multiplier_(mixed(key_ + 2) | 1U),
+      turn_(static_cast<unsigned>(mixed(key_ + 3) & 63U)) {
+  for (const std::uint8_t along : shape_) nodes_ *= along;
+}
+
+Coords Machine::coords_of(std::uint32_t node) const {
+  Coords coords{};
+  for (std::size_t axis = coords.size(); axis-- > 0; node /= shape_.at(axis)) {
+    coords.at(axis) = static_cast<std::uint8_t>(node % shape_.at(axis));
+  }
+  return coords;
+}
+
+std::optional<std::uint32_t> Machine::node_at(const std::uint8_t coords[]) const {
+  std::uint32_t node = 0;
+  for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
+    if (coords[axis] >= shape_.at(axis)) return std::nullopt;
+    node = node * shape_.at(axis) + coords[axis];
+  }
+  return node;
+}
+
+// Up to nine processes of a node divide the CQs of each TNI; more take turns on the TNIs, one CQ on each that is theirs.
+Machine::Share Machine::share(std::uint32_t process, std::uint16_t tni) const {
+  const std::uint32_t local = process % per_node_;
+  if (per_node_ <= kCqs) {
+    const std::uint32_t first = kCqs * local / per_node_;
+    return {static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(kCqs * (local + 1) / per_node_ - first)};
+  }
+  const std::uint32_t cq = (local + kTnis * kCqs * per_node_ - tni * kCqs) % per_node_;
+  if (cq >= kCqs) return {};
+  return {static_cast<std::uint16_t>(cq), 1};
+}
+
+std::optional<std::uint32_t> Machine::process_of(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {
+  if (node >= nodes_ || tni >= kTnis || cq >= kCqs) return std::nullopt;
+  // Of those that divide a TNI: the last whose share begins at or before cq, that is ceil((cq + 1) * per_node / 9) - 1.
+  const std::uint32_t local = per_node_ <= kCqs ? ((cq + 1U) * per_node_ + kCqs - 1U) / kCqs - 1U
+                                                : (cq + std::uint32_t{tni} * kCqs) % per_node_;
+  const std::uint32_t process = node * per_node_ + local;
+  if (process >= processes_) return std::nullopt;
+  return process;
+}
+
+utofu_vcq_id_t Machine::vcq_id(const VcqPlace& place) const {
+  const PackedPlace path = place.path == kNoPath ? 0 : place.path;
+  return pack_id(PackedPlace{place.node} | PackedPlace{place.tni} << 19U | PackedPlace{place.cq} << 22U |
+                 PackedPlace{place.slot} << 26U | path << kPathShift);
+}
+
+bool Machine::decode(utofu_vcq_id_t id, VcqPlace* place) const {
+  PackedPlace packed = 0;
+  if (!unpack_id(id, &packed)) return false;
+  const auto path = static_cast<std::uint8_t>(packed >> kPathShift & 15U);
+  *place = {static_cast<std::uint32_t>(packed & 0x7FFFFU), static_cast<std::uint16_t>(packed >> 19U & 7U),
+            static_cast<std::uint16_t>(packed >> 22U & 15U), static_cast<std::uint16_t>(packed >> 26U & 15U),
+            path == 0 ? kNoPath : path};
+  return true;
+}
+
+utofu_vcq_id_t Machine::raw(utofu_vcq_id_t id) const {
+  PackedPlace packed = 0;
+  return unpack_id(id, &packed) ? pack_id(without_path(packed)) : id;
+}
+
+// The complement of what a VCQ in that place would have: the check of one is never that of the other.
+utofu_vbg_id_t Machine::vbg_id(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const {
+  return ~pack_id(PackedPlace{node} | PackedPlace{tni} << 19U | PackedPlace{gate} << 22U);
+}
+
+bool Machine::decode_vbg(utofu_vbg_id_t id, std::uint32_t* node, std::uint16_t* tni, std::uint16_t* gate) const {
+  PackedPlace packed = 0;
+  if (!unpack_id(~id, &packed)) return false;
+  *node = static_cast<std::uint32_t>(packed & 0x7FFFFU);
+  *tni = static_cast<std::uint16_t>(packed >> 19U & 7U);
+  *gate = static_cast<std::uint16_t>(packed >> 22U & 0xFFU);
+  return true;
+}
+
+std::optional<std::uint8_t> Machine::path_of(const std::uint8_t coords[]) const {
+  if (coords == nullptr || coords[0] == UTOFU_PATH_COORD_NULL) return kNoPath;
+  if (coords[0] >= shape_[3] || coords[1] >= shape_[4] || coords[2] >= shape_[5]) return std::nullopt;
+  return static_cast<std::uint8_t>(1 + coords[0] + 2 * coords[1] + 6 * coords[2]);
+}
+
+std::optional<PathCoords> Machine::path_coords(std::uint8_t path, std::uint32_t target) const {
+  if (path == kNoPath) {
+    const Coords coords = coords_of(target);
+    return PathCoords{coords[3], coords[4], coords[5]};
+  }
+  if (path == 0 || path > kPaths) return std::nullopt;
+  const unsigned number = path - 1U;
+  const PathCoords coords = {static_cast<std::uint8_t>(number % 2), static_cast<std::uint8_t>(number / 2 % 3),
+                             static_cast<std::uint8_t>(number / 6)};
+  if (coords[0] >= shape_[3] || coords[1] >= shape_[4] || coords[2] >= shape_[5]) return std::nullopt;
+  return coords;
+}
+
+std::uint32_t Machine::hops(std::uint32_t from, std::uint32_t to, std::uint8_t path) const {
+  const Coords source = coords_of(from);
+  const Coords target = coords_of(to);
+  const PathCoords via = path_coords(path, to).value_or(PathCoords{target[3], target[4], target[5]});
+  std::uint32_t links = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    links += around(source.at(axis), target.at(axis), shape_.at(axis));
+    links += around(source.at(axis + 3), via.at(axis), shape_.at(axis + 3));
+    links += around(via.at(axis), target.at(axis + 3), shape_.at(axis + 3));
+  }
+  return links;
+}
+
+std::uint64_t Machine::scramble(std::uint64_t purpose, std::uint64_t what) const {
+  return mixed(mixed(key_ ^ purpose) + what);
+}
+
+}  // namespace tofu_emulator
