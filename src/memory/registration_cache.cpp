@@ -1,0 +1,319 @@
+#include "memory/registration_cache.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/wait.hpp"
+
+namespace heddle::memory {
+namespace {
+
+// Of a cache without a watch: for ever nobody's.
+constinit const UnmapWatch::Log kUnwatched;
+
+constexpr std::uint64_t kNoCheck = ~std::uint64_t{0};
+
+}  // namespace
+
+RegistrationCache::Options RegistrationCache::Options::from(const base::Config& config) {
+  Options options;
+  options.keep = config.flag(base::Var::reg_cache);
+  options.entries = static_cast<std::uint32_t>(config.number(base::Var::reg_cache_entries));
+  options.bytes = config.number(base::Var::reg_cache_bytes);
+  options.check_bytes = config.number(base::Var::reg_cache_check_bytes);
+  return options;
+}
+
+std::shared_ptr<UnmapWatch> RegistrationCache::watch_for(const Options& options, const base::Log& log) {
+  if (!options.keep) return nullptr;
+  base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process();
+  if (watch) return *watch;
+  log.line(base::Level::info, "registrations of the program's memory are not kept (HEDDLE_REG_CACHE): %s",
+           base::last_message());
+  return nullptr;
+}
+
+RegistrationCache::RegistrationCache(Registrar& registrar, std::shared_ptr<UnmapWatch> watch, const Options& options)
+    : log_(&kUnwatched),
+      check_bytes_(options.check_bytes),
+      registrar_(registrar),
+      watch_(std::move(watch)),
+      most_bytes_(options.bytes),
+      most_entries_(std::max(options.entries, 1u)),
+      keep_(options.keep && watch_ != nullptr) {
+  if (keep_) {
+    log_ = &watch_->log();
+    seen_ = log_->generation();
+    while (!UnmapWatch::Log::settled(seen_)) {  // an event on its way is of nothing that is kept here
+      ::sched_yield();
+      seen_ = log_->generation();
+    }
+  }
+  const std::uint32_t entries = most_entries_ + kSpare + 1;
+  entry_memory_ = std::make_unique<Entry[]>(entries);
+  entries_ = entry_memory_.get();
+  for (std::uint32_t at = entries - 1; at != kNone; --at) {
+    entries_[at].newer = free_;
+    free_ = at;
+  }
+  const std::uint64_t fronts = std::bit_ceil(std::uint64_t{2} * entries);
+  front_memory_ = std::make_unique<std::uint32_t[]>(fronts);
+  front_ = front_memory_.get();
+  front_shift_ = static_cast<std::uint32_t>(64 - std::countr_zero(fronts));
+  page_shift_ = static_cast<std::uint32_t>(std::countr_zero(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))));
+  index_.reserve(most_entries_);
+}
+
+RegistrationCache::~RegistrationCache() {
+  if (keep_ && watch_->inherited()) return;  // what the hardware knows is the parent's
+  while (!index_.empty()) retire(index_.size() - 1);
+}
+
+// ---- looking up -------------------------------------------------------------------------------------------------------
+
+base::Status RegistrationCache::acquire_slowly(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease) {
+  const std::uint64_t page = std::uint64_t{1} << page_shift_;
+  if (bytes == 0 || bytes > kNoCheck - page - place) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "%llu bytes at address %llx are no memory that can be registered; pass a range that is mapped",
+                      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(place));
+  }
+  if (keep_ && bytes >= check_bytes_) {
+    while (!watch_->settled()) ::sched_yield();
+  }
+  if (keep_) catch_up();
+  if (keep_) {
+    if (const std::uint32_t at = find(place, bytes, access); at != kNone) {
+      ++counters_.hits;
+      if (entries_[at].users++ == 0) leave_idle(entries_[at]);
+      lend(at, place, lease);
+      return HEDDLE_DONE;
+    }
+  }
+  return register_anew(place, bytes, access, lease);
+}
+
+void RegistrationCache::lend(std::uint32_t at, std::uint64_t place, Lease* lease) {
+  if (entries_[at].state == State::kept) front_[front_of(place)] = at;
+  *lease = {entries_[at].handle, place - entries_[at].begin, at};
+}
+
+// Up to the generation of now, which is settled.
+void RegistrationCache::catch_up() {
+  using Log = UnmapWatch::Log;
+  for (;;) {
+    const std::uint64_t now = log_->generation();
+    if (now == seen_) return;
+    if (now == Log::kNobody) return abandon();
+    if (!Log::settled(now)) {
+      ::sched_yield();  // its writer is at it, and waits for nobody
+      continue;
+    }
+    for (std::uint64_t n = Log::event_of(seen_); n != Log::event_of(now); ++n) {
+      Gone gone{};
+      const bool known = log_->read(n, &gone) == Log::Read::event;
+      if (!known) gone = {0, ~std::uint64_t{0}};
+      retire_overlapping({gone.begin, gone.end}, &counters_.invalidations);
+      if (!known) break;
+    }
+    seen_ = now;
+  }
+}
+
+// Nobody watches any more.
+void RegistrationCache::abandon() {
+  keep_ = false;
+  log_ = &kUnwatched;
+  seen_ = UnmapWatch::Log::kNobody;
+  if (watch_->inherited()) {
+    for (const std::uint32_t at : index_) entries_[at].limit = {};  // the registrations are the parent's
+    index_.clear();
+    entries_[kNone].newer = entries_[kNone].older = kNone;
+    return;
+  }
+  while (!index_.empty()) {
+    ++counters_.invalidations;
+    retire(index_.size() - 1);
+  }
+}
+
+// Of index_: the first that begins after `place`.
+std::size_t RegistrationCache::first_after(std::uint64_t place) const {
+  const auto after =
+      std::upper_bound(index_.begin(), index_.end(), place,
+                       [this](std::uint64_t value, std::uint32_t at) { return value < entries_[at].begin; });
+  return static_cast<std::size_t>(after - index_.begin());
+}
+
+std::uint32_t RegistrationCache::find(std::uint64_t place, std::uint64_t bytes, Access access) const {
+  const std::size_t after = first_after(place);
+  if (after == 0) return kNone;
+  const std::uint32_t at = index_[after - 1];
+  const std::uint64_t offset = place - entries_[at].begin;
+  const std::uint64_t limit = entries_[at].limit[static_cast<std::size_t>(access)];
+  return offset < limit && bytes <= limit - offset ? at : kNone;
+}
+
+// ---- registering ------------------------------------------------------------------------------------------------------
+
+base::Status RegistrationCache::register_anew(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease) {
+  const std::uint64_t mask = (std::uint64_t{1} << page_shift_) - 1;
+  const Range range{place & ~mask, (place + bytes + mask) & ~mask};
+  std::uint32_t at = kNone;
+  base::Status status = HEDDLE_ERR_UNSUPPORTED;
+  if (keep_ && range.end - range.begin <= most_bytes_) {
+    const Range joined = join_overlapping(range);
+    status = register_kept(joined, access, &at);
+    // What was joined may have gone in part without anybody noticing, or not be allowed together.
+    if (status < 0 && (joined.begin != range.begin || joined.end != range.end)) {
+      status = register_kept(range, access, &at);
+    }
+  }
+  if (status == HEDDLE_ERR_UNSUPPORTED) status = register_passing(range, access, &at);
+  if (status == HEDDLE_DONE) lend(at, place, lease);
+  return status;
+}
+
+// With what is kept already and overlaps it: kept entries are disjoint.
+RegistrationCache::Range RegistrationCache::join_overlapping(Range range) const {
+  Range joined = range;
+  std::size_t i = first_after(range.begin);
+  if (i > 0) --i;
+  for (; i < index_.size() && entries_[index_[i]].begin < range.end; ++i) {
+    const Entry& entry = entries_[index_[i]];
+    if (entry.begin + entry.bytes <= range.begin) continue;
+    joined = {std::min(joined.begin, entry.begin), std::max(joined.end, entry.begin + entry.bytes)};
+  }
+  return joined.end - joined.begin <= most_bytes_ ? joined : range;
+}
+
+// DONE: kept and used once. UNSUPPORTED: it cannot be kept. Else as the registrar says.
+base::Status RegistrationCache::register_kept(Range range, Access access, std::uint32_t* at) {
+  const std::uint64_t bytes = range.end - range.begin;
+  retire_overlapping(range, &counters_.evictions);
+  while (index_.size() >= most_entries_ || kept_bytes_ > most_bytes_ - bytes) {
+    if (!evict_one()) return HEDDLE_ERR_UNSUPPORTED;
+  }
+  if (free_ == kNone || !watch_->watch(range.begin, range.end)) return HEDDLE_ERR_UNSUPPORTED;
+  Access got = access;
+  std::uint64_t handle = 0;
+  const base::Status status = enroll(range, access, &got, &handle);
+  if (status != HEDDLE_DONE) {
+    watch_->unwatch(range.begin, range.end);
+    return status;
+  }
+  ++counters_.misses;
+  *at = take_entry(range, handle);
+  Entry& entry = entries_[*at];
+  entry.state = State::kept;
+  entry.watched = true;
+  entry.limit = {bytes, got == Access::write ? bytes : 0};
+  kept_bytes_ += bytes;
+  index_.insert(index_.begin() + static_cast<std::ptrdiff_t>(first_after(range.begin)), *at);
+  return HEDDLE_DONE;
+}
+
+base::Status RegistrationCache::register_passing(Range range, Access access, std::uint32_t* at) {
+  if (free_ == kNone && !evict_one()) return HEDDLE_AGAIN;
+  std::uint64_t handle = 0;
+  const base::Status status = enroll(range, access, &access, &handle);
+  if (status != HEDDLE_DONE) return status;
+  ++counters_.passing;
+  *at = take_entry(range, handle);
+  entries_[*at].state = State::retired;
+  return HEDDLE_DONE;
+}
+
+base::Status RegistrationCache::enroll(Range range, Access wanted, Access* got, std::uint64_t* handle) {
+  auto* begin = reinterpret_cast<std::byte*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
+  Access access = Access::write;
+  for (;;) {
+    const base::Status status = registrar_.enroll(begin, range.end - range.begin, access, handle);
+    if (status == HEDDLE_DONE) {
+      *got = access;
+      return HEDDLE_DONE;
+    }
+    if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_NO_MEMORY) {
+      if (evict_one()) continue;
+      // Operations under way will give back what they use.
+      return leases_out() ? HEDDLE_AGAIN : status;
+    }
+    if (access == Access::read || wanted == Access::write) return status;
+    access = Access::read;
+  }
+}
+
+// A free one, used once from now on. There is one.
+std::uint32_t RegistrationCache::take_entry(Range range, std::uint64_t handle) {
+  const std::uint32_t at = free_;
+  Entry& entry = entries_[at];
+  free_ = entry.newer;
+  entry.begin = range.begin;
+  entry.bytes = range.end - range.begin;
+  entry.handle = handle;
+  entry.users = 1;
+  entry.watched = false;
+  return at;
+}
+
+bool RegistrationCache::leases_out() const {
+  const std::uint32_t entries = most_entries_ + kSpare + 1;
+  return std::any_of(entries_, entries_ + entries, [](const Entry& entry) { return entry.users != 0; });
+}
+
+// ---- letting go -------------------------------------------------------------------------------------------------------
+
+void RegistrationCache::retire_overlapping(Range range, std::uint64_t* counter) {
+  std::size_t i = first_after(range.begin);
+  if (i > 0 && entries_[index_[i - 1]].begin + entries_[index_[i - 1]].bytes > range.begin) --i;
+  while (i < index_.size() && entries_[index_[i]].begin < range.end) {
+    ++*counter;
+    retire(i);
+  }
+}
+
+// It covers nothing from now on; withdrawn when no operation uses it.
+void RegistrationCache::retire(std::size_t index) {
+  const std::uint32_t at = index_[index];
+  index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(index));
+  Entry& entry = entries_[at];
+  entry.limit = {};
+  entry.state = State::retired;
+  kept_bytes_ -= entry.bytes;
+  if (entry.users != 0) return;
+  leave_idle(entry);
+  end_retired(at);
+}
+
+void RegistrationCache::end_retired(std::uint32_t at) {
+  Entry& entry = entries_[at];
+  registrar_.withdraw(entry.handle);
+  if (entry.watched) watch_->unwatch(entry.begin, entry.begin + entry.bytes);
+  entry.state = State::free;
+  entry.newer = free_;
+  free_ = at;
+}
+
+// The one that has been idle for longest.
+bool RegistrationCache::evict_one() {
+  const std::uint32_t at = entries_[kNone].newer;
+  if (at == kNone) return false;
+  ++counters_.evictions;
+  retire(first_after(entries_[at].begin) - 1);
+  return true;
+}
+
+void RegistrationCache::drop_idle() {
+  while (evict_one()) {
+  }
+}
+
+void RegistrationCache::forget(const void* address, std::uint64_t bytes) {
+  const auto place = reinterpret_cast<std::uint64_t>(address);
+  retire_overlapping({place, bytes > kNoCheck - place ? kNoCheck : place + bytes}, &counters_.invalidations);
+}
+
+}  // namespace heddle::memory

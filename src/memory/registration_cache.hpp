@@ -1,0 +1,189 @@
+// Registrations of the caller's memory, kept for the next operation on it.
+//
+// A transport whose hardware works on registered memory only asks here for a registration that covers a range, keeps it while an
+// operation uses it, and gives it back. What nobody uses stays registered until room is wanted (least recently used first) or
+// until the memory is unmapped (unmap_watch.hpp). One cache per queue, used by one thread at a time: no lock, no atomic
+// read-modify-write and no system call in a hit, but for ranges of Options::check_bytes or more (one system call, see UnmapWatch).
+//
+// Invariants: entries that are `kept` are disjoint, in index_ by address and, while unused, in the list of the idle, which begins
+// with the one that was given back last. An entry that is `retired` (evicted by overlap, unmapped) covers nothing and is withdrawn by
+// the last release(). front_ is a guess: the entry that it names covers the range or does not, whatever it was when it was noted.
+// A registration is used only if the generation of the watch's log was the one up to which this cache has read it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "memory/unmap_watch.hpp"
+
+namespace heddle::memory {
+
+// What the hardware does with the memory: reads it (source of a put), or also writes it.
+enum class Access : std::uint8_t { read = 0, write = 1 };
+
+// How memory becomes known to a transport's hardware, and unknown. Called from inside the cache's calls, never on a hit.
+class Registrar {
+ public:
+  Registrar() = default;
+  Registrar(const Registrar&) = delete;
+  Registrar& operator=(const Registrar&) = delete;
+  virtual ~Registrar() = default;
+  // Whole pages. DONE and the handle; AGAIN or NO_MEMORY: the hardware has no room (the cache gives up what is idle and asks again);
+  // else why not. The cache asks for `write` first, and for `read` if that fails and reading suffices.
+  [[nodiscard]] virtual base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access,
+                                            std::uint64_t* handle) = 0;
+  // Nothing uses it any more. The memory may be gone, and something else may be in its place.
+  virtual void withdraw(std::uint64_t handle) = 0;
+};
+
+class RegistrationCache {
+ public:
+  struct Options {
+    bool keep = true;  // false: every operation registers and deregisters
+    std::uint32_t entries = 1024;
+    std::uint64_t bytes = std::uint64_t{4} << 30;  // kept at most; a larger range is registered for its operation
+    std::uint64_t check_bytes = 65536;             // ranges from here on cost a system call; ~0: none does
+    static Options from(const base::Config& config);
+  };
+  // What an operation uses, from acquire() to release().
+  struct Lease {
+    std::uint64_t handle;  // of the registration
+    std::uint64_t offset;  // of the range's first byte in it
+    std::uint32_t entry;   // for release()
+  };
+  struct Counters {
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;         // registered, and kept
+    std::uint64_t passing = 0;        // registered for one operation: the cache is off, or this memory cannot be kept
+    std::uint64_t evictions = 0;      // withdrawn to make room
+    std::uint64_t invalidations = 0;  // of memory that has gone
+  };
+
+  // The watch of the process if `options` keeps and there is one; else null, and where it is the watch that is lacking, a line at info.
+  static std::shared_ptr<UnmapWatch> watch_for(const Options& options, const base::Log& log);
+
+  // No watch: nothing is kept. `registrar` outlives the cache.
+  RegistrationCache(Registrar& registrar, std::shared_ptr<UnmapWatch> watch, const Options& options);
+  RegistrationCache(const RegistrationCache&) = delete;
+  RegistrationCache& operator=(const RegistrationCache&) = delete;
+  ~RegistrationCache();  // withdraws everything; no lease is out
+
+  // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN: as much is registered for
+  // operations under way as there is room for. Else as the registrar said. The memory stays mapped until release().
+  [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, Access access, Lease* lease) {
+    const auto place = reinterpret_cast<std::uint64_t>(address);
+    const std::uint32_t at = front_[front_of(place)];
+    Entry& entry = entries_[at];
+    const std::uint64_t offset = place - entry.begin;
+    const std::uint64_t limit = entry.limit[static_cast<std::size_t>(access)];
+    if (log_->generation() == seen_ && offset < limit && bytes <= limit - offset && bytes < check_bytes_) [[likely]] {
+      if (entry.users++ == 0) leave_idle(entry);
+      ++counters_.hits;
+      *lease = {entry.handle, offset, at};
+      return HEDDLE_DONE;
+    }
+    return acquire_slowly(place, bytes, access, lease);
+  }
+  void release(std::uint32_t at) {
+    Entry& entry = entries_[at];
+    if (--entry.users != 0) return;
+    if (entry.state == State::kept) [[likely]] {
+      join_idle(at);
+    } else {
+      end_retired(at);
+    }
+  }
+
+  // The caller knows that this memory goes, and nobody else would tell; see also UnmapWatch::forget(), for all caches.
+  void forget(const void* address, std::uint64_t bytes);
+  // Withdraws what no operation uses.
+  void drop_idle();
+
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] bool keeps() const { return keep_; }
+  [[nodiscard]] std::uint32_t kept_entries() const { return static_cast<std::uint32_t>(index_.size()); }
+  [[nodiscard]] std::uint64_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  enum class State : std::uint8_t { free, kept, retired };
+  struct alignas(64) Entry {
+    std::uint64_t begin = 0;
+    std::array<std::uint64_t, 2> limit{};  // by Access: bytes that are covered; 0: none (not kept)
+    std::uint64_t handle = 0;
+    std::uint64_t bytes = 0;  // from `begin`
+    std::uint32_t users = 0;
+    std::uint32_t newer = 0;  // in the list of the idle; free entries: the next one
+    std::uint32_t older = 0;
+    State state = State::free;
+    bool watched = false;
+  };
+  struct Range {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+  static constexpr std::uint32_t kNone = 0;  // entry 0 covers nothing, and is both ends of the list of the idle
+  static constexpr std::uint32_t kSpare = 64;
+
+  [[nodiscard]] std::size_t front_of(std::uint64_t place) const {
+    return ((place >> page_shift_) * 0x9e3779b97f4a7c15u) >> front_shift_;
+  }
+  void leave_idle(Entry& entry) {
+    entries_[entry.newer].older = entry.older;
+    entries_[entry.older].newer = entry.newer;
+  }
+  void join_idle(std::uint32_t at) {
+    Entry& head = entries_[kNone];
+    entries_[at].newer = kNone;
+    entries_[at].older = head.older;
+    entries_[head.older].newer = at;
+    head.older = at;
+  }
+
+  base::Status acquire_slowly(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease);
+  void lend(std::uint32_t at, std::uint64_t place, Lease* lease);
+  void catch_up();
+  void abandon();
+  [[nodiscard]] std::size_t first_after(std::uint64_t place) const;
+  [[nodiscard]] std::uint32_t find(std::uint64_t place, std::uint64_t bytes, Access access) const;
+
+  base::Status register_anew(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease);
+  base::Status register_kept(Range range, Access access, std::uint32_t* at);
+  base::Status register_passing(Range range, Access access, std::uint32_t* at);
+  base::Status enroll(Range range, Access wanted, Access* got, std::uint64_t* handle);
+  [[nodiscard]] Range join_overlapping(Range range) const;
+  [[nodiscard]] std::uint32_t take_entry(Range range, std::uint64_t handle);
+  [[nodiscard]] bool leases_out() const;
+
+  void retire_overlapping(Range range, std::uint64_t* counter);
+  void retire(std::size_t index);
+  void end_retired(std::uint32_t at);
+  bool evict_one();
+
+  // What a hit reads, in a line.
+  const UnmapWatch::Log* log_;
+  std::uint64_t seen_ = UnmapWatch::Log::kNobody;
+  std::uint64_t check_bytes_;
+  std::uint32_t* front_;
+  Entry* entries_;
+  std::uint32_t front_shift_;
+  std::uint32_t page_shift_;
+  Counters counters_;
+
+  Registrar& registrar_;
+  std::shared_ptr<UnmapWatch> watch_;
+  std::uint64_t most_bytes_;
+  std::uint64_t kept_bytes_ = 0;
+  std::uint32_t most_entries_;
+  std::uint32_t free_ = kNone;
+  bool keep_;
+  std::unique_ptr<Entry[]> entry_memory_;
+  std::unique_ptr<std::uint32_t[]> front_memory_;
+  std::vector<std::uint32_t> index_;  // kept entries by `begin`; never grows beyond what was reserved
+};
+
+}  // namespace heddle::memory

@@ -1,0 +1,312 @@
+// The cache by itself: over memory that nobody unmaps, told by forget() alone; and against a naive model of itself.
+#include "memory/registration_cache.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace heddle::memory {
+namespace {
+
+const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+constexpr std::uint64_t kBase = std::uint64_t{1} << 40;  // never touched
+
+// Hardware with so much room, that knows what is registered, and minds what is withdrawn twice.
+class Hardware final : public Registrar {
+ public:
+  struct Known {
+    std::uint64_t begin;
+    std::uint64_t end;
+    Access access;
+  };
+  base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access, std::uint64_t* handle) override {
+    const auto at = reinterpret_cast<std::uint64_t>(begin);
+    EXPECT_EQ(at % kPage, 0u);
+    EXPECT_EQ(bytes % kPage, 0u);
+    ++asked;
+    if (access == Access::write && at < read_only_end && at + bytes > read_only_begin) return HEDDLE_ERR_ARGUMENT;
+    if (at < bad_end && at + bytes > bad_begin) return HEDDLE_ERR_RANGE;
+    if (known.size() == room) return HEDDLE_ERR_NO_MEMORY;
+    *handle = ++last;
+    known[last] = {at, at + bytes, access};
+    return HEDDLE_DONE;
+  }
+  void withdraw(std::uint64_t handle) override {
+    EXPECT_EQ(known.erase(handle), 1u) << "never registered, or withdrawn twice";
+  }
+
+  std::map<std::uint64_t, Known> known;
+  std::uint64_t last = 0;
+  std::uint64_t asked = 0;
+  std::size_t room = ~std::size_t{0};
+  std::uint64_t read_only_begin = 0, read_only_end = 0;
+  std::uint64_t bad_begin = 0, bad_end = 0;
+};
+
+class RegistrationCacheTest : public testing::Test {
+ protected:
+  static RegistrationCache::Options options(std::uint32_t entries, std::uint64_t bytes = std::uint64_t{1} << 40) {
+    RegistrationCache::Options made;
+    made.entries = entries;
+    made.bytes = bytes;
+    return made;
+  }
+  void open(const RegistrationCache::Options& wanted) {
+    auto opened = UnmapWatch::open(UnmapWatch::Way::told);
+    ASSERT_TRUE(opened.ok()) << base::last_message();
+    watch = *opened;
+    cache = std::make_unique<RegistrationCache>(hardware, watch, wanted);
+  }
+  static const void* at(std::uint64_t place) {
+    return reinterpret_cast<const void*>(kBase + place);  // NOLINT(performance-no-int-to-ptr)
+  }
+  // Leases [place, place + bytes), and looks whether the hardware knows what it was given for it.
+  base::Status acquire(std::uint64_t place, std::uint64_t bytes, RegistrationCache::Lease* lease,
+                       Access access = Access::write) {
+    const base::Status status = cache->acquire(at(place), bytes, access, lease);
+    if (status != HEDDLE_DONE) return status;
+    const auto found = hardware.known.find(lease->handle);
+    if (found == hardware.known.end()) {
+      ADD_FAILURE() << "a registration that the hardware does not know";
+      return status;
+    }
+    EXPECT_EQ(found->second.begin + lease->offset, kBase + place);
+    EXPECT_LE(kBase + place + bytes, found->second.end);
+    EXPECT_TRUE(access == Access::read || found->second.access == Access::write);
+    return status;
+  }
+  void use(std::uint64_t place, std::uint64_t bytes, Access access = Access::write) {
+    RegistrationCache::Lease lease{};
+    ASSERT_EQ(acquire(place, bytes, &lease, access), HEDDLE_DONE) << base::last_message();
+    cache->release(lease.entry);
+  }
+  std::uint64_t hits_of(std::uint64_t place, std::uint64_t bytes, Access access = Access::write) {
+    const std::uint64_t before = cache->counters().hits;
+    use(place, bytes, access);
+    return cache->counters().hits - before;
+  }
+
+  Hardware hardware;
+  std::shared_ptr<UnmapWatch> watch;
+  std::unique_ptr<RegistrationCache> cache;
+};
+
+TEST_F(RegistrationCacheTest, KeepsWholePagesAndServesPartsOfThem) {
+  open(options(8));
+  use(100, kPage);
+  EXPECT_EQ(hardware.known.begin()->second.begin, kBase);
+  EXPECT_EQ(hardware.known.begin()->second.end, kBase + 2 * kPage);
+  EXPECT_EQ(hits_of(100, kPage), 1u);
+  EXPECT_EQ(hits_of(0, 1), 1u);
+  EXPECT_EQ(hits_of(2 * kPage - 1, 1), 1u);
+  EXPECT_EQ(hits_of(0, 2 * kPage), 1u);
+  EXPECT_EQ(hits_of(2 * kPage, 1), 0u);  // the page behind
+  EXPECT_EQ(cache->counters().misses, 2u);
+  EXPECT_EQ(hardware.asked, 2u);
+}
+
+TEST_F(RegistrationCacheTest, JoinsWhatOverlaps) {
+  open(options(8));
+  use(0, 2 * kPage);
+  use(3 * kPage, kPage);
+  use(kPage, 3 * kPage);  // overlaps both
+  ASSERT_EQ(hardware.known.size(), 1u);
+  EXPECT_EQ(hardware.known.begin()->second.begin, kBase);
+  EXPECT_EQ(hardware.known.begin()->second.end, kBase + 4 * kPage);
+  EXPECT_EQ(hits_of(0, 4 * kPage), 1u);
+  EXPECT_EQ(cache->kept_bytes(), 4 * kPage);
+  EXPECT_EQ(watch->watched_pieces(), 1u);
+}
+
+TEST_F(RegistrationCacheTest, JoinsNothingThatCannotBeRegisteredTogether) {
+  open(options(8));
+  use(0, 2 * kPage);
+  hardware.bad_begin = kBase;
+  hardware.bad_end = kBase + kPage;  // gone since
+  use(kPage, 2 * kPage);
+  EXPECT_EQ(hits_of(kPage, 2 * kPage), 1u);
+  EXPECT_EQ(hardware.known.size(), 1u);
+}
+
+TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByEntries) {
+  open(options(3));
+  for (std::uint64_t i = 0; i < 3; ++i) use(2 * i * kPage, 1);
+  use(0, 1);
+  use(6 * kPage, 1);  // for it the entry at 2 pages goes
+  EXPECT_EQ(cache->counters().evictions, 1u);
+  EXPECT_EQ(hits_of(0, 1) + hits_of(4 * kPage, 1) + hits_of(6 * kPage, 1), 3u);
+  EXPECT_EQ(hits_of(2 * kPage, 1), 0u);
+  EXPECT_EQ(cache->kept_entries(), 3u);
+}
+
+TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByBytes) {
+  open(options(8, 8 * kPage));
+  use(0, 3 * kPage);
+  use(10 * kPage, 3 * kPage);
+  use(20 * kPage, 3 * kPage);
+  EXPECT_EQ(cache->kept_bytes(), 6 * kPage);
+  EXPECT_EQ(hits_of(0, 1), 0u);
+  use(100 * kPage, 9 * kPage);  // more than may be kept
+  EXPECT_EQ(cache->counters().passing, 1u);
+  EXPECT_LE(cache->kept_bytes(), 8 * kPage);
+  EXPECT_EQ(hardware.known.size(), cache->kept_entries());
+}
+
+TEST_F(RegistrationCacheTest, WhatOperationsUseStays) {
+  open(options(2));
+  RegistrationCache::Lease first{};
+  RegistrationCache::Lease second{};
+  RegistrationCache::Lease third{};
+  ASSERT_EQ(acquire(0, 1, &first), HEDDLE_DONE);
+  ASSERT_EQ(acquire(2 * kPage, 1, &second), HEDDLE_DONE);
+  ASSERT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);  // passes: there is no room to keep it
+  EXPECT_EQ(cache->counters().passing, 1u);
+  EXPECT_EQ(hardware.known.size(), 3u);
+  cache->release(third.entry);
+  EXPECT_EQ(hardware.known.size(), 2u);
+  cache->release(first.entry);
+  cache->release(second.entry);
+  EXPECT_EQ(hits_of(0, 1) + hits_of(2 * kPage, 1), 2u);
+}
+
+TEST_F(RegistrationCacheTest, SaysAgainWhenEverythingIsUnderWay) {
+  open(options(2));
+  std::vector<RegistrationCache::Lease> leases;
+  RegistrationCache::Lease lease{};
+  base::Status status = HEDDLE_DONE;
+  while (leases.size() < 1000 && (status = acquire(2 * leases.size() * kPage, 1, &lease)) == HEDDLE_DONE)
+    leases.push_back(lease);
+  EXPECT_EQ(status, HEDDLE_AGAIN);
+  EXPECT_EQ(hardware.known.size(), leases.size());
+  cache->release(leases.back().entry);
+  ASSERT_EQ(acquire(2 * leases.size() * kPage, 1, &leases.back()), HEDDLE_DONE);
+  for (const auto& out : leases) cache->release(out.entry);
+  EXPECT_EQ(hardware.known.size(), 2u);
+}
+
+TEST_F(RegistrationCacheTest, GivesUpWhatIsIdleWhenTheHardwareIsFull) {
+  open(options(8));
+  hardware.room = 2;
+  for (std::uint64_t i = 0; i < 5; ++i) use(2 * i * kPage, 1);
+  EXPECT_EQ(hardware.known.size(), 2u);
+  RegistrationCache::Lease first{};
+  RegistrationCache::Lease second{};
+  RegistrationCache::Lease third{};
+  ASSERT_EQ(acquire(0, 1, &first), HEDDLE_DONE);
+  ASSERT_EQ(acquire(2 * kPage, 1, &second), HEDDLE_DONE);
+  EXPECT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_AGAIN);
+  cache->release(first.entry);
+  EXPECT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);
+  cache->release(second.entry);
+  cache->release(third.entry);
+  cache->drop_idle();
+  hardware.room = 0;
+  EXPECT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_ERR_NO_MEMORY);
+  EXPECT_EQ(watch->watched_pieces(), 0u);
+}
+
+TEST_F(RegistrationCacheTest, MemoryThatMayOnlyBeReadIsRegisteredSo) {
+  open(options(8));
+  hardware.read_only_begin = kBase;
+  hardware.read_only_end = kBase + kPage;
+  use(0, 10, Access::read);
+  EXPECT_EQ(hits_of(0, 10, Access::read), 1u);
+  RegistrationCache::Lease lease{};
+  EXPECT_EQ(acquire(0, 10, &lease, Access::write), HEDDLE_ERR_ARGUMENT);
+  hardware.read_only_end = 0;  // mprotect
+  EXPECT_EQ(hits_of(0, 10, Access::write), 0u);
+  EXPECT_EQ(hits_of(0, 10, Access::write), 1u);
+  EXPECT_EQ(hardware.known.size(), 1u);
+}
+
+TEST_F(RegistrationCacheTest, OffMeansThatEachOperationRegisters) {
+  RegistrationCache::Options off = options(8);
+  off.keep = false;
+  open(off);
+  for (int i = 0; i < 3; ++i) use(0, 10);
+  EXPECT_EQ(cache->counters().passing, 3u);
+  EXPECT_EQ(cache->counters().hits, 0u);
+  EXPECT_TRUE(hardware.known.empty());
+  EXPECT_FALSE(cache->keeps());
+  cache = std::make_unique<RegistrationCache>(hardware, nullptr, options(8));  // nobody watches
+  use(0, 10);
+  use(0, 10);
+  EXPECT_EQ(cache->counters().passing, 2u);
+  EXPECT_TRUE(hardware.known.empty());
+}
+
+TEST_F(RegistrationCacheTest, RefusesWhatIsNoMemory) {
+  open(options(8));
+  RegistrationCache::Lease lease{};
+  EXPECT_EQ(cache->acquire(at(0), 0, Access::read, &lease), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(cache->acquire(at(0), ~std::uint64_t{0}, Access::read, &lease), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(cache->acquire(at(0), ~std::uint64_t{0} - kBase, Access::read, &lease), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(hardware.asked, 0u);
+}
+
+TEST_F(RegistrationCacheTest, WhatHasGoneIsNotUsedAgain) {
+  open(options(8));
+  RegistrationCache::Lease lease{};
+  ASSERT_EQ(acquire(0, 4 * kPage, &lease), HEDDLE_DONE);
+  const std::uint64_t stale = lease.handle;
+  watch->forget(kBase + kPage, kBase + 2 * kPage);
+  RegistrationCache::Lease fresh{};
+  ASSERT_EQ(acquire(0, kPage, &fresh), HEDDLE_DONE);
+  EXPECT_NE(fresh.handle, stale);
+  EXPECT_EQ(hardware.known.count(stale), 1u);  // an operation is using it
+  cache->release(lease.entry);
+  EXPECT_EQ(hardware.known.count(stale), 0u);
+  cache->release(fresh.entry);
+  watch->forget(kBase + kPage, kBase + 2 * kPage);  // not what is kept now
+  EXPECT_EQ(hits_of(0, kPage), 1u);
+  EXPECT_EQ(cache->counters().invalidations, 1u);
+  cache->forget(at(kPage - 1), 1);
+  EXPECT_EQ(hits_of(0, kPage), 0u);
+  EXPECT_EQ(cache->counters().invalidations, 2u);
+}
+
+TEST_F(RegistrationCacheTest, WhoHasMissedEventsForgetsEverything) {
+  open(options(8));
+  use(0, 1);
+  use(8 * kPage, 1);
+  for (std::uint64_t i = 0; i <= UnmapWatch::Log::kEvents; ++i) watch->forget(kBase + 100 * kPage, kBase + 101 * kPage);
+  EXPECT_EQ(hits_of(0, 1) + hits_of(8 * kPage, 1), 0u);
+  EXPECT_EQ(cache->counters().invalidations, 2u);
+  // As many as there is room for are read one by one.
+  for (std::uint64_t i = 0; i < UnmapWatch::Log::kEvents; ++i) watch->forget(kBase + 100 * kPage, kBase + 101 * kPage);
+  EXPECT_EQ(hits_of(0, 1) + hits_of(8 * kPage, 1), 2u);
+}
+
+TEST_F(RegistrationCacheTest, SeveralCachesWatchTheSameMemory) {
+  open(options(8));
+  Hardware other_hardware;
+  RegistrationCache other(other_hardware, watch, options(8));
+  use(0, 2 * kPage);
+  RegistrationCache::Lease lease{};
+  ASSERT_EQ(other.acquire(at(kPage), 2 * kPage, Access::read, &lease), HEDDLE_DONE);
+  EXPECT_EQ(watch->watched_pieces(), 3u);
+  cache->drop_idle();
+  EXPECT_EQ(watch->watched_pieces(), 2u);
+  watch->forget(kBase, kBase + 2 * kPage);
+  other.release(lease.entry);
+  ASSERT_EQ(other.acquire(at(kPage), 2 * kPage, Access::read, &lease), HEDDLE_DONE);
+  EXPECT_EQ(other.counters().invalidations, 1u);
+  other.release(lease.entry);
+  other.drop_idle();
+  EXPECT_EQ(watch->watched_pieces(), 0u);
+  EXPECT_TRUE(other_hardware.known.empty());
+}
+
+TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
+  open(options(8));
+  for (std::uint64_t i = 0; i < 5; ++i) use(2 * i * kPage, 1);
+  cache.reset();
+  EXPECT_TRUE(hardware.known.empty());
+  EXPECT_EQ(watch->watched_pieces(), 0u);
+}
+
+}  // namespace
+}  // namespace heddle::memory
