@@ -26,7 +26,7 @@ MAY = {
     "src/engine": BELOW_TRANSPORT | {"transport", "protocol"},
     "src/collective": BELOW_TRANSPORT | {"transport", "protocol", "engine"},
     "src/api": BELOW_API | {"bootstrap/*"},
-    "tools": {"base", "bootstrap", "bootstrap/*", "transport", "bench"},
+    "tools": {"base", "bootstrap", "bootstrap/*", "transport", "collective", "bench"},
     "bench": {"base"},
     "examples": set(),
     "shmem": set(),

@@ -147,10 +147,13 @@ int info_command(int argc, char** argv) {
   if (argc > 1) {
     const std::string_view word = argv[1];
     if (word == "--help" || word == "-h") {
-      std::printf("usage: heddle info\nShows version, machine, transports and every HEDDLE_* variable.\n");
+      std::printf(
+          "usage: heddle info                    version, machine, transports and every HEDDLE_* variable\n"
+          "       heddle info --schedule NAME …  schedule of a collective algorithm; see --schedule --help\n");
       return 0;
     }
-    std::fprintf(stderr, "heddle info: unknown argument %s; it takes none\n", argv[1]);
+    if (word == "--schedule") return info_schedule_command(argc, argv);
+    std::fprintf(stderr, "heddle info: unknown argument %s; it takes none, or --schedule\n", argv[1]);
     return kUsageCode;
   }
   print_version();

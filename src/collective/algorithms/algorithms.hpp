@@ -1,0 +1,46 @@
+// The algorithms there are: one function each, one row each in table.cpp. All are pure functions; how each works stands at
+// the top of its file.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "collective/schedule.hpp"
+
+namespace heddle::collective {
+
+struct Algorithm {
+  const char* name;  // OPERATION.WAY, for settings and `heddle info --schedule`
+  Operation operation;
+  const char* help;
+  // Null: it can do what is asked; else why not, for people.
+  const char* (*refuses)(const Request& request);
+  Schedule (*schedule)(const Request& request);
+};
+
+std::span<const Algorithm> algorithms();
+const Algorithm* find_algorithm(std::string_view name);
+
+Schedule barrier_dissemination(const Request& request);
+
+Schedule broadcast_chain(const Request& request);
+Schedule broadcast_binomial(const Request& request);
+Schedule broadcast_binomial_kept(const Request& request);
+Schedule broadcast_trinary(const Request& request);
+Schedule broadcast_trinaryx3(const Request& request);
+Schedule broadcast_chain_session(const Request& request);
+Schedule broadcast_trinaryx3_session(const Request& request);
+Schedule broadcast_scatter_allgather(const Request& request);
+
+Schedule reduce_binomial(const Request& request);
+Schedule allreduce_doubling(const Request& request);
+Schedule allreduce_ring(const Request& request);
+
+Schedule allgather_ring(const Request& request);
+Schedule gather_linear(const Request& request);
+Schedule scatter_linear(const Request& request);
+Schedule alltoall_pairwise(const Request& request);
+Schedule reduce_scatter_ring(const Request& request);
+Schedule scan_doubling(const Request& request);
+
+}  // namespace heddle::collective

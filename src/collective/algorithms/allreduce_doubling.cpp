@@ -1,0 +1,67 @@
+// Allreduce of few bytes by recursive doubling: in step j, ranks whose numbers differ in bit j exchange what they have so far.
+// Both compute the same sum of the same two, so all ranks get the same bits.
+//
+// Ranks beyond the largest power of two give their vector to the rank that is this power below, and get the result from it.
+// Slots, each filled by one rank and free at first:
+//   slot 0          from the rank beyond; at a rank beyond: the result
+//   slot 1 + j      step j
+//   counter 2s      slot s is full
+//   counter 2s + 1  the slot s that this rank fills is free
+#include <bit>
+
+#include "collective/algorithms/algorithms.hpp"
+
+namespace heddle::collective {
+namespace {
+
+constexpr std::uint32_t full(std::uint32_t slot) {
+  return 2 * slot;
+}
+constexpr std::uint32_t free(std::uint32_t slot) {
+  return 2 * slot + 1;
+}
+
+}  // namespace
+
+Schedule allreduce_doubling(const Request& request) {
+  const std::uint64_t bytes = request.bytes;
+  const Rank power = std::bit_floor(request.ranks);
+  const Rank extra = request.ranks - power;
+  const Rank rank = request.rank;
+  const auto steps = static_cast<std::uint32_t>(std::countr_zero(power));
+  const auto slot = [&](std::uint32_t s) { return Block{Place::scratch, s * bytes, bytes}; };
+  const Block given{Place::send, 0, bytes};
+  const Block sum{Place::receive, 0, bytes};
+  Builder builder(request);
+  builder.scratch((1 + steps) * bytes);
+  const auto exchange_with = [&](std::uint32_t s) { builder.counter(full(s), 1).counter(free(s), 1, 1); };
+  const auto fill = [&](std::uint32_t s, const Block& from, Rank target) {
+    wait(give(builder.put(0, from, target, slot(s)), full(s)), free(s), 1);
+  };
+  if (rank >= power) {
+    exchange_with(0);
+    fill(0, given, rank - power);
+    wait(builder.copy(0, slot(0), sum), full(0), 1);
+    builder.signal(0, rank - power, free(0));
+    return builder.take();
+  }
+  builder.copy(0, given, sum);
+  const auto add = [&](std::uint32_t s, Rank from) {
+    wait(builder.reduce(0, slot(s), sum), full(s), 1);
+    builder.signal(0, from, free(s));
+  };
+  if (rank < extra) {
+    exchange_with(0);
+    add(0, rank + power);
+  }
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const Rank partner = rank ^ (Rank{1} << step);
+    exchange_with(1 + step);
+    fill(1 + step, sum, partner);
+    add(1 + step, partner);
+  }
+  if (rank < extra) fill(0, sum, rank + power);
+  return builder.take();
+}
+
+}  // namespace heddle::collective

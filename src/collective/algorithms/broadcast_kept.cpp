@@ -1,0 +1,33 @@
+// Broadcast of few bytes down a binomial tree through memory of the schedule's own: nobody waits for a peer to begin.
+//
+// Each rank has one slot for its parent. It forwards from there, copies to the caller's memory and gives the slot back; so
+// the parent may be one run ahead.
+//   counter 0      the slot is full
+//   counter 1 + i  the slot of child i is free; it is at first
+//   queue 0        forward, copy, give back
+#include "collective/algorithms/algorithms.hpp"
+#include "collective/algorithms/tree.hpp"
+
+namespace heddle::collective {
+
+Schedule broadcast_binomial_kept(const Request& request) {
+  constexpr std::uint32_t kFull = 0;
+  constexpr std::uint32_t kFree = 1;
+  const TreeNode node = binomial_tree(request);
+  Builder builder(request);
+  const Block own{Place::receive, 0, request.bytes};
+  const Block slot{Place::scratch, builder.scratch(request.bytes), request.bytes};
+  builder.counter(kFull, node.root ? 0 : 1);
+  for (std::uint32_t child = 0; child < node.children.size(); ++child) {
+    builder.counter(kFree + child, 1, 1);
+    Command& put = give(builder.put(0, node.root ? own : slot, node.children[child], slot), kFull);
+    wait(put, kFree + child, 1);
+    if (!node.root) wait(put, kFull, 1);
+  }
+  if (node.root) return builder.take();
+  wait(builder.copy(0, slot, own), kFull, 1);
+  builder.signal(0, node.parent, kFree + node.place);
+  return builder.take();
+}
+
+}  // namespace heddle::collective

@@ -1,0 +1,71 @@
+// Broadcast down a tree, in segments that follow each other (pipeline): chain, binomial, trinary, and three trees at once.
+//
+// Every rank tells its parent when its run has begun, and the parent puts segments straight into the caller's memory:
+//   counter 0      segments that have arrived, one credit each
+//   counter 1 + i  child i has begun
+//   queue 0        what is forwarded: segment by segment, to each child
+//   queue 1        the news to the parent; and the wait of who has no children
+// Several trees have as many sets of these.
+#include "collective/algorithms/algorithms.hpp"
+#include "collective/algorithms/pieces.hpp"
+#include "collective/algorithms/tree.hpp"
+
+namespace heddle::collective {
+namespace {
+
+struct Base {
+  std::uint32_t counter = 0;
+  std::uint32_t queue = 0;
+};
+
+// The same number for all ranks, so that they can name each other's counters.
+constexpr std::uint32_t kMostChildren = 64;  // binomial: one for each bit of a rank, at most
+constexpr std::uint32_t kCountersPerTree = 1 + kMostChildren;
+
+void add_tree(Builder& builder, Base base, const TreeNode& node, const Pieces& pieces) {
+  const std::uint32_t arrivals = base.counter;
+  const std::uint32_t begun = base.counter + 1;
+  builder.counter(arrivals, node.root ? 0 : pieces.count());
+  for (std::uint32_t child = 0; child < node.children.size(); ++child) builder.counter(begun + child, 1);
+  if (!node.root) builder.signal(base.queue + 1, node.parent, begun + node.place);
+  for (std::uint32_t i = 0; i < pieces.count(); ++i)
+    for (std::uint32_t child = 0; child < node.children.size(); ++child) {
+      const Block block = pieces.at(Place::receive, i);
+      Command& put = give(builder.put(base.queue, block, node.children[child], block), arrivals);
+      if (!node.root) wait(put, arrivals, i + 1);
+      if (i == 0) wait(put, begun + child, 1);
+    }
+  if (!node.root && node.children.empty()) wait(builder.nop(base.queue + 1), arrivals, pieces.count());
+}
+
+Schedule one_tree(const Request& request, const TreeNode& node) {
+  Builder builder(request);
+  add_tree(builder, {}, node, Pieces(0, request.bytes, request.segment_bytes));
+  return builder.take();
+}
+
+}  // namespace
+
+Schedule broadcast_chain(const Request& request) {
+  return one_tree(request, k_ary_tree(request, 1));
+}
+
+Schedule broadcast_binomial(const Request& request) {
+  return one_tree(request, binomial_tree(request));
+}
+
+Schedule broadcast_trinary(const Request& request) {
+  return one_tree(request, k_ary_tree(request, 3));
+}
+
+Schedule broadcast_trinaryx3(const Request& request) {
+  Builder builder(request);
+  for (unsigned tree = 0; tree < 3; ++tree) {
+    const Block fragment = part(Place::receive, request.bytes, 1, 3, tree);
+    add_tree(builder, {tree * kCountersPerTree, tree * 2}, torus_tree(request, tree),
+             Pieces(fragment.offset, fragment.bytes, request.segment_bytes));
+  }
+  return builder.take();
+}
+
+}  // namespace heddle::collective

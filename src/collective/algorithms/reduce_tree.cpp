@@ -1,0 +1,35 @@
+// Reduction up a binomial tree. Each rank has a slot for every child, which the child fills when it is free; it is at first.
+// Children are combined in a fixed order, so that the bits of the result do not depend on who was early.
+//   counter 0      my slot at my parent is free
+//   counter 1 + i  the slot of child i is full
+#include "collective/algorithms/algorithms.hpp"
+#include "collective/algorithms/tree.hpp"
+
+namespace heddle::collective {
+
+Schedule reduce_binomial(const Request& request) {
+  constexpr std::uint32_t kFree = 0;  // my slot at my parent
+  constexpr std::uint32_t kFull = 1;  // + i: slot of my child i
+  const TreeNode node = binomial_tree(request);
+  const std::uint64_t bytes = request.bytes;
+  Builder builder(request);
+  builder.counter(kFree, node.root ? 0 : 1, node.root ? 0 : 1);
+  // Slots come first in scratch, in the order of children, so that a child knows where its own is.
+  const auto children = static_cast<std::uint32_t>(node.children.size());
+  const std::uint64_t slots = builder.scratch(children * bytes);
+  const Block slot_at_parent{Place::scratch, node.place * bytes, bytes};
+  const Block given{Place::send, 0, bytes};
+  Block sum = node.root ? Block{Place::receive, 0, bytes} : given;
+  if (!node.root && children > 0) sum = {Place::scratch, builder.scratch(bytes), bytes};
+  if (node.root || children > 0) builder.copy(0, given, sum);
+  // The last child has the smallest subtree: it is the first to come.
+  for (std::uint32_t i = children; i-- > 0;) {
+    builder.counter(kFull + i, 1);
+    wait(builder.reduce(0, {Place::scratch, slots + i * bytes, bytes}, sum), kFull + i, 1);
+    builder.signal(0, node.children[i], kFree);
+  }
+  if (!node.root) wait(give(builder.put(0, sum, node.parent, slot_at_parent), kFull + node.place), kFree, 1);
+  return builder.take();
+}
+
+}  // namespace heddle::collective

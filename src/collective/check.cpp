@@ -1,0 +1,246 @@
+#include "collective/check.hpp"
+
+#include "collective/check_job.hpp"
+
+namespace heddle::collective {
+namespace checking {
+namespace {
+
+std::string text_of(const Block& block) {
+  static constexpr std::array<const char*, 3> kNames = {"send", "receive", "scratch"};
+  return std::string(kNames.at(static_cast<std::size_t>(block.place))) + "[" + std::to_string(block.offset) + ", +" +
+         std::to_string(block.bytes) + ")";
+}
+
+std::uint64_t bytes_of(const Job& job, Rank rank, Place place) {
+  switch (place) {
+    case Place::send:
+      return send_bytes(job.request, rank);
+    case Place::receive:
+      return receive_bytes(job.request, rank);
+    case Place::scratch:
+      return job.schedules[rank].scratch_bytes;
+  }
+  return 0;
+}
+
+bool inside(const Job& job, Rank rank, const Block& block) {
+  const std::uint64_t size = bytes_of(job, rank, block.place);
+  return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
+}
+
+// What is wrong with the form of one command; null: nothing.
+const char* wrong_form(const Job& job, const Schedule& schedule, const Command& command) {
+  const Rank target = command.action == Action::put ? command.target : schedule.rank;
+  if (target >= job.schedules.size()) return "its target is not a rank";
+  if (!inside(job, schedule.rank, command.source)) return "its source is not inside the buffer";
+  if (!inside(job, target, command.destination)) return "its destination is not inside the target's buffer";
+  if (command.source.bytes != command.destination.bytes) return "source and destination differ in length";
+  if (command.destination.bytes > 0 && command.destination.place == Place::send) return "it writes to send";
+  if (command.action == Action::nop && command.source.bytes > 0) return "a nop has no bytes";
+  if (command.credits > 0 && command.counter >= job.schedules[target].counters.size())
+    return "the counter it gives to does not exist";
+  for (const Wait& wait : command.waits) {
+    if (wait.count == 0) continue;
+    if (wait.counter >= schedule.counters.size()) return "the counter it waits for does not exist";
+    if (wait.count > schedule.counters[wait.counter].per_run) return "it waits for more credits than a run brings";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string describe(const Job& job, const Event& event) {
+  std::string text = "rank " + std::to_string(event.rank) + " run " + std::to_string(event.run);
+  if (event.command == nullptr) return text + " the caller";
+  static constexpr std::array<const char*, 4> kNames = {"nop", "put", "copy", "reduce"};
+  const Command& command = *event.command;
+  text += " queue " + std::to_string(event.queue - job.first_queue[event.rank]) + " command " +
+          std::to_string(event.index) + " " + kNames.at(static_cast<std::size_t>(command.action));
+  if (command.source.bytes > 0) text += " " + text_of(command.source);
+  if (command.action == Action::put) text += " to rank " + std::to_string(command.target);
+  if (command.destination.bytes > 0) text += " " + text_of(command.destination);
+  return text;
+}
+
+bool check_form(const Job& job) {
+  for (Rank rank = 0; rank < job.schedules.size(); ++rank) {
+    const Schedule& schedule = job.schedules[rank];
+    if (schedule.rank != rank || schedule.ranks != job.schedules.size())
+      job.fault("the schedule at place " + std::to_string(rank) + " is that of rank " + std::to_string(schedule.rank) +
+                " of " + std::to_string(schedule.ranks));
+    std::vector<std::uint32_t> index(schedule.queues);
+    for (const Command& command : schedule.commands) {
+      if (command.queue >= schedule.queues) {
+        job.fault("rank " + std::to_string(rank) + ": a command's queue does not exist");
+        continue;
+      }
+      const Event event{&command, rank, job.first_queue[rank] + command.queue, ++index[command.queue], 0};
+      if (const char* wrong = wrong_form(job, schedule, command)) job.fault(describe(job, event) + ": " + wrong);
+    }
+  }
+  return job.verdict.proved();
+}
+
+bool check_balance(const Job& job) {
+  std::vector<std::vector<std::uint64_t>> given(job.schedules.size());
+  for (Rank rank = 0; rank < given.size(); ++rank) given[rank].resize(job.schedules[rank].counters.size());
+  for (const Schedule& schedule : job.schedules)
+    for (const Command& command : schedule.commands)
+      if (command.credits > 0)
+        given[command.action == Action::put ? command.target : schedule.rank][command.counter] += command.credits;
+  for (Rank rank = 0; rank < given.size(); ++rank)
+    for (std::size_t counter = 0; counter < given[rank].size(); ++counter)
+      if (given[rank][counter] != job.schedules[rank].counters[counter].per_run)
+        job.fault("rank " + std::to_string(rank) + " counter " + std::to_string(counter) + " gets " +
+                  std::to_string(given[rank][counter]) + " credits in a run, and counts with " +
+                  std::to_string(job.schedules[rank].counters[counter].per_run));
+  return job.verdict.proved();
+}
+
+// ---- execution ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+class Execution {
+ public:
+  explicit Execution(Job& job) : job_(job), ranks_(job.schedules.size()) {
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+      const Schedule& schedule = job.schedules[rank];
+      State& state = ranks_[rank];
+      state.order.resize(schedule.queues);
+      for (const Command& command : schedule.commands) state.order[command.queue].push_back(&command);
+      state.next.resize(schedule.queues);
+      state.executed.resize(schedule.queues);
+      for (const Counter& counter : schedule.counters) state.credits.push_back(counter.initial);
+      begin_run(rank);
+    }
+  }
+
+  // True: all runs of all ranks have ended.
+  bool run() {
+    while (!look_.empty()) {
+      const Rank rank = look_.back();
+      look_.pop_back();
+      ranks_[rank].listed = false;
+      while (advance(rank)) {
+      }
+    }
+    for (Rank rank = 0; rank < ranks_.size(); ++rank)
+      if (ranks_[rank].run < job_.runs) report_stuck(rank);
+    return job_.verdict.proved();
+  }
+
+ private:
+  struct State {
+    std::vector<std::vector<const Command*>> order;  // of one run, per queue
+    std::vector<std::size_t> next;                   // per queue: the next command of this run
+    std::vector<std::uint32_t> executed;             // per queue, all runs
+    std::vector<std::uint64_t> credits;
+    std::uint32_t run = 0;
+    bool listed = false;
+  };
+
+  void list(Rank rank) {
+    if (ranks_[rank].listed) return;
+    ranks_[rank].listed = true;
+    look_.push_back(rank);
+  }
+
+  // The caller's turn before run state.run.
+  void begin_run(Rank rank) {
+    State& state = ranks_[rank];
+    job_.events.push_back({nullptr, rank, job_.users_queue(rank), state.run + 1, state.run});
+    state.next.assign(state.next.size(), 0);
+    list(rank);
+  }
+
+  [[nodiscard]] bool may_run(Rank rank, const Command& command) const {
+    const State& state = ranks_[rank];
+    for (const Wait& wait : command.waits) {
+      if (wait.count == 0) continue;
+      const std::uint64_t base = std::uint64_t{state.run} * job_.schedules[rank].counters[wait.counter].per_run;
+      if (state.credits[wait.counter] < base + wait.count) return false;
+    }
+    return true;
+  }
+
+  // Executes what can be executed now, in this run; true: something was, or the run has ended and the next has begun.
+  bool advance(Rank rank) {
+    State& state = ranks_[rank];
+    if (state.run >= job_.runs) return false;
+    bool moved = false;
+    bool ended = true;
+    for (std::size_t queue = 0; queue < state.order.size(); ++queue) {
+      while (state.next[queue] < state.order[queue].size()) {
+        const Command& command = *state.order[queue][state.next[queue]];
+        if (!may_run(rank, command)) break;
+        ++state.next[queue];
+        moved = true;
+        job_.events.push_back({&command, rank, job_.first_queue[rank] + static_cast<std::uint32_t>(queue),
+                               ++state.executed[queue], state.run});
+        if (command.credits == 0) continue;
+        const Rank target = command.action == Action::put ? command.target : rank;
+        ranks_[target].credits[command.counter] += command.credits;
+        if (target != rank) list(target);
+      }
+      ended = ended && state.next[queue] == state.order[queue].size();
+    }
+    if (ended) {
+      ++state.run;
+      begin_run(rank);
+      return state.run < job_.runs;
+    }
+    return moved;
+  }
+
+  void report_stuck(Rank rank) {
+    const State& state = ranks_[rank];
+    for (std::size_t queue = 0; queue < state.order.size(); ++queue) {
+      if (state.next[queue] == state.order[queue].size()) continue;
+      const Command& command = *state.order[queue][state.next[queue]];
+      std::string text =
+          "deadlock: " + describe(job_, {&command, rank, job_.first_queue[rank] + static_cast<std::uint32_t>(queue),
+                                         state.executed[queue] + 1, state.run});
+      for (const Wait& wait : command.waits) {
+        if (wait.count == 0) continue;
+        const std::uint64_t base = std::uint64_t{state.run} * job_.schedules[rank].counters[wait.counter].per_run;
+        const auto has = static_cast<std::int64_t>(state.credits[wait.counter]) - static_cast<std::int64_t>(base);
+        text += "; waits for " + std::to_string(wait.count) + " credits of counter " + std::to_string(wait.counter) +
+                ", which has " + std::to_string(has);
+      }
+      job_.fault(text);
+    }
+  }
+
+  Job& job_;
+  std::vector<State> ranks_;
+  std::vector<Rank> look_;
+};
+
+}  // namespace
+
+bool execute(Job& job) {
+  return Execution(job).run();
+}
+
+}  // namespace checking
+
+std::string Verdict::text() const {
+  std::string all;
+  for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
+  return all;
+}
+
+Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof, std::uint32_t runs) {
+  Verdict verdict;
+  checking::Job job{request, schedules, runs, verdict, {0}, {}};
+  for (const Schedule& schedule : schedules) job.first_queue.push_back(job.first_queue.back() + schedule.queues + 1);
+  if (!checking::check_form(job) || !checking::check_balance(job) || !checking::execute(job)) return verdict;
+  verdict.commands = job.events.size();
+  if (proof == Proof::whole && !checking::check_order(job)) return verdict;
+  static_cast<void>(checking::check_contents(job));
+  return verdict;
+}
+
+}  // namespace heddle::collective

@@ -1,0 +1,133 @@
+// The contents of all buffers, as sums of one random number per (run, rank, byte).
+#include "collective/check_job.hpp"
+
+namespace heddle::collective::checking {
+namespace {
+
+using Value = std::uint64_t;
+
+// splitmix64 of what names the byte.
+Value contribution(std::uint64_t run, Rank rank, std::uint64_t byte) {
+  std::uint64_t x = (run << 56U) ^ (std::uint64_t{rank} << 32U) ^ byte;
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+class Contents {
+ public:
+  explicit Contents(const Job& job) : job_(job), ranks_(job.schedules.size()), waste_(~std::uint64_t{0} >> 8U) {
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank][0].resize(send_bytes(job.request, rank));
+      ranks_[rank][1].resize(receive_bytes(job.request, rank));
+      ranks_[rank][2].resize(job.schedules[rank].scratch_bytes);
+      for (Value& value : ranks_[rank][2]) value = junk();
+    }
+    sum_all_ranks();
+  }
+
+  bool run() {
+    for (const Event& event : job_.events) {
+      if (event.command != nullptr) {
+        apply(event.rank, *event.command);
+        continue;
+      }
+      if (event.run > 0) verify(event.rank, event.run - 1);
+      if (event.run < job_.runs) fill(event.rank, event.run);
+      if (!job_.verdict.proved()) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Places = std::array<std::vector<Value>, 3>;
+
+  Value junk() { return contribution(255, 0, --waste_); }
+
+  [[nodiscard]] Value* at(Rank rank, const Block& block) {
+    return ranks_[rank][static_cast<std::size_t>(block.place)].data() + block.offset;
+  }
+
+  void apply(Rank rank, const Command& command) {
+    if (command.source.bytes == 0) return;
+    const Value* from = at(rank, command.source);
+    Value* to = at(command.action == Action::put ? command.target : rank, command.destination);
+    for (std::uint64_t i = 0; i < command.source.bytes; ++i)
+      to[i] = command.action == Action::reduce ? to[i] + from[i] : from[i];
+  }
+
+  void fill(Rank rank, std::uint32_t run) {
+    Places& places = ranks_[rank];
+    for (std::uint64_t i = 0; i < places[0].size(); ++i) places[0][i] = contribution(run, rank, i);
+    const bool gives = job_.request.operation == Operation::broadcast && rank == job_.request.root;
+    for (std::uint64_t i = 0; i < places[1].size(); ++i) places[1][i] = gives ? contribution(run, rank, i) : junk();
+  }
+
+  // For the reductions of all ranks, once instead of per rank.
+  void sum_all_ranks() {
+    const Operation operation = job_.request.operation;
+    if (operation != Operation::reduce && operation != Operation::allreduce && operation != Operation::reduce_scatter)
+      return;
+    sums_.resize(job_.runs);
+    for (std::uint32_t run = 0; run < job_.runs; ++run) {
+      sums_[run].assign(send_bytes(job_.request, job_.request.root), 0);
+      for (Rank rank = 0; rank < ranks_.size(); ++rank)
+        for (std::uint64_t i = 0; i < sums_[run].size(); ++i) sums_[run][i] += contribution(run, rank, i);
+    }
+  }
+
+  [[nodiscard]] Value expected(Rank rank, std::uint32_t run, std::uint64_t i) const {
+    const Request& request = job_.request;
+    const auto source = static_cast<Rank>(request.bytes == 0 ? 0 : i / request.bytes);
+    const std::uint64_t inner = request.bytes == 0 ? 0 : i % request.bytes;
+    switch (request.operation) {
+      case Operation::broadcast:
+        return contribution(run, request.root, i);
+      case Operation::reduce:
+      case Operation::allreduce:
+        return sums_[run][i];
+      case Operation::reduce_scatter:
+        return sums_[run][rank * request.bytes + i];
+      case Operation::gather:
+      case Operation::allgather:
+        return contribution(run, source, inner);
+      case Operation::scatter:
+        return contribution(run, request.root, rank * request.bytes + i);
+      case Operation::alltoall:
+        return contribution(run, source, rank * request.bytes + inner);
+      case Operation::scan: {
+        Value sum = 0;
+        for (Rank other = 0; other <= rank; ++other) sum += contribution(run, other, i);
+        return sum;
+      }
+      case Operation::barrier:
+      case Operation::kCount:
+        return 0;
+    }
+    return 0;
+  }
+
+  void verify(Rank rank, std::uint32_t run) const {
+    const std::vector<Value>& receive = ranks_[rank][1];
+    for (std::uint64_t i = 0; i < receive.size(); ++i) {
+      if (receive[i] == expected(rank, run, i)) continue;
+      job_.fault("contents: rank " + std::to_string(rank) + " has a wrong byte " + std::to_string(i) + " of " +
+                 std::to_string(receive.size()) + " in receive after run " + std::to_string(run));
+      return;
+    }
+  }
+
+  const Job& job_;
+  std::vector<Places> ranks_;
+  std::vector<std::vector<Value>> sums_;
+  std::uint64_t waste_;
+};
+
+}  // namespace
+
+bool check_contents(const Job& job) {
+  return Contents(job).run();
+}
+
+}  // namespace heddle::collective::checking

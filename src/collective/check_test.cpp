@@ -1,0 +1,187 @@
+// All algorithms are proved for all sizes up to 64 ranks, at samples beyond; and the proof finds what is wrong.
+#include "collective/check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "collective/algorithms/algorithms.hpp"
+
+namespace heddle::collective {
+namespace {
+
+std::vector<Schedule> schedules(const Algorithm& algorithm, Request request) {
+  std::vector<Schedule> all;
+  all.reserve(request.ranks);
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) all.push_back(algorithm.schedule(request));
+  return all;
+}
+
+// A shape with three sides of at least 2, if the number has one.
+std::array<Rank, 3> shape_of(Rank ranks) {
+  for (Rank x = 2; x * 4 <= ranks; ++x)
+    for (Rank y = 2; ranks % x == 0 && x * y * 2 <= ranks; ++y)
+      if (ranks / x % y == 0) return {x, y, ranks / x / y};
+  return {0, 0, 0};
+}
+
+class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
+
+void prove(const Algorithm& algorithm, const Request& request, Proof proof, std::uint32_t runs) {
+  const Verdict verdict = check(request, schedules(algorithm, request), proof, runs);
+  EXPECT_TRUE(verdict.proved()) << algorithm.name << " ranks " << request.ranks << " root " << request.root << " bytes "
+                                << request.bytes << " segment " << request.segment_bytes << "\n"
+                                << verdict.text();
+}
+
+TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
+  const Algorithm& algorithm = *GetParam();
+  for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ++ranks) {
+    Request request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
+    if (algorithm.refuses(request) != nullptr) continue;
+    for (const Rank root : {0U, ranks / 2, ranks - 1}) {
+      request.root = root;
+      request.segment_bytes = root == 0 ? 3 : 5;
+      prove(algorithm, request, Proof::whole, ranks <= 16 ? 3 : 2);
+      const bool has_root = algorithm.operation == Operation::broadcast || algorithm.operation == Operation::reduce ||
+                            algorithm.operation == Operation::gather || algorithm.operation == Operation::scatter;
+      if (!has_root) break;
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, IsProvedForOddSizes) {
+  const Algorithm& algorithm = *GetParam();
+  for (const std::uint64_t bytes : {0U, 1U, 4U, 7U, 64U, 257U})
+    for (const std::uint64_t segment : {0U, 1U, 16U}) {
+      if (segment == 1 && bytes > 64) continue;
+      const std::uint64_t element = bytes % 4 == 0 ? 4 : 1;
+      Request request{algorithm.operation, 0, 12, 5, bytes, element, segment, {3, 2, 2}};
+      prove(algorithm, request, Proof::whole, 3);
+    }
+}
+
+TEST_P(EveryAlgorithm, IsRightAtManyRanks) {
+  const Algorithm& algorithm = *GetParam();
+  const bool dense = algorithm.operation == Operation::allgather || algorithm.operation == Operation::alltoall ||
+                     algorithm.operation == Operation::reduce_scatter || algorithm.operation == Operation::scan ||
+                     std::string_view(algorithm.name).ends_with(".ring") ||
+                     std::string_view(algorithm.name).ends_with("allgather");
+  Request request{algorithm.operation, 0, dense ? 252U : 4968U, 77, 6, 2, 2, {0, 0, 0}};
+  request.shape = dense ? std::array<Rank, 3>{7, 6, 6} : std::array<Rank, 3>{24, 23, 9};
+  prove(algorithm, request, Proof::contents_only, 2);
+}
+
+std::vector<const Algorithm*> all_algorithms() {
+  std::vector<const Algorithm*> all;
+  for (const Algorithm& algorithm : algorithms()) all.push_back(&algorithm);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm, testing::ValuesIn(all_algorithms()), [](const auto& row) {
+  std::string name = row.param->name;
+  for (char& c : name)
+    if (c == '.') c = '_';
+  return name;
+});
+
+TEST(SessionQueues, RunTheSessionAlgorithmsOnly) {
+  const Request request{Operation::broadcast, 4, 12, 0, 600, 1, 10, {3, 2, 2}};
+  EXPECT_EQ(runs_on_session_queues(find_algorithm("broadcast.trinaryx3_session")->schedule(request)).reason, "");
+  EXPECT_EQ(runs_on_session_queues(find_algorithm("broadcast.chain_session")->schedule(request)).reason, "");
+  EXPECT_FALSE(runs_on_session_queues(find_algorithm("broadcast.trinary")->schedule(request)).fits);
+  EXPECT_FALSE(runs_on_session_queues(
+                   find_algorithm("allreduce.ring")->schedule({Operation::allreduce, 4, 12, 0, 600, 4, 10, {3, 2, 2}}))
+                   .fits);
+}
+
+// ---- the proof finds faults ----------------------------------------------------------------------------------------------
+
+struct Broken {
+  Request request;
+  std::vector<Schedule> all;
+  explicit Broken(const char* name, Operation operation, Rank ranks = 4)
+      : request{operation, 0, ranks, 0, 12, 4, 4, {0, 0, 0}} {
+    all = schedules(*find_algorithm(name), request);
+  }
+  [[nodiscard]] std::string faults() const { return check(request, all).text(); }
+};
+
+TEST(Check, FindsABufferTouchedTooEarly) {
+  Broken broken("broadcast.chain", Operation::broadcast);
+  for (Command& command : broken.all[0].commands) command.waits = {};  // the root does not wait for its child
+  EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsADeadlock) {
+  Broken broken("barrier.dissemination", Operation::barrier);
+  for (Schedule& schedule : broken.all) wait(schedule.commands[0], 1, 1);  // everybody waits before telling
+  EXPECT_NE(broken.faults().find("deadlock"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsCreditsThatAreLeftOver) {
+  Broken broken("broadcast.chain_session", Operation::broadcast);
+  for (Command& command : broken.all[2].commands)
+    if (command.source.bytes > 0) ++command.credits;  // as if the tail had a successor
+  EXPECT_NE(broken.faults().find("credits in a run"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsABarrierThatDoesNotHold) {
+  Broken broken("barrier.dissemination", Operation::barrier);
+  Schedule& leaver = broken.all[3];
+  leaver.commands.back().waits = {};  // it leaves when the first step is done
+  EXPECT_NE(broken.faults().find("may leave barrier"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
+  Broken missing("reduce.binomial", Operation::reduce);
+  for (Command& command : missing.all[0].commands)
+    if (command.action == Action::reduce) {
+      command.action = Action::nop;
+      command.source.bytes = command.destination.bytes = 0;
+      break;
+    }
+  EXPECT_NE(missing.faults().find("contents"), std::string::npos) << missing.faults();
+  Broken twice("reduce.binomial", Operation::reduce);
+  std::vector<Command>& commands = twice.all[0].commands;
+  for (std::size_t i = 0; i < commands.size(); ++i)
+    if (commands[i].action == Action::reduce) {
+      commands.insert(commands.begin() + static_cast<std::ptrdiff_t>(i), commands[i]);
+      break;
+    }
+  EXPECT_NE(twice.faults().find("contents"), std::string::npos) << twice.faults();
+}
+
+// Two children report to one counter, and the parent goes on after the first of them: the credit may be either's.
+TEST(Check, KnowsThatACounterDoesNotTellItsGiversApart) {
+  Broken broken("gather.linear", Operation::gather, 3);
+  for (Command& command : broken.all[0].commands)
+    if (command.action == Action::nop) command.waits[0].count = 1;
+  EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsSlotsThatAreReusedTooEarly) {
+  Broken broken("reduce.binomial", Operation::reduce);
+  for (Schedule& schedule : broken.all)
+    schedule.counters[0].initial *= 2;  // as if the parent had two slots for each child
+  EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
+}
+
+// The same in the ring is harmless: nobody ends a run before its right neighbour has emptied the slots.
+TEST(Check, SeesThroughLongChainsOfCredits) {
+  Broken harmless("allreduce.ring", Operation::allreduce);
+  for (Schedule& schedule : harmless.all) schedule.counters[1].initial += 1;
+  EXPECT_EQ(harmless.faults(), "");
+}
+
+TEST(Check, FindsWrongForm) {
+  Broken outside("broadcast.chain", Operation::broadcast);
+  outside.all[1].commands.back().destination.offset = 100;
+  EXPECT_NE(outside.faults().find("not inside"), std::string::npos) << outside.faults();
+  Broken nobody("broadcast.chain", Operation::broadcast);
+  nobody.all[0].commands.back().target = 9;
+  EXPECT_NE(nobody.faults().find("not a rank"), std::string::npos) << nobody.faults();
+}
+
+}  // namespace
+}  // namespace heddle::collective

@@ -1,0 +1,17 @@
+// Schedules for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collective/schedule.hpp"
+
+namespace heddle::collective {
+
+// One line per command, by queue: what it waits for, what it does, what it gives.
+std::string text_of(const Schedule& schedule);
+
+// Who puts how many bytes to whom, over all ranks, for Graphviz. Edges of signals alone are dashed.
+std::string dot_of(const std::string& title, const std::vector<Schedule>& schedules);
+
+}  // namespace heddle::collective
