@@ -1,13 +1,22 @@
-// The barrier gates of this process.
+// The barrier gates of this process: the graph's gates, their signals to and from other processes.
+//
+// Threads: those of the application and the engine meet under one mutex; a barrier is no hot path of the emulator.
 #pragma once
 
-#include <cstddef>
+#include <utofu.h>
 
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+
+#include "utofu/gate_graph.hpp"
 #include "utofu/packet.hpp"
 
 namespace tofu_emulator {
 
 class Engine;
+class Process;
 
 class Gates {
  public:
@@ -16,7 +25,38 @@ class Gates {
   // Engine, within a round: emits what waits. How many signals left.
   std::size_t progress(Engine& engine);
   // Nothing waits to be emitted: the engine may sleep.
-  [[nodiscard]] bool idle() const;
+  [[nodiscard]] bool idle() const { return !waiting_.load(std::memory_order_acquire); }
+
+  // Application, with arguments that are checked but for what is said here. UTOFU_SUCCESS or an error of uTofu.
+  int allocate(Process& process, std::uint16_t tni, std::size_t count, unsigned long flags, utofu_vbg_id_t* ids);
+  // INVALID_VBG_ID: not a gate of this process; then nothing is freed.
+  int free(Process& process, const utofu_vbg_id_t* ids, std::size_t count);
+  // INVALID_VBG_ID, INVALID_PATH; then nothing is set.
+  int set(const Process& process, const utofu_vbg_setting* settings, std::size_t count);
+  // INVALID_VBG_ID: not a start gate of this process that is set. BUSY: the result of the last operation was not fetched.
+  int start(Process& process, utofu_vbg_id_t id, const GateValue& value);
+  // As GateGraph::fetch(), or INVALID_VBG_ID.
+  int fetch(Process& process, utofu_vbg_id_t id, GateData data, GateValue* result);
+
+ private:
+  // Who is in a call on a start gate that is not thread-safe: strict mode looks.
+  class Use;
+  struct Owned {
+    std::uint16_t tni = 0;
+    std::uint16_t gate = 0;
+    bool thread_safe = false;
+    std::atomic<std::uint32_t> users{0};
+  };
+
+  [[nodiscard]] bool check_setting(const Process& process, const utofu_vbg_setting& setting, int* error) const;
+  [[nodiscard]] bool local_to(utofu_vbg_id_t id, std::uint16_t tni) const;
+  void note_waiting();
+
+  mutable std::mutex mutex_;
+  GateGraph graph_;
+  std::unordered_map<utofu_vbg_id_t, Owned> owned_;
+  std::atomic<bool> waiting_{
+      false};  // graph_ has outgoing signals: set and cleared under the mutex, read without by idle()
 };
 
 }  // namespace tofu_emulator
