@@ -88,7 +88,7 @@ int detail::wide_edata(const Encoder& encoder, std::uint64_t edata, std::uint64_
 
 int detail::with_path(const Encoder& encoder, unsigned long flags, PackedPlace* target) {
   const auto path = static_cast<std::uint8_t>(flags >> 28U & 15U);
-  if (!encoder.machine->path_coords(path, 0)) return UTOFU_ERR_INVALID_PATH_ID;
+  if (path > kPaths || !encoder.machine->path_coords(path, 0)) return UTOFU_ERR_INVALID_PATH_ID;
   *target = without_path(*target) | PackedPlace{path} << kPathShift;
   return UTOFU_SUCCESS;
 }
@@ -177,7 +177,7 @@ bool decode(const Machine& machine, const Slot& first, const Slot& second, Comma
   command->length = length_of(two ? second : first);
   const PackedPlace place = words[1] & ((PackedPlace{1} << kPlaceBits) - 1);
   const auto path = static_cast<std::uint8_t>(place >> kPathShift);
-  command->path = path == 0 ? kNoPath : path;
+  command->path = path == 0 || path == kDefaultPath ? kNoPath : path;
   command->remote = machine.pack_id(without_path(place));
   command->armw_op = static_cast<std::uint8_t>(words[1] >> kOperationShift & 7U);
   command->gap = static_cast<std::uint8_t>(words[1] >> kGapShift & 0xFFU);

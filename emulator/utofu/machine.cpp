@@ -129,7 +129,7 @@ std::optional<std::uint8_t> Machine::path_of(const std::uint8_t coords[]) const 
 }
 
 std::optional<PathCoords> Machine::path_coords(std::uint8_t path, std::uint32_t target) const {
-  if (path == kNoPath) {
+  if (path == kNoPath || path == kDefaultPath) {
     const Coords coords = coords_of(target);
     return PathCoords{coords[3], coords[4], coords[5]};
   }

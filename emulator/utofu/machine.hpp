@@ -15,11 +15,9 @@
 namespace tofu_emulator {
 
 inline constexpr std::uint16_t kTnis = 6;
-inline constexpr std::uint16_t kCqs = 9;       // of a TNI, for programs
-inline constexpr std::uint16_t kVcqsOfCq = 8;  // at a time
-inline constexpr std::uint16_t kComponents = 8;
-inline constexpr std::uint16_t kSlotsOfCq =
-    kComponents + kVcqsOfCq;                     // numbers of VCQs: a component's id, or kComponents + i
+inline constexpr std::uint16_t kCqs = 9;         // of a TNI, for programs
+inline constexpr std::uint16_t kVcqsOfCq = 8;    // numbered slots of a CQ
+inline constexpr std::uint16_t kComponents = 8;  // component ids; a component's VCQ has its id as slot
 inline constexpr std::uint16_t kSessionCqs = 2;  // of a process on one TNI
 inline constexpr std::uint16_t kGates = 48;      // of a TNI
 inline constexpr std::uint16_t kStartGates = 16;
@@ -33,6 +31,8 @@ inline constexpr std::uint32_t kMaxEdata = 255;
 inline constexpr std::uint32_t kMaxGap = 255;
 inline constexpr std::uint8_t kNoPath = 0xFF;
 inline constexpr std::uint8_t kPaths = 12;  // utofu_path_id_t 1-12; in the flags of a command 0 says none
+inline constexpr std::uint8_t kDefaultPath =
+    13;  // of an id in which the default path was set: not the id without a path
 
 const utofu_onesided_caps& onesided_caps();
 
@@ -44,12 +44,12 @@ struct VcqPlace {
   std::uint32_t node = 0;
   std::uint16_t tni = 0;
   std::uint16_t cq = 0;
-  std::uint16_t slot = 0;       // below kSlotsOfCq
+  std::uint16_t slot = 0;       // below kVcqsOfCq
   std::uint8_t path = kNoPath;  // utofu_path_id_t
   bool operator==(const VcqPlace&) const = default;
 };
 
-// A place in 34 bits: node 19, tni 3, cq 4, slot 4, path 4 with 0 for none.
+// A place in 34 bits: node 19, tni 3, cq 4, slot 4, path 4 (0 for none).
 using PackedPlace = std::uint64_t;
 inline constexpr unsigned kPlaceBits = 34;
 inline constexpr unsigned kPathShift = 30;
@@ -99,7 +99,7 @@ class Machine {
 
   // The path's id; nullptr or PATH_COORD_NULL in [0]: kNoPath. None: no such coordinates.
   [[nodiscard]] std::optional<std::uint8_t> path_of(const std::uint8_t coords[]) const;
-  // The coordinates of a path to `target`; none: this machine has no such path.
+  // The coordinates of a path (or the default) to `target`; none: this machine has no such path.
   [[nodiscard]] std::optional<PathCoords> path_coords(std::uint8_t path, std::uint32_t target) const;
 
   // A number that belongs to this world, this purpose and `what`, for addresses that nobody should compute.

@@ -41,7 +41,7 @@ TEST(Machine, IdsTellWhatTheyWereMadeOf) {
   for (const std::uint32_t node : {0U, 1U, 4711U, machine.nodes() - 1}) {
     for (std::uint16_t tni = 0; tni < kTnis; ++tni) {
       for (std::uint16_t cq = 0; cq < kCqs; ++cq) {
-        for (std::uint16_t slot = 0; slot < kSlotsOfCq; ++slot) {
+        for (std::uint16_t slot = 0; slot < kVcqsOfCq; ++slot) {
           const VcqPlace place{node, tni, cq, slot, kNoPath};
           const utofu_vcq_id_t id = machine.vcq_id(place);
           EXPECT_TRUE(ids.insert(id).second);
@@ -59,7 +59,7 @@ TEST(Machine, AnIdWithAPathIsAnotherIdOfTheSameQueue) {
   const Machine machine(settings_of({2, 1, 1, 2, 3, 2}, 24, 1));
   const VcqPlace place{5, 2, 3, 4, kNoPath};
   std::set<utofu_vcq_id_t> ids{machine.vcq_id(place)};
-  for (std::uint8_t path = 1; path <= kPaths; ++path) {
+  for (std::uint8_t path = 1; path <= kDefaultPath; ++path) {
     VcqPlace with = place;
     with.path = path;
     const utofu_vcq_id_t id = machine.vcq_id(with);
@@ -155,7 +155,7 @@ TEST(Machine, PathsAreNumbersOfCoordinates) {
     EXPECT_EQ(whole.path_of(coords->data()), path);
   }
   EXPECT_FALSE(whole.path_coords(0, 0));
-  EXPECT_FALSE(whole.path_coords(kPaths + 1, 0));
+  EXPECT_FALSE(whole.path_coords(kDefaultPath + 1, 0));
   EXPECT_EQ(whole.path_of(nullptr), kNoPath);
   constexpr std::uint8_t kNull[3] = {UTOFU_PATH_COORD_NULL, 0, 0};
   EXPECT_EQ(whole.path_of(kNull), kNoPath);
