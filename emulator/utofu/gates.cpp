@@ -223,7 +223,10 @@ int Gates::fetch(Process& process, utofu_vbg_id_t id, GateData data, GateValue* 
     code = graph_.fetch(id, data, &signal);
   }
   if (code == UTOFU_ERR_BARRIER_OTHER) broken_rule("a barrier gate was polled at which no operation was started");
-  if (code == UTOFU_SUCCESS) *result = signal.value;
+  if (code == UTOFU_SUCCESS) {
+    process.model().learned(signal.model_ns);
+    *result = signal.value;
+  }
   return code;
 }
 

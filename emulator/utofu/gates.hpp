@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "utofu/gate_graph.hpp"
+#include "utofu/model_parameters.hpp"
 #include "utofu/packet.hpp"
 
 namespace tofu_emulator {
@@ -53,7 +54,7 @@ class Gates {
   void note_waiting();
 
   mutable std::mutex mutex_;
-  GateGraph graph_;
+  GateGraph graph_{model_parameters::kGate};
   std::unordered_map<utofu_vbg_id_t, Owned> owned_;
   std::atomic<bool> waiting_{
       false};  // graph_ has outgoing signals: set and cleared under the mutex, read without by idle()

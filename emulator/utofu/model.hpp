@@ -1,13 +1,27 @@
 // The timing model: virtual times that are carried along the real run. All of it does nothing, and says 0, when it is off.
+//
+// Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
+// finds something up to the time at which that was complete. Polls that find nothing cost nothing: the time of a wait is known
+// when it is over. VCQs and TNIs serve one at a time (calendar.hpp), so threads that share a VCQ wait for each other. Packets
+// carry the time of their arrival. Waiting at shared links is not in the model.
+//
+// The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called so wherever it is shown.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
+#include "utofu/calendar.hpp"
 #include "utofu/descriptor.hpp"
-#include "utofu/machine.hpp"
 #include "utofu/vcq.hpp"
 
 namespace tofu_emulator {
+
+class Machine;
 
 class Model {
  public:
@@ -30,6 +44,8 @@ class Model {
   std::uint64_t posted(Vcq& vcq, unsigned commands);
   // Caller: a poll of this handle has found something that was complete at `when_ns`.
   void polled(Vcq& vcq, std::uint64_t when_ns);
+  // Any thread of the application: it knows of something that was complete at `when_ns`.
+  void learned(std::uint64_t when_ns) const;
   // The calling thread's clock.
   [[nodiscard]] static std::uint64_t now_ns();
 
@@ -38,13 +54,43 @@ class Model {
   // Engine of the target: the answer to what arrived at `arrived_ns`, with so many bytes of data; when it is back.
   std::uint64_t answered(Opcode opcode, std::uint32_t bytes, const Route& route, std::uint64_t arrived_ns);
   // Engine of the target: from the arrival of a message with credits to the command that they release.
-  std::uint64_t released(std::uint64_t arrived_ns);
+  std::uint64_t released(std::uint64_t arrived_ns) const;
   // Engine: from one gate to another.
   std::uint64_t signalled(const Route& route, std::uint64_t ready_ns);
 
+  // Loads cannot be seen, so a program that polls memory has to say that it has seen what it waited for
+  // (utofu_emu_model_saw). Engine: this was written by what arrived then. Caller: its thread has seen what is there.
+  void stored(const void* address, std::size_t bytes, std::uint64_t arrived_ns);
+  void saw(const void* address);
+
+  // Bytes on the wire of a message of so many bytes in packets of up to `mtu`.
+  [[nodiscard]] static std::uint64_t wire_bytes(std::uint64_t bytes, std::uint32_t mtu);
+
  private:
+  struct VcqClock {
+    Calendar calendar;
+    std::uint64_t last_thread = 0;
+  };
+  struct Line {
+    std::uintptr_t address = 0;
+    std::uint64_t arrived_ns = 0;
+  };
+  static constexpr std::size_t kLineBytes = 64;
+  static constexpr unsigned kLineBits = 14;
+  static constexpr std::size_t kLines = std::size_t{1} << kLineBits;
+
+  // The thread's clock moves over the time that the VCQ serves it.
+  void use(Vcq& vcq, std::uint64_t cost);
+  [[nodiscard]] std::uint64_t links(const Route& route) const;
+  [[nodiscard]] Line& line_of(std::uintptr_t line) { return lines_[(line * 0x9E3779B97F4A7C15U) >> (64 - kLineBits)]; }
+
   bool on_ = false;
   const Machine& machine_;
+  // Off the fast way: with the model on, nothing is fast.
+  std::mutex mutex_;
+  std::unordered_map<const Vcq*, VcqClock> vcqs_;
+  std::array<Calendar, 8> tnis_;
+  std::vector<Line> lines_;  // 2^14, by hash; a later one takes the place of an earlier one
 };
 
 }  // namespace tofu_emulator

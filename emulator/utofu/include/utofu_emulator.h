@@ -29,6 +29,10 @@ void utofu_emu_dump(int fd);
 
 /* With UTOFU_EMU_MODEL=1: the calling thread's time in the timing model, a model's guess and no measurement; otherwise 0. */
 uint64_t utofu_emu_model_now_ns(void);
+/* The calling thread has just found, by polling memory, what was written to this address. The model sees calls and not loads, so a
+ * program that waits in this way tells it; the thread's time is then not before the arrival of what was written last into that
+ * line of 64 bytes. Does nothing without the model. */
+void utofu_emu_model_saw(const volatile void* address);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

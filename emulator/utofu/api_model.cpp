@@ -1,0 +1,18 @@
+// What programs can ask the timing model.
+#include "utofu/process.hpp"
+#include "utofu_emulator.h"
+
+using tofu_emulator::Model;
+using tofu_emulator::Process;
+
+extern "C" {
+
+uint64_t utofu_emu_model_now_ns(void) {
+  return Model::now_ns();
+}
+
+void utofu_emu_model_saw(const volatile void* address) {
+  if (Process* process = Process::get()) process->model().saw(const_cast<const void*>(address));
+}
+
+}  // extern "C"

@@ -1,0 +1,126 @@
+#include "utofu/model.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "utofu/machine.hpp"
+#include "utofu/model_parameters.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+namespace p = model_parameters;
+
+struct ThreadClock {
+  std::uint64_t now_ns = 0;
+  std::uint64_t number = 0;  // from 1
+};
+
+ThreadClock& this_thread() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local ThreadClock clock{0, threads.fetch_add(1, std::memory_order_relaxed) + 1};
+  return clock;
+}
+
+std::uint64_t time_of(std::uint64_t wire_bytes) {
+  return static_cast<std::uint64_t>(static_cast<double>(wire_bytes) / p::kBytesPerNs);
+}
+
+}  // namespace
+
+Model::Model(bool on, const Machine& machine) : on_(on), machine_(machine), lines_(on ? kLines : 0) {}
+
+std::uint64_t Model::now_ns() {
+  return this_thread().now_ns;
+}
+
+void Model::learned(std::uint64_t when_ns) const {
+  if (on_) this_thread().now_ns = std::max(this_thread().now_ns, when_ns);
+}
+
+void Model::use(Vcq& vcq, std::uint64_t cost) {
+  ThreadClock& thread = this_thread();
+  const std::lock_guard lock(mutex_);
+  VcqClock& clock = vcqs_[&vcq];
+  if (clock.last_thread != 0 && clock.last_thread != thread.number) cost += p::kHandOver;
+  clock.last_thread = thread.number;
+  thread.now_ns = clock.calendar.reserve(thread.now_ns, cost) + cost;
+}
+
+std::uint64_t Model::posted(Vcq& vcq, unsigned commands) {
+  if (!on_ || commands == 0) return 0;
+  use(vcq, p::kPost + (commands - 1) * p::kPostMore);
+  return this_thread().now_ns;
+}
+
+void Model::polled(Vcq& vcq, std::uint64_t when_ns) {
+  if (!on_) return;
+  learned(when_ns);
+  use(vcq, p::kPoll);
+}
+
+std::uint64_t Model::wire_bytes(std::uint64_t bytes, std::uint32_t mtu) {
+  const auto frame = [](std::uint64_t payload) {
+    const std::uint64_t units = (payload + p::kPacketHead + p::kFrameUnit - 1) / p::kFrameUnit;
+    return std::max(p::kLeastFrame, p::kFrameHead + units * p::kFrameUnit);
+  };
+  const std::uint64_t rest = bytes % mtu;
+  return bytes / mtu * frame(mtu) + (rest != 0 || bytes == 0 ? frame(rest) : 0);
+}
+
+std::uint64_t Model::links(const Route& route) const {
+  return p::kLink * machine_.hops(route.from_node, route.to_node, route.path);
+}
+
+Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_t ready_ns) {
+  if (!on_) return {};
+  const bool is_put = command.opcode == Opcode::put || command.opcode == Opcode::piggyback;
+  const std::uint64_t wire = time_of(wire_bytes(is_put ? command.length : 0, command.mtu));
+  const std::uint64_t occupied = std::max(command.opcode == Opcode::get ? p::kTniGet : p::kTniPut, wire);
+  std::uint64_t begin = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    begin = tnis_[route.tni % tnis_.size()].reserve(ready_ns, occupied);
+  }
+  if (command.opcode == Opcode::nop) return {begin + p::kStart, begin + p::kStart};
+  const std::uint64_t left = begin + p::kStart + (command.opcode == Opcode::put ? p::kReadSource : 0) + wire;
+  return {left, left + p::kFlight + links(route)};
+}
+
+std::uint64_t Model::answered(Opcode opcode, std::uint32_t bytes, const Route& route, std::uint64_t arrived_ns) {
+  if (!on_) return 0;
+  std::uint64_t made = arrived_ns;
+  if (opcode == Opcode::get) made += p::kReadTarget;
+  if (opcode == Opcode::armw || opcode == Opcode::cswap) made += p::kExecute;
+  return made + time_of(wire_bytes(opcode == Opcode::get ? bytes : 0, kMtu)) + p::kReturn + links(route);
+}
+
+std::uint64_t Model::released(std::uint64_t arrived_ns) const {
+  return on_ ? arrived_ns + p::kRelease : 0;
+}
+
+std::uint64_t Model::signalled(const Route& route, std::uint64_t ready_ns) {
+  return on_ ? ready_ns + p::kGate + p::kFlight + links(route) : 0;
+}
+
+void Model::stored(const void* address, std::size_t bytes, std::uint64_t arrived_ns) {
+  if (!on_ || bytes == 0) return;
+  const auto first = reinterpret_cast<std::uintptr_t>(address) / kLineBytes;
+  const auto last = (reinterpret_cast<std::uintptr_t>(address) + bytes - 1) / kLineBytes;
+  const std::lock_guard lock(mutex_);
+  for (std::uintptr_t line = first; line <= last; line++) line_of(line) = {line, arrived_ns};
+}
+
+void Model::saw(const void* address) {
+  if (!on_) return;
+  const auto address_line = reinterpret_cast<std::uintptr_t>(address) / kLineBytes;
+  std::uint64_t arrived_ns = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const Line& line = line_of(address_line);
+    if (line.address == address_line) arrived_ns = line.arrived_ns;
+  }
+  learned(arrived_ns);
+}
+
+}  // namespace tofu_emulator
