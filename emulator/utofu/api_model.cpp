@@ -1,6 +1,6 @@
 // What programs can ask the timing model.
+#include <utofu_emulator.h>
 #include "utofu/process.hpp"
-#include "utofu_emulator.h"
 
 using tofu_emulator::Model;
 using tofu_emulator::Process;

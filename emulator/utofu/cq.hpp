@@ -1,36 +1,63 @@
 // A CQ of this process: the queue of commands (TOQ), of their ends on this side (TCQ), and of notices (MRQ).
 //
 // Threads: "caller" is a thread of the application; of those one at a time is in a call on a CQ, which is the program's duty (or
-// the lock's, for thread-safe VCQs). "engine" is who runs the rounds.
+// that of who takes guard(), for thread-safe VCQs). "engine" is who runs the rounds.
 //
-// Indices only grow, in slots: reaped (caller) <= executed (engine) <= posted (caller), posted - reaped <= depth; in
-// session mode executed <= scheduled too, which only credits of arriving packets move. A slot is free again when poll_tcq has
-// passed it, not before.
+// Invariants (indices count slots and only grow)
+//   reaped (caller) <= executed (engine) <= posted (caller), posted - reaped <= depth. A slot is free again when poll_tcq has
+//   passed it, not before.
+//   In session mode executed <= scheduled too, which only credits of arrived messages move; credits that come before their
+//   commands are kept.
+//   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
 #pragma once
 
 #include <utofu.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 
+#include "base/cache_line.hpp"
 #include "utofu/descriptor.hpp"
 #include "utofu/machine.hpp"
+#include "utofu/stags.hpp"
 #include "utofu/vcq.hpp"
 
 namespace tofu_emulator {
 
 class Engine;
-class Stags;
+class Process;
 
 enum class CqMode : std::uint8_t { shared = 1, exclusive, session };
 
+// The engine's place in the command that it executes.
+struct Outgoing {
+  bool begun = false;
+  Command command;
+  std::uint16_t slot = 0;  // of the VCQ
+  VcqPlace target;
+  std::uint32_t process = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t offset = 0;   // sent so far
+  std::uint64_t message = 0;  // 0: no answer is waited for
+  std::uint64_t left_ns = 0;  // timing model
+  std::uint64_t arrives_ns = 0;
+};
+
 class CommandQueue {
  public:
+  CommandQueue(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode, std::uint32_t generation);
+  CommandQueue(const CommandQueue&) = delete;
+  CommandQueue& operator=(const CommandQueue&) = delete;
+
   // Caller.
 
-  // All slots of these whole commands, or BUSY. Fewer than the depth.
+  // All slots of these whole commands (see whole_commands()), or BUSY. INVALID_DESC: more than the TOQ ever has.
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
   [[nodiscard]] int poll_tcq(Vcq& vcq, void** cbdata);
@@ -39,13 +66,108 @@ class CommandQueue {
   [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
   [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
 
+  // For calls on thread-safe VCQs, whose CQ has perhaps others.
+  [[nodiscard]] std::mutex& guard() { return guard_; }
+
   // What was posted and has not been begun: for dereg's check in strict mode. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
 
-  [[nodiscard]] std::uint16_t tni() const;
-  [[nodiscard]] std::uint16_t number() const;
-  [[nodiscard]] CqMode mode() const;
-  [[nodiscard]] Stags& stags();
+  [[nodiscard]] std::uint16_t tni() const { return tni_; }
+  [[nodiscard]] std::uint16_t number() const { return number_; }
+  [[nodiscard]] CqMode mode() const { return mode_; }
+  [[nodiscard]] Stags& stags() { return stags_; }
+  [[nodiscard]] std::uint32_t generation() const { return generation_; }
+
+  // With Engine::Pause held: the VCQ in a slot; null: none.
+  void set_vcq(std::uint16_t slot, Vcq* vcq);
+
+  // Engine.
+
+  [[nodiscard]] Vcq* vcq(std::uint16_t slot) const { return slot < kVcqsOfCq ? vcqs_[slot] : nullptr; }
+  [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
+  [[nodiscard]] const Outgoing& outgoing() const { return outgoing_; }
+  [[nodiscard]] bool begun() const { return outgoing_.begun; }
+  [[nodiscard]] std::uint32_t next_sequence() { return ++sequence_; }
+  // The next command into outgoing(), with the time from which it may run. False: there is none, or no credit for it.
+  [[nodiscard]] bool take(std::uint64_t* ready_ns);
+  // Ends the command in outgoing().
+  void executed(int status, std::uint64_t model_ns);
+  // A notice for the VCQ in a slot. Ends the job if there is no room.
+  void notify(std::uint16_t slot, const utofu_mrq_notice& notice, int status, std::uint64_t model_ns);
+  // Session mode; otherwise a rule is broken, and nothing happens.
+  void credit(std::uint32_t slots, std::uint64_t model_ns);
+  // Whether a round would find a command. Sequentially consistent: see Doorbell.
+  [[nodiscard]] bool has_command() const;
+  std::size_t open_messages = 0;
+
+  // For dumps, with Engine::Pause held or on the engine.
+  struct Pointers {
+    std::uint64_t posted, executed, reaped, scheduled, written, read;
+  };
+  [[nodiscard]] Pointers pointers() const;
+
+ private:
+  // Of a command, at its first slot.
+  struct Record {
+    void* cbdata;
+    std::uint64_t model_ns;  // caller: from when it may run; engine: when it was done
+    std::int32_t status;     // engine
+    std::uint8_t vcq;        // slot
+    std::uint8_t slots;
+    bool told;  // poll_tcq tells of it
+  };
+  struct Notice {
+    utofu_mrq_notice notice;
+    std::uint64_t model_ns;
+    std::int32_t status;
+    std::uint16_t vcq;
+  };
+  struct Done {
+    void* cbdata;
+    std::uint64_t model_ns;
+    int status;
+  };
+  // What a poll on another VCQ of this CQ has found.
+  struct Kept {
+    std::deque<Done> done;
+    std::deque<Notice> notices;
+  };
+
+  [[nodiscard]] int fruitless();
+  [[nodiscard]] int give(const Done& done, Vcq& vcq, void** cbdata);
+  [[nodiscard]] int give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice);
+
+  Process& process_;
+  const std::uint16_t tni_;
+  const std::uint16_t number_;
+  const CqMode mode_;
+  const std::uint32_t generation_;
+  const std::uint32_t depth_;
+  const std::uint32_t mrq_depth_;
+  const std::unique_ptr<Slot[]> toq_;
+  const std::unique_ptr<Record[]> records_;
+  const std::unique_ptr<Notice[]> mrq_;
+  Stags stags_;
+  std::mutex guard_;
+  std::array<Vcq*, kVcqsOfCq> vcqs_{};
+
+  // Caller's line.
+  alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> posted_{
+      0};                                 // seq_cst, acquire by the engine; see Doorbell
+  std::atomic<std::uint64_t> reaped_{0};  // relaxed: others only look, for dumps
+  std::atomic<std::uint64_t> read_{
+      0};  // release: the notice has been copied; acquire by the engine, which reuses its place
+  std::uint32_t fruitless_ = 0;
+  std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;  // shared CQs
+
+  // Engine's line.
+  alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> executed_{
+      0};                                  // release: the records; acquire by the caller
+  std::atomic<std::uint64_t> written_{0};  // release: the notice; acquire by the caller
+  std::uint64_t scheduled_ = 0;
+  std::uint64_t credit_ns_ = 0;
+  std::uint32_t sequence_ = 0;
+  Outgoing outgoing_;
 };
 
 }  // namespace tofu_emulator

@@ -1,18 +1,36 @@
 // What a node's network interfaces do for this process: takes commands from its TOQs, sends and handles packets, writes
 // notices. A thread of its own, which is started with the first VCQ or gate and sleeps when there is nothing to do; with
 // UTOFU_EMU_STEP=1 no thread, but a round in each call.
+//
+// A round: answers that have come, requests that have come, commands, gates. Everything in it is done as far as it goes and never
+// waits: a command whose target's ring is full goes on in the next round, a request whose answer finds no room stays in
+// its ring. Answers are always taken, so somebody always gets on.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
 
+#include "queue/record_ring.hpp"
+#include "utofu/cq.hpp"
+#include "utofu/delivery.hpp"
+#include "utofu/memory.hpp"
+#include "utofu/messages.hpp"
 #include "utofu/packet.hpp"
+#include "utofu/stags.hpp"
+#include "utofu/world.hpp"
 
 namespace tofu_emulator {
 
-class CommandQueue;
 class Process;
+
+// What poll_mrq says of it.
+int mrq_error(Refusal refusal);
 
 class Engine {
  public:
@@ -33,11 +51,12 @@ class Engine {
     Engine& engine_;
   };
 
-  // Users: CQs and sets of gates. The thread runs while there is one.
+  // Users: CQs and sets of gates. The thread runs while there is one. One thread at a time (Process::management()).
   void add_user();
   void remove_user();
 
-  // Something was made that a round has to look at. Any thread; a system call only if the engine sleeps.
+  // Something was published, sequentially consistent, that a round has to look at. Any thread of the application; a system call
+  // only if the engine sleeps.
   void ring();
 
   // With UTOFU_EMU_STEP=1: a round; how many things it did. Otherwise nothing, 0. Any thread of the application.
@@ -46,8 +65,118 @@ class Engine {
   // Within a round only. False: no room now; try again in the next round.
   [[nodiscard]] bool send_request(std::uint32_t process, PacketKind kind, const PacketHead& head, const void* data);
 
+  // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run, as long as they get on.
+  void drain(CommandQueue& cq);
+  // Paused: answers for this CQ are for nobody.
+  void forget(const CommandQueue& cq);
+
+  void reseed(std::uint64_t seed);
+  // Paused, or on the engine: the CQ's state to a descriptor.
+  void dump(int fd);
+
  private:
+  // This process's end of the rings to another.
+  struct Target {
+    std::array<heddle::queue::RecordProducer<>, kChannels> ends;
+    std::array<bool, kChannels> unpublished{};
+    bool made = false;
+    bool dead = false;  // found by look(): it will never take anything again
+  };
+  struct Source {
+    std::array<heddle::queue::RecordConsumer<>, kChannels> ends;
+    std::uint32_t served = 0;  // of the get at the head of its ring of requests
+    bool made = false;
+  };
+  // A CQ that has commands and does not get on.
+  struct Stall {
+    std::uint64_t executed = 0;
+    std::uint64_t since_ns = 0;
+    bool told = false;
+  };
+  enum class Handled : std::uint8_t { done, stalled };
+  struct Arrival {
+    PacketKind kind;
+    const PacketHead* head;
+    const std::byte* data;
+    std::uint32_t source;
+    bool last;                       // no other piece of its message is still to come
+    Refusal refused;                 // of a piece before
+    std::uint32_t* served;           // get: how much of it was answered
+    const Delivery::Parcel* parcel;  // strict mode
+  };
+  // A place in a ring for the answer. Null: nobody waits for one.
+  struct Reply {
+    std::byte* place = nullptr;
+    PacketKind kind = PacketKind::ack;
+    std::uint32_t bytes = 0;
+  };
+
+  void run();
+  std::size_t round();
+  void flush();
+  [[nodiscard]] bool something_there() const;
+  void sleep_until_rung();
+  void look();
+  void look_at_peers();
+  void look_at_stalls(std::uint64_t now_ns);
+  [[nodiscard]] bool gone(std::uint32_t process);
+
+  // outbound.cpp
+  std::size_t execute(CommandQueue& cq);
+  [[nodiscard]] bool begin(CommandQueue& cq, std::uint64_t ready_ns);
+  [[nodiscard]] Handled push(CommandQueue& cq);
+  [[nodiscard]] Handled push_put(CommandQueue& cq);
+  [[nodiscard]] Handled push_small(CommandQueue& cq);
+  void open_message(CommandQueue& cq);
+  void finish(CommandQueue& cq, int status);
+  void refuse(CommandQueue& cq, Refusal refusal);
+  [[nodiscard]] PacketHead head_of(const CommandQueue& cq) const;
+  [[nodiscard]] std::byte* place_for(std::uint32_t process, Channel channel, PacketKind kind, std::uint32_t bytes);
+  Target& target(std::uint32_t process);
+
+  // inbound.cpp
+  std::size_t receive(Channel channel);
+  std::size_t drain_ring(std::uint32_t from, Channel channel, bool* emptied);
+  std::size_t release_delayed();
+  [[nodiscard]] Handled take_request(const Arrival& arrival);
+  void take_put(const Arrival& arrival, CommandQueue* cq, const Reply& reply);
+  [[nodiscard]] Handled take_get(const Arrival& arrival, CommandQueue* cq);
+  void take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply& reply);
+  void turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal);
+  [[nodiscard]] CommandQueue* addressee(const PacketHead& head);
+  [[nodiscard]] Refusal store(const Arrival& arrival, CommandQueue& cq);
+  void pad(const PacketHead& head, const Hold& hold);
+  void arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type, std::uint64_t value);
+  [[nodiscard]] bool reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply);
+  void answer(const Arrival& arrival, const Reply& reply, Refusal refusal, std::uint64_t value, std::uint32_t offset);
+  void take_response(const Arrival& arrival);
+  void land(const Arrival& arrival, Message& message);
+  void complete(Message& message, int status, std::uint64_t value, std::uint64_t model_ns);
+
   Process& process_;
+  World& world_;
+  const bool strict_;
+  const bool step_;
+  Memory memory_;
+  Doorbell<> bell_;
+  std::vector<Target> targets_;
+  std::vector<Source> sources_;
+  std::array<std::array<std::uint64_t, kMaskWords>, kChannels> filled_{};  // sources to look at
+  std::vector<std::uint32_t> unpublished_;                                 // targets with something to publish
+  std::vector<std::uint32_t> freed_;                                       // sources whose rings have room again
+  Messages messages_;
+  Delivery delayed_requests_;
+  Delivery delayed_responses_;
+  bool stalled_ = false;  // something in this round waits for room in a ring
+  std::uint32_t rounds_ = 0;
+  std::uint64_t next_look_ns_ = 0;
+  std::unordered_map<const CommandQueue*, Stall> stalls_;
+
+  std::mutex rounds_mutex_;               // held while rounds run
+  std::atomic<std::uint32_t> pauses_{0};  // who waits for it: the engine lets them in. relaxed: the mutex orders
+  std::atomic<bool> stop_{false};         // seq_cst: see Doorbell
+  std::uint32_t users_ = 0;
+  std::thread thread_;
 };
 
 }  // namespace tofu_emulator

@@ -1,23 +1,50 @@
 // The memory that the processes of a world share: who they are, whose the CQs are, and the rings between them.
+//
+// It is a file without a name that `heddle run` has made (UTOFU_EMU_FD), or one with a name (UTOFU_EMU_WORLD), or, for a process
+// alone, anonymous. Only what is touched of it takes memory. Who comes first writes what all must agree upon.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/fd.hpp"
+#include "queue/record_ring.hpp"
+#include "utofu/doorbell.hpp"
 #include "utofu/machine.hpp"
 #include "utofu/settings.hpp"
 
 namespace tofu_emulator {
 
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFF;
+inline constexpr std::uint32_t kMaskWords = kMaxProcesses / 64;
+
+enum class Channel : std::uint8_t { requests, responses };
+inline constexpr std::uint32_t kChannels = 2;
 
 // A CQ's or gate's entry in the directory, one word: owner and generation. Generations count the owners.
 struct Owner {
   std::uint32_t process = kNobody;
   std::uint32_t generation = 0;
   [[nodiscard]] bool somebody() const { return process != kNobody; }
+  bool operator==(const Owner&) const = default;
+};
+
+enum class Presence : std::uint32_t { absent, joined, left };
+
+// One line or more for each process. Zeroed: absent.
+struct alignas(heddle::queue::kRingLine) ProcessEntry {
+  std::atomic<Presence> presence;          // release by the process itself; acquire by who looks
+  std::atomic<std::uint32_t> pid;          // relaxed: published by presence
+  std::atomic<std::uint64_t> started;      // when, in the kernel's ticks: with the pid it is unique. relaxed: as pid
+  std::atomic<std::uint32_t> engine_runs;  // release/acquire: somebody takes what is in the rings
+  alignas(heddle::queue::kRingLine) DoorbellWord<> doorbell;
+  // Whose rings have something for this process, a bit each. Set (seq_cst) by the source after it has published, taken
+  // (seq_cst) by the engine before it looks into the ring.
+  alignas(heddle::queue::kRingLine) std::array<std::array<std::atomic<std::uint64_t>, kMaskWords>, kChannels> filled;
 };
 
 class World {
@@ -36,8 +63,44 @@ class World {
   void release_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate);
   [[nodiscard]] Owner gate_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;
 
+  [[nodiscard]] std::uint32_t processes() const { return processes_; }
+  [[nodiscard]] ProcessEntry& entry(std::uint32_t process) const { return entries_[process]; }
+  // 0, or 1 + the process that has ended the job.
+  [[nodiscard]] std::atomic<std::uint32_t>& ended() const;
+  // Whether somebody will ever take what is sent there: it has an engine, and has not died. A system call.
+  [[nodiscard]] bool serves(std::uint32_t process) const;
+
+  // A ring's ends. Each is made once, by the engine of the process whose end it is.
+  [[nodiscard]] heddle::queue::RecordProducer<> producer(std::uint32_t from, std::uint32_t to, Channel channel) const;
+  [[nodiscard]] heddle::queue::RecordConsumer<> consumer(std::uint32_t from, std::uint32_t to, Channel channel) const;
+
  private:
+  struct Header;
+  using Word = std::atomic<std::uint64_t>;
+
   World() = default;
+  bool open_shared(const Settings& settings, std::string* problem);
+  bool map(const Settings& settings, const Machine& machine, int fd, std::string* problem);
+  bool enter(const Settings& settings, std::string* problem);
+  [[nodiscard]] std::byte* ring(std::uint32_t from, std::uint32_t to, Channel channel) const;
+  [[nodiscard]] Word* cq_word(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
+  [[nodiscard]] Word* gate_word(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;
+  [[nodiscard]] bool claim(Word* word) const;
+
+  heddle::base::Fd file_;
+  std::string path_;  // to be removed by the last; empty: none
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  Header* header_ = nullptr;
+  ProcessEntry* entries_ = nullptr;
+  Word* cqs_ = nullptr;
+  Word* gates_ = nullptr;
+  std::byte* rings_ = nullptr;
+  std::uint32_t ring_bytes_ = 0;
+  std::uint32_t nodes_ = 0;  // that have processes
+  std::uint32_t processes_ = 1;
+  std::uint32_t process_ = 0;
+  bool entered_ = false;
 };
 
 }  // namespace tofu_emulator

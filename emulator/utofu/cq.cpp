@@ -1,0 +1,212 @@
+#include "utofu/cq.hpp"
+
+#include <sched.h>
+
+#include <cstring>
+
+#include "utofu/process.hpp"
+#include "utofu/report.hpp"
+
+namespace tofu_emulator {
+
+CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode,
+                           std::uint32_t generation)
+    : process_(process),
+      tni_(tni),
+      number_(number),
+      mode_(mode),
+      generation_(generation),
+      depth_(process.settings().toq_depth),
+      mrq_depth_(process.settings().mrq_depth),
+      toq_(new Slot[depth_]),
+      records_(new Record[depth_]),
+      mrq_(new Notice[mrq_depth_]),
+      stags_(process.settings(), process.machine(), VcqPlace{process.node(), tni, number, 0, kNoPath}) {
+  if (mode == CqMode::shared) kept_ = std::make_unique<std::array<Kept, kVcqsOfCq>>();
+}
+
+int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
+  if (count > depth_) return UTOFU_ERR_INVALID_DESC;
+  const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
+  if (posted - reaped_.load(std::memory_order_relaxed) + count > depth_) {
+    process_.engine().step();
+    return UTOFU_ERR_BUSY;
+  }
+  const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
+  for (std::size_t i = 0; i < count;) {
+    const unsigned own = slots_of(slots[i]);
+    records_[(posted + i) & (depth_ - 1)] = {
+        cbdata, ready_ns, UTOFU_SUCCESS, static_cast<std::uint8_t>(vcq.slot), static_cast<std::uint8_t>(own), false};
+    for (unsigned k = 0; k < own; ++k) toq_[(posted + i + k) & (depth_ - 1)] = slots[i + k];
+    i += own;
+  }
+  posted_.store(posted + count, std::memory_order_seq_cst);
+  process_.engine().ring();
+  return UTOFU_SUCCESS;
+}
+
+// A program that polls keeps the core from the very engine it waits for, if there are more of both than cores.
+int CommandQueue::fruitless() {
+  if (process_.settings().step) {
+    process_.engine().step();
+  } else if (++fruitless_ >= process_.patience()) {
+    fruitless_ = 0;
+    ::sched_yield();
+  }
+  return UTOFU_ERR_NOT_FOUND;
+}
+
+int CommandQueue::give(const Done& done, Vcq& vcq, void** cbdata) {
+  *cbdata = done.cbdata;
+  fruitless_ = 0;
+  if (process_.model().on()) process_.model().polled(vcq, done.model_ns);
+  return done.status;
+}
+
+int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
+  if (kept_ != nullptr && !(*kept_)[vcq.slot].done.empty()) {
+    const Done done = (*kept_)[vcq.slot].done.front();
+    (*kept_)[vcq.slot].done.pop_front();
+    return give(done, vcq, cbdata);
+  }
+  const std::uint64_t executed = executed_.load(std::memory_order_acquire);
+  std::uint64_t reaped = reaped_.load(std::memory_order_relaxed);
+  while (reaped != executed) {
+    const Record& record = records_[reaped & (depth_ - 1)];
+    reaped += record.slots;
+    reaped_.store(reaped, std::memory_order_relaxed);
+    if (!record.told) continue;
+    const Done done{record.cbdata, record.model_ns, record.status};
+    if (record.vcq == vcq.slot) return give(done, vcq, cbdata);
+    (*kept_)[record.vcq].done.push_back(done);
+  }
+  return fruitless();
+}
+
+std::size_t CommandQueue::unread_tcq(Vcq& vcq) {
+  std::size_t count = kept_ != nullptr ? (*kept_)[vcq.slot].done.size() : 0;
+  const std::uint64_t executed = executed_.load(std::memory_order_acquire);
+  for (std::uint64_t at = reaped_.load(std::memory_order_relaxed); at != executed;) {
+    const Record& record = records_[at & (depth_ - 1)];
+    count += record.told && record.vcq == vcq.slot ? 1 : 0;
+    at += record.slots;
+  }
+  if (count == 0) (void)fruitless();
+  return count;
+}
+
+int CommandQueue::give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice) {
+  *notice = found.notice;
+  fruitless_ = 0;
+  if (process_.model().on()) process_.model().polled(vcq, found.model_ns);
+  return found.status;
+}
+
+int CommandQueue::poll_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
+  if (kept_ != nullptr && !(*kept_)[vcq.slot].notices.empty()) {
+    const Notice found = (*kept_)[vcq.slot].notices.front();
+    (*kept_)[vcq.slot].notices.pop_front();
+    return give(found, vcq, notice);
+  }
+  std::uint64_t read = read_.load(std::memory_order_relaxed);
+  const std::uint64_t written = written_.load(std::memory_order_acquire);
+  for (; read != written; ++read) {
+    const Notice& found = mrq_[read & (mrq_depth_ - 1)];
+    if (found.vcq == vcq.slot) {
+      const int status = give(found, vcq, notice);
+      read_.store(read + 1, std::memory_order_release);
+      return status;
+    }
+    auto& others = (*kept_)[found.vcq].notices;
+    if (others.size() >= mrq_depth_)
+      fatal("nobody polls the MRQ for VCQ %016llx, whose %u notices have come while others of its CQ polled",
+            static_cast<unsigned long long>(vcqs_[found.vcq] != nullptr ? vcqs_[found.vcq]->id : 0), mrq_depth_);
+    others.push_back(found);
+  }
+  read_.store(read, std::memory_order_release);
+  return fruitless();
+}
+
+std::size_t CommandQueue::unread_mrq(Vcq& vcq) {
+  std::size_t count = kept_ != nullptr ? (*kept_)[vcq.slot].notices.size() : 0;
+  const std::uint64_t written = written_.load(std::memory_order_acquire);
+  for (std::uint64_t at = read_.load(std::memory_order_relaxed); at != written; ++at)
+    count += mrq_[at & (mrq_depth_ - 1)].vcq == vcq.slot ? 1 : 0;
+  if (count == 0) (void)fruitless();
+  return count;
+}
+
+void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& command), void* context) {
+  const std::uint64_t posted = posted_.load(std::memory_order_acquire);
+  std::uint64_t at = executed_.load(std::memory_order_relaxed);
+  if (outgoing_.begun) at += outgoing_.command.slots;
+  while (at != posted) {
+    Command command;
+    (void)decode(process_.machine(), toq_[at & (depth_ - 1)], toq_[(at + 1) & (depth_ - 1)], &command);
+    visit(context, command);
+    at += records_[at & (depth_ - 1)].slots;
+  }
+}
+
+void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
+  vcqs_[slot] = vcq;
+  if (kept_ != nullptr) (*kept_)[slot] = Kept{};
+}
+
+bool CommandQueue::has_command() const {
+  const std::uint64_t executed = executed_.load(std::memory_order_relaxed);
+  if (executed == posted_.load(std::memory_order_seq_cst)) return false;
+  return mode_ != CqMode::session || scheduled_ - executed >= records_[executed & (depth_ - 1)].slots;
+}
+
+bool CommandQueue::take(std::uint64_t* ready_ns) {
+  if (!has_command()) return false;
+  const std::uint64_t at = executed_.load(std::memory_order_relaxed);
+  const Record& record = records_[at & (depth_ - 1)];
+  outgoing_ = Outgoing{};
+  if (!decode(process_.machine(), toq_[at & (depth_ - 1)], toq_[(at + 1) & (depth_ - 1)], &outgoing_.command))
+    outgoing_.command.error = UTOFU_ERR_TCQ_DESC;
+  outgoing_.command.slots = record.slots;
+  outgoing_.slot = record.vcq;
+  outgoing_.begun = true;
+  *ready_ns = record.model_ns > credit_ns_ ? record.model_ns : credit_ns_;
+  return true;
+}
+
+void CommandQueue::executed(int status, std::uint64_t model_ns) {
+  const std::uint64_t at = executed_.load(std::memory_order_relaxed);
+  Record& record = records_[at & (depth_ - 1)];
+  record.status = status;
+  record.model_ns = model_ns;
+  record.told = status != UTOFU_SUCCESS || outgoing_.command.has(UTOFU_ONESIDED_FLAG_TCQ_NOTICE);
+  outgoing_.begun = false;
+  executed_.store(at + record.slots, std::memory_order_release);
+}
+
+void CommandQueue::notify(std::uint16_t slot, const utofu_mrq_notice& notice, int status, std::uint64_t model_ns) {
+  if (vcq(slot) == nullptr) return;
+  const std::uint64_t written = written_.load(std::memory_order_relaxed);
+  if (written - read_.load(std::memory_order_acquire) >= mrq_depth_)
+    fatal(
+        "the MRQ of VCQ %016llx has overflowed: %u notices were not polled; poll it more often, or keep less in flight",
+        static_cast<unsigned long long>(vcqs_[slot]->id), mrq_depth_);
+  mrq_[written & (mrq_depth_ - 1)] = {notice, model_ns, status, slot};
+  written_.store(written + 1, std::memory_order_release);
+}
+
+void CommandQueue::credit(std::uint32_t slots, std::uint64_t model_ns) {
+  if (mode_ != CqMode::session) {
+    broken_rule("a message with SPS(%u) came for TNI %u CQ %u, which is not in session mode", slots, tni_, number_);
+    return;
+  }
+  scheduled_ += slots;
+  if (model_ns > credit_ns_) credit_ns_ = model_ns;
+}
+
+CommandQueue::Pointers CommandQueue::pointers() const {
+  return {posted_.load(std::memory_order_acquire),  executed_.load(std::memory_order_relaxed),
+          reaped_.load(std::memory_order_relaxed),  scheduled_,
+          written_.load(std::memory_order_relaxed), read_.load(std::memory_order_acquire)};
+}
+
+}  // namespace tofu_emulator

@@ -1,0 +1,96 @@
+// Strict mode: what arrives is kept for a while and handled in another order, as the hardware may do it.
+//
+// Packets of messages with STRONG_ORDER stay in order among those of the same pair of VCQs and path, and only among those;
+// all others are shuffled, and whole messages are held back at random. When a message's last piece is handled is counted here,
+// so that notices and credits come after all of it.
+//
+// Time is counted in ticks, one for each round of the engine: with the same seed and the same rounds, the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.hpp"
+#include "utofu/packet.hpp"
+
+namespace tofu_emulator {
+
+class Delivery {
+ public:
+  struct Parcel {
+    PacketHead head;
+    std::vector<std::byte> data;
+    PacketKind kind = PacketKind::put;
+    std::uint32_t source = 0;
+    std::uint32_t served = 0;   // get: see Engine::Arrival
+    std::uint64_t stream = 0;   // 0: unordered
+    std::uint64_t turn = 0;     // in its stream
+    std::uint64_t message = 0;  // key
+    std::uint64_t due = 0;      // tick
+  };
+  // What is known of the other pieces when one is handled.
+  struct Pieces {
+    bool last = true;
+    Refusal refused = Refusal::none;
+  };
+
+  explicit Delivery(std::uint64_t seed) : random_(seed) {}
+
+  void reseed(std::uint64_t seed) { random_ = heddle::base::Random(seed); }
+  [[nodiscard]] bool full() const { return parcels_.size() >= kMost; }
+  [[nodiscard]] bool empty() const { return parcels_.empty(); }
+  void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source);
+
+  // One tick: handle(parcel, pieces) for all that are due, in a random order as far as they may. It says false for what cannot be
+  // handled now, which is then offered again. How many were handled.
+  template <class Handle>
+  std::size_t tick(Handle&& handle) {
+    ++now_;
+    std::size_t done = 0;
+    const bool hurry = full();
+    for (std::size_t left = parcels_.size(), at = left == 0 ? 0 : random_.below(left); left != 0; --left) {
+      if (at >= parcels_.size()) at = 0;
+      Parcel& parcel = parcels_[at];
+      if (!may_go(parcel, hurry && done == 0) || !handle(parcel, pieces_of(parcel))) {
+        ++at;
+        continue;
+      }
+      gone(parcel);
+      parcel = std::move(parcels_.back());  // the place is looked at again: what was at the end may be due too
+      parcels_.pop_back();
+      ++done;
+    }
+    return done;
+  }
+
+  // The message of the parcel that is being handled has a piece that was refused.
+  void refused(const Parcel& parcel, Refusal refusal) { messages_[parcel.message].refused = refusal; }
+
+ private:
+  static constexpr std::size_t kMost = 256;
+  struct MessageState {
+    std::uint32_t handled = 0;  // bytes
+    Refusal refused = Refusal::none;
+    std::uint64_t held_until = 0;
+  };
+  struct Stream {
+    std::uint64_t arrived = 0;
+    std::uint64_t handled = 0;
+    std::uint64_t held_until = 0;
+  };
+
+  [[nodiscard]] bool may_go(const Parcel& parcel, bool hurry);
+  [[nodiscard]] Pieces pieces_of(const Parcel& parcel);
+  void gone(const Parcel& parcel);
+  [[nodiscard]] std::uint64_t hold_back();
+
+  heddle::base::Random random_;
+  std::uint64_t now_ = 0;
+  std::vector<Parcel> parcels_;
+  std::unordered_map<std::uint64_t, MessageState> messages_;  // of which some pieces, not all, have come
+  std::unordered_map<std::uint64_t, Stream> streams_;
+};
+
+}  // namespace tofu_emulator

@@ -1,0 +1,118 @@
+// What can be seen from outside: dumps of queues, the watchdog that makes them, and the emulator's own functions.
+#include <unistd.h>
+#include <utofu_emulator.h>
+
+#include <array>
+#include <cstdio>
+
+#include "utofu/engine.hpp"
+#include "utofu/process.hpp"
+#include "utofu/report.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+constexpr std::uint64_t kStallNs = 10'000'000'000;
+constexpr int kCommandsShown = 8;
+
+const char* name_of(Opcode opcode) {
+  constexpr std::array kNames{"nop", "put", "piggyback", "get", "armw", "cswap"};
+  return kNames[static_cast<std::size_t>(opcode)];
+}
+
+const char* name_of(CqMode mode) {
+  return mode == CqMode::session ? "session" : mode == CqMode::exclusive ? "exclusive" : "shared";
+}
+
+struct Shown {
+  int fd;
+  int count;
+};
+
+void show_command(void* context, const Command& command) {
+  auto* shown = static_cast<Shown*>(context);
+  if (shown->count++ >= kCommandsShown) return;
+  ::dprintf(shown->fd, "    waits: %s, %u bytes to VCQ %016llx at %016llx, SPS %u\n", name_of(command.opcode),
+            command.length, static_cast<unsigned long long>(command.remote),
+            static_cast<unsigned long long>(command.remote_stadd), command.sps);
+}
+
+void dump_cq(CommandQueue& cq, int fd) {
+  const CommandQueue::Pointers at = cq.pointers();
+  ::dprintf(fd, "  TNI %u CQ %u (%s): TOQ posted %llu executed %llu reaped %llu", cq.tni(), cq.number(),
+            name_of(cq.mode()), static_cast<unsigned long long>(at.posted),
+            static_cast<unsigned long long>(at.executed), static_cast<unsigned long long>(at.reaped));
+  if (cq.mode() == CqMode::session) ::dprintf(fd, " scheduled %llu", static_cast<unsigned long long>(at.scheduled));
+  ::dprintf(fd, "; MRQ written %llu read %llu; %zu answers are waited for\n",
+            static_cast<unsigned long long>(at.written), static_cast<unsigned long long>(at.read), cq.open_messages);
+  if (cq.begun()) {
+    const Outgoing& out = cq.outgoing();
+    ::dprintf(fd, "    sending: %s, %u of %u bytes to process %u, whose ring has no room\n",
+              name_of(out.command.opcode), out.offset, out.command.length, out.process);
+  }
+  Shown shown{fd, 0};
+  cq.for_each_waiting(show_command, &shown);
+  if (shown.count > kCommandsShown) ::dprintf(fd, "    and %d more\n", shown.count - kCommandsShown);
+}
+
+}  // namespace
+
+void Engine::dump(int fd) {
+  for (CommandQueue* cq : process_.cqs()) dump_cq(*cq, fd);
+}
+
+// A CQ that has had commands for long and runs none of them, in session mode for want of credits: most probably for ever.
+void Engine::look_at_stalls(std::uint64_t now_ns) {
+  for (CommandQueue* cq : process_.cqs()) {
+    const CommandQueue::Pointers at = cq->pointers();
+    Stall& stall = stalls_[cq];
+    if (at.executed == at.posted || at.executed != stall.executed || stall.since_ns == 0) {
+      stall = {at.executed, now_ns, false};
+    } else if (!stall.told && now_ns - stall.since_ns > kStallNs) {
+      stall.told = true;
+      warn("the commands of TNI %u CQ %u have not gone on for %llu s", cq->tni(), cq->number(),
+           static_cast<unsigned long long>(kStallNs / 1'000'000'000));
+      dump(STDERR_FILENO);
+    }
+  }
+}
+
+}  // namespace tofu_emulator
+
+using tofu_emulator::Process;
+
+extern "C" {
+
+int utofu_emu_process(void) {
+  const Process* process = Process::get();
+  return process != nullptr ? static_cast<int>(process->number()) : UTOFU_ERR_FATAL;
+}
+
+int utofu_emu_processes(void) {
+  const Process* process = Process::get();
+  return process != nullptr ? static_cast<int>(process->settings().processes) : UTOFU_ERR_FATAL;
+}
+
+int utofu_emu_step(void) {
+  Process* process = Process::get();
+  if (process == nullptr) return UTOFU_ERR_FATAL;
+  return process->settings().step ? static_cast<int>(process->engine().step()) : UTOFU_ERR_NOT_SUPPORTED;
+}
+
+uint64_t utofu_emu_seed(void) {
+  const Process* process = Process::get();
+  return process != nullptr ? process->settings().seed : 0;
+}
+
+void utofu_emu_reseed(uint64_t seed) {
+  if (Process* process = Process::get(); process != nullptr) process->engine().reseed(seed);
+}
+
+void utofu_emu_dump(int fd) {
+  Process* process = Process::get();
+  if (process == nullptr) return;
+  const tofu_emulator::Engine::Pause pause(process->engine());
+  process->engine().dump(fd);
+}
+
+}  // extern "C"

@@ -1,0 +1,248 @@
+#include "utofu/engine.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/clock.hpp"
+#include "base/quiet_thread.hpp"
+#include "base/wait.hpp"
+#include "utofu/process.hpp"
+#include "utofu/report.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+constexpr std::uint64_t kLookNs = 100'000'000;
+constexpr std::int64_t kStalledNapNs = 1'000'000;
+constexpr std::int64_t kLongNapNs = 1'000'000'000;  // somebody may have ended the job
+constexpr std::uint32_t kRoundsBetweenClocks = 256;
+
+std::uint64_t now_ns() {
+  return heddle::base::SystemClock().now_ns();
+}
+
+}  // namespace
+
+Engine::Engine(Process& process)
+    : process_(process),
+      world_(process.world()),
+      strict_(process.settings().strict()),
+      step_(process.settings().step),
+      memory_(process.settings().strict()),
+      bell_(&process.world().entry(process.number()).doorbell),
+      targets_(process.world().processes()),
+      sources_(process.world().processes()),
+      delayed_requests_(process.settings().seed * 2 + process.number()),
+      delayed_responses_(process.settings().seed * 2 + 1 + process.number()) {
+  if (step_) world_.entry(process_.number()).engine_runs.store(1, std::memory_order_release);
+}
+
+Engine::~Engine() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_seq_cst);
+  bell_.ring();
+  thread_.join();
+}
+
+Engine::Pause::Pause(Engine& engine) : engine_(engine) {
+  engine_.pauses_.fetch_add(1, std::memory_order_relaxed);
+  engine_.rounds_mutex_.lock();
+  engine_.pauses_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Engine::Pause::~Pause() {
+  engine_.rounds_mutex_.unlock();
+}
+
+void Engine::add_user() {
+  if (users_++ != 0 || step_) return;
+  stop_.store(false, std::memory_order_seq_cst);
+  world_.entry(process_.number()).engine_runs.store(1, std::memory_order_release);
+  thread_ = heddle::base::start_quiet_thread([this] { run(); });
+}
+
+void Engine::remove_user() {
+  if (--users_ != 0 || step_) return;
+  stop_.store(true, std::memory_order_seq_cst);
+  bell_.ring();
+  thread_.join();
+  world_.entry(process_.number()).engine_runs.store(0, std::memory_order_release);
+}
+
+void Engine::ring() {
+  if (step_) {
+    (void)step();
+  } else {
+    bell_.ring();
+  }
+}
+
+std::size_t Engine::step() {
+  if (!step_) return 0;
+  const Pause pause(*this);
+  const std::size_t done = round();
+  if (now_ns() >= next_look_ns_) look();
+  return done;
+}
+
+// With more threads that want to run than cores, spinning takes the time of who could get on.
+void Engine::run() {
+  pthread_setname_np(pthread_self(), "utofu-engine");
+  const std::uint32_t spins = process_.crowded() ? 8 : 400;
+  const std::uint32_t yields = process_.crowded() ? 2 : 20;
+  std::uint32_t idle = 0;
+  while (!stop_.load(std::memory_order_seq_cst)) {
+    std::size_t done = 0;
+    {
+      const std::lock_guard lock(rounds_mutex_);
+      for (std::uint32_t i = 0; i < 16 && pauses_.load(std::memory_order_relaxed) == 0; ++i) {
+        const std::size_t now = round();
+        done += now;
+        if (now == 0) break;
+      }
+      if (++rounds_ % kRoundsBetweenClocks == 0 && now_ns() >= next_look_ns_) look();
+    }
+    while (pauses_.load(std::memory_order_relaxed) != 0) ::sched_yield();
+    if (done != 0) {
+      idle = 0;
+    } else if (++idle < spins) {
+      heddle::base::cpu_relax();
+    } else if (idle < spins + yields || !delayed_requests_.empty() || !delayed_responses_.empty()) {
+      ::sched_yield();
+    } else {
+      sleep_until_rung();
+      idle = spins;
+    }
+  }
+}
+
+std::size_t Engine::round() {
+  stalled_ = false;
+  std::size_t done = receive(Channel::responses) + receive(Channel::requests);
+  if (strict_) done += release_delayed();
+  for (CommandQueue* cq : process_.cqs()) done += execute(*cq);
+  done += process_.gates().progress(*this);
+  flush();
+  return done;
+}
+
+// What was put into rings becomes visible, with one look at each target's doorbell; and who may wait for room in ours looks again.
+void Engine::flush() {
+  const std::uint32_t own = process_.number();
+  for (const std::uint32_t process : unpublished_) {
+    Target& to = targets_[process];
+    ProcessEntry& entry = world_.entry(process);
+    for (std::uint32_t channel = 0; channel < kChannels; ++channel) {
+      if (!to.unpublished[channel]) continue;
+      to.unpublished[channel] = false;
+      to.ends[channel].publish();
+      entry.filled[channel][own / 64].fetch_or(std::uint64_t{1} << (own % 64), std::memory_order_seq_cst);
+    }
+    if (process != own) Doorbell<>(&entry.doorbell).ring();
+  }
+  unpublished_.clear();
+  // A nap of theirs is short, should this be too early for their look at the ring.
+  for (const std::uint32_t process : freed_)
+    if (process != own) Doorbell<>(&world_.entry(process).doorbell).ring();
+  freed_.clear();
+}
+
+bool Engine::something_there() const {
+  if (stop_.load(std::memory_order_seq_cst)) return true;
+  const ProcessEntry& entry = world_.entry(process_.number());
+  for (const auto& channel : entry.filled) {
+    for (const auto& word : channel)
+      if (word.load(std::memory_order_seq_cst) != 0) return true;
+  }
+  return std::any_of(process_.cqs().begin(), process_.cqs().end(),
+                     [](const CommandQueue* cq) { return cq->has_command(); }) ||
+         !process_.gates().idle();
+}
+
+void Engine::sleep_until_rung() {
+  std::int64_t most_ns = kLongNapNs;
+  if (stalled_) {
+    most_ns = kStalledNapNs;
+  } else if (messages_.open_count() != 0) {
+    most_ns = static_cast<std::int64_t>(kLookNs);
+  }
+  bell_.sleep(
+      [this] {
+        if (stalled_) return false;  // what is there cannot get on, until room is made or time has passed
+        const std::lock_guard guard(rounds_mutex_);
+        return something_there();
+      },
+      most_ns);
+  if (now_ns() < next_look_ns_) return;
+  const std::lock_guard guard(rounds_mutex_);
+  look();
+}
+
+bool Engine::gone(std::uint32_t process) {
+  return target(process).dead || world_.entry(process).engine_runs.load(std::memory_order_acquire) == 0;
+}
+
+// Now and then: who has died, what hangs.
+void Engine::look() {
+  const std::uint64_t now = now_ns();
+  next_look_ns_ = now + kLookNs;
+  const std::uint32_t ended = world_.ended().load(std::memory_order_relaxed);
+  if (ended != 0 && ended != process_.number() + 1) {
+    warn("process %u has ended the job", ended - 1);
+    std::_Exit(EXIT_FAILURE);
+  }
+  look_at_peers();
+  look_at_stalls(now);
+}
+
+void Engine::look_at_peers() {
+  if (!stalled_ && messages_.open_count() == 0) return;
+  for (std::uint32_t process = 0; process < targets_.size(); ++process) {
+    Target& to = targets_[process];
+    if (to.made && !to.dead && world_.entry(process).engine_runs.load(std::memory_order_acquire) != 0)
+      to.dead = !world_.serves(process);
+  }
+  messages_.for_each([this](Message& message) {
+    Source& source = sources_[message.process];
+    // What has come before its sender went still counts.
+    if (source.made && source.ends[static_cast<std::size_t>(Channel::responses)].has_more()) return;
+    if (strict_ && !delayed_responses_.empty()) return;
+    const Owner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
+    const bool same = owner.somebody() && owner.generation == message.generation;
+    if (gone(message.process) || !same) complete(message, UTOFU_ERR_MRQ_PEER, 0, message.model_ns);
+  });
+}
+
+void Engine::drain(CommandQueue& cq) {
+  std::uint64_t before = cq.pointers().executed;
+  for (std::uint64_t since = now_ns();;) {
+    {
+      const Pause pause(*this);
+      (void)round();
+      if (!cq.has_command() && !cq.begun()) return;
+      const std::uint64_t executed = cq.pointers().executed;
+      if (executed != before) since = now_ns();
+      before = executed;
+      if (now_ns() - since > kLookNs) look();
+      if (now_ns() - since > 100 * kLookNs) return;
+    }
+    ::sched_yield();
+  }
+}
+
+void Engine::forget(const CommandQueue& cq) {
+  messages_.for_each([this, &cq](Message& message) {
+    if (message.cq == &cq) messages_.close(message);
+  });
+}
+
+void Engine::reseed(std::uint64_t seed) {
+  const Pause pause(*this);
+  delayed_requests_.reseed(seed * 2 + process_.number());
+  delayed_responses_.reseed(seed * 2 + 1 + process_.number());
+}
+
+}  // namespace tofu_emulator

@@ -1,0 +1,386 @@
+// Packets: from the rings into memory, counters and notices.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "utofu/engine.hpp"
+#include "utofu/process.hpp"
+#include "utofu/report.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+constexpr std::uint32_t kPacketsOfTurn = 64;
+constexpr std::uint64_t kLine = 256;  // what padding may overwrite
+constexpr std::byte kJunk{0xDB};
+
+Refusal refusal_of(Denied denied) {
+  switch (denied) {
+    case Denied::none:
+      return Refusal::none;
+    case Denied::stadd:
+      return Refusal::stadd;
+    case Denied::length:
+      return Refusal::length;
+    case Denied::memory:
+      return Refusal::memory;
+  }
+  return Refusal::memory;
+}
+
+const char* name_of(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::stadd:
+      return "is not registered with it";
+    case Refusal::length:
+      return "is registered with it, but not as long";
+    case Refusal::memory:
+      return "is read-only, not aligned, or not mapped";
+    case Refusal::none:
+    case Refusal::peer:
+      break;
+  }
+  return "is of a VCQ that is no more";
+}
+
+int local_error(Denied denied) {
+  switch (denied) {
+    case Denied::none:
+      return UTOFU_SUCCESS;
+    case Denied::stadd:
+      return UTOFU_ERR_MRQ_LCL_STADD;
+    case Denied::length:
+      return UTOFU_ERR_MRQ_LCL_LENGTH;
+    case Denied::memory:
+      return UTOFU_ERR_MRQ_LCL_MEMORY;
+  }
+  return UTOFU_ERR_MRQ_OTHER;
+}
+
+std::uint8_t local_type(Opcode opcode) {
+  if (opcode == Opcode::get) return UTOFU_MRQ_TYPE_LCL_GET;
+  return opcode == Opcode::armw || opcode == Opcode::cswap ? UTOFU_MRQ_TYPE_LCL_ARMW : UTOFU_MRQ_TYPE_LCL_PUT;
+}
+
+}  // namespace
+
+int mrq_error(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::none:
+      return UTOFU_SUCCESS;
+    case Refusal::peer:
+      return UTOFU_ERR_MRQ_PEER;
+    case Refusal::stadd:
+      return UTOFU_ERR_MRQ_RMT_STADD;
+    case Refusal::length:
+      return UTOFU_ERR_MRQ_RMT_LENGTH;
+    case Refusal::memory:
+      return UTOFU_ERR_MRQ_RMT_MEMORY;
+  }
+  return UTOFU_ERR_MRQ_OTHER;
+}
+
+std::size_t Engine::receive(Channel channel) {
+  const auto index = static_cast<std::size_t>(channel);
+  auto& shared = world_.entry(process_.number()).filled[index];
+  std::size_t done = 0;
+  for (std::uint32_t word = 0; word < kMaskWords; ++word) {
+    if (shared[word].load(std::memory_order_relaxed) != 0)
+      filled_[index][word] |= shared[word].exchange(0, std::memory_order_seq_cst);
+    for (std::uint64_t left = filled_[index][word]; left != 0; left &= left - 1) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(left));
+      bool emptied = false;
+      done += drain_ring(word * 64 + bit, channel, &emptied);
+      if (emptied) filled_[index][word] &= ~(std::uint64_t{1} << bit);
+    }
+  }
+  return done;
+}
+
+std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptied) {
+  Source& source = sources_[from];
+  if (!source.made) {
+    source.made = true;
+    source.ends[0] = world_.consumer(from, process_.number(), Channel::requests);
+    source.ends[1] = world_.consumer(from, process_.number(), Channel::responses);
+  }
+  auto& ring = source.ends[static_cast<std::size_t>(channel)];
+  std::size_t done = 0;
+  heddle::queue::Record record;
+  for (; done < kPacketsOfTurn; ++done) {
+    Delivery& delayed = channel == Channel::requests ? delayed_requests_ : delayed_responses_;
+    if (strict_ && delayed.full()) break;
+    const heddle::queue::Take taken = ring.take(&record);
+    if (taken == heddle::queue::Take::none) {
+      *emptied = true;
+      break;
+    }
+    PacketHead head;
+    if (taken == heddle::queue::Take::malformed || record.bytes < sizeof head)
+      fatal("the ring from process %u is broken: somebody else has written to the world's memory", from);
+    std::memcpy(&head, record.data, sizeof head);
+    const auto kind = static_cast<PacketKind>(record.type);
+    const std::byte* data = record.data + sizeof head;
+    if (kind == PacketKind::gate) {
+      process_.gates().receive(head, data);
+    } else if (strict_) {
+      delayed.add(kind, head, data, from);
+    } else {
+      const bool last = head.offset + head.bytes >= head.length;
+      const Arrival arrival{kind, &head, data, from, last, Refusal::none, &source.served, nullptr};
+      if (channel == Channel::responses) {
+        take_response(arrival);
+      } else if (take_request(arrival) == Handled::stalled) {
+        ring.put_back(record);
+        break;
+      } else {
+        source.served = 0;
+      }
+    }
+    ring.release();
+  }
+  if (done != 0) freed_.push_back(from);
+  return done;
+}
+
+std::size_t Engine::release_delayed() {
+  const auto handle = [this](Delivery& delivery) {
+    return delivery.tick([this](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
+      const Arrival arrival{parcel.kind, &parcel.head,   parcel.data.data(), parcel.source,
+                            pieces.last, pieces.refused, &parcel.served,     &parcel};
+      if (parcel.kind >= PacketKind::ack) {
+        take_response(arrival);
+        return true;
+      }
+      return take_request(arrival) == Handled::done;
+    });
+  };
+  return handle(delayed_responses_) + handle(delayed_requests_);
+}
+
+// The CQ that a request is for; null: it is not, or no longer, what its sender meant.
+CommandQueue* Engine::addressee(const PacketHead& head) {
+  CommandQueue* cq = process_.cq(head.tni, head.cq);
+  return cq != nullptr && cq->generation() == head.generation && cq->vcq(head.slot) != nullptr ? cq : nullptr;
+}
+
+Engine::Handled Engine::take_request(const Arrival& arrival) {
+  const PacketHead& head = *arrival.head;
+  Reply reply;
+  CommandQueue* cq = addressee(head);
+  switch (arrival.kind) {
+    case PacketKind::put:
+      if (head.length == 0) return Handled::done;  // of a message that its sender has given up, see push_put()
+      if (arrival.last && !reserve(arrival, PacketKind::ack, 0, &reply)) return Handled::stalled;
+      take_put(arrival, cq, reply);
+      return Handled::done;
+    case PacketKind::get:
+      return take_get(arrival, cq);
+    case PacketKind::armw:
+      if (!reserve(arrival, PacketKind::exchanged, 0, &reply)) return Handled::stalled;
+      take_exchange(arrival, cq, reply);
+      return Handled::done;
+    case PacketKind::gate:
+    case PacketKind::ack:
+    case PacketKind::got:
+    case PacketKind::exchanged:
+      break;
+  }
+  fatal("process %u has sent a packet of kind %u", arrival.source, static_cast<unsigned>(arrival.kind));
+}
+
+// Room for the answer to a request, before anything is done that must not be done twice. False: no room.
+bool Engine::reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply) {
+  *reply = {nullptr, kind, bytes};
+  if (arrival.head->message == 0 || gone(arrival.source)) return true;  // nobody waits
+  reply->place = place_for(arrival.source, Channel::responses, kind, bytes);
+  return reply->place != nullptr;
+}
+
+void Engine::answer(const Arrival& arrival, const Reply& reply, Refusal refusal, std::uint64_t value,
+                    std::uint32_t offset) {
+  if (reply.place == nullptr) return;
+  PacketHead head = *arrival.head;
+  head.stadd = value;
+  head.offset = offset;
+  head.bytes = static_cast<std::uint16_t>(reply.bytes);
+  head.denied = static_cast<std::uint8_t>(refusal);
+  if (process_.model().on()) {
+    const Opcode opcode = reply.kind == PacketKind::got   ? Opcode::get
+                          : reply.kind == PacketKind::ack ? Opcode::put
+                                                          : Opcode::armw;
+    const Model::Route back{process_.node(), process_.machine().node_of(arrival.source), head.tni, head.path};
+    head.model_ns = process_.model().answered(opcode, head.length, back, head.model_ns);
+  }
+  std::memcpy(reply.place, &head, sizeof head);
+}
+
+// What a request gets that cannot be done.
+void Engine::turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal) {
+  const PacketHead& head = *arrival.head;
+  answer(arrival, reply, refusal, 0, 0);
+  if (head.message != 0 && refusal == Refusal::peer) return;
+  warn("VCQ %016llx of process %u names memory %016llx, %u bytes, at TNI %u CQ %u, which %s",
+       static_cast<unsigned long long>(head.source_vcq), arrival.source, static_cast<unsigned long long>(head.stadd),
+       head.length, head.tni, head.cq, name_of(refusal));
+}
+
+void Engine::pad(const PacketHead& head, const Hold& hold) {
+  if (!strict_ || (head.flags & UTOFU_ONESIDED_FLAG_PADDING) == 0 || head.offset != 0) return;
+  const std::uint64_t first = reinterpret_cast<std::uint64_t>(hold.data);
+  const std::uint64_t end = first + head.length;
+  const std::size_t before = std::min<std::uint64_t>(first % kLine, hold.before);
+  const std::size_t after = std::min<std::uint64_t>((kLine - end % kLine) % kLine, hold.after);
+  const std::array<std::byte, kLine> junk = [] {
+    std::array<std::byte, kLine> all;
+    all.fill(kJunk);
+    return all;
+  }();
+  (void)memory_.write(hold.data - before, junk.data(), before);
+  (void)memory_.write(hold.data + head.length, junk.data(), after);
+}
+
+Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
+  const PacketHead& head = *arrival.head;
+  const Hold hold = cq.stags().hold(head.stadd, head.length, Access::write);
+  if (hold.denied != Denied::none) return refusal_of(hold.denied);
+  pad(head, hold);
+  const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes);
+  if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+  cq.stags().release(hold);
+  return stored ? Refusal::none : Refusal::memory;
+}
+
+void Engine::take_put(const Arrival& arrival, CommandQueue* cq, const Reply& reply) {
+  Refusal refusal = arrival.refused;
+  if (refusal == Refusal::none) refusal = cq != nullptr ? store(arrival, *cq) : Refusal::peer;
+  if (!arrival.last) {
+    if (refusal != Refusal::none && arrival.parcel != nullptr) delayed_requests_.refused(*arrival.parcel, refusal);
+    return;
+  }
+  if (refusal != Refusal::none) {
+    turn_away(arrival, reply, refusal);
+    return;
+  }
+  answer(arrival, reply, Refusal::none, 0, 0);
+  arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_PUT, 0);
+}
+
+// The target's part of a message that is done: a notice, credits.
+void Engine::arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type, std::uint64_t value) {
+  const PacketHead& head = *arrival.head;
+  if ((head.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0) {
+    utofu_mrq_notice notice{};
+    notice.notice_type = type;
+    notice.vcq_id = head.source_vcq;
+    notice.edata = head.edata;
+    notice.rmt_value = value;
+    notice.rmt_stadd = type == UTOFU_MRQ_TYPE_RMT_ARMW ? head.stadd : head.stadd + head.length;
+    cq.notify(head.slot, notice, UTOFU_SUCCESS, head.model_ns);
+  }
+  if (head.sps != 0) cq.credit(head.sps, process_.model().on() ? process_.model().released(head.model_ns) : 0);
+}
+
+Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
+  const PacketHead& head = *arrival.head;
+  Reply reply;
+  Hold hold;
+  if (cq != nullptr) hold = cq->stags().hold(head.stadd, head.length, Access::read);
+  if (hold.denied != Denied::none) {
+    if (!reserve(arrival, PacketKind::got, 0, &reply)) return Handled::stalled;
+    turn_away(arrival, reply, cq != nullptr ? refusal_of(hold.denied) : Refusal::peer);
+    return Handled::done;
+  }
+  Handled handled = Handled::done;
+  bool mapped = true;
+  while (*arrival.served < head.length && mapped) {
+    const std::uint32_t bytes = std::min(kMtu, head.length - *arrival.served);
+    if (!reserve(arrival, PacketKind::got, bytes, &reply)) {
+      handled = Handled::stalled;
+      break;
+    }
+    if (reply.place == nullptr) break;  // nobody waits
+    mapped = memory_.read(reply.place + sizeof head, hold.data + *arrival.served, bytes);
+    answer(arrival, reply, mapped ? Refusal::none : Refusal::memory, head.stadd, *arrival.served);
+    *arrival.served += bytes;
+  }
+  cq->stags().release(hold);
+  if (!mapped) broken_rule("registered memory at %p is not mapped any more", static_cast<const void*>(hold.data));
+  if (handled == Handled::done && mapped) arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_GET, 0);
+  return handled;
+}
+
+void Engine::take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply& reply) {
+  const PacketHead& head = *arrival.head;
+  Hold hold;
+  if (cq != nullptr) hold = cq->stags().hold(head.stadd, head.length, Access::atomic);
+  if (hold.denied != Denied::none) {
+    turn_away(arrival, reply, cq != nullptr ? refusal_of(hold.denied) : Refusal::peer);
+    return;
+  }
+  std::array<std::uint64_t, 2> operands{};
+  std::memcpy(operands.data(), arrival.data, sizeof operands);
+  std::uint64_t before = 0;
+  const bool mapped = memory_.exchange(hold.data, head.length, head.op, operands[0], operands[1], &before);
+  if (process_.model().on()) process_.model().stored(hold.data, head.length, head.model_ns);
+  cq->stags().release(hold);
+  if (!mapped) {
+    turn_away(arrival, reply, Refusal::memory);
+    return;
+  }
+  answer(arrival, reply, Refusal::none, before, 0);
+  arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_ARMW, head.stadd);
+}
+
+void Engine::take_response(const Arrival& arrival) {
+  Message* message = messages_.find(arrival.head->message);
+  if (message == nullptr) return;  // given up: its peer was taken for dead, or its CQ is no more
+  message->model_ns = std::max(message->model_ns, arrival.head->model_ns);
+  const auto refusal = static_cast<Refusal>(arrival.head->denied);
+  if (arrival.kind == PacketKind::got && refusal == Refusal::none) {
+    land(arrival, *message);
+    return;
+  }
+  complete(*message, mrq_error(refusal), arrival.head->stadd, message->model_ns);
+}
+
+// A piece of what a get has asked for.
+void Engine::land(const Arrival& arrival, Message& message) {
+  const PacketHead& head = *arrival.head;
+  const Hold hold = message.cq->stags().hold(message.local_stadd, message.length, Access::write);
+  if (hold.denied != Denied::none) {
+    message.error = local_error(hold.denied);
+  } else {
+    if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes)) message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
+    if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+    message.cq->stags().release(hold);
+  }
+  message.left -= std::min<std::uint32_t>(message.left, head.bytes);
+  if (message.left == 0) complete(message, message.error, 0, message.model_ns);
+}
+
+void Engine::complete(Message& message, int status, std::uint64_t value, std::uint64_t model_ns) {
+  CommandQueue& cq = *message.cq;
+  if (strict_ && message.opcode == Opcode::get) cq.stags().finished(message.local_stadd);
+  if (message.notice) {
+    utofu_mrq_notice notice{};
+    notice.notice_type = local_type(message.opcode);
+    notice.vcq_id = message.remote;
+    notice.edata = message.edata;
+    notice.rmt_stadd = message.remote_stadd;
+    if (notice.notice_type == UTOFU_MRQ_TYPE_LCL_ARMW) {
+      notice.rmt_value = status == UTOFU_SUCCESS ? value : 0;
+    } else {
+      notice.rmt_stadd += message.length;
+    }
+    if (message.opcode == Opcode::get) notice.lcl_stadd = message.local_stadd + message.length;
+    cq.notify(message.slot, notice, status, model_ns);
+  } else if (status != UTOFU_SUCCESS) {
+    warn("a get of VCQ %016llx without a notice has failed: %d",
+         static_cast<unsigned long long>(cq.vcq(message.slot) != nullptr ? cq.vcq(message.slot)->id : 0), status);
+  }
+  --cq.open_messages;
+  messages_.close(message);
+}
+
+}  // namespace tofu_emulator

@@ -1,0 +1,75 @@
+// The commands of this process whose answers are out. Engine only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "utofu/descriptor.hpp"
+#include "utofu/packet.hpp"
+
+namespace tofu_emulator {
+
+class CommandQueue;
+
+struct Message {
+  std::uint64_t id = 0;        // 0: free
+  CommandQueue* cq = nullptr;  // null: its CQ is no more; the answer is dropped
+  std::uint32_t process = 0;   // the target
+  std::uint32_t generation = 0;
+  VcqPlace target;
+  std::uint16_t slot = 0;  // the initiator's VCQ
+  Opcode opcode = Opcode::nop;
+  std::uint8_t edata = 0;
+  bool notice = false;  // LOCAL_MRQ_NOTICE
+  std::uint32_t length = 0;
+  std::uint32_t left = 0;     // get: bytes that have not landed
+  int error = UTOFU_SUCCESS;  // get: of a piece that could not land
+  utofu_vcq_id_t remote = 0;
+  utofu_stadd_t local_stadd = 0;
+  utofu_stadd_t remote_stadd = 0;
+  std::uint64_t model_ns = 0;  // the latest piece
+};
+
+// Ids carry a count of how often their place was used, so that a late answer finds nobody.
+class Messages {
+ public:
+  Message& open() {
+    if (free_.empty()) {
+      all_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(all_.size() - 1));
+    }
+    const std::uint32_t place = free_.back();
+    free_.pop_back();
+    Message& message = all_[place];
+    message = Message{};
+    message.id = ++uses_ << 32 | (place + 1);
+    return message;
+  }
+  // Null: it is over.
+  [[nodiscard]] Message* find(std::uint64_t id) {
+    const std::uint64_t place = (id & 0xFFFFFFFF) - 1;
+    return place < all_.size() && all_[place].id == id ? &all_[place] : nullptr;
+  }
+  void close(Message& message) {
+    free_.push_back(static_cast<std::uint32_t>((message.id & 0xFFFFFFFF) - 1));
+    message.id = 0;
+  }
+  [[nodiscard]] std::size_t open_count() const { return all_.size() - free_.size(); }
+  // Those that are open; `visit` may close the one it is given.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i].id != 0) visit(all_[i]);
+    }
+  }
+
+ private:
+  std::vector<Message> all_;  // grows to the most that were ever out, at most kMaxMessages for each CQ
+  std::vector<std::uint32_t> free_;
+  std::uint64_t uses_ = 0;  // 32 bits are used: four thousand million commands until one comes back
+};
+
+inline constexpr std::size_t kMaxMessages = 4096;  // a CQ that has as many out waits
+
+}  // namespace tofu_emulator

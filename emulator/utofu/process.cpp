@@ -1,0 +1,123 @@
+#include "utofu/process.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "utofu/report.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+std::string text_of(const Coords& coords) {
+  std::string text;
+  for (const std::uint8_t coordinate : coords) text += (text.empty() ? "" : " ") + std::to_string(coordinate);
+  return text;
+}
+
+// An application thread and an engine in each process.
+bool more_threads_than_cores(const Settings& settings) {
+  return 2 * settings.processes > std::max(1U, std::thread::hardware_concurrency());
+}
+
+std::unique_ptr<Process> start() {
+  Settings settings;
+  std::string problem;
+  if (!read_settings(&settings, &problem)) {
+    warn("%s", problem.c_str());
+    return nullptr;
+  }
+  const Machine machine(settings);
+  std::unique_ptr<World> world = World::join(settings, machine, &problem);
+  if (world == nullptr) {
+    warn("%s", problem.c_str());
+    return nullptr;
+  }
+  return std::make_unique<Process>(settings, std::move(world));
+}
+
+// The one of this process. A child that was forked has a copy without an engine: it is left alone.
+struct Holder {
+  Holder() : process(start()), pid(::getpid()) {}
+  ~Holder() {
+    if (pid != ::getpid()) (void)process.release();
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  std::unique_ptr<Process> process;
+  pid_t pid;
+};
+
+}  // namespace
+
+Process* Process::get() {
+  static Holder holder;
+  return holder.process.get();
+}
+
+Process::Process(const Settings& settings, std::unique_ptr<World> world)
+    : settings_(settings),
+      machine_(settings),
+      world_(std::move(world)),
+      crowded_(more_threads_than_cores(settings)),
+      place_(text_of(machine_.coords_of(machine_.node_of(settings.process)))),
+      model_(settings.model, machine_),
+      engine_(*this) {
+  set_reporter(settings_, place_.c_str(), &world_->ended());
+}
+
+// At exit. What was posted and can run has been sent before the process is gone.
+Process::~Process() {
+  for (CommandQueue* cq : std::vector<CommandQueue*>(list_)) engine_.drain(*cq);
+  set_reporter(settings_, "", nullptr);
+}
+
+CommandQueue* Process::cq(std::uint16_t tni, std::uint16_t cq) {
+  return tni < kTnis && cq < kCqs ? cqs_[tni][cq].get() : nullptr;
+}
+
+CommandQueue* Process::open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode) {
+  auto made = std::make_unique<CommandQueue>(*this, tni, cq, mode, world_->cq_owner(node(), tni, cq).generation);
+  CommandQueue* opened = made.get();
+  {
+    const Engine::Pause pause(engine_);
+    cqs_[tni][cq] = std::move(made);
+    list_.push_back(opened);
+  }
+  engine_.add_user();
+  return opened;
+}
+
+void Process::close_cq(CommandQueue* cq) {
+  engine_.drain(*cq);
+  {
+    const Engine::Pause pause(engine_);
+    const CommandQueue::Pointers at = cq->pointers();
+    if (at.posted != at.executed)
+      broken_rule("TNI %u CQ %u is freed with %llu slots of commands that have not run", cq->tni(), cq->number(),
+                  static_cast<unsigned long long>(at.posted - at.executed));
+    if (cq->mode() == CqMode::session && at.scheduled > at.executed)
+      broken_rule("TNI %u CQ %u is freed with %llu credits (SPS) that no command has used", cq->tni(), cq->number(),
+                  static_cast<unsigned long long>(at.scheduled - at.executed));
+    engine_.forget(*cq);
+    std::erase(list_, cq);
+    world_->release_cq(node(), cq->tni(), cq->number());
+    cqs_[cq->tni()][cq->number()].reset();
+  }
+  engine_.remove_user();
+}
+
+void Process::attach(Vcq& vcq) {
+  const Engine::Pause pause(engine_);
+  vcq.cq->set_vcq(vcq.slot, &vcq);
+}
+
+void Process::detach(Vcq& vcq) {
+  engine_.drain(*vcq.cq);
+  const Engine::Pause pause(engine_);
+  vcq.cq->set_vcq(vcq.slot, nullptr);
+}
+
+}  // namespace tofu_emulator

@@ -1,0 +1,205 @@
+// Commands between processes, in plain and in strict mode.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "utofu/tests/world_of.hpp"
+
+namespace tofu_emulator::test {
+namespace {
+
+constexpr unsigned long kBoth = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+
+#define CHECK(condition)                                                           \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      return 1;                                                                    \
+    }                                                                              \
+  } while (false)
+
+// A VCQ with registered memory, and what all have told of theirs.
+struct Peer {
+  utofu_vcq_hdl_t vcq = 0;
+  utofu_stadd_t stadd = 0;
+  std::vector<std::uint8_t> memory;
+
+  explicit Peer(std::size_t bytes) : memory(bytes) {}
+  int open(Place& place, unsigned long flags = UTOFU_VCQ_FLAG_EXCLUSIVE) {
+    CHECK(utofu_create_vcq(0, flags, &vcq) == UTOFU_SUCCESS);
+    CHECK(utofu_reg_mem(vcq, memory.data(), memory.size(), 0, &stadd) == UTOFU_SUCCESS);
+    utofu_vcq_id_t id = 0;
+    CHECK(utofu_query_vcq_id(vcq, &id) == UTOFU_SUCCESS);
+    place.note(place.process(), 0) = id;
+    place.note(place.process(), 1) = stadd;
+    CHECK(place.barrier());
+    return 0;
+  }
+  int tcq(void* expected) const {
+    void* data = nullptr;
+    CHECK(poll_until([&] { return utofu_poll_tcq(vcq, 0, &data); }) == UTOFU_SUCCESS);
+    CHECK(data == expected);
+    return 0;
+  }
+  int mrq(std::uint8_t type, std::uint64_t edata, utofu_mrq_notice* notice) const {
+    CHECK(poll_until([&] { return utofu_poll_mrq(vcq, 0, notice); }) == UTOFU_SUCCESS);
+    CHECK(notice->notice_type == type);
+    CHECK(notice->edata == edata);
+    return 0;
+  }
+  int close(Place& place) const {
+    CHECK(place.barrier());
+    CHECK(utofu_dereg_mem(vcq, stadd, 0) == UTOFU_SUCCESS);
+    CHECK(utofu_free_vcq(vcq) == UTOFU_SUCCESS);
+    return 0;
+  }
+};
+
+#define RUN(call)              \
+  do {                         \
+    if ((call) != 0) return 1; \
+  } while (false)
+
+std::uint8_t pattern(std::size_t i, std::uint32_t salt) {
+  return static_cast<std::uint8_t>(i * 7 + i / 251 + salt);
+}
+
+// Process 0 puts to 1 with notices on both sides, 1 looks at the data.
+int put_once(Place& place) {
+  constexpr std::size_t kBytes = 100'000;
+  Peer peer(2 * kBytes);
+  RUN(peer.open(place));
+  utofu_mrq_notice notice{};
+  if (place.process() == 0) {
+    for (std::size_t i = 0; i < kBytes; ++i) peer.memory[i] = pattern(i, 3);
+    const utofu_vcq_id_t to = place.note(1, 0);
+    int mark = 0;
+    CHECK(utofu_put(peer.vcq, to, peer.stadd, place.note(1, 1) + 17, kBytes, 42,
+                    kBoth | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, &mark) == UTOFU_SUCCESS);
+    RUN(peer.tcq(&mark));
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 42, &notice));
+    CHECK(notice.vcq_id == to);
+    CHECK(notice.rmt_stadd == place.note(1, 1) + 17 + kBytes);
+  } else {
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_RMT_PUT, 42, &notice));
+    CHECK(notice.vcq_id == place.note(0, 0));
+    CHECK(notice.rmt_stadd == peer.stadd + 17 + kBytes);
+    for (std::size_t i = 0; i < kBytes; ++i) CHECK(peer.memory[17 + i] == pattern(i, 3));
+    CHECK(peer.memory[16] == 0 && peer.memory[17 + kBytes] == 0);
+  }
+  return peer.close(place);
+}
+
+// Every process gets from its successor, then puts small pieces of all sizes.
+int get_and_piggyback(Place& place) {
+  constexpr std::size_t kBytes = 50'000;
+  const std::uint32_t next = (place.process() + 1) % place.processes();
+  const std::uint32_t before = (place.process() + place.processes() - 1) % place.processes();
+  Peer peer(3 * kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) peer.memory[i] = pattern(i, place.process());
+  RUN(peer.open(place));
+  utofu_mrq_notice notice{};
+  CHECK(utofu_get(peer.vcq, place.note(next, 0), peer.stadd + kBytes, place.note(next, 1), kBytes, 7, kBoth, &peer) ==
+        UTOFU_SUCCESS);
+  RUN(peer.tcq(&peer));
+  RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_GET, 7, &notice));
+  CHECK(notice.lcl_stadd == peer.stadd + 2 * kBytes);
+  CHECK(notice.rmt_stadd == place.note(next, 1) + kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) CHECK(peer.memory[kBytes + i] == pattern(i, next));
+  CHECK(place.barrier());
+  void* none = nullptr;
+  std::array<std::uint8_t, 32> data{};
+  for (std::size_t length = 1; length <= data.size(); ++length) {
+    for (std::size_t i = 0; i < length; ++i) data[i] = pattern(i, static_cast<std::uint32_t>(length));
+    CHECK(utofu_put_piggyback(peer.vcq, place.note(next, 0), data.data(),
+                              place.note(next, 1) + 2 * kBytes + 64 * length + 3, length, length,
+                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, length, &notice));
+    CHECK(utofu_poll_tcq(peer.vcq, 0, &none) == UTOFU_ERR_NOT_FOUND);
+  }
+  CHECK(place.barrier());
+  for (std::size_t length = 1; length <= data.size(); ++length) {
+    const std::uint8_t* at = &peer.memory[2 * kBytes + 64 * length + 3];
+    for (std::size_t i = 0; i < length; ++i) CHECK(at[i] == pattern(i, static_cast<std::uint32_t>(length)));
+    CHECK(at[length] == 0);
+  }
+  (void)before;
+  return peer.close(place);
+}
+
+// All add to a word of process 0, with commands that give the old value and others that do not.
+int atomics(Place& place) {
+  constexpr std::uint64_t kRounds = 200;
+  Peer peer(256);
+  RUN(peer.open(place));
+  utofu_mrq_notice notice{};
+  std::vector<std::uint64_t> seen;
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    CHECK(utofu_armw8(peer.vcq, place.note(0, 0), UTOFU_ARMW_OP_ADD, 1, place.note(0, 1) + 8, i % 256,
+                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_ARMW, i % 256, &notice));
+    CHECK(notice.rmt_stadd == place.note(0, 1) + 8);
+    CHECK(seen.empty() || seen.back() < notice.rmt_value);
+    seen.push_back(notice.rmt_value);
+    void* data = nullptr;
+    CHECK(utofu_poll_tcq(peer.vcq, 0, &data) == UTOFU_ERR_NOT_FOUND);
+  }
+  // A lock by compare and swap, 4 bytes; under it a plain counter is changed by get and put of a piggyback.
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    do {
+      CHECK(utofu_cswap4(peer.vcq, place.note(0, 0), 0, place.process() + 1, place.note(0, 1) + 16, 1,
+                         UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_ARMW, 1, &notice));
+      void* data = nullptr;
+      CHECK(utofu_poll_tcq(peer.vcq, 0, &data) == UTOFU_ERR_NOT_FOUND);
+    } while (notice.rmt_value != 0);
+    CHECK(utofu_get(peer.vcq, place.note(0, 0), peer.stadd + 128, place.note(0, 1) + 24, 8, 2,
+                    UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_GET, 2, &notice));
+    std::uint64_t value = 0;
+    std::memcpy(&value, &peer.memory[128], 8);
+    CHECK(utofu_put_piggyback8(peer.vcq, place.note(0, 0), value + 1, place.note(0, 1) + 24, 8, 3,
+                               UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 3, &notice));
+    CHECK(utofu_armw4(peer.vcq, place.note(0, 0), UTOFU_ARMW_OP_SWAP, 0, place.note(0, 1) + 16, 4,
+                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_ARMW, 4, &notice));
+    CHECK(notice.rmt_value == place.process() + 1);
+  }
+  CHECK(place.barrier());
+  if (place.process() == 0) {
+    std::array<std::uint64_t, 4> words{};
+    std::memcpy(words.data(), peer.memory.data(), sizeof words);
+    CHECK(words[1] == kRounds * place.processes());
+    CHECK(words[3] == 20ULL * place.processes());
+  }
+  return peer.close(place);
+}
+
+class Modes : public testing::TestWithParam<const char*> {
+ protected:
+  void expect_all_well(std::uint32_t processes, int (*body)(Place&)) {
+    const std::vector<int> ends = run_world(processes, {{"UTOFU_EMU_MODE", GetParam()}}, body);
+    EXPECT_EQ(ends, std::vector<int>(processes, 0));
+  }
+};
+
+TEST_P(Modes, PutsWithNotices) {
+  expect_all_well(2, put_once);
+}
+TEST_P(Modes, GetsAndPiggybacks) {
+  expect_all_well(3, get_and_piggyback);
+}
+TEST_P(Modes, Atomics) {
+  expect_all_well(4, atomics);
+}
+TEST_P(Modes, ManyProcesses) {
+  expect_all_well(64, get_and_piggyback);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Modes, testing::Values("plain", "strict"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
+}  // namespace
+}  // namespace tofu_emulator::test
