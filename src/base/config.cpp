@@ -17,7 +17,7 @@ constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
     {Var::transport, "HEDDLE_TRANSPORT", Type::text, "shm",
-     "transport of the job: shm, loopback or loopback-messages; fault+NAME adds the faults of HEDDLE_FAULT_*"},
+     "transport of the job: shm, utofu, loopback or loopback-messages; fault+NAME adds the faults of HEDDLE_FAULT_*"},
     {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive, shared, offload, delegate or mutex"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
@@ -112,6 +112,17 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {64 * kKi, kAnyNumber}},
     {Var::reg_cache_check_bytes, "HEDDLE_REG_CACHE_CHECK_BYTES", Type::bytes, "64K",
      "from here on a kept registration is used only after the kernel was asked whether memory is being unmapped now"},
+    {Var::utofu_library, "HEDDLE_UTOFU_LIBRARY", Type::text, "libtofucom.so",
+     "uTofu library: a name that the loader knows, or a file"},
+    {Var::utofu_exclusive, "HEDDLE_UTOFU_EXCLUSIVE", Type::count, "24",
+     "workers of a process that get a CQ of their own, as long as there are any; further ones share CQs, under a lock"},
+    {Var::utofu_mrq_depth,
+     "HEDDLE_UTOFU_MRQ_DEPTH",
+     Type::count,
+     "2048",
+     "notices that a receive queue of the machine holds; decides how many senders a worker may have, and slots for "
+     "each",
+     {64, 1 << 20}},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
     {Var::fault_delay,
      "HEDDLE_FAULT_DELAY",

@@ -6,12 +6,14 @@
 #include "transport/loopback/loopback.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
+#include "transport/utofu/utofu.hpp"
 
 namespace heddle::transport {
 namespace {
 
 constexpr std::array kTable = {
     Entry{"shm", "processes of one machine through shared memory", shm::open},
+    Entry{"utofu", "Tofu interconnect D through libtofucom, or its emulator", utofu::open},
     Entry{"loopback", "ranks of one process, the reference for tests", loopback::open},
     Entry{"loopback-messages", "loopback with messages only: everything else is built by the protocol layer",
           loopback::open_messages_only},

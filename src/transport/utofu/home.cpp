@@ -1,0 +1,290 @@
+#include "transport/utofu/home.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "base/wait.hpp"
+
+namespace heddle::transport::utofu {
+
+std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::JobSecret& secret) {
+  std::uint64_t keys[2];
+  static_assert(sizeof keys == sizeof secret);
+  std::memcpy(keys, secret.data(), sizeof keys);
+  std::uint64_t sum = keys[0];
+  for (std::size_t i = 0; i < count; i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(bytes) + i, std::min<std::size_t>(8, count - i));
+    sum = (sum ^ word) * 0xBF58476D1CE4E5B9ULL;
+    sum ^= sum >> 29;
+  }
+  sum = (sum ^ keys[1]) * 0x94D049BB133111EBULL;
+  return sum ^ sum >> 31;
+}
+
+// ---- Pages ----------------------------------------------------------------------------------------------------------------
+
+base::Result<Pages> Pages::create(std::uint64_t bytes) {
+  // MAP_NORESERVE is not asked for: what is registered is pinned on the machine.
+  void* address = bytes == 0 || bytes > std::uint64_t{1} << 46
+                      ? MAP_FAILED
+                      : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
+                      static_cast<unsigned long long>(bytes));
+  }
+  // A child of fork must not turn pinned pages into copies under the NIC.
+  madvise(address, bytes, MADV_DONTFORK);
+  Pages pages;
+  pages.data_ = static_cast<std::byte*>(address);
+  pages.bytes_ = bytes;
+  return pages;
+}
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+// ---- set-up ---------------------------------------------------------------------------------------------------------------
+
+Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library)
+    : bootstrap_(bootstrap),
+      environment_(environment),
+      library_(&library),
+      max_workers_(static_cast<std::uint32_t>(environment.config.number(base::Var::max_workers))),
+      mrq_depth_(environment.config.number(base::Var::utofu_mrq_depth)),
+      secret_(bootstrap.secret()),
+      agreed_(agreed_of(environment.config)),
+      peers_(bootstrap.size()),
+      used_(max_workers_),
+      exclusive_left_(environment.config.number(base::Var::utofu_exclusive)) {}
+
+base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
+                                                 const base::Environment& environment) {
+  auto library = Library::open(environment.config.text(base::Var::utofu_library));
+  if (!library) return library.status();
+  std::unique_ptr<Home> home(new Home(bootstrap, environment, **library));
+  if (const base::Status status = home->set_up(); status != HEDDLE_DONE) return status;
+  return home;
+}
+
+base::Status Home::set_up() {
+  auto vcq = library_->create(false);
+  if (!vcq) return vcq.status();
+  vcq_ = *vcq;
+  auto pages = Pages::create(max_workers_ * sizeof(Entry));
+  if (!pages) return pages.status();
+  directory_ = std::move(*pages);
+  {
+    const CqGuard guard(vcq_);
+    auto stadd = library_->enroll(vcq_, directory_.data(), directory_.bytes());
+    if (!stadd) return stadd.status();
+    directory_stadd_ = *stadd;
+  }
+  CardBytes bytes;
+  bytes.max_workers = max_workers_;
+  bytes.home_vcq = vcq_.id;
+  bytes.directory_stadd = directory_stadd_;
+  bytes.agreed = agreed_;
+  bootstrap::Card card;
+  card.bytes.resize(sizeof bytes);
+  std::memcpy(card.bytes.data(), &bytes, sizeof bytes);
+  return bootstrap_.publish(card);
+}
+
+void Home::release(Station& station) {
+  {
+    const CqGuard guard(station.vcq);
+    library_->withdraw(station.vcq, station.stadd);
+  }
+  library_->destroy(station.vcq);
+}
+
+Home::~Home() {
+  for (auto& station : kept_) release(*station);
+  if (vcq_.handle == 0) return;
+  {
+    const CqGuard guard(vcq_);
+    for (auto& [id, region] : regions_) library_->withdraw(vcq_, region.stadd);
+    if (directory_stadd_ != 0) library_->withdraw(vcq_, directory_stadd_);
+  }
+  library_->destroy(vcq_);
+}
+
+// ---- peers ----------------------------------------------------------------------------------------------------------------
+
+base::Result<const Peer*> Home::peer(std::uint32_t rank) {
+  const Peer* known = peers_[rank].load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  return meet(rank);
+}
+
+base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
+  base::Nap nap;
+  for (;;) {
+    const auto met = peer(rank);
+    if (met.status() != HEDDLE_AGAIN) return met;
+    nap.take();
+  }
+}
+
+[[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  if (const Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
+  auto peer = std::make_unique<Peer>();
+  peer->rank = rank;
+  peer->home_vcq = vcq_.id;
+  peer->directory_stadd = directory_stadd_;
+  if (rank != this->rank()) {
+    const auto card = bootstrap_.fetch(rank);
+    if (!card) return card.status();
+    CardBytes bytes;
+    if (card->bytes.size() != sizeof bytes) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of the utofu transport", rank);
+    }
+    std::memcpy(&bytes, card->bytes.data(), sizeof bytes);
+    if (bytes.magic != CardBytes::kMagic) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of this utofu transport; same version?", rank);
+    }
+    base::Status status = check_agreed(bytes.agreed, agreed_, rank);
+    if (bytes.max_workers != max_workers_)
+      status = disagree("HEDDLE_MAX_WORKERS", rank, bytes.max_workers, max_workers_);
+    if (status != HEDDLE_DONE) {
+      if (!std::exchange(version_told_, true)) {
+        environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());
+      }
+      return status;
+    }
+    peer->home_vcq = bytes.home_vcq;
+    peer->directory_stadd = bytes.directory_stadd;
+  }
+  met_.push_back(std::move(peer));
+  peers_[rank].store(met_.back().get(), std::memory_order_release);
+  return static_cast<const Peer*>(met_.back().get());
+}
+
+// ---- workers --------------------------------------------------------------------------------------------------------------
+
+// Who shares a CQ with up to seven others has an eighth of its MRQ.
+Sizes Home::sizes(bool exclusive) const {
+  constexpr std::uint64_t kSharers = 8;
+  const std::uint64_t depth = exclusive ? mrq_depth_ : std::max(mrq_depth_ / kSharers, kLeastMrqDepth);
+  return sizes_for(depth, std::uint64_t{size()} * max_workers_);
+}
+
+base::Result<std::unique_ptr<Station>> Home::open_station(std::uint32_t worker, Sizes* sizes) {
+  if (worker >= max_workers_) {
+    return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
+  }
+  bool exclusive = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (used_[worker]) {
+      return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", worker);
+    }
+    used_[worker] = true;
+    exclusive = exclusive_left_ != 0;
+    if (exclusive) --exclusive_left_;
+  }
+  auto vcq = library_->create(exclusive);
+  if (!vcq) return vcq.status();
+  auto station = std::make_unique<Station>();
+  station->vcq = *vcq;
+  *sizes = this->sizes(vcq->lock == nullptr);
+  base::Status status = HEDDLE_DONE;
+  auto block = Pages::create(sizes->block_bytes());
+  if (block) {
+    station->block = std::move(*block);
+    const CqGuard guard(station->vcq);
+    auto stadd = library_->enroll(station->vcq, station->block.data(), station->block.bytes());
+    if (stadd) {
+      station->stadd = *stadd;
+    } else {
+      status = stadd.status();
+    }
+  } else {
+    status = block.status();
+  }
+  if (status == HEDDLE_DONE) return station;
+  library_->destroy(station->vcq);
+  return status;
+}
+
+base::Status Home::announce(std::uint32_t worker, Entry entry) {
+  seal(&entry, secret_);
+  const Functions& call = library_->call();
+  base::Nap nap;
+  const std::lock_guard one(announcing_);
+  for (bool posted = false;;) {
+    {
+      const CqGuard guard(vcq_);
+      void* tag = nullptr;
+      while (call.poll_tcq(vcq_.handle, 0, &tag) == UTOFU_SUCCESS) {
+      }
+      int code = UTOFU_SUCCESS;
+      if (!posted) {
+        code = call.put_piggyback(vcq_.handle, vcq_.id, &entry, directory_stadd_ + worker * sizeof(Entry), sizeof entry,
+                                  0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        posted = code == UTOFU_SUCCESS;
+      } else {
+        utofu_mrq_notice notice{};
+        code = call.poll_mrq(vcq_.handle, 0, &notice);
+        if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
+      }
+      if (code != UTOFU_SUCCESS && code != UTOFU_ERR_BUSY && code != UTOFU_ERR_NOT_FOUND) {
+        return base::fail(HEDDLE_ERR_SYSTEM, "worker %u cannot be shown to the peers: %s (%d)", worker,
+                          error_name(code), code);
+      }
+    }
+    nap.take();
+  }
+}
+
+void Home::keep(std::unique_ptr<Station> station) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(station));
+}
+
+// ---- regions --------------------------------------------------------------------------------------------------------------
+
+base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {
+  const std::lock_guard lock(mutex_);
+  const CqGuard guard(vcq_);
+  const auto stadd = library_->enroll(vcq_, address, bytes);
+  if (!stadd) return stadd.status();
+  KeyBytes key;
+  key.rank = rank();
+  key.id = ++next_region_;
+  key.bytes = bytes;
+  key.stadd = *stadd;
+  key.address = reinterpret_cast<std::uintptr_t>(address);
+  seal(&key, secret_);
+  regions_[key.id] = {*stadd, std::move(pages)};
+  LocalMemory memory;
+  memory.address = address;
+  memory.bytes = bytes;
+  memory.id = key.id;
+  std::memcpy(memory.key.bytes.data(), &key, sizeof key);
+  return memory;
+}
+
+void Home::withdraw(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return;
+  {
+    const CqGuard guard(vcq_);
+    library_->withdraw(vcq_, found->second.stadd);
+  }
+  regions_.erase(found);
+}
+
+}  // namespace heddle::transport::utofu

@@ -1,0 +1,144 @@
+// What stands where in the memory that peers reach: a rank's directory, a worker's block; and how many slots may be promised.
+//
+//   directory (of a rank, registered on its home VCQ):   Entry of worker 0 | Entry of worker 1 | …
+//   block (of a worker, registered on its own VCQ):      claim word | rings of slots | pool | credit words | entries read
+//
+// Everything in the directory, the claim word and the credit words is written by the NIC alone, the owner's own writes included, and
+// what the NIC wrote is read only after a notice. So nothing depends on how the NIC and the processor see each other's stores.
+//
+// The MRQ of a worker cannot overflow: what may be in it at once is
+//   its own operations under way                                        operations
+//   messages in slots that it has given to senders (rings × slots)      promised
+//   credits that come back to it: at most 2 for each channel it opened  2 × channels
+// and Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a credit for it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "bootstrap/bootstrap.hpp"
+#include "transport/agreed.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::utofu {
+
+inline constexpr std::uint32_t kSlotBytes = 2048;
+inline constexpr std::uint32_t kMtu = 1920;                 // a message is one packet
+inline constexpr std::uint32_t kPiggyback = 32;             // bytes that travel in the command
+inline constexpr std::uint64_t kMostTransfer = 16'776'960;  // the NIC's limit, down to a multiple of 256
+inline constexpr std::uint32_t kMostSlots = 16;
+
+// Before each message in its slot.
+struct SlotHead {
+  std::uint32_t immediate = 0;
+  std::uint32_t bytes = 0;
+};
+static_assert(sizeof(SlotHead) == 8);
+inline constexpr std::uint32_t kMostMessage = kMtu - sizeof(SlotHead);
+
+// The first message of a sender in its ring: who it is, and where its credit comes back.
+struct Hello {
+  std::uint32_t rank = 0;
+  std::uint16_t worker = 0;
+  std::uint16_t magic = kMagic;
+  std::uint64_t vcq = 0;
+  std::uint64_t credit_stadd = 0;
+  std::uint64_t seal = 0;
+  static constexpr std::uint16_t kMagic = 0x4855;  // "UH"
+};
+static_assert(sizeof(Hello) == kPiggyback);
+
+enum class State : std::uint8_t { unopened = 0, open = 1, closed = 2 };
+
+// One worker in its rank's directory: written and read whole, as one packet; the seal tells a whole one.
+struct Entry {
+  std::uint64_t vcq = 0;
+  std::uint64_t block_stadd = 0;  // of the claim word; the rings follow
+  State state = State::unopened;
+  std::uint8_t slots = 0;
+  std::uint16_t rings = 0;
+  std::uint32_t padding = 0;
+  std::uint64_t seal = 0;
+};
+static_assert(sizeof(Entry) == kPiggyback);
+
+inline constexpr std::uint64_t kClaimBytes = 256;
+
+// How a worker's share of its MRQ is dealt out.
+struct Sizes {
+  std::uint32_t operations = 0;
+  std::uint32_t channels = 0;
+  std::uint32_t rings = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t buffers = 0;  // of the pool
+
+  [[nodiscard]] std::uint64_t ring_bytes() const { return std::uint64_t{slots} * kSlotBytes; }
+  [[nodiscard]] std::uint64_t rings_at() const { return kClaimBytes; }
+  [[nodiscard]] std::uint64_t pool_at() const { return rings_at() + rings * ring_bytes(); }
+  [[nodiscard]] std::uint64_t credits_at() const { return pool_at() + std::uint64_t{buffers} * kSlotBytes; }
+  [[nodiscard]] std::uint64_t entries_at() const {
+    return credits_at() + std::uint64_t{channels} * sizeof(std::uint64_t);
+  }
+  [[nodiscard]] std::uint64_t block_bytes() const { return entries_at() + std::uint64_t{channels} * sizeof(Entry); }
+  [[nodiscard]] constexpr std::uint64_t most_notices() const {
+    return operations + 2 * std::uint64_t{channels} + std::uint64_t{rings} * slots;
+  }
+};
+
+// `depth` notices for one worker of a job in which `workers` may talk to it (and it to them).
+constexpr Sizes sizes_for(std::uint64_t depth, std::uint64_t workers) {
+  Sizes sizes;
+  sizes.operations = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(depth / 4, 16, 1024));
+  const std::uint64_t left = depth - std::min<std::uint64_t>(depth, sizes.operations);
+  // A peer costs a channel (2 notices) and a ring of at least 2 slots.
+  const std::uint64_t peers = std::clamp<std::uint64_t>(std::min(workers, left / 4), 1, 65535);
+  sizes.channels = static_cast<std::uint32_t>(peers);
+  sizes.rings = static_cast<std::uint32_t>(peers);
+  const std::uint64_t promised = left - std::min(left, 2 * peers);
+  sizes.slots = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(promised / peers, 1, kMostSlots));
+  sizes.buffers = std::min<std::uint32_t>(sizes.operations, 256);
+  return sizes;
+}
+inline constexpr std::uint64_t kLeastMrqDepth = 64;
+static_assert(sizes_for(kLeastMrqDepth, 1'000'000).most_notices() <= kLeastMrqDepth);
+static_assert(sizes_for(2048, 4).most_notices() <= 2048 && sizes_for(2048, 4).slots == kMostSlots);
+static_assert(sizes_for(8192, 4 * 64).most_notices() <= 8192 && sizes_for(8192, 4 * 64).slots == kMostSlots);
+
+// A checksum that depends on the job's secret: against accident and confusion of jobs, not against who computes.
+std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::JobSecret& secret);
+
+template <class Record>
+void seal(Record* record, const bootstrap::JobSecret& secret) {
+  record->seal = seal_of(record, offsetof(Record, seal), secret);
+}
+template <class Record>
+bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
+  return record.seal == seal_of(&record, offsetof(Record, seal), secret);
+}
+
+// What a rank shows to its peers.
+struct CardBytes {
+  std::uint32_t magic = kMagic;
+  std::uint32_t max_workers = 0;
+  std::uint64_t home_vcq = 0;
+  std::uint64_t directory_stadd = 0;
+  Agreed agreed;
+  static constexpr std::uint32_t kMagic = 0x32435548;  // "HUC2"
+};
+
+// A region's key as bytes.
+struct KeyBytes {
+  std::uint32_t magic = kMagic;
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t stadd = 0;    // on the owner's home VCQ
+  std::uint64_t address = 0;  // for the alignment of its words
+  std::uint64_t seal = 0;
+  static constexpr std::uint32_t kMagic = 0x4b545548;  // "HUTK"
+};
+static_assert(sizeof(KeyBytes) == kKeyBytes);
+
+}  // namespace heddle::transport::utofu

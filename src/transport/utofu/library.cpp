@@ -1,0 +1,184 @@
+#include "transport/utofu/library.hpp"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <cstdlib>
+
+namespace heddle::transport::utofu {
+namespace {
+
+struct Opened {
+  std::mutex mutex;
+  std::map<std::string, Library*> by_name;  // never freed: as long as the process
+};
+
+Opened& opened() {
+  static Opened* all = new Opened;
+  return *all;
+}
+
+template <class Function>
+bool find(void* handle, const char* name, Function* function) {
+  void* symbol = dlsym(handle, name);
+  *function = reinterpret_cast<Function>(symbol);
+  return symbol != nullptr;
+}
+
+}  // namespace
+
+const char* error_name(int code) {
+  switch (code) {
+    case UTOFU_ERR_BUSY:
+      return "BUSY";
+    case UTOFU_ERR_FULL:
+      return "FULL";
+    case UTOFU_ERR_USED:
+      return "USED";
+    case UTOFU_ERR_NOT_AVAILABLE:
+      return "NOT_AVAILABLE";
+    case UTOFU_ERR_NOT_SUPPORTED:
+      return "NOT_SUPPORTED";
+    case UTOFU_ERR_MRQ_PEER:
+      return "MRQ_PEER";
+    case UTOFU_ERR_MRQ_RMT_STADD:
+      return "MRQ_RMT_STADD";
+    case UTOFU_ERR_MRQ_RMT_MEMORY:
+      return "MRQ_RMT_MEMORY";
+    case UTOFU_ERR_MRQ_LCL_STADD:
+      return "MRQ_LCL_STADD";
+    case UTOFU_ERR_OUT_OF_RESOURCE:
+      return "OUT_OF_RESOURCE";
+    case UTOFU_ERR_OUT_OF_MEMORY:
+      return "OUT_OF_MEMORY";
+    case UTOFU_ERR_INVALID_ADDRESS:
+      return "INVALID_ADDRESS";
+    case UTOFU_ERR_INVALID_SIZE:
+      return "INVALID_SIZE";
+    case UTOFU_ERR_FATAL:
+      return "FATAL";
+    default:
+      return "see <utofu.h>";
+  }
+}
+
+CqGuard::CqGuard(const Vcq& vcq) : lock_(vcq.lock) {
+  while (lock_ != nullptr && !lock_->try_lock()) sched_yield();
+}
+
+base::Result<Library*> Library::open(const std::string& name) {
+  Opened& all = opened();
+  const std::lock_guard lock(all.mutex);
+  if (const auto found = all.by_name.find(name); found != all.by_name.end()) return found->second;
+  std::unique_ptr<Library> library(new Library);
+  if (const base::Status status = library->load(name); status != HEDDLE_DONE) return status;
+  if (const base::Status status = library->ask_machine(); status != HEDDLE_DONE) return status;
+  return all.by_name[name] = library.release();
+}
+
+base::Status Library::load(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "no uTofu library \"%s\" (%s); set HEDDLE_UTOFU_LIBRARY to the file, or start the job with "
+                      "heddle run --utofu",
+                      name.c_str(), dlerror());
+  }
+  const bool all =
+      find(handle, "utofu_get_onesided_tnis", &call_.get_onesided_tnis) &&
+      find(handle, "utofu_query_onesided_caps", &call_.query_onesided_caps) &&
+      find(handle, "utofu_create_vcq", &call_.create_vcq) && find(handle, "utofu_free_vcq", &call_.free_vcq) &&
+      find(handle, "utofu_query_vcq_id", &call_.query_vcq_id) &&
+      find(handle, "utofu_query_vcq_info", &call_.query_vcq_info) && find(handle, "utofu_reg_mem", &call_.reg_mem) &&
+      find(handle, "utofu_dereg_mem", &call_.dereg_mem) && find(handle, "utofu_put", &call_.put) &&
+      find(handle, "utofu_put_piggyback", &call_.put_piggyback) &&
+      find(handle, "utofu_put_piggyback8", &call_.put_piggyback8) && find(handle, "utofu_get", &call_.get) &&
+      find(handle, "utofu_armw4", &call_.armw4) && find(handle, "utofu_armw8", &call_.armw8) &&
+      find(handle, "utofu_cswap4", &call_.cswap4) && find(handle, "utofu_cswap8", &call_.cswap8) &&
+      find(handle, "utofu_poll_tcq", &call_.poll_tcq) && find(handle, "utofu_poll_mrq", &call_.poll_mrq);
+  if (all) return HEDDLE_DONE;
+  const base::Status status = base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no uTofu library: %s", name.c_str(), dlerror());
+  dlclose(handle);
+  return status;
+}
+
+base::Status Library::ask_machine() {
+  utofu_tni_id_t* ids = nullptr;
+  std::size_t count = 0;
+  const int code = call_.get_onesided_tnis(&ids, &count);
+  if (code != UTOFU_SUCCESS || count == 0) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "utofu_get_onesided_tnis gives %zu TNIs: %s (%d)", count, error_name(code),
+                      code);
+  }
+  tnis_.assign(ids, ids + count);
+  std::free(ids);
+  utofu_onesided_caps* caps = nullptr;
+  if (call_.query_onesided_caps(tnis_.front(), &caps) != UTOFU_SUCCESS || caps == nullptr) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "utofu_query_onesided_caps of TNI %u failed", unsigned{tnis_.front()});
+  }
+  const unsigned long all_atomics = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP |
+                                    UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_XOR |
+                                    UTOFU_ONESIDED_CAP_ARMW_OP_AND | UTOFU_ONESIDED_CAP_ARMW_OP_OR;
+  if ((caps->flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) == 0 || (caps->armw_ops & all_atomics) != all_atomics ||
+      caps->max_piggyback_size < 32 || caps->max_putget_size < 16'777'215 || caps->max_edata_size < 1) {
+    return base::fail(HEDDLE_ERR_UNSUPPORTED,
+                      "this Tofu lacks atomics, piggyback of 32 bytes or transfers of 16 MiB; a Tofu D is needed");
+  }
+  return HEDDLE_DONE;
+}
+
+int Library::create_on(utofu_tni_id_t tni, bool exclusive, Vcq* vcq) {
+  const int code = call_.create_vcq(tni, exclusive ? UTOFU_VCQ_FLAG_EXCLUSIVE : 0UL, &vcq->handle);
+  if (code != UTOFU_SUCCESS) return code;
+  std::uint8_t coordinates[6];
+  std::uint16_t extra = 0;
+  if (call_.query_vcq_id(vcq->handle, &vcq->id) != UTOFU_SUCCESS ||
+      call_.query_vcq_info(vcq->id, coordinates, &vcq->tni, &vcq->cq, &extra) != UTOFU_SUCCESS) {
+    call_.free_vcq(vcq->handle);
+    return UTOFU_ERR_FATAL;
+  }
+  if (exclusive) return UTOFU_SUCCESS;
+  std::unique_ptr<CqLock>& lock = locks_[std::uint32_t{vcq->tni} << 16 | vcq->cq];
+  if (lock == nullptr) lock = std::make_unique<CqLock>();
+  vcq->lock = lock.get();
+  return UTOFU_SUCCESS;
+}
+
+base::Result<Vcq> Library::create(bool exclusive) {
+  const std::lock_guard lock(set_up_);
+  const std::size_t first = next_tni_++;
+  int code = UTOFU_ERR_FULL;
+  for (const bool alone : {true, false}) {
+    if (alone && !exclusive) continue;
+    for (std::size_t i = 0; i < tnis_.size(); ++i) {
+      Vcq vcq;
+      code = create_on(tnis_[(first + i) % tnis_.size()], alone, &vcq);
+      if (code == UTOFU_SUCCESS) return vcq;
+    }
+  }
+  return base::fail(HEDDLE_ERR_NO_MEMORY,
+                    "no VCQ is left on any of %zu TNIs: %s (%d); open fewer workers or run fewer processes per node",
+                    tnis_.size(), error_name(code), code);
+}
+
+void Library::destroy(const Vcq& vcq) {
+  const CqGuard guard(vcq);
+  const std::lock_guard lock(set_up_);
+  call_.free_vcq(vcq.handle);
+}
+
+base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags) {
+  const std::lock_guard lock(set_up_);
+  utofu_stadd_t stadd = 0;
+  const int code = call_.reg_mem(vcq.handle, address, bytes, flags, &stadd);
+  if (code == UTOFU_SUCCESS) return stadd;
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "%llu bytes at %p cannot be registered with Tofu: %s (%d)",
+                    static_cast<unsigned long long>(bytes), address, error_name(code), code);
+}
+
+void Library::withdraw(const Vcq& vcq, utofu_stadd_t stadd) {
+  const std::lock_guard lock(set_up_);
+  call_.dereg_mem(vcq.handle, stadd, 0);
+}
+
+}  // namespace heddle::transport::utofu

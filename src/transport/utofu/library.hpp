@@ -1,0 +1,104 @@
+// libtofucom, opened at run time, and what all users of it in this process must share.
+//
+// The library is one per process whatever the number of contexts, and says nothing of threads for what it sets up (queues,
+// registrations), so those calls are made under one lock of the process; and queues that share a hardware CQ are used under
+// the lock of that CQ, even if they belong to different ranks. That is why this, alone in Heddle, hangs off the process.
+#pragma once
+
+#include <utofu.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "queue/try_lock.hpp"
+
+namespace heddle::transport::utofu {
+
+// The functions that the transport calls, typed by the header, so that a library of another shape does not compile.
+struct Functions {
+  decltype(&::utofu_get_onesided_tnis) get_onesided_tnis;
+  decltype(&::utofu_query_onesided_caps) query_onesided_caps;
+  decltype(&::utofu_create_vcq) create_vcq;
+  decltype(&::utofu_free_vcq) free_vcq;
+  decltype(&::utofu_query_vcq_id) query_vcq_id;
+  decltype(&::utofu_query_vcq_info) query_vcq_info;
+  decltype(&::utofu_reg_mem) reg_mem;
+  decltype(&::utofu_dereg_mem) dereg_mem;
+  decltype(&::utofu_put) put;
+  decltype(&::utofu_put_piggyback) put_piggyback;
+  decltype(&::utofu_put_piggyback8) put_piggyback8;
+  decltype(&::utofu_get) get;
+  decltype(&::utofu_armw4) armw4;
+  decltype(&::utofu_armw8) armw8;
+  decltype(&::utofu_cswap4) cswap4;
+  decltype(&::utofu_cswap8) cswap8;
+  decltype(&::utofu_poll_tcq) poll_tcq;
+  decltype(&::utofu_poll_mrq) poll_mrq;
+};
+
+using CqLock = queue::TryLock<>;
+
+// One VCQ. Its calls are made by one thread at a time, under `lock` if there is one.
+struct Vcq {
+  utofu_vcq_hdl_t handle = 0;
+  utofu_vcq_id_t id = 0;
+  utofu_tni_id_t tni = 0;
+  utofu_cq_id_t cq = 0;
+  CqLock* lock = nullptr;  // of the CQ; null: this VCQ has it for itself
+};
+
+class Library {
+ public:
+  // Opens it, once per process and name; it stays open, since it may have threads of its own. CONFIG: there is none, or it
+  // lacks a function.
+  static base::Result<Library*> open(const std::string& name);
+
+  [[nodiscard]] const Functions& call() const { return call_; }
+  [[nodiscard]] std::size_t tnis() const { return tnis_.size(); }
+
+  // A VCQ on the next TNI in turn: with a CQ of its own if `exclusive` and as long as there are any, else beside others.
+  // NO_MEMORY: none left.
+  base::Result<Vcq> create(bool exclusive);
+  void destroy(const Vcq& vcq);
+
+  // What a VCQ must know to reach memory of this process. The caller holds the VCQ's lock, if any.
+  base::Result<utofu_stadd_t> enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags = 0);
+  void withdraw(const Vcq& vcq, utofu_stadd_t stadd);
+
+ private:
+  Library() = default;
+  base::Status load(const std::string& name);
+  base::Status ask_machine();
+  int create_on(utofu_tni_id_t tni, bool exclusive, Vcq* vcq);
+
+  Functions call_{};
+  std::vector<utofu_tni_id_t> tnis_;
+  std::mutex set_up_;  // around every call that sets something up; taken after a CQ's lock
+  std::size_t next_tni_ = 0;
+  std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ
+};
+
+// The words of a return code.
+const char* error_name(int code);
+
+// Holds the lock of a VCQ that shares its CQ; for calls that may wait for it.
+class CqGuard {
+ public:
+  explicit CqGuard(const Vcq& vcq);
+  ~CqGuard() {
+    if (lock_ != nullptr) lock_->unlock();
+  }
+  CqGuard(const CqGuard&) = delete;
+  CqGuard& operator=(const CqGuard&) = delete;
+
+ private:
+  CqLock* lock_;
+};
+
+}  // namespace heddle::transport::utofu

@@ -1,0 +1,344 @@
+// Messages of a worker: how a channel gets a ring, and how messages get into it.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/utofu/out.hpp"
+#include "transport/utofu/worker.hpp"
+
+namespace heddle::transport::utofu {
+namespace {
+
+using Stage = Channel::Stage;
+
+// Between two looks at the entry of a worker that is not open, or gives no credit: polls, or refused posts.
+constexpr std::uint32_t kShortestPause = 8;
+constexpr std::uint32_t kLongestPause = 64;
+
+std::uint32_t packet_bytes(const Command& command) {
+  return ((command.header_bytes + 7U) & ~7U) + static_cast<std::uint32_t>(command.bytes);
+}
+
+// Writes what stands in a slot; returns its length.
+std::uint32_t fill(std::byte* slot, const Command& command) {
+  const SlotHead head{command.immediate, packet_bytes(command)};
+  std::memcpy(slot, &head, sizeof head);
+  std::byte* at = slot + sizeof head;
+  if (command.header_bytes != 0) {
+    const std::uint32_t padded = (command.header_bytes + 7U) & ~7U;
+    std::memset(at + padded - 8, 0, 8);
+    std::memcpy(at, command.header, command.header_bytes);
+    at += padded;
+  }
+  if (command.bytes != 0) std::memcpy(at, command.local, command.bytes);
+  return head.bytes + static_cast<std::uint32_t>(sizeof head);
+}
+
+}  // namespace
+
+std::uint32_t Worker::take_buffer() {
+  const std::uint32_t buffer = free_buffer_;
+  if (buffer != kNoBuffer) {
+    free_buffer_ = buffers_[buffer].next;
+    --free_buffers_;
+  }
+  return buffer;
+}
+
+void Worker::give_buffer(std::uint32_t buffer) {
+  buffers_[buffer].next = free_buffer_;
+  free_buffer_ = buffer;
+  ++free_buffers_;
+}
+
+std::byte* Worker::buffer_data(std::uint32_t buffer) const {
+  return station_->block.data() + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
+}
+
+base::Status Worker::send(Command& command) {
+  if (command.worker >= home_.max_workers()) {
+    return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, command.rank,
+                      home_.max_workers());
+  }
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage) {
+    return base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the utofu transport takes %u, of which %u header",
+                      command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage,
+                      kMaxHeaderBytes);
+  }
+  const auto& of_rank = channel_of_[command.rank];
+  const std::uint32_t known = command.worker < of_rank.size() ? of_rank[command.worker] : kNoChannel;
+  if (known != kNoChannel) [[likely]] {
+    return send_on(*channels_[known], command);
+  }
+  const auto channel = channel_to(command.rank, command.worker);
+  return channel ? send_on(**channel, command) : channel.status();
+}
+
+[[gnu::cold]] base::Result<Channel*> Worker::channel_to(std::uint32_t rank, std::uint32_t worker) {
+  const auto peer = home_.peer(rank);
+  if (!peer) return peer.status();
+  if (channels_.size() == sizes_.channels) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY,
+                      "worker %u sends to %u others already, as many as its share of the receive queue can answer; "
+                      "raise HEDDLE_UTOFU_MRQ_DEPTH if the machine's queues are that deep, or lower "
+                      "HEDDLE_MAX_WORKERS",
+                      index_, sizes_.channels);
+  }
+  if (channel_of_[rank].empty()) channel_of_[rank].assign(home_.max_workers(), kNoChannel);
+  auto channel = std::make_unique<Channel>();
+  channel->rank = rank;
+  channel->worker = worker;
+  channel->index = static_cast<std::uint32_t>(channels_.size());
+  channel->home_vcq = (*peer)->home_vcq;
+  channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
+  channel_of_[rank][worker] = channel->index;
+  channels_.push_back(std::move(channel));
+  return channels_.back().get();
+}
+
+base::Status Worker::send_on(Channel& channel, Command& command) {
+  if (channel.stage == Stage::closed) return HEDDLE_DONE;
+  if (channel.stage == Stage::broken) return channel.status;
+  if (channel.stage != Stage::ready || channel.waiting != 0) return keep_waiting(channel, command);
+  if (channel.credits == 0) {
+    look_again(channel);
+    return HEDDLE_AGAIN;
+  }
+  const std::uint32_t bytes = packet_bytes(command) + static_cast<std::uint32_t>(sizeof(SlotHead));
+  alignas(8) std::byte small[kPiggyback];
+  const std::uint32_t buffer = bytes <= kPiggyback ? kNoBuffer : take_buffer();
+  if (buffer == kNoBuffer && bytes > kPiggyback) return HEDDLE_AGAIN;
+  std::byte* data = buffer == kNoBuffer ? small : buffer_data(buffer);
+  fill(data, command);
+  const int code = write_slot(channel, data, bytes, buffer, command.token);
+  if (code == UTOFU_SUCCESS) [[likely]] {
+    command.source_free = true;
+    return HEDDLE_POSTED;
+  }
+  if (buffer != kNoBuffer) give_buffer(buffer);
+  return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
+}
+
+// The message is ours, and leaves when the channel has a ring.
+base::Status Worker::keep_waiting(Channel& channel, Command& command) {
+  list(channel);
+  if (channel.waiting >= kMostWaiting || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
+  const std::uint32_t buffer = take_buffer();
+  Buffer& kept = buffers_[buffer];
+  kept.bytes = fill(buffer_data(buffer), command);
+  kept.token = command.token;
+  kept.next = kNoBuffer;
+  if (channel.waiting++ == 0) {
+    channel.first = buffer;
+  } else {
+    buffers_[channel.last].next = buffer;
+  }
+  channel.last = buffer;
+  command.source_free = true;
+  return HEDDLE_POSTED;
+}
+
+// Puts a message into the next slot. BUSY: not now. Another error: the channel is broken.
+int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
+                       Token token) {
+  const utofu_stadd_t slot = channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
+  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_PUT, channel.vcq, slot + bytes);
+  if (operation == nullptr) return UTOFU_ERR_BUSY;
+  constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+  const std::uint64_t lane = Operations::lane(*operation);
+  int code = UTOFU_SUCCESS;
+  if (bytes <= kPiggyback) {
+    code = call_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags, nullptr);
+  } else {
+    const std::uint64_t offset = sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
+    code = call_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags, nullptr);
+  }
+  if (code != UTOFU_SUCCESS) {
+    const base::Status status = refused(code, operation);
+    if (status != HEDDLE_AGAIN) break_off(channel, status);
+    return code;
+  }
+  operation->task = Task::message;
+  operation->token = token;
+  operation->rank = channel.rank;
+  operation->channel = channel.index;
+  operation->buffer = buffer;
+  channel.next = channel.next + 1 == channel.slots ? 0 : channel.next + 1;
+  --channel.credits;
+  return code;
+}
+
+// ---- from the first message to a ring of one's own ----------------------------------------------------------------------
+
+void Worker::list(Channel& channel) {
+  if (channel.listed) return;
+  channel.listed = true;
+  connecting_.push_back(&channel);
+}
+
+void Worker::advance_channels(Out& out) {
+  for (std::size_t i = 0; i < connecting_.size();) {
+    Channel& channel = *connecting_[i];
+    if (!advance(channel, out)) {
+      ++i;
+      continue;
+    }
+    channel.listed = false;
+    connecting_[i] = connecting_.back();
+    connecting_.pop_back();
+  }
+}
+
+bool Worker::advance(Channel& channel, Out& out) {
+  switch (channel.stage) {
+    case Stage::unopened:
+      if (polls_ >= channel.look_at && read_entry(channel) == UTOFU_SUCCESS) channel.stage = Stage::reading;
+      return false;
+    case Stage::claim:
+      if (claim(channel) == UTOFU_SUCCESS) channel.stage = Stage::claiming;
+      return false;
+    case Stage::reading:
+    case Stage::claiming:
+      return false;
+    case Stage::hello:
+      if (greet(channel) == UTOFU_SUCCESS) channel.stage = Stage::ready;
+      return false;
+    case Stage::ready:
+      return send_waiting(channel);
+    case Stage::closed:
+    case Stage::broken:
+      while (channel.waiting != 0) {
+        out.done(buffers_[channel.first].token, channel.stage == Stage::closed ? HEDDLE_DONE : channel.status);
+        drop_first(channel);
+      }
+      return true;
+  }
+  return true;
+}
+
+void Worker::drop_first(Channel& channel) {
+  const std::uint32_t buffer = channel.first;
+  channel.first = buffers_[buffer].next;
+  --channel.waiting;
+  give_buffer(buffer);
+}
+
+// True: nothing waits any more.
+bool Worker::send_waiting(Channel& channel) {
+  while (channel.waiting != 0) {
+    if (channel.credits == 0) {
+      look_again(channel);
+      return false;
+    }
+    const std::uint32_t buffer = channel.first;
+    const Buffer kept = buffers_[buffer];
+    const int code = write_slot(channel, buffer_data(buffer), kept.bytes, buffer, kept.token);
+    if (code != UTOFU_SUCCESS) return false;  // if it is broken now, the next round tells
+    channel.first = kept.next;
+    --channel.waiting;
+  }
+  return true;
+}
+
+int Worker::read_entry(Channel& channel) {
+  const utofu_stadd_t local = station_->stadd + sizes_.entries_at() + channel.index * sizeof(Entry);
+  Operation* operation =
+      operations_.take(UTOFU_MRQ_TYPE_LCL_GET, channel.home_vcq, channel.entry_stadd + sizeof(Entry));
+  if (operation == nullptr) return UTOFU_ERR_BUSY;
+  const int code = call_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry),
+                             Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+  return connecting_step(channel, operation, Task::read_entry, code);
+}
+
+int Worker::claim(Channel& channel) {
+  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_ARMW, channel.vcq, channel.block_stadd);
+  if (operation == nullptr) return UTOFU_ERR_BUSY;
+  const int code = call_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd,
+                               Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+  return connecting_step(channel, operation, Task::claim, code);
+}
+
+// The first slot tells the receiver whose ring it is.
+int Worker::greet(Channel& channel) {
+  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_PUT, channel.vcq, channel.ring_stadd + sizeof(Hello));
+  if (operation == nullptr) return UTOFU_ERR_BUSY;
+  Hello hello;
+  hello.rank = home_.rank();
+  hello.worker = static_cast<std::uint16_t>(index_);
+  hello.vcq = station_->vcq.id;
+  hello.credit_stadd = station_->stadd + sizes_.credits_at() + channel.index * sizeof(std::uint64_t);
+  seal(&hello, home_.secret());
+  const int code =
+      call_.put_piggyback(handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
+                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+  if (code == UTOFU_SUCCESS) {
+    channel.next = channel.slots == 1 ? 0 : 1;
+    channel.credits = channel.slots - 1;
+  }
+  return connecting_step(channel, operation, Task::hello, code);
+}
+
+int Worker::connecting_step(Channel& channel, Operation* operation, Task task, int code) {
+  if (code != UTOFU_SUCCESS) {
+    const base::Status status = refused(code, operation);
+    if (status != HEDDLE_AGAIN) break_off(channel, status);
+    return code;
+  }
+  operation->task = task;
+  operation->rank = channel.rank;
+  operation->channel = channel.index;
+  return code;
+}
+
+// A receiver that gives no credit is slow, or was closed: its entry tells. Asked for whenever a message finds no credit.
+void Worker::look_again(Channel& channel) {
+  if (channel.looking || ++channel.starved % kLongestPause != 0) return;
+  channel.looking = read_entry(channel) == UTOFU_SUCCESS;
+}
+
+void Worker::entry_read(Channel& channel) {
+  const bool looking = std::exchange(channel.looking, false);
+  if (channel.stage != Stage::reading && !(looking && channel.stage == Stage::ready)) return;
+  Entry entry;
+  std::memcpy(&entry, station_->block.data() + sizes_.entries_at() + channel.index * sizeof entry, sizeof entry);
+  const bool whole = sealed(entry, home_.secret());
+  if (whole && entry.state == State::closed) {
+    channel.stage = Stage::closed;
+    list(channel);
+  } else if (channel.stage == Stage::reading) {
+    if (whole && entry.state == State::open && entry.slots != 0 && entry.slots <= kMostSlots && entry.rings != 0) {
+      channel.vcq = entry.vcq;
+      channel.block_stadd = entry.block_stadd;
+      channel.slots = entry.slots;
+      channel.rings = entry.rings;
+      channel.stage = Stage::claim;
+      return;
+    }
+    channel.pause = std::clamp(2 * channel.pause, kShortestPause, kLongestPause);
+    channel.look_at = polls_ + channel.pause;
+    channel.stage = Stage::unopened;
+  }
+}
+
+void Worker::claimed(Channel& channel, std::uint64_t number) {
+  if (channel.stage != Stage::claiming) return;
+  if (number >= channel.rings) {
+    break_off(channel, base::fail(HEDDLE_ERR_NO_MEMORY,
+                                  "worker %u of rank %u receives from %u others already, as many as its receive queue "
+                                  "can hold; raise HEDDLE_UTOFU_MRQ_DEPTH if the machine's queues are that deep, or "
+                                  "lower HEDDLE_MAX_WORKERS",
+                                  channel.worker, channel.rank, channel.rings));
+    return;
+  }
+  channel.ring_stadd = channel.block_stadd + kClaimBytes + number * channel.slots * kSlotBytes;
+  channel.stage = Stage::hello;
+}
+
+void Worker::break_off(Channel& channel, base::Status status) {
+  if (channel.stage == Stage::broken) return;
+  channel.stage = Stage::broken;
+  channel.status = status;
+  list(channel);
+}
+
+}  // namespace heddle::transport::utofu

@@ -1,0 +1,98 @@
+#include "transport/utofu/utofu.hpp"
+
+#include "transport/utofu/worker.hpp"
+
+namespace heddle::transport::utofu {
+namespace {
+
+// What does not fit one message is better fetched by its receiver: the NIC does it, and nobody copies.
+constexpr std::uint64_t kFetchBytes = std::uint64_t{8} << 10;
+
+class UtofuTransport final : public Transport {
+ public:
+  explicit UtofuTransport(std::unique_ptr<Home> home) : home_(std::move(home)) {
+    const Sizes sizes = home_->sizes(true);
+    capabilities_.name = "utofu";
+    capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
+    capabilities_.copies_messages = true;
+    capabilities_.ordered_messages = true;
+    capabilities_.max_message = kMostMessage;
+    capabilities_.max_transfer = kMostTransfer;
+    capabilities_.fetch_bytes = kFetchBytes;
+    capabilities_.max_workers = home_->max_workers();
+    capabilities_.memory_per_peer = sizes.ring_bytes();
+  }
+
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+
+  [[nodiscard]] std::string describe() const override {
+    const Sizes sizes = home_->sizes(true);
+    return "utofu (" + std::to_string(home_->library().tnis()) + " TNIs, rings of " + std::to_string(sizes.slots) +
+           " slots for " + std::to_string(sizes.rings) + " senders, " + std::to_string(sizes.operations) +
+           " operations under way per worker)";
+  }
+
+  [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
+    Sizes sizes;
+    auto station = home_->open_station(index, &sizes);
+    if (!station) return station.status();
+    auto worker = std::make_unique<Worker>(*home_, std::move(*station), sizes, index);
+    if (const base::Status status = worker->announce(); status != HEDDLE_DONE) return status;
+    return std::unique_ptr<TransportWorker>(std::move(worker));
+  }
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {
+    auto pages = Pages::create(bytes);
+    if (!pages) return pages.status();
+    std::byte* address = pages->data();
+    return home_->enroll(address, bytes, std::move(*pages));
+  }
+  void free(const LocalMemory& memory) override { home_->withdraw(memory.id); }
+
+  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
+    if (address == nullptr || bytes == 0) {
+      return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
+                        static_cast<unsigned long long>(bytes), address);
+    }
+    return home_->enroll(address, bytes, {});
+  }
+  void withdraw(const LocalMemory& memory) override { home_->withdraw(memory.id); }
+
+  // handle: [0] STADD on the owner's home VCQ, [1] that VCQ, [2] address in the owner.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
+    if (rank >= home_->size()) {
+      return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, home_->size() - 1);
+    }
+    KeyBytes name;
+    std::memcpy(&name, key.bytes.data(), sizeof name);
+    if (name.magic != KeyBytes::kMagic || !sealed(name, home_->secret()) || name.rank != rank) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a utofu region of rank %u", rank);
+    }
+    if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+    const auto peer = home_->peer_wait(rank);
+    if (!peer) return peer.status();
+    RemoteMemory memory;
+    memory.opcodes = kMemoryOpcodes;
+    memory.rank = rank;
+    memory.bytes = name.bytes;
+    memory.handle = {name.stadd, (*peer)->home_vcq, name.address, 0};
+    return memory;
+  }
+  void release(const RemoteMemory&) override {}  // it holds nothing
+
+ private:
+  static constexpr std::uint32_t kMemoryOpcodes = bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
+
+  std::unique_ptr<Home> home_;
+  Capabilities capabilities_;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
+  auto home = Home::create(bootstrap, environment);
+  if (!home) return home.status();
+  return std::unique_ptr<Transport>(std::make_unique<UtofuTransport>(std::move(*home)));
+}
+
+}  // namespace heddle::transport::utofu

@@ -1,0 +1,10 @@
+// The transport for Tofu (Fugaku, FX1000), through the uTofu library: the real one or the emulator.
+#pragma once
+
+#include "transport/transport.hpp"
+
+namespace heddle::transport::utofu {
+
+base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
+
+}  // namespace heddle::transport::utofu

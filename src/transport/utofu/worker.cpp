@@ -1,0 +1,159 @@
+#include "transport/utofu/worker.hpp"
+
+#include <array>
+
+#include "base/wait.hpp"
+#include "transport/utofu/out.hpp"
+
+namespace heddle::transport::utofu {
+namespace {
+
+constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
+
+}  // namespace
+
+Worker::Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
+    : home_(home),
+      call_(home.library().call()),
+      station_(std::move(station)),
+      handle_(station_->vcq.handle),
+      lock_(station_->vcq.lock),
+      sizes_(sizes),
+      index_(index),
+      operations_(sizes.operations),
+      registrar_(home.library(), station_->vcq),
+      channel_of_(home.size()),
+      buffers_(sizes.buffers),
+      rings_(sizes.rings),
+      failed_(home.size()) {
+  const auto options = memory::RegistrationCache::Options::from(home.environment().config);
+  registrations_.emplace(registrar_, memory::RegistrationCache::watch_for(options, home.environment().log), options);
+  for (std::uint32_t i = sizes.buffers; i > 0; --i) give_buffer(i - 1);
+  channels_.reserve(sizes.channels);
+  connecting_.reserve(sizes.channels);
+  ready_.reserve(sizes.rings);
+  lending_.reserve(sizes.rings);
+  owing_.reserve(sizes.rings);
+  backlog_.reserve(kMostBacklog + sizes.buffers + 2 * std::size_t{sizes.operations});
+}
+
+base::Status Worker::announce() {
+  Entry entry;
+  entry.vcq = station_->vcq.id;
+  entry.block_stadd = station_->stadd;
+  entry.state = State::open;
+  entry.slots = static_cast<std::uint8_t>(sizes_.slots);
+  entry.rings = static_cast<std::uint16_t>(sizes_.rings);
+  return home_.announce(index_, entry);
+}
+
+// What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot. Until then the caller's memory
+// is in use. The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
+Worker::~Worker() {
+  std::vector<Completion> nobody;
+  std::array<Completion, 64> ends;
+  base::Nap nap;
+  while (operations_.under_way() != 0) {
+    const std::size_t before = operations_.under_way();
+    {
+      const CqGuard guard(station_->vcq);
+      Out out(ends, &nobody);
+      drain_tcq(out);
+      drain_mrq(out);
+    }
+    nobody.clear();
+    if (operations_.under_way() == before) nap.take();
+  }
+  {
+    const CqGuard guard(station_->vcq);
+    registrations_.reset();
+  }
+  Entry entry;
+  entry.vcq = station_->vcq.id;
+  entry.state = State::closed;
+  static_cast<void>(home_.announce(index_, entry));  // who cannot be told notices when the rank ends
+  home_.keep(std::move(station_));
+}
+
+std::size_t Worker::post(std::span<Command> batch) {
+  if (batch.empty()) return 0;
+  const HeldCq held(lock_);
+  if (!held) return 0;
+  std::size_t accepted = 0;
+  for (Command& command : batch) {
+    if (backlog_.size() >= kMostBacklog) break;
+    const base::Status status = start(command);
+    if (status == HEDDLE_AGAIN) break;
+    ++accepted;
+    if (status == HEDDLE_POSTED) continue;
+    command.source_free = true;
+    if (status == HEDDLE_DONE) {
+      command.done = true;
+    } else {
+      Completion failure;
+      failure.token = command.token;
+      failure.status = status;
+      backlog_.push_back(failure);
+    }
+  }
+  return accepted;
+}
+
+std::size_t Worker::poll(std::span<Completion> completions) {
+  if (completions.empty()) return 0;
+  const HeldCq held(lock_);
+  if (!held) return 0;
+  ++polls_;
+  Out out(completions, &backlog_);
+  if (!lending_.empty() || !owing_.empty()) release_lent();
+  if (!backlog_.empty()) out.flush();
+  drain_tcq(out);
+  if (out.room()) drain_mrq(out);
+  if (!ready_.empty()) hand_out(out);
+  if (!connecting_.empty()) advance_channels(out);
+  return out.count();
+}
+
+void Worker::peer_failed(std::uint32_t rank) {
+  if (rank >= failed_.size()) return;
+  failed_[rank] = 1;
+  for (auto& channel : channels_) {
+    if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED);
+  }
+}
+
+// Whoever asks often has waited for long: look again whether the worker is still there.
+bool Worker::closed(Target target) {
+  if (target.rank >= channel_of_.size() || target.worker >= channel_of_[target.rank].size()) return false;
+  const std::uint32_t index = channel_of_[target.rank][target.worker];
+  if (index == kNoChannel) return false;
+  Channel& channel = *channels_[index];
+  if (channel.stage == Channel::Stage::ready) {
+    const HeldCq held(lock_);
+    if (held) look_again(channel);
+  }
+  return channel.stage == Channel::Stage::closed;
+}
+
+// ---- commands ---------------------------------------------------------------------------------------------------------------
+
+base::Status Worker::start(Command& command) {
+  if (command.rank >= failed_.size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
+  }
+  if (failed_[command.rank] != 0) return HEDDLE_ERR_PEER_FAILED;
+  switch (command.opcode) {
+    case Opcode::message:
+      return send(command);
+    case Opcode::put:
+    case Opcode::get:
+      return transfer(command);
+    case Opcode::atomic:
+      return update(command);
+    case Opcode::kCount:
+      break;
+  }
+  return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
+}
+
+}  // namespace heddle::transport::utofu

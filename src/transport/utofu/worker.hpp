@@ -1,0 +1,177 @@
+// A worker of the utofu transport: one VCQ. One thread at a time; what shares its CQ with others uses it under the CQ's lock, and a
+// call that finds the lock held does nothing.
+//
+// Messages go into a ring of slots at the receiver's, which a sender claims once per pair of workers (a Channel here, a Ring
+// there):  read the peer's directory entry (get) → claim (armw add) → hello → messages, each one put into the next slot.
+// A receiver gives back credit for half a ring at a time by a put whose edata is the number of slots.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "memory/registration_cache.hpp"
+#include "transport/utofu/home.hpp"
+#include "transport/utofu/operations.hpp"
+
+namespace heddle::transport::utofu {
+
+inline constexpr std::uint32_t kNoChannel = ~0U;
+
+// Messages of this worker to one worker of a peer.
+struct Channel {
+  enum class Stage : std::uint8_t {
+    unopened,  // the entry has to be read (again)
+    reading,
+    claim,  // the entry is known
+    claiming,
+    hello,  // the ring is ours
+    ready,
+    closed,  // the worker was closed: what is sent to it is gone
+    broken   // `status` for everything sent
+  };
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+  std::uint32_t index = 0;
+  Stage stage = Stage::unopened;
+  base::Status status = HEDDLE_DONE;
+  utofu_vcq_id_t home_vcq = 0;
+  utofu_stadd_t entry_stadd = 0;  // the peer's
+  utofu_vcq_id_t vcq = 0;
+  utofu_stadd_t block_stadd = 0;
+  utofu_stadd_t ring_stadd = 0;
+  std::uint32_t rings = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t next = 0;     // slot
+  std::uint32_t credits = 0;  // free slots
+  std::uint32_t waiting = 0;  // messages that were taken before the ring was ours: buffers first … last
+  std::uint32_t first = kNoBuffer;
+  std::uint32_t last = kNoBuffer;
+  std::uint32_t starved = 0;  // refusals since credit came
+  std::uint32_t pause = 0;    // polls between two looks at the entry
+  std::uint64_t look_at = 0;  // poll number
+  bool listed = false;        // in connecting_
+  bool looking = false;       // an entry is being read although there is a ring
+};
+
+// Messages of one worker of a peer to this one.
+struct Ring {
+  std::uint64_t next = 0;     // message to hand out; its slot is next % slots
+  std::uint32_t arrived = 0;  // bit per slot
+  std::uint32_t lent = 0;     // handed out by the last poll
+  std::uint32_t owed = 0;     // free again, credit not given back
+  bool greeted = false;
+  bool queued = false;  // in ready_
+  std::uint16_t worker = 0;
+  std::uint32_t rank = 0;
+  utofu_vcq_id_t vcq = 0;
+  utofu_stadd_t credit_stadd = 0;
+  std::uint16_t length[kMostSlots] = {};
+};
+
+// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any.
+class Registrar final : public memory::Registrar {
+ public:
+  Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
+  [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
+                                    std::uint64_t* handle) override;
+  void withdraw(std::uint64_t handle) override { library_.withdraw(vcq_, handle); }
+
+ private:
+  Library& library_;
+  const Vcq vcq_;
+};
+
+class Worker final : public TransportWorker {
+ public:
+  Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
+  ~Worker() override;
+  [[nodiscard]] base::Status announce();
+
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override;
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override;
+  [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] WorkerCounters counters() const override { return {malformed_}; }
+
+ private:
+  // Until a receiver has shown itself and given a ring.
+  static constexpr std::uint32_t kMostWaiting = 16;
+
+  struct Buffer {
+    std::uint32_t next = kNoBuffer;  // free list, or the channel's waiting messages
+    std::uint32_t bytes = 0;         // with the slot head
+    Token token = 0;
+  };
+  class Out;
+
+  // transfer.cpp. DONE, POSTED, AGAIN (nothing happened) or the error that it completes with.
+  base::Status start(Command& command);
+  base::Status transfer(Command& command);
+  base::Status update(Command& command);
+  base::Status refused(int code, Operation* operation);
+
+  // send.cpp
+  base::Status send(Command& command);
+  base::Result<Channel*> channel_to(std::uint32_t rank, std::uint32_t worker);
+  base::Status send_on(Channel& channel, Command& command);
+  base::Status keep_waiting(Channel& channel, Command& command);
+  int write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token);
+  void advance_channels(Out& out);
+  bool advance(Channel& channel, Out& out);  // true: nothing more to do for it now
+  bool send_waiting(Channel& channel);
+  void drop_first(Channel& channel);
+  void look_again(Channel& channel);
+  int connecting_step(Channel& channel, Operation* operation, Task task, int code);
+  int read_entry(Channel& channel);
+  int claim(Channel& channel);
+  int greet(Channel& channel);
+  void entry_read(Channel& channel);
+  void claimed(Channel& channel, std::uint64_t number);
+  void break_off(Channel& channel, base::Status status);
+  void list(Channel& channel);
+  std::uint32_t take_buffer();
+  void give_buffer(std::uint32_t buffer);
+  [[nodiscard]] std::byte* buffer_data(std::uint32_t buffer) const;
+
+  // receive.cpp
+  void release_lent();
+  void drain_tcq(Out& out);
+  void drain_mrq(Out& out);
+  void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
+  base::Status outcome(const Operation& operation, int code) const;
+  void arrived(const utofu_mrq_notice& notice);
+  void message_arrived(std::uint64_t end);
+  void hand_out(Out& out);
+  void hand_out_ring(std::uint32_t number, Out& out);
+  bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
+  void return_credits();
+
+  Home& home_;
+  const Functions& call_;
+  std::unique_ptr<Station> station_;
+  const utofu_vcq_hdl_t handle_;
+  CqLock* const lock_;
+  const Sizes sizes_;
+  const std::uint32_t index_;
+  Operations operations_;
+  Registrar registrar_;
+  std::optional<memory::RegistrationCache> registrations_;  // until the destructor has taken them back
+  std::vector<std::vector<std::uint32_t>> channel_of_;      // by rank, then worker; empty until one is addressed
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<Channel*> connecting_;
+  std::vector<Buffer> buffers_;
+  std::uint32_t free_buffer_ = kNoBuffer;
+  std::uint32_t free_buffers_ = 0;
+  std::vector<Ring> rings_;
+  std::vector<std::uint32_t> ready_;    // rings with a message at their head
+  std::vector<std::uint32_t> lending_;  // rings with lent slots
+  std::vector<std::uint32_t> owing_;    // rings whose credit could not be sent
+  std::vector<std::uint8_t> failed_;    // by rank
+  std::vector<Completion> backlog_;     // for which the last poll had no room
+  std::uint64_t polls_ = 0;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace heddle::transport::utofu
