@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shmem/alike.hpp"
 #include "shmem/checks.hpp"
 #include "shmem/contexts.hpp"
 
@@ -11,6 +12,8 @@ namespace {
 
 // Above this a broadcast is fetched by its receivers, all at the same time, instead of put by the root.
 constexpr std::size_t kGiveBytes = 16384;
+
+constexpr const char* kBytes = "nelems in bytes";  // of calls whose elements were counted as bytes already
 
 // The bytes of `n` times as much; more than any memory if that is more.
 std::size_t times(std::size_t bytes, int n) {
@@ -129,6 +132,7 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
   } else {
     check_buffers(call, {dest, bytes}, {source, bytes});
   }
+  check_alike(call, group, call, {{"PE_root", root}, given(kBytes, bytes)});
   if (bytes == 0) return 0;
   const bool is_root = group.me == root;
   if (is_root && root_copies == RootCopies::yes) copy(dest, source, bytes);
@@ -150,6 +154,7 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
 int fcollect_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   const int n = group.members.size;
   check_buffers(call, {dest, times(bytes, n)}, {source, bytes});
+  check_alike(call, group, call, {given(kBytes, bytes)});
   if (bytes == 0) return 0;
   if (group.slot != nullptr && bytes <= TeamSlot::kBoardBytes) {
     contributions(call, group, source, bytes,
@@ -163,6 +168,7 @@ int fcollect_bytes(Call call, Group& group, void* dest, const void* source, std:
 
 int collect_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   check_symmetric(call, "source", source, bytes);
+  check_alike(call, group, call, {});
   const Extent extent =
       group.slot != nullptr ? extent_in_team(call, group, bytes) : extent_in_chain(call, group, bytes);
   // In a chain the end of the whole is known to the last member alone.
@@ -179,6 +185,7 @@ int collect_bytes(Call call, Group& group, void* dest, const void* source, std::
 int alltoall_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   const int n = group.members.size;
   check_buffers(call, {dest, times(bytes, n)}, {source, times(bytes, n)});
+  check_alike(call, group, call, {given(kBytes, bytes)});
   if (bytes == 0) return 0;
   for (int k = 0; k < n; ++k) {
     const int member = (group.me + k) % n;
@@ -192,7 +199,13 @@ int alltoall_bytes(Call call, Group& group, void* dest, const void* source, std:
 int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, const ElementStrides& strides,
                     std::size_t element_bytes, std::size_t elements) {
   const Strided shape = checked_shape(call, element_bytes, strides.dest, strides.source, 1, elements);
-  if (elements == 0) return 0;
+  const auto alike = [&] {
+    check_alike(call, group, call, {{"dst", strides.dest}, {"sst", strides.source}, given("nelems", elements)});
+  };
+  if (elements == 0) {
+    alike();
+    return 0;
+  }
   const int n = group.members.size;
   // From the first element of the first block to the end of the last one's last.
   const std::size_t count = times(elements, n) - 1;
@@ -207,6 +220,7 @@ int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, con
   check_symmetric(call, "dest", dest, to.bytes);
   check_symmetric(call, "source", source, from.bytes);
   if (checks_collectives() && elements_meet(to, from, shape)) check_apart(call, to, from);
+  alike();
   for (int k = 0; k < n; ++k) {
     const int member = (group.me + k) % n;
     put_blocks(default_context(), at(dest, elements * shape.dest_stride, group.me),
@@ -220,13 +234,16 @@ int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, con
 void barrier(Call call, int PE_start, int logPE_stride, int PE_size, long* pSync) {
   Group made;
   Group& group = active_group(call, {PE_start, logPE_stride, PE_size, pSync}, made);
+  check_alike(call, group, kBarrierAll, {});
   quiet(call, World{});
   sync(call, group);
 }
 
 void sync_active(Call call, int PE_start, int logPE_stride, int PE_size, long* pSync) {
   Group made;
-  sync(call, active_group(call, {PE_start, logPE_stride, PE_size, pSync}, made));
+  Group& group = active_group(call, {PE_start, logPE_stride, PE_size, pSync}, made);
+  check_alike(call, group, kSyncAll, {});
+  sync(call, group);
 }
 
 }  // namespace heddle::shmem

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "shmem/alike.hpp"
 #include "shmem/checks.hpp"
 #include "shmem/posted.hpp"
 #include "shmem/teams.hpp"
@@ -184,12 +185,14 @@ void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t n
 
 void barrier_all(Call call) {
   check_initialized(call);
+  check_alike(call, world_team(), call, {});
   quiet(call, World{});
-  sync_all(call);
+  sync(call, world_team());
 }
 
 void sync_all(Call call) {
   check_initialized(call);
+  check_alike(call, world_team(), kSyncAll, {});
   sync(call, world_team());
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "shmem/atomics.hpp"
+#include "shmem/checks.hpp"
 #include "shmem/contexts.hpp"
 #include "shmem/patience.hpp"
 #include "shmem/rma.hpp"
@@ -25,11 +26,16 @@ bool heard(const std::uint64_t* word, std::uint64_t number) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number;
 }
 
+void describe_absent(char* text, int pe) {
+  std::snprintf(text, kAwaitedText, "PE %d has not come%s", pe,
+                checks_everything() ? "" : "; HEDDLE_CHECK=full tells if it is in another collective");
+}
+
 // `from`: the PE whose signal it is.
 void hear(Call call, const std::uint64_t* word, std::uint64_t number, int from) {
   wait_until_true(
       call, default_context().worker, [=] { return heard(word, number); },
-      [=](char* text) { std::snprintf(text, kAwaitedText, "PE %d has not come", from); });
+      [=](char* text) { describe_absent(text, from); });
 }
 
 // Waits for one count and takes it. The teller may be a use ahead of us, so that it may have counted twice.
@@ -48,7 +54,7 @@ void hear_all(Call call, int count, const Has& has, const From& from) {
         while (k < count && has(k)) ++k;
         return k == count;
       },
-      [&](char* text) { std::snprintf(text, kAwaitedText, "PE %d has not come", from(k)); });
+      [&](char* text) { describe_absent(text, from(k)); });
 }
 
 // In each round tell(round, k, world) those at distance (k + 1) * 8^round behind us, then hear(round, count, from) as many before

@@ -11,10 +11,12 @@
 #include <memory>
 #include <mutex>
 
+#include "shmem/alike.hpp"
 #include "shmem/contexts.hpp"
 #include "shmem/memory/allocator.hpp"
 #include "shmem/memory/segments.hpp"
 #include "shmem/reserved.hpp"
+#include "shmem/teams.hpp"
 
 namespace heddle::shmem {
 namespace {
@@ -63,12 +65,24 @@ void give_back(const void* ptr) {
   g_heap.generation.fetch_add(1, std::memory_order_release);
 }
 
+// The barrier of a call that changes the books, which are the same on all PEs only as long as all make the same calls with the same
+// values. To tell each other costs what a barrier does.
+void meet(Call call, std::initializer_list<Given> values) {
+  if (!checks_collectives()) return barrier_all(call);
+  quiet(call, World{});
+  meet_alike(call, world_team(), call, values);
+}
+
 void* allocate(Call call, std::size_t size, std::size_t alignment) {
   check_initialized(call);
   if (size == 0) return nullptr;
   void* block = take(call, size, alignment);
-  barrier_all(call);
+  meet(call, {given("size", size), given("alignment", alignment)});
   return block;
+}
+
+Given given_block(const void* ptr) {
+  return given("the offset of ptr in the symmetric heap", reinterpret_cast<std::uintptr_t>(ptr) - g_state.heap.base);
 }
 
 }  // namespace
@@ -152,7 +166,7 @@ void* calloc(Call call, std::size_t count, std::size_t size) {
   if (bytes == 0) return nullptr;
   void* block = take(call, bytes, bytes >= kLine ? kLine : 1);
   if (block != nullptr) std::memset(block, 0, bytes);  // before the barrier: nobody has put anything there yet
-  barrier_all(call);
+  meet(call, {given("count", count), given("size", size)});
   return block;
 }
 
@@ -164,7 +178,8 @@ void* realloc(Call call, void* ptr, std::size_t size) {
     free(call, ptr);
     return nullptr;
   }
-  barrier_all(call);  // what is on its way to the old block arrives before it is copied
+  // What is on its way to the old block arrives before it is copied.
+  meet(call, {given_block(ptr), given("size", size)});
   void* block = take(call, size, size >= kLine ? kLine : 1);
   if (block != nullptr) {
     std::memcpy(block, ptr, std::min(old_bytes, size));
@@ -178,7 +193,7 @@ void free(Call call, void* ptr) {
   check_initialized(call);
   if (ptr == nullptr) return;
   checked_block(call, ptr);
-  barrier_all(call);
+  meet(call, {given_block(ptr)});
   give_back(ptr);
 }
 

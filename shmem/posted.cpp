@@ -66,6 +66,11 @@ Place locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
   return locate_word(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
 }
 
+// The side of the caller's own, which may be anywhere.
+void check_own(Call call, const char* argument, const void* address) {
+  if (address == nullptr) fail(call, "%s is null", argument);
+}
+
 void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch, int pe,
                   Until until) {
   const int world = checked_pe(call, context, pe);
@@ -80,6 +85,7 @@ void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* 
 void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
   const int world = checked_pe(call, context, pe);
   if (bytes == 0) return;
+  check_own(call, "source", source);
   const Place place = locate(call, "dest", dest, bytes);
   run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
     return heddle_put(context.worker, source, bytes, place.on(world), completion);
@@ -89,6 +95,7 @@ void post_put(Call call, Context& context, void* dest, const void* source, std::
 void post_get(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
   const int world = checked_pe(call, context, pe);
   if (bytes == 0) return;
+  check_own(call, "dest", dest);
   const Place place = locate(call, "source", source, bytes);
   run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
     return heddle_get(context.worker, dest, bytes, place.on(world), completion);
@@ -98,6 +105,7 @@ void post_get(Call call, Context& context, void* dest, const void* source, std::
 void post_put_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
   const int world = checked_pe(call, context, pe);
   if (shape.blocks == 0 || shape.block_bytes == 0) return;
+  check_own(call, "source", source);
   const Place place = locate(call, "dest", dest, extent(call, shape, shape.dest_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.source_stride, shape.dest_stride};
   run(call, context, HEDDLE_WHEN_LOCAL, Until::complete, [&](const heddle_completion* completion) {
@@ -108,6 +116,7 @@ void post_put_strided(Call call, Context& context, void* dest, const void* sourc
 void post_get_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
   const int world = checked_pe(call, context, pe);
   if (shape.blocks == 0 || shape.block_bytes == 0) return;
+  check_own(call, "dest", dest);
   const Place place = locate(call, "source", source, extent(call, shape, shape.source_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.dest_stride, shape.source_stride};
   run(call, context, HEDDLE_WHEN_REMOTE, Until::complete, [&](const heddle_completion* completion) {
@@ -124,6 +133,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
   const Place word = locate_word(call, "sig_addr", signal.address, sizeof(std::uint64_t));
   const heddle_signal wanted{word.on(world), signal.value,
                              signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
+  if (bytes != 0) check_own(call, "source", source);
   // Without data the signal is still to come; any symmetric address will do for nothing.
   const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
   run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shmem/alike.hpp"
 #include "shmem/checks.hpp"
 
 namespace heddle::shmem {
@@ -103,6 +104,7 @@ void scan_large(Call call, Group& group, void* dest, const void* source, std::si
 int reduce_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
                     const Reduction& reduction) {
   const std::size_t bytes = check_vectors(call, dest, source, elements, reduction);
+  check_alike(call, group, call, {given("nreduce", elements)});
   if (bytes == 0) return 0;
   if (!is_small(group, bytes)) {
     reduce_large(call, group, dest, source, bytes, reduction);
@@ -121,6 +123,7 @@ int reduce_elements(Call call, Group& group, void* dest, const void* source, std
 int scan_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
                   const Reduction& reduction, Scan scan) {
   const std::size_t bytes = check_vectors(call, dest, source, elements, reduction);
+  check_alike(call, group, call, {given("nelems", elements)});
   if (bytes == 0) return 0;
   if (!is_small(group, bytes)) {
     scan_large(call, group, dest, source, bytes, reduction, scan);

@@ -44,7 +44,7 @@ std::size_t extent(const Strided& shape, std::size_t stride) {
 }  // namespace
 
 void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) [[likely]] {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
   }
@@ -52,7 +52,7 @@ void put_bytes(Context& context, void* dest, const void* source, std::size_t byt
 }
 
 void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr) [[likely]] {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
   }
@@ -60,7 +60,7 @@ void get_bytes(Context& context, void* dest, const void* source, std::size_t byt
 }
 
 void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) [[likely]] {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
   }
@@ -68,7 +68,7 @@ void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t
 }
 
 void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
-  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr) [[likely]] {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
   }
@@ -92,7 +92,7 @@ Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, 
 }
 
 void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
-  if (std::byte* to = direct(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr) {
+  if (std::byte* to = direct(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr && source != nullptr) {
     copy_blocks(to, static_cast<const std::byte*>(source), shape);
     return;
   }
@@ -100,7 +100,8 @@ void put_blocks(Context& context, void* dest, const void* source, const Strided&
 }
 
 void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
-  if (const std::byte* from = direct(context, source, extent(shape, shape.source_stride), pe); from != nullptr) {
+  if (const std::byte* from = direct(context, source, extent(shape, shape.source_stride), pe);
+      from != nullptr && dest != nullptr) {
     copy_blocks(static_cast<std::byte*>(dest), from, shape);
     return;
   }
@@ -112,7 +113,7 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
   std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
   if (word != nullptr && is_signal(signal.address, signal.op)) {
     if (bytes == 0) return change_word(word, signal.value, signal.op);
-    if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr) {
+    if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) {
       copy_bytes(to, source, bytes);
       change_word(word, signal.value, signal.op);
       return;

@@ -76,7 +76,11 @@ int init_thread(Call call, int requested, int* provided) {
   if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE) {
     fail(call, "requested %d is none of SHMEM_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE", requested);
   }
-  if (g_state.finalized) fail(call, "called after shmem_finalize");
+  if (g_state.finalized) {
+    fail(call,
+         "called after the last shmem_finalize: the library begins once in a process (OpenSHMEM 1.5 leaves a second "
+         "init undefined)");
+  }
   if (g_initialized++ == 0) {
     g_state.thread_level = requested;
     g_state.check = wanted_checks(call);

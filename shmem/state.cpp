@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace heddle::shmem {
 
@@ -62,13 +63,18 @@ void fail(Call call, const char* format, ...) {
   va_start(arguments, format);
   if (used < sizeof text) std::vsnprintf(text + used, sizeof text - used, format, arguments);
   va_end(arguments);
-  if (g_state.n_pes != 0) heddle_context_abort(g_state.job, 1, text);
+  if (g_state.n_pes > 1) heddle_context_abort(g_state.job, 1, text);
   std::fprintf(stderr, "%s\n", text);
   std::_Exit(1);
 }
 
 void fail_status(Call call, heddle_status status) {
-  fail(call, "%s: %s", heddle_status_name(status), heddle_last_error());
+  // The engine says rank where users of OpenSHMEM say PE.
+  std::string text = heddle_last_error();
+  for (std::size_t at = text.find("rank"); at != std::string::npos; at = text.find("rank", at + 2)) {
+    text.replace(at, 4, "PE");
+  }
+  fail(call, "%s: %s", heddle_status_name(status), text.c_str());
 }
 
 }  // namespace heddle::shmem

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "shmem/alike.hpp"
 #include "shmem/contexts.hpp"
 
 namespace heddle::shmem {
@@ -241,7 +242,9 @@ void* team_ptr(Call call, shmem_team_t team, const void* dest, int pe) {
 }
 
 int team_sync(Call call, shmem_team_t team) {
-  sync(call, checked_team(call, team));
+  Group& group = checked_team(call, team);
+  check_alike(call, group, kSyncAll, {});
+  sync(call, group);
   return 0;
 }
 
@@ -251,6 +254,7 @@ int team_split_strided(Call call, shmem_team_t parent_team, int start, int strid
   if (new_team == nullptr) fail(call, "new_team is null");
   *new_team = SHMEM_TEAM_INVALID;
   if (parent == nullptr || !valid_triplet(start, stride, size, parent->group.members.size)) return 1;
+  check_alike(call, parent->group, call, {{"start", start}, {"stride", stride}, {"size", size}});
   shmem_team_config_t wanted;
   const bool able = read_config(call, "config", config, config_mask, wanted);
   const Members members = part(parent->group.members, start, stride, size);
@@ -274,6 +278,7 @@ int team_split_2d(Call call, shmem_team_t parent_team, int xrange, const shmem_t
   *xaxis_team = SHMEM_TEAM_INVALID;
   *yaxis_team = SHMEM_TEAM_INVALID;
   if (parent == nullptr || xrange < 1) return 1;
+  check_alike(call, parent->group, call, {{"xrange", xrange}});
   const Group& group = parent->group;
   const int n = group.members.size;
   const int width = std::min(xrange, n);
@@ -298,6 +303,7 @@ void team_destroy(Call call, shmem_team_t team) {
   const auto slot = static_cast<std::size_t>(found - g_books.teams);
   if (slot < 2)
     fail(call, "team is %s, which lives as long as the library", slot == 0 ? "SHMEM_TEAM_WORLD" : "SHMEM_TEAM_SHARED");
+  check_alike(call, found->group, call, {});
   close_shareable_contexts(call, team);
   sync(call, found->group);  // nobody reads the boards any more, whose slots may next be of another team
   clean(*found->group.slot);

@@ -54,6 +54,16 @@ int main(int argc, char** argv) {
     shmem_barrier_all();
     return 0;
   }
+  if (is(way, "vanish")) { /* not even by exit() */
+    if (me == n - 1) _exit(0);
+    shmem_barrier_all();
+    return 0;
+  }
+  if (is(way, "mistake")) {
+    if (me == n - 1) shmem_long_p(&from_left, 1, n);
+    shmem_barrier_all();
+    return 0;
+  }
   if (is(way, "hang")) {
     if (me == 1) shmem_long_wait_until(&from_left, SHMEM_CMP_EQ, 7);
     if (me == 2) {

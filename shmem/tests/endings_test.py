@@ -9,11 +9,14 @@ PES = 3
 
 
 def run(way, expected_code, hinted):
-    job = subprocess.run([sys.argv[1], "run", "-n", str(PES), "--timeout", "120", sys.argv[2], way], capture_output=True, text=True)
+    job = subprocess.run([sys.argv[1], "oshrun", "-n", str(PES), "--timeout", "120", sys.argv[2], way], capture_output=True, text=True)
     if job.returncode != expected_code:
         sys.exit(f"{way}: ended with {job.returncode}, not {expected_code}:\n{job.stdout}{job.stderr}")
     if job.stderr.count(HINT) != (PES if hinted else 0):
         sys.exit(f"{way}: the hint about shmem_finalize comes {job.stderr.count(HINT)} times:\n{job.stderr}")
+    if re.search(r"\brank|heddle run", job.stderr):
+        sys.exit(f"{way}: users of OpenSHMEM know PE and oshrun:\n{job.stderr}")
+    return job.stderr
 
 
 run("finalize", 0, hinted=False)
@@ -22,15 +25,29 @@ run("start_pes", 0, hinted=False)
 run("return", 0, hinted=True)
 run("exit", 0, hinted=True)
 run("child", 0, hinted=False)
-run("failure", 3, hinted=False)
+
+
+
+def check(said, expected):
+    if not re.search(expected, said):
+        sys.exit(f"{expected!r} is not said, but:\n{said}")
+
+
+check(run("failure", 3, hinted=False), r"oshrun: PE 2 \(pid \d+\) exited with code 3\n")
+check(run("vanish", 1, hinted=False), r"oshrun: PE 2 \(pid \d+\) exited without shmem_finalize\n")
+check(run("mistake", 1, hinted=False), r"oshrun: PE 2 aborts the job with code 1: shmem_long_p: pe 3: the PEs of the context are 0-2\n")
+# A job of one, without a launcher.
+alone = subprocess.run([sys.argv[2], "mistake"], capture_output=True, text=True)
+if (alone.returncode, alone.stderr) != (1, "shmem_long_p: pe 1: the PEs of the context are 0-0\n"):
+    sys.exit(f"alone: code {alone.returncode}, {alone.stderr}")
 
 
 def check_hang(**variables):
     """PE 0 waits in a barrier for PE 2, which waits for a lock that it holds, PE 1 for a word that nobody sets."""
-    expected = [r"PE 0: shmem_barrier_all has waited 1 s: PE [12] has not come",
+    expected = [r"PE 0: shmem_barrier_all has waited 1 s: PE [12] has not come; HEDDLE_CHECK=full tells",
                 r"PE 1: shmem_long_wait_until has waited 1 s: the word at 0x[0-9a-f]+ holds 18446744073709551615",
                 r"PE 2: shmem_set_lock has waited 1 s: lock 0x[0-9a-f]+ is held, and 1 are before this one"]
-    job = subprocess.Popen([sys.argv[1], "run", "-n", str(PES), "--timeout", "120", sys.argv[2], "hang"], text=True,
+    job = subprocess.Popen([sys.argv[1], "oshrun", "-n", str(PES), "--timeout", "120", sys.argv[2], "hang"], text=True,
                            stderr=subprocess.PIPE, env=os.environ | {"HEDDLE_HANG_SECONDS": "1"} | variables)
     said = ""
     for line in job.stderr:  # till it is ended by the launcher's limit

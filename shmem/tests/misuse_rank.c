@@ -12,6 +12,8 @@ static long word;
 static long words[100];
 static uint64_t signal_word;
 
+static long held_by_0;
+
 static long* freed; /* on every PE: what was a block of the heap */
 
 /* Of a context that this thread makes private. */
@@ -106,6 +108,17 @@ static void mistake(const char* name) {
   if (strcmp(name, "psync") == 0) shmem_sync(0, 0, n, &local);
   if (strcmp(name, "lock") == 0) shmem_set_lock(&local);
   if (strcmp(name, "lock-not-set") == 0) shmem_clear_lock(&word);
+  if (strcmp(name, "lock-of-another") == 0) shmem_clear_lock(&held_by_0);
+  if (strcmp(name, "null-source") == 0) shmem_long_put(words, NULL, 3, 0);
+  if (strcmp(name, "null-source-nbi") == 0) shmem_putmem_nbi(words, NULL, 24, 0);
+  if (strcmp(name, "null-source-stride") == 0) shmem_long_iput(words, NULL, 1, 2, 3, 0);
+  if (strcmp(name, "null-source-signal") == 0) {
+    shmem_long_put_signal(words, NULL, 3, &signal_word, 1, SHMEM_SIGNAL_SET, 0);
+  }
+  if (strcmp(name, "null-dest") == 0) shmem_long_get(NULL, words, 3, 0);
+  if (strcmp(name, "null-dest-nbi") == 0) shmem_getmem_nbi(NULL, words, 24, 0);
+  if (strcmp(name, "null-dest-stride") == 0) shmem_long_iget(NULL, words, 2, 1, 3, 0);
+  if (strcmp(name, "null-element") == 0) shmem_long_put(words, NULL, 1, 0);
   if (strcmp(name, "free-stack") == 0) shmem_free(&local);
   if (strcmp(name, "alignment") == 0) shmem_align(24, 8);
   if (strcmp(name, "thread-level") == 0) {
@@ -135,6 +148,9 @@ static int together(const char* name) {
   } else if (strcmp(name, "quiet-after-finalize") == 0) {
     shmem_finalize();
     shmem_quiet();
+  } else if (strcmp(name, "init-after-finalize") == 0) {
+    shmem_finalize();
+    shmem_init();
   } else if (strcmp(name, "collect-overlap") == 0) {
     shmem_long_collect(SHMEM_TEAM_WORLD, words, words + 2, 2);
   } else if (strcmp(name, "freed-collect") == 0) {
@@ -161,6 +177,23 @@ static int together(const char* name) {
     shmem_long_p(block + 8, 1, 0);
     shmem_long_broadcast(SHMEM_TEAM_WORLD, block, block, 9, 0);
     shmem_long_put(block, words, 9, shmem_my_pe());
+    /* The same by other names, parts that may differ, nothing from nowhere. */
+    if (shmem_my_pe() == 0) {
+      shmem_sync_all();
+    } else {
+      shmem_team_sync(SHMEM_TEAM_WORLD);
+    }
+    shmem_long_collect(SHMEM_TEAM_WORLD, words, words + 50, shmem_my_pe() == 0 ? 0 : 5);
+    shmem_long_put(words, NULL, 0, 0);
+    shmem_long_get(NULL, words, 0, 0);
+    shmem_long_put_signal(words, NULL, 0, &signal_word, 1, SHMEM_SIGNAL_SET, 0);
+    /* A lock of each PE's, another that both want, and one that is tried for. */
+    static long locks[3];
+    shmem_set_lock(&locks[shmem_my_pe()]);
+    shmem_set_lock(&locks[2]);
+    shmem_clear_lock(&locks[2]);
+    shmem_clear_lock(&locks[shmem_my_pe()]);
+    if (shmem_test_lock(&locks[2]) == 0) shmem_clear_lock(&locks[2]);
     EXPECT(shmem_ptr(block, shmem_my_pe()) != NULL, "mapped whatever is checked");
     shmem_finalize();
     exit(failures != 0);
@@ -185,6 +218,59 @@ static int together(const char* name) {
   return 1;
 }
 
+/* What all PEs do together, the last one otherwise than the others. */
+static void unalike_in_heap(const char* name, int odd) {
+  void* blocks[2] = {shmem_malloc(8), shmem_malloc(8)};
+  if (strcmp(name, "malloc-sizes") == 0) shmem_malloc(odd ? 100 : 200);
+  if (strcmp(name, "calloc-counts") == 0) shmem_calloc(odd ? 3 : 4, 8);
+  if (strcmp(name, "align-sizes") == 0) shmem_align(64, odd ? 64 : 65);
+  if (strcmp(name, "align-alignments") == 0) shmem_align(odd ? 128 : 64, 8);
+  if (strcmp(name, "realloc-sizes") == 0) shmem_realloc(blocks[0], odd ? 17 : 16);
+  if (strcmp(name, "other-block") == 0) shmem_free(blocks[odd]);
+  if (strcmp(name, "malloc-or-free") == 0) {
+    if (odd) shmem_free(blocks[0]);
+    if (!odd) shmem_malloc(8);
+  }
+  shmem_free(blocks[0]);
+  shmem_free(blocks[1]);
+}
+static void unalike_values(const char* name, int odd) {
+  const shmem_team_t world = SHMEM_TEAM_WORLD;
+  shmem_team_t teams[2];
+  if (strcmp(name, "roots") == 0) shmem_long_broadcast(world, words, words + 50, 4, odd);
+  if (strcmp(name, "lengths") == 0) shmem_long_broadcast(world, words, words + 50, odd ? 3 : 4, 0);
+  if (strcmp(name, "no-length") == 0) shmem_long_fcollect(world, words, words + 50, odd ? 0 : 4);
+  if (strcmp(name, "alltoall-lengths") == 0) shmem_long_alltoall(world, words, words + 50, odd ? 3 : 4);
+  if (strcmp(name, "strides") == 0) shmem_long_alltoalls(world, words, words + 50, 1, odd ? 2 : 1, 2);
+  if (strcmp(name, "reduce-lengths") == 0) shmem_long_sum_reduce(world, words, words + 50, odd ? 3 : 2);
+  if (strcmp(name, "scan-lengths") == 0) shmemx_long_sum_inscan(world, words, words + 50, odd ? 3 : 2);
+  if (strcmp(name, "splits") == 0) shmem_team_split_strided(world, 0, 1, odd ? 1 : 2, NULL, 0, teams);
+  if (strcmp(name, "ranges") == 0) shmem_team_split_2d(world, odd ? 1 : 2, NULL, 0, teams, NULL, 0, teams + 1);
+}
+static void unalike_calls(const char* name, int odd) {
+  const shmem_team_t world = SHMEM_TEAM_WORLD;
+  if (strcmp(name, "types") == 0) {
+    if (odd) shmem_int_sum_reduce(world, (int*)words, (int*)(words + 50), 2);
+    if (!odd) shmem_long_sum_reduce(world, words, words + 50, 2);
+  }
+  if (strcmp(name, "operations") == 0) {
+    if (odd) shmem_long_max_reduce(world, words, words + 50, 2);
+    if (!odd) shmem_long_sum_reduce(world, words, words + 50, 2);
+  }
+  if (strcmp(name, "collect-or-barrier") == 0) {
+    if (odd) shmem_barrier_all();
+    if (!odd) shmem_long_collect(world, words, words + 50, 2);
+  }
+  if (strcmp(name, "sync-or-barrier") == 0) {
+    if (odd) shmem_sync_all();
+    if (!odd) shmem_barrier_all();
+  }
+  if (strcmp(name, "finalize-or-barrier") == 0) {
+    if (odd) shmem_finalize();
+    if (!odd) shmem_barrier_all();
+  }
+}
+
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
   if (strcmp(name, "before-init") == 0) return shmem_my_pe();
@@ -202,6 +288,11 @@ int main(int argc, char** argv) {
   shmem_free(freed);
   EXPECT(freed == kept + 8, "the allocator has lain two blocks apart that it has room for side by side");
   if (together(name)) return 0;
+  unalike_in_heap(name, shmem_my_pe() == shmem_n_pes() - 1);
+  unalike_values(name, shmem_my_pe() == shmem_n_pes() - 1);
+  unalike_calls(name, shmem_my_pe() == shmem_n_pes() - 1);
+  if (shmem_my_pe() == 0) shmem_set_lock(&held_by_0);
+  shmem_barrier_all();
   if (shmem_my_pe() == shmem_n_pes() - 1) {
     mistake(name);
     mistake_in_memory(name);

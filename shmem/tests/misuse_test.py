@@ -9,6 +9,18 @@ import unittest
 
 HEDDLE, PROGRAM = "", ""
 
+
+def alike(call, value, on_0, on_1):
+    """Either PE may say it first."""
+    return (rf"{call}: {value} is ({on_0} on PE 0 and {on_1} on PE 1|{on_1} on PE 1 and {on_0} on PE 0): "
+            "all PEs must give the same")
+
+
+def instead(on_0, on_1):
+    return (rf"({on_0}: PE 0 calls it where PE 1 calls {on_1}|{on_1}: PE 1 calls it where PE 0 calls {on_0}): "
+            "the PEs of a team make the same")
+
+
 # Mistake: what must be said of it.
 SAID = {
     "before-init": r"shmem_my_pe: called before shmem_init",
@@ -53,6 +65,22 @@ SAID = {
     "psync": r"shmem_sync: pSync 0x[0-9a-f]+ is not symmetric",
     "lock": r"shmem_set_lock: lock 0x[0-9a-f]+ is not symmetric",
     "lock-not-set": r"shmem_clear_lock: lock 0x[0-9a-f]+ is not set",
+    "lock-of-another": r"shmem_clear_lock: lock 0x[0-9a-f]+ is set by another PE, not by PE 1, the caller",
+    "null-source": r"shmem_long_put: source is null",
+    "null-source-nbi": r"shmem_putmem_nbi: source is null",
+    "null-source-stride": r"shmem_long_iput: source is null",
+    "null-source-signal": r"shmem_long_put_signal: source is null",
+    "null-dest": r"shmem_long_get: dest is null",
+    "null-dest-nbi": r"shmem_getmem_nbi: dest is null",
+    "null-dest-stride": r"shmem_long_iget: dest is null",
+    "init-after-finalize": r"shmem_init: called after the last shmem_finalize: the library begins once in a process",
+    "malloc-sizes": alike("shmem_malloc", "size", 200, 100),
+    "calloc-counts": alike("shmem_calloc", "count", 4, 3),
+    "align-sizes": alike("shmem_align", "size", 65, 64),
+    "align-alignments": alike("shmem_align", "alignment", 64, 128),
+    "realloc-sizes": alike("shmem_realloc", "size", 16, 17),
+    "other-block": r"shmem_free: the offset of ptr in the symmetric heap is \d+ on PE [01] and \d+ on PE [01]: all PEs must",
+    "malloc-or-free": instead("shmem_malloc", "shmem_free"),
     "free-stack": r"shmem_free: ptr 0x[0-9a-f]+ is not the beginning of a block of the symmetric heap, or was freed before",
     "freed-twice": r"shmem_free: ptr 0x[0-9a-f]+ is not the beginning of a block of the symmetric heap, or was freed before",
     "realloc-freed": r"shmem_realloc: ptr 0x[0-9a-f]+ is not the beginning of a block",
@@ -81,6 +109,21 @@ SAID_IN_FULL = {
     "freed-wait": r"shmem_long_wait_until: ivar 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
     "freed-lock": r"shmem_set_lock: lock 0x[0-9a-f]+ lies in the symmetric heap, but in no block of it",
     "beyond-block": r"shmem_long_put: dest 0x[0-9a-f]+ with 72 bytes leaves its block of the symmetric heap, which ends after 64",
+    "null-element": r"shmem_long_put: source is null",
+    "roots": alike("shmem_long_broadcast", "PE_root", 0, 1),
+    "lengths": alike("shmem_long_broadcast", "nelems in bytes", 32, 24),
+    "no-length": alike("shmem_long_fcollect", "nelems in bytes", 32, 0),
+    "alltoall-lengths": alike("shmem_long_alltoall", "nelems in bytes", 32, 24),
+    "strides": alike("shmem_long_alltoalls", "sst", 1, 2),
+    "types": instead("shmem_long_sum_reduce", "shmem_int_sum_reduce"),
+    "operations": instead("shmem_long_sum_reduce", "shmem_long_max_reduce"),
+    "reduce-lengths": alike("shmem_long_sum_reduce", "nreduce", 2, 3),
+    "scan-lengths": alike("shmemx_long_sum_inscan", "nelems", 2, 3),
+    "collect-or-barrier": instead("shmem_long_collect", "shmem_barrier_all"),
+    "sync-or-barrier": instead("shmem_barrier_all", "shmem_sync_all"),
+    "splits": alike("shmem_team_split_strided", "size", 2, 1),
+    "ranges": alike("shmem_team_split_2d", "xrange", 2, 1),
+    "finalize-or-barrier": instead("shmem_barrier_all", "shmem_finalize"),
     "others-put": r"shmem_ctx_long_p: ctx 0x[0-9a-f]+ is private to the thread that made it",
     "others-quiet": r"shmem_ctx_quiet: ctx 0x[0-9a-f]+ is private to the thread that made it",
 }

@@ -5,19 +5,30 @@
 #include "tools/run/options.hpp"
 
 namespace heddle::tools {
+namespace {
 
-int run_command(int argc, char** argv) {
-  std::string help;
-  const auto options = run::parse(argc, argv, &help);
+int start(int argc, char** argv, const run::Names& names) {
+  std::string answer;
+  const auto options = run::parse(argc, argv, names, &answer);
   if (!options) {
-    std::fprintf(stderr, "heddle run: %s\n", base::last_message());
+    std::fprintf(stderr, "%s: %s\n", names.command, base::last_message());
     return kUsageCode;
   }
-  if (!help.empty()) {
-    std::fputs(help.c_str(), stdout);
+  if (!answer.empty()) {
+    std::fputs(answer.c_str(), stdout);
     return 0;
   }
   return run::Launcher(*options).run();
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  return start(argc, argv, run::kRunNames);
+}
+
+int oshrun_command(int argc, char** argv) {
+  return start(argc, argv, run::kOshrunNames);
 }
 
 }  // namespace heddle::tools

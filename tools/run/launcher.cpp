@@ -38,7 +38,7 @@ std::uint64_t now_ns() {
 
 }  // namespace
 
-Launcher::Launcher(const Options& options) : options_(options), ranks_(options.ranks) {}
+Launcher::Launcher(const Options& options) : options_(options), names_(*options.names), ranks_(options.ranks) {}
 Launcher::~Launcher() = default;
 
 int Launcher::run() {
@@ -210,7 +210,7 @@ void Launcher::serve_socket(std::uint32_t rank) {
   if (broker_->membership(rank) != Membership::lost || it.lost_told) return;
   it.lost_told = true;
   if (!broker_->problem(rank).empty()) {
-    failure(1, "rank %u (pid %d) was cut off: %s", rank, it.child.pid, broker_->problem(rank).c_str());
+    failure(1, "%s %u (pid %d) was cut off: %s", names_.rank, rank, it.child.pid, broker_->problem(rank).c_str());
   } else if (stage_ == Stage::running) {
     // Usually its death, which says more, follows at once; if not, this is where its time starts to run.
     lost_ = rank;
@@ -227,7 +227,8 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
   broker_->ended(rank);
   take_abort();
   if (broker_->membership(rank) == Membership::left) return;
-  failure(1, "rank %u (pid %d, started by pid %d) ended without leaving the job", rank, joined, it.child.pid);
+  failure(1, "%s %u (pid %d, started by pid %d) ended without %s", names_.rank, rank, joined, it.child.pid,
+          names_.leaving);
 }
 
 void Launcher::process_ended(std::uint32_t rank) {
@@ -256,7 +257,8 @@ bool Launcher::after_another(std::uint32_t rank) const {
 void Launcher::judge_held() {
   const Held held = *held_;
   held_.reset();
-  failure(held.code, "rank %u (pid %d) exited with code %d", held.rank, ranks_[held.rank].child.pid, held.code);
+  failure(held.code, "%s %u (pid %d) exited with code %d", names_.rank, held.rank, ranks_[held.rank].child.pid,
+          held.code);
 }
 
 void Launcher::judge(std::uint32_t rank) {
@@ -264,21 +266,22 @@ void Launcher::judge(std::uint32_t rank) {
   // It stays a zombie until the end of the job, so that its number, which names its group, is not given to others.
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
-    failure(kSystemCode, "rank %u (pid %d) cannot be waited for: %s", rank, pid, std::strerror(errno));
+    failure(kSystemCode, "%s %u (pid %d) cannot be waited for: %s", names_.rank, rank, pid, std::strerror(errno));
     return;
   }
   const bool was_in = broker_->has_joined(rank);
   if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
-    failure(128 + info.si_status, "rank %u (pid %d) was killed by signal %d (%s%s)", rank, pid, info.si_status,
-            ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
+    failure(128 + info.si_status, "%s %u (pid %d) was killed by signal %d (%s%s)", names_.rank, rank, pid,
+            info.si_status, ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
   } else if (info.si_status != 0) {
     if (!held_) held_ = Held{rank, info.si_status};
     if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};  // it went before that one
     enter(Stage::grace);
   } else if (was_in && broker_->membership(rank) != Membership::left) {
-    failure(1, "rank %u (pid %d) exited without leaving the job", rank, pid);
+    failure(1, "%s %u (pid %d) exited without %s", names_.rank, rank, pid, names_.leaving);
   } else if (!was_in && broker_->anybody_joined() && stage_ == Stage::running) {
-    say("warning: rank %u (pid %d) exited without joining the job that other ranks have joined", rank, pid);
+    say("warning: %s %u (pid %d) exited without joining the job that other %ss have joined", names_.rank, rank, pid,
+        names_.rank);
   }
 }
 
@@ -308,7 +311,7 @@ void Launcher::take_abort() {
     if (!code_) code_ = 0;
     return enter(Stage::terminating);
   }
-  failure(abort->code, "rank %u aborts the job with code %d%s%s", abort->rank, abort->code, colon,
+  failure(abort->code, "%s %u aborts the job with code %d%s%s", names_.rank, abort->rank, abort->code, colon,
           abort->message.c_str());
   enter(Stage::terminating);
 }
@@ -338,8 +341,8 @@ void Launcher::check_deadlines() {
   if (stage_ == Stage::grace) {
     if (held_) judge_held();
     // Without a failure yet, a rank has closed its connection and lives on.
-    failure(1, "rank %u (pid %d) has closed its connection to the launcher without leaving the job", lost_,
-            ranks_[lost_].child.pid);
+    failure(1, "%s %u (pid %d) has closed its connection to the launcher without %s", names_.rank, lost_,
+            ranks_[lost_].child.pid, names_.leaving);
     say("%u processes still run %.6g s after the failure; ending them", running_,
         static_cast<double>(options_.grace_ns) / 1e9);
     enter(Stage::terminating);
@@ -401,7 +404,7 @@ void Launcher::say(const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text.data(), text.size(), format, arguments);
   va_end(arguments);
-  err_.add(std::string("heddle run: ") + text.data() + '\n');
+  err_.add(std::string(names_.command) + ": " + text.data() + '\n');
   err_.flush();
 }
 
@@ -429,7 +432,7 @@ void Launcher::finish_output() {
   }
   out_.finish(&patience_);
   if (out_.dropped() > 0) {
-    say("%zu bytes of the ranks' output or more are lost: nobody has read it for %d s", out_.dropped(),
+    say("%zu bytes of the %ss' output or more are lost: nobody has read it for %d s", out_.dropped(), names_.rank,
         static_cast<int>(Sink::kPatienceNs / 1'000'000'000));
   }
   err_.finish(&patience_);

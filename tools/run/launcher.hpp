@@ -20,7 +20,7 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // The exit code of `heddle run`.
+  // The exit code of the command.
   int run();
 
  private:
@@ -69,6 +69,7 @@ class Launcher {
   void finish_output();
 
   Options options_;
+  const Names& names_;
   std::optional<Guardian> guardian_;
   SpawnPlan plan_;
   base::Fd null_;

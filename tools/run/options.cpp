@@ -2,29 +2,34 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "bootstrap/gather.hpp"
+#include "heddle/heddle.h"
 
 namespace heddle::tools::run {
 namespace {
 
 constexpr double kMaxSeconds = 1e9;
 
+// Of `heddle run`; in_words_of() makes oshrun's.
 constexpr const char* kHelp = R"(usage: heddle run [options] program [arguments]
 
 Starts a program as the ranks of a job on this machine, or any program that many times.
 
-  -n, -np N          processes, 1 to 1024 (default 1)
+  -n, -np, --np N    processes, 1 to 1024 (default 1)
   -t T               threads per process: a hint, given as HEDDLE_THREADS
   --bind core|none   core: each process on cores of its own, T of them; none (default)
   --timeout S        end the job after S seconds; the exit code is then 124
   --grace S          after a failure: time for the other ranks to end by themselves (default 5)
   --env NAME=VALUE   set a variable for the processes; may be repeated
   --tag              put [rank] before each line of output
+  --version          show the version
   -h, --help         show this text
-  --                 what follows is the program, even if it begins with -
+  --                 what follows is the program, even if it begins with -, and its arguments, even if one of them is :
 
 The processes find HEDDLE_LOCAL_RANK (0 to N-1) and HEDDLE_LOCAL_SIZE (N) in their environment.
 
@@ -35,7 +40,7 @@ Signals are passed on to the processes. After Ctrl-C heddle run waits for them; 
 with --tag is waited for until it is read, after a signal or the time limit only as long as somebody reads.
 
 Exit code: 0 if all processes ended with 0; otherwise that of the first process that failed, 128 + S if signal S
-killed it, the code of heddle_context_abort, or 1 if it left its job without heddle_context_leave. 2: wrong options;
+killed it, the code of heddle_context_abort, or 1 if it ended without leaving the job. 2: wrong options;
 124: time limit; 125: heddle run itself failed; 126: the program cannot be started; 127: there is no such program.
 )";
 
@@ -80,15 +85,54 @@ base::Status read_environment(const Words& words, Options* options) {
   return HEDDLE_DONE;
 }
 
+// What users of other launchers try, and what they are to do instead.
+struct Hint {
+  std::array<const char*, 6> options;
+  const char* instead;
+};
+constexpr Hint kHints[] = {
+    {{"-c", "--n", "-N", "-ppn", "--ntasks"}, "-n N gives the number of processes"},
+    {{"-x", "-E", "-env", "-genv", "-export"},
+     "the processes inherit the environment, and --env NAME=VALUE adds to it"},
+    {{"--oversubscribe", "--allow-run-as-root"}, "it is allowed without it"},
+    {{"-H", "--host", "-host", "-hosts", "--hostfile", "-hostfile"}, "all processes run on this machine"},
+    {{"-f", "-machinefile", "--machinefile"}, "all processes run on this machine"},
+    {{"--bind-to", "-bind-to", "--bind-to-core", "--map-by", "--cpu-bind"},
+     "--bind core gives each process its own cores"},
+    {{"--tag-output", "-l", "-prepend-rank", "--label"}, "--tag puts the number before each line of output"},
+    {{"-mca", "--mca"}, "settings are variables HEDDLE_...; `heddle info` lists them"},
+    {{"-v", "-V", "-version"}, "--version shows the version"},
+    {{"-help", "-?"}, "--help shows the options"},
+};
+
+base::Status unknown_option(const std::string& word, const Names& names) {
+  const std::string option = word.substr(0, word.find('='));
+  const char* instead = nullptr;
+  for (const Hint& hint : kHints) {
+    for (const char* known : hint.options) {
+      if (known != nullptr && option == known) instead = hint.instead;
+    }
+  }
+  return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s%s%s; `%s --help` lists the options", word.c_str(),
+                    instead != nullptr ? ": " : "", instead != nullptr ? instead : "", names.command);
+}
+
 base::Status read_command(std::vector<std::string> rest, Options* options) {
+  const Names& names = *options->names;
   if (!rest.empty() && rest.front() == "--") {
     rest.erase(rest.begin());
   } else if (!rest.empty() && rest.front().size() > 1 && rest.front().front() == '-') {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s; `heddle run --help` lists the options",
-                      rest.front().c_str());
+    return unknown_option(rest.front(), names);
+  } else if (std::find(rest.begin(), rest.end(), ":") != rest.end()) {
+    return base::fail(
+        HEDDLE_ERR_ARGUMENT,
+        "a lone : would begin another program of the same job, which %s cannot do; start one program that "
+        "chooses by its number, or put -- before the program if : is an argument of it",
+        names.command);
   }
-  if (rest.empty())
-    return base::fail(HEDDLE_ERR_ARGUMENT, "no program given; usage: heddle run -n N ./program arguments");
+  if (rest.empty()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "no program given; usage: %s -n N ./program arguments", names.command);
+  }
   options->command = std::move(rest);
   return HEDDLE_DONE;
 }
@@ -116,22 +160,42 @@ std::vector<std::string> reversed_words(int argc, char** argv, const std::vector
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {
     if (all[i] == "-np") all[i] = "-n";
-    const auto takes_next = [&](const CLI::Option* option) { return option->get_name() == all[i]; };
+    const auto takes_next = [&](const CLI::Option* option) { return option->check_name(all[i]); };
     if (std::any_of(with_value.begin(), with_value.end(), takes_next)) ++i;
   }
   std::reverse(all.begin(), all.end());
   return all;
 }
 
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+std::string in_words_of(const Names& names, std::string text) {
+  text = replaced(std::move(text), kRunNames.command, names.command);
+  text = replaced(std::move(text), kRunNames.aborting, names.aborting);
+  text = replaced(std::move(text), kRunNames.leaving, names.leaving);
+  return replaced(std::move(text), kRunNames.rank, names.rank);
+}
+
+std::string version_of(const Names& names) {
+  return std::string(names.version) + ' ' + std::to_string(HEDDLE_VERSION_MAJOR) + '.' +
+         std::to_string(HEDDLE_VERSION_MINOR) + '.' + std::to_string(HEDDLE_VERSION_PATCH) + '\n';
+}
+
 }  // namespace
 
-base::Result<Options> parse(int argc, char** argv, std::string* help) {
+base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer) {
   Words words;
   Options options;
-  CLI::App app("", "heddle run");
+  options.names = &names;
+  CLI::App app("", names.command);
   app.prefix_command();
   std::vector<const CLI::Option*> with_value = {
-      app.add_option("-n", words.ranks),
+      app.add_option("-n,--np", words.ranks),
       app.add_option("-t", words.threads),
       app.add_option("--bind", words.bind),
       app.add_option("--timeout", words.timeout),
@@ -142,13 +206,17 @@ base::Result<Options> parse(int argc, char** argv, std::string* help) {
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
   };
   app.add_flag("--tag", options.tag);
+  app.set_version_flag("--version", version_of(names));
   try {
     app.parse(reversed_words(argc, argv, with_value));
   } catch (const CLI::CallForHelp&) {
-    *help = kHelp;
+    *answer = in_words_of(names, kHelp);
+    return options;
+  } catch (const CLI::CallForVersion&) {
+    *answer = version_of(names);
     return options;
   } catch (const CLI::ParseError& error) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "%s; `heddle run --help` lists the options", error.what());
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s; `%s --help` lists the options", error.what(), names.command);
   }
   base::Status status = interpret(words, &options);
   if (status == HEDDLE_DONE) status = read_command(app.remaining(), &options);

@@ -7,12 +7,13 @@
 namespace heddle::tools::run {
 namespace {
 
-base::Result<Options> parsed(std::vector<std::string> words, std::string* help = nullptr) {
+base::Result<Options> parsed(std::vector<std::string> words, std::string* answer = nullptr,
+                             const Names& names = kRunNames) {
   words.insert(words.begin(), "run");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   std::string unused;
-  return parse(static_cast<int>(arguments.size()), arguments.data(), help != nullptr ? help : &unused);
+  return parse(static_cast<int>(arguments.size()), arguments.data(), names, answer != nullptr ? answer : &unused);
 }
 
 TEST(options, have_defaults) {
@@ -52,8 +53,9 @@ TEST(options, a_program_may_follow_two_dashes) {
 TEST(options, help_names_every_option) {
   std::string help;
   ASSERT_TRUE(parsed({"--help"}, &help).ok());
-  for (const char* word : {"-n,", "-np", "-t", "--bind", "--timeout", "--grace", "--env", "--tag", "--help",
-                           "HEDDLE_LOCAL_RANK", "HEDDLE_LOCAL_SIZE", "Standard input", "second Ctrl-C", "Exit code"}) {
+  for (const char* word :
+       {"-n,", "-np,", "--np", "--version", "-t", "--bind", "--timeout", "--grace", "--env", "--tag", "--help",
+        "HEDDLE_LOCAL_RANK", "HEDDLE_LOCAL_SIZE", "Standard input", "second Ctrl-C", "Exit code"}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(help.find("usage"), help.rfind("usage"));
@@ -69,6 +71,65 @@ TEST(options, np_is_n_where_an_option_may_stand) {
   EXPECT_EQ(options->ranks, 3U);
   EXPECT_EQ(options->command, (std::vector<std::string>{"-np", "6"}));
   EXPECT_EQ(parsed({"-np", "x", "app"}).status(), HEDDLE_ERR_ARGUMENT);
+}
+
+TEST(options, np_has_all_spellings) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"-n", "4", "app"}, {"-n4", "app"}, {"-np", "4", "app"}, {"--np", "4", "app"}, {"--np=4", "app"}}) {
+    const auto options = parsed(words);
+    ASSERT_TRUE(options.ok()) << testing::PrintToString(words) << base::last_message();
+    EXPECT_EQ(options->ranks, 4U) << testing::PrintToString(words);
+    EXPECT_EQ(options->command, std::vector<std::string>{"app"}) << testing::PrintToString(words);
+  }
+}
+
+TEST(options, the_version_is_told) {
+  std::string answer;
+  ASSERT_TRUE(parsed({"--version"}, &answer).ok());
+  EXPECT_EQ(answer.find("heddle run "), 0U) << answer;
+  ASSERT_TRUE(parsed({"-n", "2", "--version"}, &answer, kOshrunNames).ok());
+  EXPECT_EQ(answer.find("oshrun of Heddle "), 0U) << answer;
+  EXPECT_EQ(answer.back(), '\n');
+}
+
+TEST(options, help_is_in_the_words_of_the_command) {
+  std::string help;
+  ASSERT_TRUE(parsed({"--help"}, &help, kOshrunNames).ok());
+  for (const char* word : {"heddle run", "rank", "heddle_context", "leaving the job"}) {
+    EXPECT_EQ(help.find(word), std::string::npos) << word;
+  }
+  for (const char* word : {"usage: oshrun", "PE 0", "shmem_global_exit", "shmem_finalize", "HEDDLE_LOCAL_RANK"}) {
+    EXPECT_NE(help.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(options, options_of_other_launchers_are_explained) {
+  const std::vector<std::pair<const char*, const char*>> cases = {{"-x", "--env NAME=VALUE"},
+                                                                  {"--oversubscribe", "allowed without it"},
+                                                                  {"--hostfile", "on this machine"},
+                                                                  {"--bind-to", "--bind core"},
+                                                                  {"--tag-output", "--tag puts"},
+                                                                  {"--mca", "heddle info"},
+                                                                  {"-V", "--version"},
+                                                                  {"-N", "-n N"},
+                                                                  {"--host=a", "on this machine"},
+                                                                  {"--bogus", "--bogus; `oshrun --"}};
+  for (const auto& [option, said] : cases) {
+    EXPECT_EQ(parsed({option, "2", "app"}, nullptr, kOshrunNames).status(), HEDDLE_ERR_ARGUMENT);
+    const std::string message = base::last_message();
+    EXPECT_EQ(message.find("unknown option " + std::string(option)), 0U) << message;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+    EXPECT_NE(message.find("`oshrun --help` lists the options"), std::string::npos) << message;
+  }
+}
+
+TEST(options, a_lone_colon_is_refused_unless_it_is_said_to_be_an_argument) {
+  EXPECT_EQ(parsed({"-n", "1", "a", ":", "-n", "2", "b"}).status(), HEDDLE_ERR_ARGUMENT);
+  EXPECT_NE(std::string(base::last_message()).find("a lone :"), std::string::npos) << base::last_message();
+  EXPECT_TRUE(parsed({"a", "::", "b:c", "x: y"}).ok());
+  const auto options = parsed({"-n", "2", "--", "a", ":", "b"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->command, (std::vector<std::string>{"a", ":", "b"}));
 }
 
 TEST(options, nonsense_is_refused) {
