@@ -31,7 +31,8 @@ void meet_alike(Call call, Group& group, const char* what, std::initializer_list
   const int pe = group.world(other);
   theirs.what[sizeof theirs.what - 1] = '\0';
   if (std::strcmp(mine.what, theirs.what) != 0) {
-    fail(call, "PE %d calls it where PE %d calls %s: the PEs of a team make the same collective calls in the same order",
+    fail(call,
+         "PE %d calls it where PE %d calls %s: the PEs of a team make the same collective calls in the same order",
          g_state.my_pe, pe, theirs.what);
   }
   const auto* differs = std::find_if(values.begin(), values.end(), [&](const Given& one) {
