@@ -134,6 +134,7 @@ static void reduce_doubles(const struct network* network, uint64_t round) {
 struct board {
   utofu_vcq_hdl_t vcq;
   volatile uint64_t* entered; /* by rank */
+  utofu_stadd_t registered;
   utofu_vcq_id_t* vcqs;
   utofu_stadd_t* boards;
 };
@@ -142,13 +143,10 @@ static void open_board(struct network* network, struct board* board) {
   const size_t size = (size_t)network->meeting.size;
   board->vcq = open_vcq(&network->meeting, 0, 0);
   board->entered = get_memory(&network->meeting, size * sizeof(uint64_t));
-  const struct {
-    utofu_vcq_id_t vcq;
-    utofu_stadd_t stadd;
-  } mine = {id_of(&network->meeting, board->vcq),
-            register_memory(&network->meeting, board->vcq, (void*)board->entered, size * sizeof(uint64_t))};
+  board->registered = register_memory(&network->meeting, board->vcq, (void*)board->entered, size * sizeof(uint64_t));
+  const uint64_t mine[2] = {id_of(&network->meeting, board->vcq), board->registered};
   uint64_t* const all = calloc(2 * size, sizeof *all);
-  meet_all(&network->meeting, &mine, sizeof mine, all);
+  meet_all(&network->meeting, mine, sizeof mine, all);
   board->vcqs = calloc(size, sizeof *board->vcqs);
   board->boards = calloc(size, sizeof *board->boards);
   for (size_t rank = 0; rank < size; rank++) {
@@ -190,7 +188,7 @@ int main(int argc, char** argv) {
   }
   meet_everybody(&network.meeting); /* no signal is on its way any more */
   must(&network.meeting, utofu_free_vbg(network.ids, (size_t)network.count), "utofu_free_vbg");
-  must(&network.meeting, utofu_free_vcq(board.vcq), "utofu_free_vcq");
+  close_vcq(&network.meeting, board.vcq, &board.registered, 1);
   if (network.meeting.rank == 0)
     printf("barrier: %" PRIu64 " rounds of %d processes by %s: right\n", rounds, network.meeting.size,
            network.doubling ? "doubling" : "tree");

@@ -33,6 +33,7 @@ struct chain {
   utofu_vcq_hdl_t plain, data, ready;
   utofu_vcq_id_t to_myself;
   utofu_stadd_t to_my_word;
+  utofu_stadd_t buffer_stadd;
   struct {
     _Alignas(8) unsigned char bytes[(kMostSegments > 2 ? kMostSegments : 2) * kDescriptor];
     size_t size;
@@ -94,6 +95,7 @@ static void join(struct chain* chain) {
       .word = register_memory(meeting, chain->ready, chain->word, sizeof *chain->word)};
   chain->to_myself = reach(meeting, mine.ready);
   chain->to_my_word = mine.word;
+  chain->buffer_stadd = mine.buffer;
   struct card* const all = calloc((size_t)meeting->size, sizeof *all);
   meet_all(meeting, &mine, sizeof mine, all);
   if (!chain->last) prepare_forward(chain, &all[meeting->rank + 1], meeting->rank + 2 == meeting->size, mine.buffer);
@@ -137,6 +139,18 @@ static void finish(struct chain* chain, uint64_t broadcast) {
       wrong(meeting, "broadcast %" PRIu64 " differs in byte %zu", broadcast, i);
 }
 
+static void leave(struct chain* chain) {
+  meet_everybody(&chain->meeting);
+  const utofu_stadd_t registered[] = {chain->buffer_stadd, chain->to_my_word};
+  if (chain->data == chain->plain) { /* all three are one */
+    close_vcq(&chain->meeting, chain->plain, registered, 2);
+    return;
+  }
+  close_vcq(&chain->meeting, chain->data, &registered[0], 1);
+  close_vcq(&chain->meeting, chain->ready, &registered[1], 1);
+  close_vcq(&chain->meeting, chain->plain, NULL, 0);
+}
+
 int main(int argc, char** argv) {
   const uint64_t broadcasts = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
   static struct chain chain; /* all zero */
@@ -148,10 +162,7 @@ int main(int argc, char** argv) {
     start(&chain, broadcast);
     if (!(chain.first && chain.last)) finish(&chain, broadcast);
   }
-  meet_everybody(&chain.meeting);
-  if (chain.data != chain.plain) must(&chain.meeting, utofu_free_vcq(chain.data), "utofu_free_vcq");
-  if (chain.ready != chain.plain) must(&chain.meeting, utofu_free_vcq(chain.ready), "utofu_free_vcq");
-  must(&chain.meeting, utofu_free_vcq(chain.plain), "utofu_free_vcq");
+  leave(&chain);
   if (chain.first)
     printf("bcast: %" PRIu64 " broadcasts of %zu segments to %d processes: right\n", broadcasts, chain.segments,
            chain.meeting.size);

@@ -28,6 +28,7 @@ struct plate {
   double* grid;             /* two of them, for even and odd steps, each (kRows + 2) x (columns + 2) */
   volatile uint64_t* flags; /* one per side: the step whose halo is there, plus one */
   utofu_stadd_t grid_stadd;
+  utofu_stadd_t flags_stadd;
   struct {
     int rank; /* -1: the edge of the plate */
     utofu_vcq_id_t vcq;
@@ -51,8 +52,8 @@ static void choose_shape(struct plate* plate) {
   plate->process_columns = plate->meeting.size / plate->process_rows;
 }
 
-static void meet_neighbours(struct plate* plate, utofu_stadd_t flags_stadd) {
-  const struct card mine = {id_of(&plate->meeting, plate->vcq), plate->grid_stadd, flags_stadd};
+static void meet_neighbours(struct plate* plate) {
+  const struct card mine = {id_of(&plate->meeting, plate->vcq), plate->grid_stadd, plate->flags_stadd};
   struct card* const all = calloc((size_t)plate->meeting.size, sizeof *all);
   meet_all(&plate->meeting, &mine, sizeof mine, all);
   const int row = plate->meeting.rank / plate->process_columns;
@@ -81,14 +82,13 @@ static void join(struct plate* plate, size_t columns) {
   plate->grid = get_memory(&plate->meeting, bytes);
   plate->flags = get_memory(&plate->meeting, kSides * sizeof(uint64_t));
   plate->grid_stadd = register_memory(&plate->meeting, plate->vcq, plate->grid, bytes);
-  const utofu_stadd_t flags =
-      register_memory(&plate->meeting, plate->vcq, (void*)plate->flags, kSides * sizeof(uint64_t));
+  plate->flags_stadd = register_memory(&plate->meeting, plate->vcq, (void*)plate->flags, kSides * sizeof(uint64_t));
   const size_t top = (size_t)(plate->meeting.rank / plate->process_columns) * kRows;
   const size_t left = (size_t)(plate->meeting.rank % plate->process_columns) * columns;
   for (size_t row = 1; row <= kRows; row++)
     for (size_t column = 1; column <= columns; column++)
       plate->grid[cell(plate, 0, row, column)] = initial(top + row - 1, left + column - 1);
-  meet_neighbours(plate, flags); /* nobody sends before all have put their blocks in order */
+  meet_neighbours(plate); /* nobody sends before all have put their blocks in order */
 }
 
 /* The block's cells along one side into the halo of the neighbour there, and then the number of the step. */
@@ -186,7 +186,8 @@ int main(int argc, char** argv) {
   }
   verify(&plate, steps);
   meet_everybody(&plate.meeting); /* nobody's halo is written any more */
-  must(&plate.meeting, utofu_free_vcq(plate.vcq), "utofu_free_vcq");
+  const utofu_stadd_t registered[] = {plate.grid_stadd, plate.flags_stadd};
+  close_vcq(&plate.meeting, plate.vcq, registered, 2);
   if (plate.meeting.rank == 0)
     printf("jacobi: %" PRIu64 " steps on a %dx%zu grid of %dx%d processes: right\n", steps, kRows * plate.process_rows,
            columns * (size_t)plate.process_columns, plate.process_rows, plate.process_columns);

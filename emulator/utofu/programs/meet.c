@@ -163,6 +163,11 @@ utofu_stadd_t register_memory(const struct meeting* meeting, utofu_vcq_hdl_t vcq
   return stadd;
 }
 
+void close_vcq(const struct meeting* meeting, utofu_vcq_hdl_t vcq, const utofu_stadd_t* registered, size_t count) {
+  for (size_t i = 0; i < count; i++) must(meeting, utofu_dereg_mem(vcq, registered[i], 0), "utofu_dereg_mem");
+  must(meeting, utofu_free_vcq(vcq), "utofu_free_vcq");
+}
+
 uint64_t model_now_ns(void) {
   return utofu_emu_model_now_ns ? utofu_emu_model_now_ns() : 0;
 }

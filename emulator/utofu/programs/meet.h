@@ -76,6 +76,8 @@ utofu_vcq_id_t reach(const struct meeting* meeting, utofu_vcq_id_t told);
 /* Zeroed, aligned to 256 bytes. */
 void* get_memory(const struct meeting* meeting, size_t bytes);
 utofu_stadd_t register_memory(const struct meeting* meeting, utofu_vcq_hdl_t vcq, void* memory, size_t bytes);
+/* Ends these registrations with it; nobody may be using them any more. */
+void close_vcq(const struct meeting* meeting, utofu_vcq_hdl_t vcq, const utofu_stadd_t* registered, size_t count);
 
 /* The emulator has a timing model that follows a run from call to call. These do nothing, and give 0, with a library that
  * has none or has it switched off: what it says now, for this thread; and that this thread has just seen, by polling

@@ -29,6 +29,7 @@ struct player {
   volatile uint64_t* inbox;
   uint64_t* outbox;
   utofu_stadd_t outbox_stadd;
+  utofu_stadd_t inbox_stadd;
   atomic_uint_fast64_t sent; /* raised by whichever thread of the VCQ finds the completion */
   uint64_t posted;
   uint64_t serial; /* of messages to and fro */
@@ -161,7 +162,8 @@ static void join(struct game* game) {
     player->outbox = get_memory(meeting, bytes);
     player->outbox_stadd = register_memory(meeting, player->vcq, player->outbox, bytes);
     mine[i].vcq = id_of(meeting, player->vcq);
-    mine[i].inbox = register_memory(meeting, player->vcq, (void*)player->inbox, bytes);
+    player->inbox_stadd = register_memory(meeting, player->vcq, (void*)player->inbox, bytes);
+    mine[i].inbox = player->inbox_stadd;
   }
   meet_all(meeting, mine, sizeof mine, all);
   for (int i = 0; i < game->threads; i++) {
@@ -193,9 +195,13 @@ int main(int argc, char** argv) {
   for (int i = 1; i < game.threads; i++) pthread_join(game.players[i].thread, NULL);
   pthread_barrier_destroy(&game.all_threads);
   meet_everybody(&game.meeting);
-  for (int i = 0; i < game.threads; i++)
-    if (i == 0 || game.players[i].vcq != game.players[i - 1].vcq)
-      must(&game.meeting, utofu_free_vcq(game.players[i].vcq), "utofu_free_vcq");
+  for (int i = 0; i < game.threads; i++) {
+    const struct player* const player = &game.players[i];
+    must(&game.meeting, utofu_dereg_mem(player->vcq, player->inbox_stadd, 0), "utofu_dereg_mem");
+    must(&game.meeting, utofu_dereg_mem(player->vcq, player->outbox_stadd, 0), "utofu_dereg_mem");
+    const int last_of_vcq = i + 1 == game.threads || player[1].vcq != player->vcq;
+    if (last_of_vcq) must(&game.meeting, utofu_free_vcq(player->vcq), "utofu_free_vcq");
+  }
   if (game.meeting.rank == 0) printf("pingpong: right\n");
   return 0;
 }

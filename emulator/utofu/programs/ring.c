@@ -22,8 +22,8 @@ struct ring {
   utofu_stadd_t right_inbox; /* two slots: token n goes to slot n % 2, so that none is overwritten while it is read */
   volatile uint64_t* inbox;
   uint64_t* outbox;
-  utofu_stadd_t outbox_stadd;
-  size_t words; /* of a token: payload and, last, its number */
+  utofu_stadd_t registered[2]; /* inbox, outbox */
+  size_t words;                /* of a token: payload and, last, its number */
 };
 
 static void join(struct ring* ring, size_t words) {
@@ -33,9 +33,9 @@ static void join(struct ring* ring, size_t words) {
   ring->vcq = open_vcq(&ring->meeting, 0, 0);
   ring->inbox = get_memory(&ring->meeting, 2 * bytes);
   ring->outbox = get_memory(&ring->meeting, bytes);
-  ring->outbox_stadd = register_memory(&ring->meeting, ring->vcq, ring->outbox, bytes);
-  const struct card mine = {id_of(&ring->meeting, ring->vcq),
-                            register_memory(&ring->meeting, ring->vcq, (void*)ring->inbox, 2 * bytes)};
+  ring->registered[0] = register_memory(&ring->meeting, ring->vcq, (void*)ring->inbox, 2 * bytes);
+  ring->registered[1] = register_memory(&ring->meeting, ring->vcq, ring->outbox, bytes);
+  const struct card mine = {id_of(&ring->meeting, ring->vcq), ring->registered[0]};
   struct card* const all = calloc((size_t)ring->meeting.size, sizeof *all);
   meet_all(&ring->meeting, &mine, sizeof mine, all);
   const struct card right = all[(ring->meeting.rank + 1) % ring->meeting.size];
@@ -52,7 +52,7 @@ static void pass(struct ring* ring, uint64_t number, int with_notice) {
   unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
   if (with_notice) flags = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
   must(&ring->meeting,
-       utofu_put(ring->vcq, ring->right, ring->outbox_stadd, ring->right_inbox + number % 2 * bytes, bytes,
+       utofu_put(ring->vcq, ring->right, ring->registered[1], ring->right_inbox + number % 2 * bytes, bytes,
                  number & 0xFF, flags, ring),
        "utofu_put");
   if (next_sent(&ring->meeting, ring->vcq) != ring) wrong(&ring->meeting, "the wrong command was completed");
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   const uint64_t first = 2 * (uint64_t)ring.meeting.size; /* not zero, which the memory holds; rank 0 passes it */
   laps(&ring, first, rounds, 0);
   laps(&ring, first + rounds * (uint64_t)ring.meeting.size, rounds, 1);
-  must(&ring.meeting, utofu_free_vcq(ring.vcq), "utofu_free_vcq");
+  close_vcq(&ring.meeting, ring.vcq, ring.registered, 2);
   if (ring.meeting.rank == 0)
     printf("ring: %" PRIu64 " laps of %d processes, %zu words: right\n", 2 * rounds, ring.meeting.size, words);
   return 0;
