@@ -34,7 +34,8 @@ Memory allocate() {
   constexpr std::size_t kSync = std::max(SHMEM_BCAST_SYNC_SIZE, SHMEM_REDUCE_SYNC_SIZE);
   const auto longs = [](std::size_t n) { return static_cast<long*>(shmem_malloc(n * sizeof(long))); };
   constexpr std::size_t kMost = kMostBytes / sizeof(long);
-  Memory memory{longs(kMost), longs(kMost), longs(kMost + SHMEM_REDUCE_MIN_WRKDATA_SIZE), {longs(kSync), longs(kSync)}, longs(1)};
+  Memory memory{
+      longs(kMost), longs(kMost), longs(kMost + SHMEM_REDUCE_MIN_WRKDATA_SIZE), {longs(kSync), longs(kSync)}, longs(1)};
   for (long* sync : memory.sync) std::fill_n(sync, kSync, SHMEM_SYNC_VALUE);
   for (std::size_t i = 0; i < kMost; ++i) memory.source[i] = static_cast<long>(i) + shmem_my_pe();
   shmem_barrier_all();
@@ -55,7 +56,8 @@ void run(const Memory& memory, const Work& work, long times) {
         shmem_barrier_all();
         break;
       case Kind::reduce:
-        shmem_long_sum_to_all(memory.dest, memory.source, static_cast<int>(longs), 0, 0, n, memory.work, memory.sync[i % 2]);
+        shmem_long_sum_to_all(memory.dest, memory.source, static_cast<int>(longs), 0, 0, n, memory.work,
+                              memory.sync[i % 2]);
         break;
     }
   }
