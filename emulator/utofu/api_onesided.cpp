@@ -324,11 +324,12 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
   if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
   const InCall call(*handle);
   if (desc == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(desc) % alignof(Slot) == 0;
+  if (desc_size % sizeof(Slot) != 0 || !aligned) return UTOFU_ERR_INVALID_DESC;
+  const auto* slots = static_cast<const Slot*>(desc);
   const std::size_t count = desc_size / sizeof(Slot);
-  if (count == 0 || desc_size % sizeof(Slot) != 0 || reinterpret_cast<std::uintptr_t>(desc) % alignof(Slot) != 0) {
-    return UTOFU_ERR_INVALID_DESC;
-  }
-  return handle->vcq.cq->post(handle->vcq, static_cast<const Slot*>(desc), count, cbdata);
+  if (!whole_commands(slots, count)) return UTOFU_ERR_INVALID_DESC;
+  return handle->vcq.cq->post(handle->vcq, slots, count, cbdata);
 }
 
 int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata) {
