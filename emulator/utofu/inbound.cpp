@@ -245,8 +245,9 @@ Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
   const Hold hold = cq.stags().hold(head.stadd, head.length, Access::write);
   if (hold.denied != Denied::none) return refusal_of(hold.denied);
   pad(head, hold);
-  const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes);
+  // Before it can be seen: who sees it asks.
   if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+  const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes);
   cq.stags().release(hold);
   return stored ? Refusal::none : Refusal::memory;
 }
@@ -321,8 +322,8 @@ void Engine::take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply
   std::array<std::uint64_t, 2> operands{};
   std::memcpy(operands.data(), arrival.data, sizeof operands);
   std::uint64_t before = 0;
-  const bool mapped = memory_.exchange(hold.data, head.length, head.op, operands[0], operands[1], &before);
   if (process_.model().on()) process_.model().stored(hold.data, head.length, head.model_ns);
+  const bool mapped = memory_.exchange(hold.data, head.length, head.op, operands[0], operands[1], &before);
   cq->stags().release(hold);
   if (!mapped) {
     turn_away(arrival, reply, Refusal::memory);
@@ -351,8 +352,8 @@ void Engine::land(const Arrival& arrival, Message& message) {
   if (hold.denied != Denied::none) {
     message.error = local_error(hold.denied);
   } else {
-    if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes)) message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
     if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+    if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes)) message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
     message.cq->stags().release(hold);
   }
   message.left -= std::min<std::uint32_t>(message.left, head.bytes);
