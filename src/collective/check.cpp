@@ -98,6 +98,33 @@ bool check_balance(const Job& job) {
   return job.verdict.proved();
 }
 
+bool check_givers(const Job& job) {
+  constexpr Rank kNobody = ~Rank{0};
+  std::vector<std::vector<Rank>> giver(job.schedules.size());
+  std::vector<std::vector<bool>> several(job.schedules.size());
+  for (Rank rank = 0; rank < giver.size(); ++rank) {
+    giver[rank].resize(job.schedules[rank].counters.size(), kNobody);
+    several[rank].resize(job.schedules[rank].counters.size());
+  }
+  const auto each_gift = [&](auto&& look) {
+    for (const Schedule& schedule : job.schedules)
+      for (const Command& command : schedule.commands)
+        if (command.credits > 0)
+          look(schedule.rank, command.action == Action::put ? command.target : schedule.rank, command);
+  };
+  each_gift([&](Rank from, Rank to, const Command& command) {
+    Rank& first = giver[to][command.counter];
+    if (first == kNobody) first = from;
+    if (first != from) several[to][command.counter] = true;
+  });
+  each_gift([&](Rank from, Rank to, const Command& command) {
+    if (several[to][command.counter] && !command.shares)
+      job.fault("rank " + std::to_string(from) + " gives to counter " + std::to_string(command.counter) + " of rank " +
+                std::to_string(to) + " as if it were alone, and others do too");
+  });
+  return job.verdict.proved();
+}
+
 // ---- execution ----------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -236,7 +263,9 @@ Verdict check(const Request& request, const std::vector<Schedule>& schedules, Pr
   Verdict verdict;
   checking::Job job{request, schedules, runs, verdict, {0}, {}};
   for (const Schedule& schedule : schedules) job.first_queue.push_back(job.first_queue.back() + schedule.queues + 1);
-  if (!checking::check_form(job) || !checking::check_balance(job) || !checking::execute(job)) return verdict;
+  if (!checking::check_form(job) || !checking::check_balance(job) || !checking::check_givers(job) ||
+      !checking::execute(job))
+    return verdict;
   verdict.commands = job.events.size();
   if (proof == Proof::whole && !checking::check_order(job)) return verdict;
   static_cast<void>(checking::check_contents(job));

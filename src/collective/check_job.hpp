@@ -41,6 +41,7 @@ std::string describe(const Job& job, const Event& event);
 
 bool check_form(const Job& job);
 bool check_balance(const Job& job);
+bool check_givers(const Job& job);
 bool execute(Job& job);  // fills events; false: it does not end
 bool check_contents(const Job& job);
 bool check_order(const Job& job);

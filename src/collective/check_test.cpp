@@ -174,6 +174,12 @@ TEST(Check, SeesThroughLongChainsOfCredits) {
   EXPECT_EQ(harmless.faults(), "");
 }
 
+TEST(Check, FindsAGiverThatThinksItIsAlone) {
+  Broken broken("gather.linear", Operation::gather);
+  for (Command& command : broken.all[2].commands) command.shares = false;
+  EXPECT_NE(broken.faults().find("as if it were alone"), std::string::npos) << broken.faults();
+}
+
 TEST(Check, FindsWrongForm) {
   Broken outside("broadcast.chain", Operation::broadcast);
   outside.all[1].commands.back().destination.offset = 100;

@@ -117,6 +117,12 @@ Command& Builder::signal(std::uint32_t queue, Rank target, std::uint32_t counter
   return give(command, counter, credits);
 }
 
+Command& Builder::signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits) {
+  Command& command = signal(queue, target, counter, credits);
+  command.shares = true;
+  return command;
+}
+
 Command& Builder::copy(std::uint32_t queue, Block source, Block destination) {
   Command& command = add(queue, Action::copy);
   command.source = source;
@@ -145,6 +151,11 @@ Command& give(Command& command, std::uint32_t counter, std::uint32_t credits) {
   command.counter = counter;
   command.credits = credits;
   return command;
+}
+
+Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t credits) {
+  command.shares = true;
+  return give(command, counter, credits);
 }
 
 }  // namespace heddle::collective

@@ -63,6 +63,7 @@ struct Command {
   Block destination;          // as many bytes as source
   std::uint32_t counter = 0;  // put: of the target, else of this rank
   std::uint32_t credits = 0;  // 0: none
+  bool shares = false;  // other ranks than this one give to that counter too: it takes an atomic addition, not a store
 };
 
 struct Counter {
@@ -133,6 +134,7 @@ class Builder {
   // The command is the last of its queue so far; the reference is good until the next one.
   Command& put(std::uint32_t queue, Block source, Rank target, Block destination);
   Command& signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
+  Command& signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
   Command& copy(std::uint32_t queue, Block source, Block destination);
   Command& reduce(std::uint32_t queue, Block source, Block destination);
   Command& nop(std::uint32_t queue);
@@ -147,5 +149,7 @@ class Builder {
 // Readable, at the end of a Builder's line: wait(command, counter, count), give(command, counter, credits).
 Command& wait(Command& command, std::uint32_t counter, std::uint32_t count);
 Command& give(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
+// The same, to a counter that other ranks give to as well.
+Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
 
 }  // namespace heddle::collective

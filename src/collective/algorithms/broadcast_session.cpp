@@ -42,7 +42,7 @@ void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t r
     std::uint32_t wanted = (puts + kMostCredits - 1) / kMostCredits;  // commands that give all that is left
     const bool last = wanted <= kMostCredits;
     const std::uint32_t now = last ? wanted : kMostCredits - 1;
-    next(builder.signal(tree.queue(1), root, tree.begun(), last ? now : now + 1));
+    next(builder.signal_shared(tree.queue(1), root, tree.begun(), last ? now : now + 1));
     released += last ? now : now + 1;
     for (std::uint32_t i = 0; i < now; ++i) {
       const std::uint32_t credits = std::min(puts, kMostCredits);
@@ -62,7 +62,7 @@ void add_tree(Builder& builder, const Request& request, const Tree& tree, const 
   } else {
     builder.counter(tree.data(), pieces.count() * std::max(children, 1U)).counter(tree.begun(), children);
     for (std::uint32_t i = 0; i + 1 < children; ++i) wait(builder.nop(tree.queue(1)), tree.begun(), i + 1);
-    Command& report = builder.signal(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
+    Command& report = builder.signal_shared(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
     if (children > 0) wait(report, tree.begun(), children);
   }
   std::uint32_t place = 0;

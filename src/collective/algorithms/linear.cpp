@@ -20,7 +20,7 @@ Schedule gather_linear(const Request& request) {
   const Block place{Place::receive, request.rank * request.bytes, request.bytes};
   if (request.rank != request.root) {
     builder.counter(kBegun, 1);
-    wait(give(builder.put(0, given, request.root, place), kBlocks), kBegun, 1);
+    wait(give_shared(builder.put(0, given, request.root, place), kBlocks), kBegun, 1);
     return builder.take();
   }
   builder.counter(kBlocks, request.ranks - 1);
@@ -62,7 +62,7 @@ Schedule alltoall_pairwise(const Request& request) {
   for (Rank step = 1; step < n; ++step) {
     const Rank other = (request.rank + step) % n;
     builder.counter(kBegun + other, 1);
-    wait(give(builder.put(0, given(other), other, place), kBlocks), kBegun + other, 1);
+    wait(give_shared(builder.put(0, given(other), other, place), kBlocks), kBegun + other, 1);
   }
   if (n > 1) wait(builder.nop(1), kBlocks, n - 1);
   return builder.take();
