@@ -38,7 +38,6 @@ class InvalidationLog {
   // Somebody watches from now on.
   void open() { generation_.store(kFirst, std::memory_order_release); }
   void begin() {
-    next_ = event_of(generation_.load(std::memory_order_relaxed));
     // Before the slots, each of which is a release store; and before what the caller does to let the unmapping thread go on.
     generation_.store(generation_of(next_) + 1, std::memory_order_release);
   }
@@ -79,7 +78,7 @@ class InvalidationLog {
 
   Atomic<std::uint64_t> generation_{
       kNobody};             // release by the writer; partners: generation(), and the last load of read()
-  std::uint64_t next_ = 0;  // the writer's, between begin() and end()
+  std::uint64_t next_ = 0;  // the writer's: the next event
   std::array<Slot, kEvents> slots_;
 };
 

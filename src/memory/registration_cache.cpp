@@ -167,7 +167,7 @@ base::Status RegistrationCache::register_anew(std::uint64_t place, std::uint64_t
   if (keep_ && range.end - range.begin <= most_bytes_) {
     const Range joined = join_overlapping(range);
     status = register_kept(joined, access, &at);
-    // What was joined may have gone in part without anybody noticing, or not be allowed together.
+    // Together it may be more than there is room for, or than is still mapped.
     if (status < 0 && (joined.begin != range.begin || joined.end != range.end)) {
       status = register_kept(range, access, &at);
     }

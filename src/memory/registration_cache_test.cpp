@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <memory>
+#include <random>
+#include <utility>
 #include <vector>
 
 namespace heddle::memory {
@@ -307,6 +311,184 @@ TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
   EXPECT_TRUE(hardware.known.empty());
   EXPECT_EQ(watch->watched_pieces(), 0u);
 }
+
+// ---- against a naive model --------------------------------------------------------------------------------------------
+
+// The cache as one would write it who had all the time of the world.
+class Naive {
+ public:
+  struct Entry {
+    std::uint64_t begin;
+    std::uint64_t end;
+    bool kept;
+    std::uint64_t users;
+    std::uint64_t used;  // when it was given back last
+  };
+  Naive(std::size_t entries, std::uint64_t bytes) : entries_(entries), bytes_(bytes) {}
+
+  // Its number.
+  std::size_t acquire(std::uint64_t begin, std::uint64_t end) {
+    for (auto& [number, entry] : all_) {
+      if (!entry.kept || entry.begin > begin || entry.end < end) continue;
+      ++counters.hits;
+      ++entry.users;
+      return number;
+    }
+    begin -= begin % kPage;
+    end = (end + kPage - 1) / kPage * kPage;
+    const bool keep = end - begin <= bytes_ && make_room(&begin, &end);
+    ++(keep ? counters.misses : counters.passing);
+    all_[++last_] = {begin, end, keep, 1, 0};
+    return last_;
+  }
+  void release(std::size_t number) {
+    Entry& entry = all_.at(number);
+    entry.used = ++time_;
+    if (--entry.users == 0 && !entry.kept) all_.erase(number);
+  }
+  void forget(std::uint64_t begin, std::uint64_t end) { retire(begin, end, &counters.invalidations); }
+
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> registered() const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+    for (const auto& [number, entry] : all_) ranges.emplace_back(entry.begin, entry.end);
+    std::sort(ranges.begin(), ranges.end());
+    return ranges;
+  }
+  RegistrationCache::Counters counters;
+
+ private:
+  // Joined with what overlaps it if that can be kept, else as it is.
+  bool make_room(std::uint64_t* begin, std::uint64_t* end) {
+    std::uint64_t joined_begin = *begin;
+    std::uint64_t joined_end = *end;
+    for (const auto& [number, entry] : all_) {
+      if (!entry.kept || entry.begin >= *end || entry.end <= *begin) continue;
+      joined_begin = std::min(joined_begin, entry.begin);
+      joined_end = std::max(joined_end, entry.end);
+    }
+    if (joined_end - joined_begin > bytes_ || !make_room_for(joined_begin, joined_end))
+      return make_room_for(*begin, *end);
+    *begin = joined_begin;
+    *end = joined_end;
+    return true;
+  }
+  bool make_room_for(std::uint64_t begin, std::uint64_t end) {
+    retire(begin, end, &counters.evictions);
+    while (count() >= entries_ || kept_bytes() + (end - begin) > bytes_) {
+      if (!evict()) return false;
+    }
+    return true;
+  }
+  bool evict() {
+    auto oldest = all_.end();
+    for (auto entry = all_.begin(); entry != all_.end(); ++entry) {
+      if (!entry->second.kept || entry->second.users != 0) continue;
+      if (oldest == all_.end() || entry->second.used < oldest->second.used) oldest = entry;
+    }
+    if (oldest == all_.end()) return false;
+    ++counters.evictions;
+    all_.erase(oldest);
+    return true;
+  }
+  void retire(std::uint64_t begin, std::uint64_t end, std::uint64_t* counter) {
+    for (auto entry = all_.begin(); entry != all_.end();) {
+      Entry& it = entry->second;
+      if (!it.kept || it.begin >= end || it.end <= begin) {
+        ++entry;
+        continue;
+      }
+      ++*counter;
+      it.kept = false;
+      entry = it.users == 0 ? all_.erase(entry) : std::next(entry);
+    }
+  }
+  [[nodiscard]] std::size_t count() const {
+    return static_cast<std::size_t>(
+        std::count_if(all_.begin(), all_.end(), [](const auto& entry) { return entry.second.kept; }));
+  }
+  [[nodiscard]] std::uint64_t kept_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [number, entry] : all_) bytes += entry.kept ? entry.end - entry.begin : 0;
+    return bytes;
+  }
+
+  std::size_t entries_;
+  std::uint64_t bytes_;
+  std::map<std::size_t, Entry> all_;
+  std::size_t last_ = 0;
+  std::uint64_t time_ = 0;
+};
+
+class RegistrationCacheModel : public RegistrationCacheTest, public testing::WithParamInterface<std::uint32_t> {
+ protected:
+  struct Out {
+    RegistrationCache::Lease lease;
+    std::size_t number;
+  };
+  void acquire_both(Naive* model, std::uint64_t place, std::uint64_t bytes) {
+    Out out{};
+    out.number = model->acquire(kBase + place, kBase + place + bytes);
+    ASSERT_EQ(acquire(place, bytes, &out.lease), HEDDLE_DONE);
+    leases.push_back(out);
+  }
+  void release_both(Naive* model, std::size_t which) {
+    model->release(leases[which].number);
+    cache->release(leases[which].lease.entry);
+    leases[which] = leases.back();
+    leases.pop_back();
+  }
+  void compare(const Naive& model) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> known;
+    for (const auto& [handle, range] : hardware.known) known.emplace_back(range.begin, range.end);
+    std::sort(known.begin(), known.end());
+    ASSERT_EQ(known, model.registered());
+    ASSERT_EQ(cache->counters().hits, model.counters.hits);
+    ASSERT_EQ(cache->counters().misses, model.counters.misses);
+    ASSERT_EQ(cache->counters().passing, model.counters.passing);
+    ASSERT_EQ(cache->counters().evictions, model.counters.evictions);
+    ASSERT_EQ(cache->counters().invalidations, model.counters.invalidations);
+  }
+  std::vector<Out> leases;
+};
+
+TEST_P(RegistrationCacheModel, DoesTheSame) {
+  std::mt19937 random(GetParam());
+  const auto below = [&random](std::uint64_t most) { return random() % most; };
+  const std::size_t entries = 1 + below(12);
+  const std::uint64_t bytes = (4 + below(40)) * kPage;
+  open(options(static_cast<std::uint32_t>(entries), bytes));
+  Naive model(entries, bytes);
+  const std::uint64_t room = (8 + below(100)) * kPage;
+  for (int step = 0; step < 3000; ++step) {
+    const std::uint64_t place = below(room);
+    const std::uint64_t length = 1 + (below(4) == 0 ? below(8 * kPage) : below(kPage));
+    const std::uint64_t kind = below(100);
+    if (kind < 60 && leases.size() < 40) {
+      acquire_both(&model, place, length);
+      // Most operations are over before the next.
+      if (below(3) != 0) release_both(&model, leases.size() - 1);
+    } else if (kind < 92) {
+      if (!leases.empty()) release_both(&model, below(leases.size()));
+    } else {
+      model.forget(kBase + place, kBase + place + length);
+      if (kind < 96) {
+        watch->forget(kBase + place, kBase + place + length);
+        // The cache takes note when it is asked next.
+        acquire_both(&model, place, length);
+      } else {
+        cache->forget(at(place), length);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(compare(model)) << "step " << step;
+  }
+  while (!leases.empty()) release_both(&model, leases.size() - 1);
+  compare(model);
+  cache.reset();
+  EXPECT_TRUE(hardware.known.empty());
+  EXPECT_EQ(watch->watched_pieces(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RegistrationCacheModel, testing::Range(1u, 33u));
 
 }  // namespace
 }  // namespace heddle::memory

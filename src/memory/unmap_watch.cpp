@@ -212,12 +212,15 @@ bool UnmapWatch::let_touch(std::uint64_t address) {
   const std::uint64_t page = page_bytes();
   const std::uint64_t begin = address & ~(page - 1);
   log_->add({begin, begin + page});
-  if (leave_kernel(begin, begin + page)) return true;
+  bool left = leave_kernel(begin, begin + page);
   for (const std::uint64_t large : kLargePages) {
     const std::uint64_t aligned = address & ~(large - 1);
-    if (large > page && leave_kernel(aligned, aligned + large)) return true;
+    if (!left && large > page) left = leave_kernel(aligned, aligned + large);
   }
-  return errno == ENOENT || errno == ESRCH;
+  // Leaving wakes who waits there before it takes the watch off, so the thread may have come back and wait again; and where
+  // another has left before, nobody is woken at all.
+  uffdio_range range{begin, page};
+  return ::ioctl(descriptor_.get(), UFFDIO_WAKE, &range) == 0;
 }
 
 // ---- ranges -----------------------------------------------------------------------------------------------------------
