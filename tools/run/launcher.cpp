@@ -83,10 +83,23 @@ base::Status Launcher::prepare() {
   plan_.guardian = &*guardian_;
   plan_.null = null_.get();
   plan_.failures = failures_writing_.get();
+  if (const auto status = prepare_utofu(); status != HEDDLE_DONE) return status;
   const auto secret = bootstrap::make_secret();
   if (!secret) return secret.status();
   broker_.emplace(options_.ranks, *secret);
   broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
+  return HEDDLE_DONE;
+}
+
+base::Status Launcher::prepare_utofu() {
+  if (options_.utofu.shape.empty()) return HEDDLE_DONE;
+  auto world = make_utofu_world();
+  if (!world) return world.status();
+  utofu_ = std::move(*world);
+  plan_.utofu = utofu_.get();
+  // First, so that --env has the last word.
+  const auto variables = utofu_environment(options_.utofu, options_.ranks, plan_.utofu);
+  options_.environment.insert(options_.environment.begin(), variables.begin(), variables.end());
   return HEDDLE_DONE;
 }
 

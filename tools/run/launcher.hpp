@@ -42,6 +42,7 @@ class Launcher {
   };
 
   base::Status prepare();
+  base::Status prepare_utofu();
   base::Status start_ranks();
   int start_failed(base::Status status);
   void take_failures();
@@ -73,6 +74,7 @@ class Launcher {
   std::optional<Guardian> guardian_;
   SpawnPlan plan_;
   base::Fd null_;
+  base::Fd utofu_;     // --utofu: the emulated machine's memory
   base::Fd failures_;  // read end of the pipe of SpawnFailure
   base::Fd failures_writing_;
   base::Fd signals_;

@@ -26,6 +26,8 @@ Starts a program as the ranks of a job on this machine, or any program that many
   --timeout S        end the job after S seconds; the exit code is then 124
   --grace S          after a failure: time for the other ranks to end by themselves (default 5)
   --env NAME=VALUE   set a variable for the processes; may be repeated
+  --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
+                     as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
   --tag              put [rank] before each line of output
   --version          show the version
   -h, --help         show this text
@@ -51,6 +53,7 @@ struct Words {
   std::string bind = "none";
   std::string timeout;
   std::string grace = "5";
+  std::string utofu;
   std::vector<std::string> environment;
 };
 
@@ -150,6 +153,11 @@ base::Status interpret(const Words& words, Options* options) {
     status = read_seconds("--timeout", words.timeout, false, &options->timeout_ns);
   }
   if (status == HEDDLE_DONE) status = read_seconds("--grace", words.grace, true, &options->grace_ns);
+  if (status == HEDDLE_DONE && !words.utofu.empty()) {
+    auto machine = read_utofu(words.utofu, options->ranks);
+    status = machine.status();
+    if (machine) options->utofu = std::move(*machine);
+  }
   if (status == HEDDLE_DONE) status = read_environment(words, options);
   return status;
 }
@@ -200,6 +208,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("--bind", words.bind),
       app.add_option("--timeout", words.timeout),
       app.add_option("--grace", words.grace),
+      app.add_option("--utofu", words.utofu),
       app.add_option("--env", words.environment)
           ->expected(1)
           ->allow_extra_args(false)

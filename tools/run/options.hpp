@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tools/run/utofu.hpp"
 
 namespace heddle::tools::run {
 
@@ -30,6 +31,7 @@ struct Options {
   bool tag = false;              // lines of output carry their rank
   std::uint64_t timeout_ns = 0;  // 0: none
   std::uint64_t grace_ns = 5'000'000'000;
+  UtofuMachine utofu;  // with an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;  // program and arguments
 };

@@ -44,6 +44,22 @@ TEST(options, are_all_read_and_end_at_the_program) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"./app", "-n", "9", "--tag", "--unknown", "--", "z"}));
 }
 
+TEST(options, an_emulated_machine_has_room_for_the_ranks) {
+  auto options = parsed({"-n", "4", "--utofu", "2x1x1", "app"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->utofu.shape, "2x1x1");
+  EXPECT_EQ(options->utofu.per_node, 2U);
+  options = parsed({"-n", "4", "--utofu", "2x3x1x2x3x2:4", "app"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->utofu.shape, "2x3x1x2x3x2");
+  EXPECT_EQ(options->utofu.per_node, 4U);
+  EXPECT_TRUE(parsed({"app"})->utofu.shape.empty());
+  for (const char* bad : {"2x", "x2", "0", "33", "1x1x1x3", "1x1x1x1x1x1x1", "2x1:0", "2x1:49", "2x1:", "1:3", "-1"})
+    EXPECT_FALSE(parsed({"-n", "4", "--utofu", bad, "app"}).ok()) << bad;
+  EXPECT_FALSE(parsed({"-n", "257", "--utofu", "32x32", "app"}).ok());
+  EXPECT_FALSE(parsed({"-n", "49", "--utofu", "1", "app"}).ok());
+}
+
 TEST(options, a_program_may_follow_two_dashes) {
   const auto options = parsed({"-n", "2", "--", "-app", "-x"});
   ASSERT_TRUE(options.ok()) << base::last_message();

@@ -63,6 +63,7 @@ bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
     if (!set(name.c_str(), value)) return false;
   }
   if (plan.options->threads > 0 && !set("HEDDLE_THREADS", std::to_string(plan.options->threads))) return false;
+  if (plan.utofu >= 0 && !set("UTOFU_EMU_RANK", std::to_string(rank))) return false;
   return set(bootstrap::local::kFdVariable, std::to_string(socket)) &&
          set(bootstrap::local::kRankVariable, std::to_string(rank)) &&
          set(bootstrap::local::kSizeVariable, std::to_string(plan.options->ranks));
@@ -75,10 +76,10 @@ bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
   if (::getppid() != launcher) ::_exit(1);  // it died before the line above
   ::setpgid(0, 0);
   if (!plan.guardian->announce(::getpid())) ::_exit(1);
-  const bool ready = redirect(plan, rank, inherited) && set_environment(plan, rank, inherited.socket.get()) &&
-                     ::fcntl(inherited.socket.get(), F_SETFD, 0) == 0 &&
-                     (!cpus || ::sched_setaffinity(0, sizeof *cpus, &*cpus) == 0) &&
-                     ::setrlimit(RLIMIT_NOFILE, &plan.files) == 0;
+  const bool ready =
+      redirect(plan, rank, inherited) && set_environment(plan, rank, inherited.socket.get()) &&
+      ::fcntl(inherited.socket.get(), F_SETFD, 0) == 0 && (plan.utofu < 0 || ::fcntl(plan.utofu, F_SETFD, 0) == 0) &&
+      (!cpus || ::sched_setaffinity(0, sizeof *cpus, &*cpus) == 0) && ::setrlimit(RLIMIT_NOFILE, &plan.files) == 0;
   if (ready) {
     std::vector<char*> arguments;
     for (const std::string& word : plan.options->command) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -21,6 +21,7 @@ struct SpawnPlan {
   sigset_t signals{};  // the mask that children get: the launcher's own, from before it changed it
   rlimit files{};      // theirs, see rank_descriptors()
   int null = -1;       // /dev/null
+  int utofu = -1;      // --utofu: the processes' world; -1: none
   int failures = -1;   // pipe: a child that could not become the program writes a SpawnFailure
 };
 
