@@ -103,8 +103,7 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   handle->vcq.id = process.machine().vcq_id(place);
   handle->vcq.flags = flags;
   handle->vcq.slot = place.slot;
-  handle->vcq.model_ns.store(0, std::memory_order_relaxed);
-  handle->vcq.model_thread.store(0, std::memory_order_relaxed);
+  handle->vcq.model_clock = 0;
   process.attach(handle->vcq);
   *number = publish(handle);
   return UTOFU_SUCCESS;

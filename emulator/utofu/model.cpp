@@ -41,7 +41,11 @@ void Model::learned(std::uint64_t when_ns) const {
 void Model::use(Vcq& vcq, std::uint64_t cost) {
   ThreadClock& thread = this_thread();
   const std::lock_guard lock(mutex_);
-  VcqClock& clock = vcqs_[&vcq];
+  if (vcq.model_clock == 0) {
+    vcqs_.emplace_back();
+    vcq.model_clock = vcqs_.size();
+  }
+  VcqClock& clock = vcqs_[vcq.model_clock - 1];
   if (clock.last_thread != 0 && clock.last_thread != thread.number) cost += p::kHandOver;
   clock.last_thread = thread.number;
   thread.now_ns = clock.calendar.reserve(thread.now_ns, cost) + cost;

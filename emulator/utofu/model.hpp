@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "utofu/calendar.hpp"
@@ -88,7 +87,7 @@ class Model {
   const Machine& machine_;
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;
-  std::unordered_map<const Vcq*, VcqClock> vcqs_;
+  std::vector<VcqClock> vcqs_;  // by Vcq::model_clock; a handle that is freed leaves its clock behind
   std::array<Calendar, 8> tnis_;
   std::vector<Line> lines_;  // 2^14, by hash; a later one takes the place of an earlier one
 };

@@ -17,8 +17,7 @@ struct Vcq {
   std::uint16_t slot = 0;  // in the CQ
   // Strict mode: which thread is in a call on this handle; 0: none. (For who checks handles.)
   std::atomic<std::uint32_t> owner{0};
-  std::atomic<std::uint64_t> model_ns{0};      // for the timing model: this handle's clock ...
-  std::atomic<std::uint64_t> model_thread{0};  // ... and who used it last
+  std::uint64_t model_clock = 0;  // the timing model's: which of its clocks is this handle's; 0: none yet
 };
 
 }  // namespace tofu_emulator
