@@ -119,7 +119,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::utofu_mrq_depth,
      "HEDDLE_UTOFU_MRQ_DEPTH",
      Type::count,
-     "2048",
+     "1024",
      "notices that a receive queue of the machine holds; decides how many senders a worker may have, and slots for "
      "each",
      {64, 1 << 20}},

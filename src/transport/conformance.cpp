@@ -183,12 +183,14 @@ void World::fail(std::uint32_t rank) {
 }
 
 void World::pump() {
+  std::size_t came = 0;
   for (auto& rank : ranks_) {
     if (rank == nullptr) continue;
     for (auto& port : rank->ports) {
-      if (port != nullptr) port->poll();
+      if (port != nullptr) came += port->poll();
     }
   }
+  if (came == 0) sched_yield();  // a transport may have threads of its own
 }
 
 bool World::until(const std::function<bool()>& condition) {

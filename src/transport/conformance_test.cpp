@@ -30,6 +30,13 @@ const Variables kTinyPool =
 const Variables kFenced = both(kBounceOnly, {{"HEDDLE_SHM_MEMBARRIER", "0"}});
 const Variables kTinyRing = {{"HEDDLE_SHM_RING_BYTES", "4K"}};
 
+// On the emulator, whose mode is the process's: ctest runs these plain and strict (CMakeLists.txt).
+const Variables kUtofu = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+const Variables kUtofuSharedCqs = both(kUtofu, {{"HEDDLE_UTOFU_EXCLUSIVE", "0"}, {"HEDDLE_UTOFU_MRQ_DEPTH", "4096"}});
+// A job of 4 ranks has as many senders as such a queue can stand.
+const Variables kUtofuSmallQueue = both(kUtofu, {{"HEDDLE_UTOFU_MRQ_DEPTH", "512"}});
+const Variables kUtofuUncached = both(kUtofu, {{"HEDDLE_REG_CACHE", "0"}});
+
 std::vector<Setting> settings() {
   return {
       {"loopback", "loopback", {}},
@@ -56,6 +63,11 @@ std::vector<Setting> settings() {
       {"fault shm latency", "fault+shm", both(kNotDirect, kLatency)},
       {"fault shm everything", "fault+shm", kEverything},
       {"fault shm bounce everything", "fault+shm", both(kBounceOnly, kEverything)},
+      {"utofu", "utofu", kUtofu},
+      {"utofu shared CQs", "utofu", kUtofuSharedCqs},
+      {"utofu small queue", "utofu", kUtofuSmallQueue},
+      {"utofu uncached", "utofu", kUtofuUncached},
+      {"fault utofu everything", "fault+utofu", both(kUtofu, kEverything)},
   };
 }
 

@@ -103,6 +103,7 @@ constexpr Sizes sizes_for(std::uint64_t depth, std::uint64_t workers) {
 }
 inline constexpr std::uint64_t kLeastMrqDepth = 64;
 static_assert(sizes_for(kLeastMrqDepth, 1'000'000).most_notices() <= kLeastMrqDepth);
+static_assert(sizes_for(1024, 192).most_notices() <= 1024 && sizes_for(1024, 192).rings == 192);
 static_assert(sizes_for(2048, 4).most_notices() <= 2048 && sizes_for(2048, 4).slots == kMostSlots);
 static_assert(sizes_for(8192, 4 * 64).most_notices() <= 8192 && sizes_for(8192, 4 * 64).slots == kMostSlots);
 

@@ -99,8 +99,8 @@ base::Status Worker::send(Command& command) {
 base::Status Worker::send_on(Channel& channel, Command& command) {
   if (channel.stage == Stage::closed) return HEDDLE_DONE;
   if (channel.stage == Stage::broken) return channel.status;
-  if (channel.stage != Stage::ready || channel.waiting != 0) return keep_waiting(channel, command);
-  if (channel.credits == 0) {
+  if (channel.stage != Stage::ready) return keep_waiting(channel, command);
+  if (channel.credits == 0 || channel.waiting != 0) {
     look_again(channel);
     return HEDDLE_AGAIN;
   }
@@ -119,10 +119,10 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
   return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
 }
 
-// The message is ours, and leaves when the channel has a ring.
+// The message is ours, and leaves when the channel has a ring: no more than fit into one, so that none of them waits for the receiver.
 base::Status Worker::keep_waiting(Channel& channel, Command& command) {
   list(channel);
-  if (channel.waiting >= kMostWaiting || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
+  if (channel.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
   const std::uint32_t buffer = take_buffer();
   Buffer& kept = buffers_[buffer];
   kept.bytes = fill(buffer_data(buffer), command);

@@ -96,9 +96,6 @@ class Worker final : public TransportWorker {
   [[nodiscard]] WorkerCounters counters() const override { return {malformed_}; }
 
  private:
-  // Until a receiver has shown itself and given a ring.
-  static constexpr std::uint32_t kMostWaiting = 16;
-
   struct Buffer {
     std::uint32_t next = kNoBuffer;  // free list, or the channel's waiting messages
     std::uint32_t bytes = 0;         // with the slot head
