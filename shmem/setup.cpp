@@ -11,6 +11,7 @@
 #include "shmem/contexts.hpp"
 #include "shmem/heap.hpp"
 #include "shmem/memory/segments.hpp"
+#include "shmem/order.hpp"
 #include "shmem/patience.hpp"
 #include "shmem/reserved.hpp"
 #include "shmem/teams.hpp"
@@ -175,6 +176,15 @@ void* ptr(Call call, const void* dest, int pe) {
 
 void pcontrol(Call call, int /*level*/) {
   check_initialized(call);
+}
+
+void manage_cache(Call call) {
+  check_initialized(call);
+  full_fence();
+}
+
+void manage_cache_line(Call call, const void* /*dest*/) {
+  manage_cache(call);
 }
 
 void info_get_version(Call call, int* major, int* minor) {

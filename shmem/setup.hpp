@@ -21,6 +21,9 @@ int addr_accessible(Call call, const void* addr, int pe);
 void* ptr(Call call, const void* dest, int pe);
 // For a profiling tool that puts its own function in front; by itself the library records nothing that could be switched.
 void pcontrol(Call call, int level);
+// Of machines whose caches are not coherent. Heddle is for none of them; what is left is a fence.
+void manage_cache(Call call);
+void manage_cache_line(Call call, const void* dest);
 void info_get_version(Call call, int* major, int* minor);
 void info_get_name(Call call, char* name);
 

@@ -205,6 +205,12 @@ static int together(const char* name) {
     EXPECT(shmem_malloc(0) == NULL, "of nothing");
     EXPECT(shmem_malloc_with_hints(8, ~0L) != NULL, "hints that nobody knows");
     shmem_pcontrol(3, "for a tool", 1.5);
+    shmem_set_cache_inv();
+    shmem_clear_cache_inv();
+    shmem_udcflush();
+    shmem_set_cache_line_inv(&word);
+    shmem_clear_cache_line_inv(&word);
+    shmem_udcflush_line(&word);
     shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
     EXPECT(shmem_ctx_create(1L << 20, &ctx) != 0 && ctx == SHMEM_CTX_INVALID, "an unknown option");
     EXPECT(shmem_pe_accessible(shmem_n_pes()) == 0 && shmem_pe_accessible(-1) == 0, "no such PE");
@@ -276,6 +282,7 @@ int main(int argc, char** argv) {
   if (strcmp(name, "before-init") == 0) return shmem_my_pe();
   if (strcmp(name, "put-before-init") == 0) shmem_p(&word, 1L, 0);
   if (strcmp(name, "quiet-before-init") == 0) shmem_quiet();
+  if (strcmp(name, "cache-before-init") == 0) shmem_udcflush();
   if (strcmp(name, "malloc-before-init") == 0) return shmem_malloc(8) != NULL;
   const char* rank = getenv("HEDDLE_LOCAL_RANK");
   if (strcmp(name, "sizes-differ") == 0 && rank != NULL) {

@@ -26,6 +26,7 @@ SAID = {
     "before-init": r"shmem_my_pe: called before shmem_init",
     "put-before-init": r"shmem_long_p: called before shmem_init",
     "quiet-before-init": r"shmem_quiet: called before shmem_init",
+    "cache-before-init": r"shmem_udcflush: called before shmem_init",
     "malloc-before-init": r"shmem_malloc: called before shmem_init",
     "after-finalize": r"shmem_long_p: called after shmem_finalize",
     "quiet-after-finalize": r"shmem_quiet: called after shmem_finalize",
