@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 
 #include "base/wait.hpp"
@@ -31,6 +32,8 @@ std::shared_ptr<UnmapWatch> RegistrationCache::watch_for(const Options& options,
   if (!options.keep) return nullptr;
   base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process();
   if (watch) return *watch;
+  static std::atomic<bool> said{false};  // relaxed: by whoever is first; each queue asks
+  if (said.exchange(true, std::memory_order_relaxed)) return nullptr;
   log.line(base::Level::info, "registrations of the program's memory are not kept (HEDDLE_REG_CACHE): %s",
            base::last_message());
   return nullptr;
@@ -229,20 +232,18 @@ base::Status RegistrationCache::register_passing(Range range, Access access, std
 
 base::Status RegistrationCache::enroll(Range range, Access wanted, Access* got, std::uint64_t* handle) {
   auto* begin = reinterpret_cast<std::byte*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
-  Access access = Access::write;
+  const std::uint64_t bytes = range.end - range.begin;
   for (;;) {
-    const base::Status status = registrar_.enroll(begin, range.end - range.begin, access, handle);
-    if (status == HEDDLE_DONE) {
-      *got = access;
-      return HEDDLE_DONE;
+    *got = Access::write;
+    base::Status status = registrar_.enroll(begin, bytes, Access::write, handle);
+    // Whatever the reason: not every library says that it is the access.
+    if (status != HEDDLE_DONE && wanted == Access::read) {
+      *got = Access::read;
+      status = registrar_.enroll(begin, bytes, Access::read, handle);
     }
-    if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_NO_MEMORY) {
-      if (evict_one()) continue;
-      // Operations under way will give back what they use.
-      return leases_out() ? HEDDLE_AGAIN : status;
-    }
-    if (access == Access::read || wanted == Access::write) return status;
-    access = Access::read;
+    if (status != HEDDLE_AGAIN && status != HEDDLE_ERR_NO_MEMORY) return status;
+    // What operations under way use they will give back.
+    if (!evict_one()) return leases_out() ? HEDDLE_AGAIN : status;
   }
 }
 

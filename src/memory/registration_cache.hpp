@@ -64,7 +64,7 @@ class RegistrationCache {
     std::uint64_t invalidations = 0;  // of memory that has gone
   };
 
-  // The watch of the process if `options` keeps and there is one; else null, and where it is the watch that is lacking, a line at info.
+  // The watch of the process if `options` keeps and there is one; else null, and where it is the watch that is lacking, once a line at info.
   static std::shared_ptr<UnmapWatch> watch_for(const Options& options, const base::Log& log);
 
   // No watch: nothing is kept. `registrar` outlives the cache.

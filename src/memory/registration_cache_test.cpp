@@ -31,7 +31,7 @@ class Hardware final : public Registrar {
     EXPECT_EQ(at % kPage, 0u);
     EXPECT_EQ(bytes % kPage, 0u);
     ++asked;
-    if (access == Access::write && at < read_only_end && at + bytes > read_only_begin) return HEDDLE_ERR_ARGUMENT;
+    if (access == Access::write && at < read_only_end && at + bytes > read_only_begin) return read_only_status;
     if (at < bad_end && at + bytes > bad_begin) return HEDDLE_ERR_RANGE;
     if (known.size() == room) return HEDDLE_ERR_NO_MEMORY;
     *handle = ++last;
@@ -47,6 +47,7 @@ class Hardware final : public Registrar {
   std::uint64_t asked = 0;
   std::size_t room = ~std::size_t{0};
   std::uint64_t read_only_begin = 0, read_only_end = 0;
+  base::Status read_only_status = HEDDLE_ERR_ARGUMENT;
   std::uint64_t bad_begin = 0, bad_end = 0;
 };
 
@@ -224,6 +225,19 @@ TEST_F(RegistrationCacheTest, MemoryThatMayOnlyBeReadIsRegisteredSo) {
   EXPECT_EQ(hits_of(0, 10, Access::write), 0u);
   EXPECT_EQ(hits_of(0, 10, Access::write), 1u);
   EXPECT_EQ(hardware.known.size(), 1u);
+}
+
+TEST_F(RegistrationCacheTest, HardwareThatCallsEverythingNoMemoryIsAskedForReadingBeforeOthersGo) {
+  open(options(8));
+  use(8 * kPage, 1);
+  hardware.read_only_begin = kBase;
+  hardware.read_only_end = kBase + kPage;
+  hardware.read_only_status = HEDDLE_ERR_NO_MEMORY;
+  use(0, 10, Access::read);
+  EXPECT_EQ(hits_of(0, 10, Access::read), 1u);
+  EXPECT_EQ(hits_of(8 * kPage, 1), 1u);
+  RegistrationCache::Lease lease{};
+  EXPECT_EQ(acquire(0, 10, &lease, Access::write), HEDDLE_ERR_NO_MEMORY);
 }
 
 TEST_F(RegistrationCacheTest, OffMeansThatEachOperationRegisters) {
