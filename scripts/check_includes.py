@@ -32,7 +32,7 @@ MAY = {
     "shmem": set(),
     "python": set(),
     "emulator": {"base", "queue"},
-    "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "bench"},
+    "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "bench", "emulator"},
 }
 # Exceptions, by the beginning of the file's path.
 BESIDES = {

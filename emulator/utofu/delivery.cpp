@@ -39,6 +39,7 @@ void Delivery::add(PacketKind kind, const PacketHead& head, const std::byte* dat
   if ((head.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0) {
     parcel.stream = mix(from, head.path) | 1;
     Stream& stream = streams_[parcel.stream];
+    if (stream.arrived == 0) stream.held_until = now_ + hold_back();  // a stream ends when all of it has been handled
     parcel.turn = stream.arrived++;
   } else {
     if (in_pieces(kind) && head.bytes < head.length && messages_.find(parcel.message) == messages_.end())

@@ -1,0 +1,328 @@
+// Strict mode: what the network interfaces promise, and no more. In single steps where the order is looked at, else with the engine's
+// thread.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <utofu.h>
+#include <utofu_emulator.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "utofu/tests/one_process.hpp"
+
+namespace tofu_emulator::test {
+namespace {
+
+constexpr std::size_t kPacket = 1920;
+
+class EngineRules : public ::testing::Test {
+ protected:
+  // The parent never calls the library, so that the child of each test starts with a world of its own.
+  template <class Program>
+  static void expect_caught(const char* mode, Program&& program, const char* message) {
+    const auto run = [&] {
+      ::setenv("UTOFU_EMU_MODE", mode, 1);
+      program();
+      std::exit(0);
+    };
+    EXPECT_EXIT(run(), ::testing::KilledBySignal(SIGABRT), message);
+  }
+  template <class Program>
+  static void expect_clean(const char* mode, Program&& program, const char* said = "") {
+    const auto run = [&] {
+      ::setenv("UTOFU_EMU_MODE", mode, 1);
+      program();
+      std::fflush(nullptr);
+      std::exit(::testing::Test::HasFailure() ? 1 : 0);
+    };
+    EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), said);
+  }
+};
+
+// Two VCQs over the two halves of some memory.
+struct Two {
+  explicit Two(std::size_t bytes, unsigned long flags = UTOFU_VCQ_FLAG_EXCLUSIVE)
+      : to(1, flags), memory(2 * bytes), local(from.reg(memory.data(), bytes)), remote(to.reg(&memory[bytes], bytes)) {}
+  ~Two() {
+    from.dereg(local);
+    to.dereg(remote);
+  }
+  Two(const Two&) = delete;
+  Two& operator=(const Two&) = delete;
+
+  Queue from{0};
+  Queue to;
+  std::vector<std::uint8_t> memory;
+  utofu_stadd_t local;
+  utofu_stadd_t remote;
+};
+
+// One message of so many packets: in which order they land. The notice comes after all of them.
+std::vector<std::size_t> landing_order(std::size_t packets, unsigned long flags) {
+  Two two(packets * kPacket);
+  std::fill_n(two.memory.begin(), packets * kPacket, std::uint8_t{1});
+  const std::uint8_t* target = &two.memory[packets * kPacket];
+  EXPECT_EQ(utofu_put(two.from.handle(), two.to.id(), two.local, two.remote, packets * kPacket, 9,
+                      flags | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr),
+            UTOFU_SUCCESS);
+  std::vector<std::size_t> order;
+  std::vector<bool> seen(packets);
+  utofu_mrq_notice notice{};
+  EXPECT_TRUE(heddle::test::within_time([&] {
+    const int status = utofu_poll_mrq(two.to.handle(), 0, &notice);
+    std::vector<std::size_t> now;
+    for (std::size_t i = 0; i < packets; ++i) {
+      if (seen[i] || target[(i + 1) * kPacket - 1] == 0) continue;
+      seen[i] = true;
+      now.push_back(i);
+    }
+    // Within a round the order cannot be seen: the kindest is taken.
+    order.insert(order.end(), now.begin(), now.end());
+    EXPECT_TRUE(status != UTOFU_SUCCESS || order.size() == packets) << "a notice before its data";
+    return status == UTOFU_SUCCESS;
+  }));
+  return order;
+}
+
+// Rule 1.
+TEST_F(EngineRules, PiecesLandInAnyOrder) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    const std::vector<std::size_t> order = landing_order(60, 0);
+    EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+  });
+}
+
+TEST_F(EngineRules, PiecesLandInOrderWithStrongOrder) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    for (int i = 0; i < 5; ++i) {
+      const std::vector<std::size_t> order = landing_order(60, UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+      EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+    }
+  });
+}
+
+// So many puts of a word each: in which order their notices come.
+std::vector<std::uint64_t> notice_order(std::size_t puts, unsigned long flags, std::size_t senders) {
+  std::vector<std::unique_ptr<Queue>> from;
+  for (std::size_t i = 0; i < senders; ++i) from.push_back(std::make_unique<Queue>(static_cast<std::uint16_t>(i % 6)));
+  Queue to(5);
+  std::vector<std::uint64_t> words(puts);
+  const utofu_stadd_t remote = to.reg(words.data(), puts * 8);
+  for (std::size_t i = 0; i < puts; ++i) {
+    EXPECT_EQ(utofu_put_piggyback8(from[i % senders]->handle(), to.id(), i + 1, remote + 8 * i, 8, i,
+                                   flags | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr),
+              UTOFU_SUCCESS);
+  }
+  std::vector<std::uint64_t> order;
+  for (std::size_t i = 0; i < puts; ++i) {
+    utofu_mrq_notice notice{};
+    EXPECT_EQ(to.mrq(&notice), UTOFU_SUCCESS);
+    EXPECT_EQ(words[notice.edata], notice.edata + 1) << "a notice before its data";
+    order.push_back(notice.edata);
+  }
+  to.dereg(remote);
+  return order;
+}
+
+TEST_F(EngineRules, MessagesOvertakeEachOther) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    const auto order = notice_order(40, 0, 1);
+    EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+  });
+}
+
+TEST_F(EngineRules, MessagesOfOnePairWithStrongOrderDoNot) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    const auto order = notice_order(40, UTOFU_ONESIDED_FLAG_STRONG_ORDER, 1);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  });
+}
+
+TEST_F(EngineRules, EverythingIsInOrderInPlainMode) {
+  expect_clean("plain", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    const auto notices = notice_order(40, 0, 1);
+    EXPECT_TRUE(std::is_sorted(notices.begin(), notices.end()));
+    const auto pieces = landing_order(60, 0);
+    EXPECT_TRUE(std::is_sorted(pieces.begin(), pieces.end()));
+  });
+}
+
+// Rule 15.
+TEST_F(EngineRules, NoticesOfDifferentPeersComeInAnyOrder) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    const auto order = notice_order(40, UTOFU_ONESIDED_FLAG_STRONG_ORDER, 4);
+    EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+    for (std::size_t sender = 0; sender < 4; ++sender) {
+      std::vector<std::uint64_t> own;
+      std::copy_if(order.begin(), order.end(), std::back_inserter(own), [&](auto i) { return i % 4 == sender; });
+      EXPECT_TRUE(std::is_sorted(own.begin(), own.end()));
+    }
+  });
+}
+
+TEST_F(EngineRules, TheSameSeedGivesTheSameOrder) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_STEP", "1", 1);
+    std::array<std::vector<std::uint64_t>, 3> orders;
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      utofu_emu_reseed(i == 2 ? 77 : 5);
+      orders[i] = notice_order(40, 0, 2);
+    }
+    EXPECT_EQ(orders[0], orders[1]);
+    EXPECT_NE(orders[0], orders[2]);
+  });
+}
+
+// Rule 2.
+TEST_F(EngineRules, SlotsAreFreedByPollingOnly) {
+  for (const char* mode : {"plain", "strict"}) {
+    expect_clean(mode, [] {
+      ::setenv("UTOFU_EMU_STEP", "1", 1);
+      ::setenv("UTOFU_EMU_TOQ", "8", 1);
+      const Queue queue(0);
+      for (int i = 0; i < 8; ++i) EXPECT_EQ(utofu_nop(queue.handle(), 0, nullptr), UTOFU_SUCCESS);
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(utofu_nop(queue.handle(), 0, nullptr), UTOFU_ERR_BUSY);
+      void* none = nullptr;
+      EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_ERR_NOT_FOUND);
+      for (int i = 0; i < 8; ++i) EXPECT_EQ(utofu_nop(queue.handle(), 0, nullptr), UTOFU_SUCCESS);
+    });
+  }
+}
+
+// Rule 3, in both modes.
+TEST_F(EngineRules, AnMrqThatNobodyPollsEndsTheJob) {
+  for (const char* mode : {"plain", "strict"}) {
+    expect_caught(
+        mode,
+        [] {
+          ::setenv("UTOFU_EMU_MRQ", "16", 1);
+          Two two(64);
+          for (int i = 0; i < 17; ++i)
+            (void)utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0,
+                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+          EXPECT_TRUE(heddle::test::within_time([] { return false; }));  // it never gets past here
+        },
+        "the MRQ of VCQ [0-9a-f]+ has overflowed: 16 notices");
+  }
+}
+
+TEST_F(EngineRules, AnMrqHoldsAsMuchAsItsDepth) {
+  expect_clean("strict", [] {
+    ::setenv("UTOFU_EMU_MRQ", "16", 1);
+    Two two(64);
+    for (int round = 0; round < 4; ++round) {
+      for (int i = 0; i < 16; ++i)
+        EXPECT_EQ(utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0,
+                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr),
+                  UTOFU_SUCCESS);
+      utofu_mrq_notice notice{};
+      for (int i = 0; i < 16; ++i) EXPECT_EQ(two.to.mrq(&notice), UTOFU_SUCCESS);
+    }
+  });
+}
+
+// Rule 10.
+TEST_F(EngineRules, CreditsThatNoCommandUsesAreReported) {
+  expect_caught(
+      "strict",
+      [] {
+        Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
+        utofu_mrq_notice notice{};
+        (void)utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0,
+                                   UTOFU_ONESIDED_FLAG_SPS(3) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        EXPECT_EQ(two.from.mrq(&notice), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_nop(two.to.handle(), 0, nullptr), UTOFU_SUCCESS);
+      },
+      "broken rule: TNI 1 CQ [0-9]+ is freed with 2 credits");
+}
+
+TEST_F(EngineRules, CommandsThatNoCreditReleasesAreReported) {
+  expect_caught(
+      "strict",
+      [] {
+        const Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
+        EXPECT_EQ(utofu_nop(two.to.handle(), 0, nullptr), UTOFU_SUCCESS);
+      },
+      "broken rule: TNI 1 CQ [0-9]+ is freed with 1 slots of commands that have not run");
+}
+
+TEST_F(EngineRules, CreditsAreForSessionModeOnly) {
+  expect_caught(
+      "strict",
+      [] {
+        Two two(64);
+        utofu_mrq_notice notice{};
+        (void)utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0,
+                                   UTOFU_ONESIDED_FLAG_SPS(1) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        (void)two.from.mrq(&notice);
+        EXPECT_TRUE(heddle::test::within_time([] { return false; }));
+      },
+      "broken rule: a message with SPS\\(1\\) came for TNI 1 CQ [0-9]+, which is not in session mode");
+}
+
+TEST_F(EngineRules, ADumpShowsWhatWaits) {
+  expect_clean(
+      "plain",
+      [] {
+        const Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
+        for (int i = 0; i < 10; ++i)
+          EXPECT_EQ(utofu_put_piggyback8(two.to.handle(), two.from.id(), 1, two.local, 8, 0, 0, nullptr),
+                    UTOFU_SUCCESS);
+        utofu_emu_dump(2);
+      },
+      "TNI 1 CQ [0-9]+ \\(session\\): TOQ posted 10 executed 0 reaped 0 scheduled 0");
+}
+
+// Rule 14.
+TEST_F(EngineRules, PaddingMayOverwriteTheLine) {
+  expect_clean("strict", [] {
+    Two two(1024);
+    std::fill(two.memory.begin(), two.memory.end(), std::uint8_t{7});
+    std::uint8_t* target = &two.memory[1024];
+    const std::size_t first = 512 - reinterpret_cast<std::uintptr_t>(target) % 256;
+    utofu_mrq_notice notice{};
+    EXPECT_EQ(utofu_put_piggyback8(two.from.handle(), two.to.id(), 0x0101010101010101, two.remote + first + 64, 8, 0,
+                                   UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+              UTOFU_SUCCESS);
+    EXPECT_EQ(two.from.mrq(&notice), UTOFU_SUCCESS);
+    for (std::size_t i = 0; i < 1024; ++i) {
+      const bool data = i >= first + 64 && i < first + 72;
+      const bool line = i >= first && i < first + 256;
+      EXPECT_EQ(target[i], data ? 1 : line ? 0xDB : 7) << i;
+    }
+  });
+}
+
+TEST_F(EngineRules, MemoryThatIsNoLongerMappedIsNoticed) {
+  expect_caught(
+      "strict",
+      [] {
+        constexpr std::size_t kBytes = 65'536;
+        void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        Two two(64);
+        const utofu_stadd_t local = two.from.reg(memory, kBytes);
+        ::munmap(memory, kBytes);
+        (void)utofu_put(two.from.handle(), two.to.id(), local, two.remote, 64, 0, UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
+                        nullptr);
+        void* none = nullptr;
+        (void)two.from.tcq(&none);
+      },
+      "broken rule: registered memory at .* is not mapped any more");
+}
+
+}  // namespace
+}  // namespace tofu_emulator::test
