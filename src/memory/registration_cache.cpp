@@ -75,6 +75,14 @@ RegistrationCache::~RegistrationCache() {
   while (!index_.empty()) retire(index_.size() - 1);
 }
 
+std::string RegistrationCache::describe() const {
+  const Counters& c = counters_;
+  if (c.hits + c.misses + c.passing == 0) return {};
+  return std::to_string(c.hits) + " hits, " + std::to_string(c.misses) + " misses, " + std::to_string(c.passing) +
+         " for one operation, " + std::to_string(c.evictions) + " evicted, " + std::to_string(c.invalidations) +
+         " unmapped, " + std::to_string(kept_bytes_ >> 10) + " KiB kept";
+}
+
 // ---- looking up -------------------------------------------------------------------------------------------------------
 
 base::Status RegistrationCache::acquire_slowly(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease) {

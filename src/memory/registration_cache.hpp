@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/config.hpp"
@@ -105,6 +106,8 @@ class RegistrationCache {
   void drop_idle();
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  // They in words, for HEDDLE_STATS; empty: it was never asked.
+  [[nodiscard]] std::string describe() const;
   [[nodiscard]] bool keeps() const { return keep_; }
   [[nodiscard]] std::uint32_t kept_entries() const { return static_cast<std::uint32_t>(index_.size()); }
   [[nodiscard]] std::uint64_t kept_bytes() const { return kept_bytes_; }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -316,6 +317,18 @@ TEST_F(RegistrationCacheTest, SeveralCachesWatchTheSameMemory) {
   other.drop_idle();
   EXPECT_EQ(watch->watched_pieces(), 0u);
   EXPECT_TRUE(other_hardware.known.empty());
+}
+
+TEST_F(RegistrationCacheTest, CountsInWords) {
+  open(options(8));
+  EXPECT_EQ(cache->describe(), "");
+  use(0, kPage);
+  use(0, kPage);
+  use(8 * kPage, kPage);
+  watch->forget(kBase, kBase + 1);
+  use(0, kPage);
+  EXPECT_EQ(cache->describe(), "1 hits, 3 misses, 0 for one operation, 0 evicted, 1 unmapped, " +
+                                   std::to_string(2 * kPage / 1024) + " KiB kept");
 }
 
 TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {

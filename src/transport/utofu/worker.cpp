@@ -1,6 +1,7 @@
 #include "transport/utofu/worker.hpp"
 
 #include <array>
+#include <string>
 
 #include "base/wait.hpp"
 #include "transport/utofu/out.hpp"
@@ -63,6 +64,10 @@ Worker::~Worker() {
     }
     nobody.clear();
     if (operations_.under_way() == before) nap.take();
+  }
+  if (const std::string said = registrations_->describe();
+      home_.environment().config.flag(base::Var::stats) && !said.empty()) {
+    home_.environment().log.say("worker %u: registrations: %s", index_, said.c_str());
   }
   {
     const CqGuard guard(station_->vcq);
