@@ -35,11 +35,11 @@ void print_version() {
 
 void print_topology() {
   const auto topology = base::read_topology();
-  std::printf("\nmachine\n");
   if (!topology) {
-    std::printf("  unknown: %s\n", base::last_message());
+    std::printf("\nmachine\n  unknown: %s\n", base::last_message());
     return;
   }
+  std::printf("\nmachine (as %s tells)\n", topology->source);
   if (!topology->processor.empty()) std::printf("  processor        %s\n", topology->processor.c_str());
   std::printf("  packages         %u\n  NUMA nodes       %u\n", topology->packages, topology->numa_nodes);
   std::printf("  cores            %zu, %u hardware threads (those this process may use)\n", topology->cores.size(),

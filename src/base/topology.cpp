@@ -1,53 +1,116 @@
 #include "base/topology.hpp"
 
-#include <hwloc.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <memory>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
 
 namespace heddle::base {
 namespace {
 
-struct Destroy {
-  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
-};
-using Handle = std::unique_ptr<hwloc_topology, Destroy>;
+// Nothing in these files is to be believed: a list that is longer than this is none.
+constexpr int kMostProcessors = 1 << 16;
 
-unsigned count_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
-  const int count = hwloc_get_nbobjs_by_type(topology, type);
-  return count > 0 ? static_cast<unsigned>(count) : 0;
+std::optional<std::string> first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
 }
 
-void read_caches(hwloc_topology_t topology, std::vector<Cache>* caches) {
-  for (int depth = 0; depth < hwloc_topology_get_depth(topology); ++depth) {
-    for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_depth(topology, depth, object)) != nullptr &&
-                                       hwloc_obj_type_is_cache(object->type);) {
-      const auto& attributes = object->attr->cache;
-      const char kind = attributes.type == HWLOC_OBJ_CACHE_DATA      ? 'd'
-                        : attributes.type == HWLOC_OBJ_CACHE_UNIFIED ? 'u'
-                                                                     : 'i';
-      const auto same = [&](const Cache& cache) {
-        return cache.level == attributes.depth && cache.kind == kind && cache.bytes == attributes.size;
-      };
-      auto it = std::find_if(caches->begin(), caches->end(), same);
-      if (it == caches->end()) {
-        const int shared = hwloc_get_nbobjs_inside_cpuset_by_type(topology, object->cpuset, HWLOC_OBJ_CORE);
-        caches->push_back({attributes.depth, kind, attributes.size, attributes.linesize, 0,
-                           static_cast<unsigned>(std::max(shared, 1))});
-        it = caches->end() - 1;
-      }
-      ++it->count;
+std::optional<unsigned> number(std::string_view text) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+unsigned number_in(const std::string& path) {
+  const auto line = first_line(path);
+  return line ? number(*line).value_or(0) : 0;
+}
+
+// "0-3,8,10-11", as the kernel writes sets of processors; in ascending order, as it writes them too. Empty: it is no such list.
+std::vector<int> parse_list(std::string_view text) {
+  std::vector<int> numbers;
+  while (!text.empty()) {
+    const std::string_view range = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(range.size() + 1, text.size()));
+    const std::size_t dash = range.find('-');
+    const auto first = number(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : number(range.substr(dash + 1));
+    if (!first || !last || *first > *last || *last >= kMostProcessors) return {};
+    for (unsigned i = *first; i <= *last; ++i) numbers.push_back(static_cast<int>(i));
+  }
+  return numbers;
+}
+
+std::vector<int> list_in(const std::string& path) {
+  const auto line = first_line(path);
+  return line ? parse_list(*line) : std::vector<int>{};
+}
+
+// "64K", "8192K", "32M".
+std::uint64_t bytes_in(const std::string& path) {
+  const auto line = first_line(path);
+  if (!line || line->empty()) return 0;
+  const char unit = line->back();
+  const unsigned shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+  const std::string_view digits(line->data(), line->size() - (shift != 0 ? 1 : 0));
+  return std::uint64_t{number(digits).value_or(0)} << shift;
+}
+
+// One cache of the machine: it is met at each of the processors that share it.
+using CacheName = std::tuple<unsigned, char, std::vector<int>>;  // level, kind, processors
+using Caches = std::map<CacheName, Cache, std::greater<>>;       // from the largest level down
+
+void read_caches(const std::string& processor, int self, const std::map<int, int>& core_of, Caches* caches) {
+  for (int index = 0;; ++index) {
+    const std::string cache = processor + "/cache/index" + std::to_string(index) + "/";
+    const unsigned level = number_in(cache + "level");
+    if (level == 0) return;
+    const std::string type = first_line(cache + "type").value_or("Unified");
+    if (type == "Instruction") continue;
+    std::vector<int> sharers = list_in(cache + "shared_cpu_list");
+    if (sharers.empty()) sharers.push_back(self);
+    std::set<int> cores;
+    for (const int sharer : sharers) {
+      const auto core = core_of.find(sharer);
+      if (core != core_of.end()) cores.insert(core->second);
+    }
+    const char kind = type == "Data" ? 'd' : 'u';
+    (*caches)[{level, kind, std::move(sharers)}] = {level,
+                                                    kind,
+                                                    bytes_in(cache + "size"),
+                                                    number_in(cache + "coherency_line_size"),
+                                                    1,
+                                                    static_cast<unsigned>(std::max<std::size_t>(cores.size(), 1))};
+  }
+}
+
+// Those of one level, kind and size in one row.
+std::vector<Cache> in_rows(const Caches& caches) {
+  std::vector<Cache> rows;
+  for (const Caches::value_type& entry : caches) {
+    const Cache& cache = entry.second;
+    const auto same = [&cache](const Cache& row) {
+      return row.level == cache.level && row.kind == cache.kind && row.bytes == cache.bytes;
+    };
+    const auto row = std::find_if(rows.begin(), rows.end(), same);
+    if (row == rows.end()) {
+      rows.push_back(cache);
+    } else {
+      ++row->count;
     }
   }
-}
-
-std::vector<int> usable_threads(hwloc_const_cpuset_t cpus, const cpu_set_t& allowed) {
-  std::vector<int> threads;
-  for (int cpu = hwloc_bitmap_first(cpus); cpu >= 0; cpu = hwloc_bitmap_next(cpus, cpu)) {
-    if (cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &allowed)) threads.push_back(cpu);
-  }
-  return threads;
+  return rows;
 }
 
 }  // namespace
@@ -58,33 +121,50 @@ unsigned Topology::hardware_threads() const {
   return static_cast<unsigned>(count);
 }
 
-Result<Topology> read_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return fail_errno(HEDDLE_ERR_SYSTEM, "hwloc cannot be initialised");
-  const Handle handle(raw);
-  if (hwloc_topology_set_icache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE) != 0 || hwloc_topology_load(raw) != 0) {
-    return fail_errno(HEDDLE_ERR_SYSTEM, "hwloc cannot read this machine's topology");
-  }
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+Result<std::vector<int>> allowed_processors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) {
     return fail_errno(HEDDLE_ERR_SYSTEM, "sched_getaffinity does not tell where this process may run");
   }
+  std::vector<int> allowed;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) allowed.push_back(cpu);
+  }
+  return allowed;
+}
+
+Result<Topology> read_linux_topology(const std::string& system, const std::vector<int>& allowed) {
   Topology topology;
-  topology.packages = count_of(raw, HWLOC_OBJ_PACKAGE);
-  topology.numa_nodes = count_of(raw, HWLOC_OBJ_NUMANODE);
-  for (const char* key : {"CPUModel", "CPUVendor"}) {
-    const hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0);
-    const char* model = package != nullptr ? hwloc_obj_get_info_by_name(package, key) : nullptr;
-    if (model != nullptr && topology.processor.empty()) topology.processor = model;
+  topology.source = "Linux";
+  std::vector<int> online = list_in(system + "/cpu/online");
+  if (online.empty()) online = allowed;
+  const auto folder = [&system](int cpu) { return system + "/cpu/cpu" + std::to_string(cpu); };
+
+  std::map<int, int> core_of;  // processor to the first processor of its core
+  std::set<std::string> packages;
+  for (const int cpu : online) {
+    std::vector<int> siblings = list_in(folder(cpu) + "/topology/core_cpus_list");
+    if (siblings.empty()) siblings = list_in(folder(cpu) + "/topology/thread_siblings_list");  // before Linux 5.3
+    core_of[cpu] = std::find(siblings.begin(), siblings.end(), cpu) != siblings.end() ? siblings.front() : cpu;
+    packages.insert(first_line(folder(cpu) + "/topology/physical_package_id").value_or(""));
   }
-  read_caches(raw, &topology.caches);
-  // Machines that do not tell their cores still tell their hardware threads.
-  const hwloc_obj_type_t unit = count_of(raw, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
-  for (unsigned i = 0; i < count_of(raw, unit); ++i) {
-    std::vector<int> threads = usable_threads(hwloc_get_obj_by_type(raw, unit, i)->cpuset, allowed);
-    if (!threads.empty()) topology.cores.push_back(std::move(threads));
+  topology.packages = static_cast<unsigned>(std::max<std::size_t>(packages.size(), 1));
+  topology.numa_nodes = static_cast<unsigned>(std::max<std::size_t>(list_in(system + "/node/online").size(), 1));
+
+  Caches caches;
+  for (const int cpu : online) read_caches(folder(cpu), cpu, core_of, &caches);
+  topology.caches = in_rows(caches);
+
+  std::map<int, std::vector<int>> cores;
+  for (const int cpu : allowed) {
+    const auto core = core_of.find(cpu);
+    if (core != core_of.end()) cores[core->second].push_back(cpu);
   }
-  if (topology.cores.empty()) return fail(HEDDLE_ERR_SYSTEM, "hwloc finds no core on which this process may run");
+  for (auto& [first, threads] : cores) topology.cores.push_back(std::move(threads));
+  if (topology.cores.empty()) {
+    return fail(HEDDLE_ERR_SYSTEM,
+                "none of the processors that %s/cpu/online names is one on which this process may run", system.c_str());
+  }
   return topology;
 }
 

@@ -19,7 +19,8 @@ struct Cache {
 };
 
 struct Topology {
-  std::string processor;  // model; empty where the system does not tell
+  const char* source = "";  // who told: hwloc or Linux
+  std::string processor;    // model; empty where the system does not tell
   unsigned packages = 0;
   unsigned numa_nodes = 0;
   std::vector<Cache> caches;  // from the largest level down
@@ -29,7 +30,17 @@ struct Topology {
   [[nodiscard]] unsigned hardware_threads() const;
 };
 
-// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left out.
+// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left out. By hwloc, unless the
+// library is built with HEDDLE_HWLOC=OFF: then as the next.
 Result<Topology> read_topology();
+
+// What the kernel tells in the files below `system` (it has them in /sys/devices/system) about the processors among `allowed`.
+// What it does not tell is left out rather than guessed: without caches there are none, and the processor has no name; only a
+// hardware thread that does not say to which core it belongs counts as a core, a machine that does not name its packages
+// or NUMA nodes as one. `system` may be any folder, so that other machines can be tried.
+Result<Topology> read_linux_topology(const std::string& system, const std::vector<int>& allowed);
+
+// The processors that this thread may run on, by system number.
+Result<std::vector<int>> allowed_processors();
 
 }  // namespace heddle::base

@@ -6,19 +6,14 @@
 #include <mutex>
 #include <vector>
 
+#include "base/page.hpp"
 #include "queue/fetching_mutex.hpp"
 
 namespace heddle::engine {
 
-// In .bss: pages come into being when touched. Aligned to pages, which are 64 KiB on many an aarch64, so that wiping it touches
-// nothing else, and is not refused.
-#if defined(__aarch64__)
-constexpr std::size_t kLargestPage = 65536;
-#else  // not more than there is: valgrind does not read the symbols of libraries that are aligned to more than a page
-constexpr std::size_t kLargestPage = 4096;
-#endif
-static_assert(sizeof(HandleEntry) * kHandleEntries % kLargestPage == 0);
-alignas(kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
+// In .bss: pages come into being when touched. Aligned to pages, so that wiping it touches nothing else, and is not refused.
+static_assert(sizeof(HandleEntry) * kHandleEntries % base::kLargestPage == 0);
+alignas(base::kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
 
 namespace {
 

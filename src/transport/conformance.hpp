@@ -18,6 +18,7 @@
 
 #include "base/environment.hpp"
 #include "base/random.hpp"
+#include "base/test_kernel.hpp"
 #include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/transport.hpp"
@@ -28,6 +29,7 @@ struct Setting {
   std::string label;
   std::string transport;
   base::Config::Overrides variables;
+  bool by_kernel = false;  // nothing goes without the kernel's copy: skipped where there is none
 };
 
 // For gtest, which would print bytes.
@@ -155,7 +157,12 @@ class World {
 
 using test::Deadline;
 
-class Conformance : public testing::TestWithParam<Setting> {};
+class Conformance : public testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (GetParam().by_kernel && !test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
+  }
+};
 
 // A message to a worker.
 Command message_to(std::uint32_t rank, std::uint32_t worker, const std::vector<std::byte>& payload,

@@ -1,5 +1,6 @@
 // The conformance suite: regions, keys, puts, gets, atomics.
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -59,7 +60,8 @@ TEST_P(Conformance, RegionsAreWhatTheySay) {
     ASSERT_NE(target.data(), nullptr);
     EXPECT_EQ(target.local().bytes, 10'000U);
     if (allocated) {
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(target.data()) % 4096, 0U);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(target.data()) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)),
+                0U);
       EXPECT_TRUE(std::all_of(target.data(), target.data() + 10'000, [](std::byte b) { return b == std::byte{0}; }));
     }
     for (const std::uint32_t rank : {0U, 1U}) {  // a peer's, and one's own

@@ -52,7 +52,7 @@ std::vector<Setting> settings() {
       {"shm", "shm", {}},
       {"shm not direct", "shm", kNotDirect},
       {"shm bounce only", "shm", kBounceOnly},
-      {"shm CMA only", "shm", kCmaOnly},
+      {"shm CMA only", "shm", kCmaOnly, true},
       {"shm bounce then CMA", "shm", kBounceThenCma},
       {"shm tiny pool", "shm", kTinyPool},
       {"shm tiny ring", "shm", kTinyRing},

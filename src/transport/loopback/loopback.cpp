@@ -58,9 +58,9 @@ class Loopback final : public Transport {
     if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
     // A length that is no allocation at all must not reach operator new, which would take it for a bug.
     constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-    Pages pages(bytes > kMost
-                    ? nullptr
-                    : static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kPageBytes}, std::nothrow)));
+    Pages pages(bytes > kMost ? nullptr
+                              : static_cast<std::byte*>(
+                                    ::operator new(bytes, std::align_val_t{base::kLargestPage}, std::nothrow)));
     if (pages == nullptr) {
       return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
                         static_cast<unsigned long long>(bytes));

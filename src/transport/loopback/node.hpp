@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/page.hpp"
 #include "queue/bell.hpp"
 #include "transport/transport.hpp"
 
@@ -81,9 +82,8 @@ class Mailbox {
   std::array<Packet, kMailboxPackets> ring_;
 };
 
-inline constexpr std::size_t kPageBytes = 4096;
 struct FreePages {
-  void operator()(std::byte* pages) const { ::operator delete(pages, std::align_val_t{kPageBytes}); }
+  void operator()(std::byte* pages) const { ::operator delete(pages, std::align_val_t{base::kLargestPage}); }
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 

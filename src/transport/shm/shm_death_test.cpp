@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/random.hpp"
+#include "base/test_kernel.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/test_job.hpp"
 
@@ -203,6 +204,7 @@ TEST(ShmDeath, TargetKilledWhileServingBounce) {
 }
 
 TEST(ShmDeath, TargetKilledUnderTheKernelsCopy) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   target_killed({{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "base/test_kernel.hpp"
 #include "transport/shm/test_job.hpp"
 
 namespace heddle::transport::shm {
@@ -75,6 +76,7 @@ void put_and_get_back(Pair& pair) {
 }
 
 TEST(Transfer, ThroughTheKernel) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Pair pair(Settings{{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
   put_and_get_back(pair);
 }
@@ -92,6 +94,7 @@ TEST(Transfer, ThroughAPoolOfTwoChunks) {
 }
 
 TEST(Transfer, TargetThatNeverLooksIsPassedOver) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Pair pair(kImpatient);
   for (int i = 0; i < 20; ++i) {
     auto data = bytes_of(static_cast<std::uint64_t>(i), 600000);
@@ -110,6 +113,7 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOver) {
 
 // Once source_free was reported, the source may change; the target must get what was there before.
 TEST(Transfer, FreedSourceIsNotReadAgain) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Pair pair(kImpatient);
   const auto data = bytes_of(3, 60000);
   auto source = data;
@@ -139,6 +143,7 @@ TEST(Transfer, FreedSourceIsNotReadAgain) {
 }
 
 TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Settings settings = kImpatient;
   settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
   Pair pair(settings);
@@ -153,6 +158,7 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
 }
 
 TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Settings settings = kImpatient;
   settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
   Pair pair(settings);
@@ -182,6 +188,7 @@ TEST(Transfer, AllocatedRegionsAreCommandsWhenDirectIsOff) {
   ASSERT_TRUE(remote.ok());
   EXPECT_EQ(remote->direct, nullptr);
   EXPECT_EQ(remote->opcodes, bit(Opcode::put) | bit(Opcode::get));
+  if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   auto data = bytes_of(1, 100);
   Command command;
   ASSERT_TRUE(a.transfer(Opcode::put, *remote, 0, data, &command));
