@@ -11,18 +11,34 @@
 namespace tofu_emulator {
 namespace {
 
-// `encode(const Encoder&, Slot*)` writes `count` slots, which are posted.
-template <class Encode>
-int post(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* cbdata, Encode&& encode) {
+template <class Call>
+[[gnu::always_inline]] inline int in_call(utofu_vcq_hdl_t vcq_hdl, Call&& call) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
-  const InCall call(*handle);
-  Slot slots[2];
-  if (const int status = encode(handle->encoder, slots); status != UTOFU_SUCCESS) return status;
-  return handle->vcq.cq->post(handle->vcq, slots, count, cbdata);
+  if (handle == nullptr) [[unlikely]]
+    return UTOFU_ERR_INVALID_VCQ_HDL;
+  const InCall guard(*handle);
+  return call(*handle);
 }
 
-// The same into the program's buffer, which may be aligned to 8 bytes only and is that large by its own word.
+// `encode(const Encoder&, Slot*)` writes one slot, which is posted.
+template <class Encode>
+[[gnu::always_inline]] inline int post_one(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
+  return in_call(vcq_hdl, [&](Handle& handle) {
+    return handle.vcq.cq->post_one(handle.vcq, cbdata, [&](Slot* slot) { return encode(handle.encoder, slot); });
+  });
+}
+
+// The same of two slots.
+template <class Encode>
+int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
+  return in_call(vcq_hdl, [&](Handle& handle) -> int {
+    Slot slots[2];
+    if (const int status = encode(handle.encoder, slots); status != UTOFU_SUCCESS) return status;
+    return handle.vcq.cq->post(handle.vcq, slots, 2, cbdata);
+  });
+}
+
+// `count` slots into the program's buffer, which may be aligned to 8 bytes only and is that large by its own word.
 template <class Encode>
 int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t* desc_size, Encode&& encode) {
   Handle* handle = find_handle(vcq_hdl);
@@ -36,26 +52,25 @@ int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t*
   return UTOFU_SUCCESS;
 }
 
-using EncodeTransfer = int (*)(const Encoder&, const Target&, utofu_stadd_t, const Blocks&, const Pace&, Slot*);
-
 struct Transfer {
-  EncodeTransfer encode;
+  coding::Code code;
   Target target;
   utofu_stadd_t local;
   Blocks blocks;
   Pace pace{};
+
+  int encode(const Encoder& encoder, Slot* slots) const {
+    return encode_transfer(code, encoder, target, local, blocks, pace, slots);
+  }
 };
 
 int post_transfer(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* cbdata) {
-  return post(vcq_hdl, 1, cbdata, [&](const Encoder& encoder, Slot* slots) {
-    return transfer.encode(encoder, transfer.target, transfer.local, transfer.blocks, transfer.pace, slots);
-  });
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slot) { return transfer.encode(encoder, slot); });
 }
 
 int prepare_transfer(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* desc, std::size_t* desc_size) {
-  return prepare(vcq_hdl, 1, desc, desc_size, [&](const Encoder& encoder, Slot* slots) {
-    return transfer.encode(encoder, transfer.target, transfer.local, transfer.blocks, transfer.pace, slots);
-  });
+  return prepare(vcq_hdl, 1, desc, desc_size,
+                 [&](const Encoder& encoder, Slot* slots) { return transfer.encode(encoder, slots); });
 }
 
 // One slot for each block. Posted together, so there can be no more blocks than the TOQ has slots.
@@ -66,8 +81,7 @@ int post_strided(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* cbdata
   if (transfer.blocks.count == 0 || transfer.blocks.count > handle->toq_depth) return UTOFU_ERR_INVALID_NUMBER;
   try {
     std::vector<Slot> slots(transfer.blocks.count);
-    const int status =
-        transfer.encode(handle->encoder, transfer.target, transfer.local, transfer.blocks, transfer.pace, slots.data());
+    const int status = transfer.encode(handle->encoder, slots.data());
     if (status != UTOFU_SUCCESS) return status;
     return handle->vcq.cq->post(handle->vcq, slots.data(), slots.size(), cbdata);
   } catch (const std::bad_alloc&) {
@@ -85,8 +99,7 @@ int prepare_strided(utofu_vcq_hdl_t vcq_hdl, Transfer transfer, void* desc, std:
   transfer.blocks.count = 1;
   for (std::size_t block = 0; block < count; ++block) {
     Slot slot;
-    const int status =
-        transfer.encode(handle->encoder, transfer.target, transfer.local, transfer.blocks, transfer.pace, &slot);
+    const int status = transfer.encode(handle->encoder, &slot);
     if (status != UTOFU_SUCCESS) return status;
     std::memcpy(static_cast<std::byte*>(desc) + block * sizeof(Slot), &slot, sizeof(Slot));
     transfer.target.stadd += transfer.blocks.stride;
@@ -105,42 +118,44 @@ extern "C" {
 
 int putofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
                size_t length, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post_transfer(vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, cbdata);
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slot) {
+    return encode_plain_transfer(coding::kPut, encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, length, slot);
+  });
 }
 
 int putofu_prepare_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                        utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
                        size_t* desc_size) {
-  return prepare_transfer(vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, desc,
+  return prepare_transfer(vcq_hdl, {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, desc,
                           desc_size);
 }
 
 int putofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
                    size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata) {
-  return post_transfer(vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
+  return post_transfer(vcq_hdl, {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
                        cbdata);
 }
 
 int putofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                            utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
                            size_t gap, void* desc, size_t* desc_size) {
-  return prepare_transfer(vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
-                          desc, desc_size);
+  return prepare_transfer(
+      vcq_hdl, {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}}, desc, desc_size);
 }
 
 int putofu_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                       utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                       unsigned long int flags, void* cbdata) {
-  return post_strided(vcq_hdl,
-                      {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}},
-                      cbdata);
+  return post_strided(
+      vcq_hdl, {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}},
+      cbdata);
 }
 
 int putofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                               utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                               unsigned long int flags, void* desc, size_t* desc_size) {
   return prepare_strided(
-      vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}}, desc,
+      vcq_hdl, {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}}, desc,
       desc_size);
 }
 
@@ -148,7 +163,8 @@ int putofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, ut
                           utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata) {
   return post_strided(
-      vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
+      vcq_hdl,
+      {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
       cbdata);
 }
 
@@ -157,48 +173,51 @@ int putofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vc
                                   uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                   size_t* desc_size) {
   return prepare_strided(
-      vcq_hdl, {encode_put, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
-      desc, desc_size);
+      vcq_hdl,
+      {coding::kPut, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}}, desc,
+      desc_size);
 }
 
 int putofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
                size_t length, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post_transfer(vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, cbdata);
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slot) {
+    return encode_plain_transfer(coding::kGet, encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, length, slot);
+  });
 }
 
 int putofu_prepare_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                        utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
                        size_t* desc_size) {
-  return prepare_transfer(vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, desc,
+  return prepare_transfer(vcq_hdl, {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {}}, desc,
                           desc_size);
 }
 
 int putofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
                    size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata) {
-  return post_transfer(vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
+  return post_transfer(vcq_hdl, {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
                        cbdata);
 }
 
 int putofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                            utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
                            size_t gap, void* desc, size_t* desc_size) {
-  return prepare_transfer(vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}},
-                          desc, desc_size);
+  return prepare_transfer(
+      vcq_hdl, {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length}, {mtu, gap}}, desc, desc_size);
 }
 
 int putofu_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                       utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                       unsigned long int flags, void* cbdata) {
-  return post_strided(vcq_hdl,
-                      {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}},
-                      cbdata);
+  return post_strided(
+      vcq_hdl, {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}},
+      cbdata);
 }
 
 int putofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                               utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                               unsigned long int flags, void* desc, size_t* desc_size) {
   return prepare_strided(
-      vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}}, desc,
+      vcq_hdl, {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {}}, desc,
       desc_size);
 }
 
@@ -206,7 +225,8 @@ int putofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, ut
                           utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata) {
   return post_strided(
-      vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
+      vcq_hdl,
+      {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
       cbdata);
 }
 
@@ -215,15 +235,17 @@ int putofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vc
                                   uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                   size_t* desc_size) {
   return prepare_strided(
-      vcq_hdl, {encode_get, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}},
-      desc, desc_size);
+      vcq_hdl,
+      {coding::kGet, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_stadd, {length, stride, num_blocks}, {mtu, gap}}, desc,
+      desc_size);
 }
 
 int putofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data, utofu_stadd_t rmt_stadd,
                          size_t length, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, piggyback_slots(length), cbdata, [&](const Encoder& encoder, Slot* slots) {
+  const auto encode = [&](const Encoder& encoder, Slot* slots) {
     return encode_piggyback(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_data, length, slots);
-  });
+  };
+  return piggyback_slots(length) == 1 ? post_one(vcq_hdl, cbdata, encode) : post_two(vcq_hdl, cbdata, encode);
 }
 
 int putofu_prepare_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data,
@@ -237,7 +259,7 @@ int putofu_prepare_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq
 int putofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
                           utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
                           void* cbdata) {
-  return post(vcq_hdl, 1, cbdata, [&](const Encoder& encoder, Slot* slots) {
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slots) {
     return encode_piggyback8(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, lcl_data, length, slots);
   });
 }
@@ -252,7 +274,7 @@ int putofu_prepare_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vc
 
 int putofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint32_t op_value,
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, 1, cbdata, [&](const Encoder& encoder, Slot* slots) {
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slots) {
     return encode_armw(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, armw_op, op_value, 4, slots);
   });
 }
@@ -267,7 +289,7 @@ int putofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enu
 
 int putofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, 1, cbdata, [&](const Encoder& encoder, Slot* slots) {
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slots) {
     return encode_armw(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, armw_op, op_value, 8, slots);
   });
 }
@@ -282,7 +304,7 @@ int putofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enu
 
 int putofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
                   utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, 2, cbdata, [&](const Encoder& encoder, Slot* slots) {
+  return post_two(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slots) {
     return encode_cswap(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, old_value, new_value, 4, slots);
   });
 }
@@ -297,7 +319,7 @@ int putofu_prepare_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, ui
 
 int putofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
                   utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, 2, cbdata, [&](const Encoder& encoder, Slot* slots) {
+  return post_two(vcq_hdl, cbdata, [&](const Encoder& encoder, Slot* slots) {
     return encode_cswap(encoder, {rmt_vcq_id, rmt_stadd, edata, flags}, old_value, new_value, 8, slots);
   });
 }
@@ -311,7 +333,7 @@ int putofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, ui
 }
 
 int putofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata) {
-  return post(vcq_hdl, 1, cbdata, [&](const Encoder& /*encoder*/, Slot* slots) { return encode_nop(flags, slots); });
+  return post_one(vcq_hdl, cbdata, [&](const Encoder& /*encoder*/, Slot* slots) { return encode_nop(flags, slots); });
 }
 
 int putofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc, size_t* desc_size) {
@@ -333,21 +355,19 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
 }
 
 int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata) {
-  Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
-  const InCall call(*handle);
-  if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
-  if (cbdata == nullptr) return UTOFU_ERR_INVALID_POINTER;
-  return handle->vcq.cq->poll_tcq(handle->vcq, cbdata);
+  return in_call(vcq_hdl, [&](Handle& handle) -> int {
+    if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
+    if (cbdata == nullptr) return UTOFU_ERR_INVALID_POINTER;
+    return handle.vcq.cq->poll_tcq(handle.vcq, cbdata);
+  });
 }
 
 int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice) {
-  Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
-  const InCall call(*handle);
-  if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
-  if (notice == nullptr) return UTOFU_ERR_INVALID_POINTER;
-  return handle->vcq.cq->poll_mrq(handle->vcq, notice);
+  return in_call(vcq_hdl, [&](Handle& handle) -> int {
+    if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
+    if (notice == nullptr) return UTOFU_ERR_INVALID_POINTER;
+    return handle.vcq.cq->poll_mrq(handle.vcq, notice);
+  });
 }
 
 int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {

@@ -12,6 +12,9 @@ namespace tofu_emulator {
 CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode,
                            std::uint32_t generation)
     : process_(process),
+      quick_(!process.settings().step && !process.model().on()),
+      alone_(quick_ && mode != CqMode::shared),
+      engine_bell_(&process.world().entry(process.number()).doorbell),
       tni_(tni),
       number_(number),
       mode_(mode),
@@ -19,19 +22,21 @@ CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t nu
       depth_(process.settings().toq_depth),
       mrq_depth_(process.settings().mrq_depth),
       toq_(new Slot[depth_]),
-      records_(new Record[depth_]),
+      records_(new Record[depth_]()),
       mrq_(new Notice[mrq_depth_]),
       stags_(process.settings(), process.machine(), VcqPlace{process.node(), tni, number, 0, kNoPath}) {
   if (mode == CqMode::shared) kept_ = std::make_unique<std::array<Kept, kVcqsOfCq>>();
 }
 
+int CommandQueue::busy() {
+  process_.engine().step();
+  return UTOFU_ERR_BUSY;
+}
+
 int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
   if (count > depth_) return UTOFU_ERR_INVALID_DESC;
   const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
-  if (posted - reaped_.load(std::memory_order_relaxed) + count > depth_) {
-    process_.engine().step();
-    return UTOFU_ERR_BUSY;
-  }
+  if (posted - reaped_.load(std::memory_order_relaxed) + count > depth_) return busy();
   const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
   for (std::size_t i = 0; i < count;) {
     const unsigned own = slots_of(slots[i]);
@@ -63,7 +68,7 @@ int CommandQueue::give(const Done& done, Vcq& vcq, void** cbdata) {
   return done.status;
 }
 
-int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
+int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
   if (kept_ != nullptr && !(*kept_)[vcq.slot].done.empty()) {
     const Done done = (*kept_)[vcq.slot].done.front();
     (*kept_)[vcq.slot].done.pop_front();
@@ -102,7 +107,7 @@ int CommandQueue::give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice) 
   return found.status;
 }
 
-int CommandQueue::poll_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
+int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
   if (kept_ != nullptr && !(*kept_)[vcq.slot].notices.empty()) {
     const Notice found = (*kept_)[vcq.slot].notices.front();
     (*kept_)[vcq.slot].notices.pop_front();

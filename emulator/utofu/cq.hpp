@@ -23,6 +23,7 @@
 
 #include "base/cache_line.hpp"
 #include "utofu/descriptor.hpp"
+#include "utofu/doorbell.hpp"
 #include "utofu/machine.hpp"
 #include "utofu/stags.hpp"
 #include "utofu/vcq.hpp"
@@ -59,6 +60,10 @@ class CommandQueue {
 
   // All slots of these whole commands (see whole_commands()), or BUSY. INVALID_DESC: more than the TOQ ever has.
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
+  // The same of one slot that is a whole command, which encode(Slot*) writes in its place; what it returns, if not SUCCESS, is the
+  // result, and nothing is posted.
+  template <class Encode>
+  [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
   [[nodiscard]] int poll_tcq(Vcq& vcq, void** cbdata);
   // SUCCESS, NOT_FOUND or ERR_MRQ_* with a notice as far as it is known.
@@ -133,11 +138,17 @@ class CommandQueue {
     std::deque<Notice> notices;
   };
 
+  [[nodiscard]] int busy();
   [[nodiscard]] int fruitless();
+  [[nodiscard]] int poll_shared_tcq(Vcq& vcq, void** cbdata);
+  [[nodiscard]] int poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice);
   [[nodiscard]] int give(const Done& done, Vcq& vcq, void** cbdata);
   [[nodiscard]] int give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice);
 
   Process& process_;
+  const bool quick_;  // neither the timing model nor steps have to be thought of
+  const bool alone_;  // that, and no other VCQ has a share
+  const Doorbell<> engine_bell_;
   const std::uint16_t tni_;
   const std::uint16_t number_;
   const CqMode mode_;
@@ -169,5 +180,57 @@ class CommandQueue {
   std::uint32_t sequence_ = 0;
   Outgoing outgoing_;
 };
+
+template <class Encode>
+[[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
+  if (!quick_) [[unlikely]] {
+    Slot slot;
+    const int status = encode(&slot);
+    return status != UTOFU_SUCCESS ? status : post(vcq, &slot, 1, cbdata);
+  }
+  const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
+  const std::uint64_t place = posted & (depth_ - 1);
+  if (posted - reaped_.load(std::memory_order_relaxed) >= depth_) [[unlikely]]
+    return busy();
+  if (const int status = encode(&toq_[place]); status != UTOFU_SUCCESS) [[unlikely]]
+    return status;
+  Record& record = records_[place];  // the rest is the engine's to write
+  record.cbdata = cbdata;
+  record.vcq = static_cast<std::uint8_t>(vcq.slot);
+  record.slots = 1;
+  posted_.store(posted + 1, std::memory_order_seq_cst);
+  engine_bell_.ring();
+  return UTOFU_SUCCESS;
+}
+
+inline int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
+  if (!alone_) [[unlikely]]
+    return poll_shared_tcq(vcq, cbdata);
+  const std::uint64_t executed = executed_.load(std::memory_order_acquire);
+  std::uint64_t reaped = reaped_.load(std::memory_order_relaxed);
+  while (reaped != executed) {
+    const Record& record = records_[reaped & (depth_ - 1)];
+    reaped += record.slots;
+    reaped_.store(reaped, std::memory_order_relaxed);
+    if (!record.told) continue;
+    fruitless_ = 0;
+    *cbdata = record.cbdata;
+    return record.status;
+  }
+  return fruitless();
+}
+
+inline int CommandQueue::poll_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
+  if (!alone_) [[unlikely]]
+    return poll_shared_mrq(vcq, notice);
+  const std::uint64_t read = read_.load(std::memory_order_relaxed);
+  if (read == written_.load(std::memory_order_acquire)) return fruitless();
+  const Notice& found = mrq_[read & (mrq_depth_ - 1)];
+  fruitless_ = 0;
+  *notice = found.notice;
+  const int status = found.status;
+  read_.store(read + 1, std::memory_order_release);
+  return status;
+}
 
 }  // namespace tofu_emulator

@@ -39,22 +39,6 @@ Slot buffer_slot(const void* data, std::size_t length) {
   return slot;
 }
 
-int encode_transfer(Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
-                    const Pace& pace, Slot* slots) {
-  detail::Head head{};
-  if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
-  if (blocks.length - 1 >= kMaxLength) return UTOFU_ERR_INVALID_SIZE;
-  if (pace.mtu == 0 || pace.mtu > kMtu || pace.mtu % kMtuUnit != 0 || pace.gap > kMaxGap) return UTOFU_ERR_INVALID_ARG;
-  head.word1 |= std::uint64_t{pace.mtu / kMtuUnit} << kMtuShift | std::uint64_t{pace.gap} << kGapShift;
-  Slot slot{{head.word0 | word0(code, blocks.length), head.word1, target.stadd, local}};
-  for (std::size_t block = 0; block < blocks.count; ++block) {
-    slots[block] = slot;
-    slot.words[2] += blocks.stride;
-    slot.words[3] += blocks.stride;
-  }
-  return UTOFU_SUCCESS;
-}
-
 Opcode opcode_of(Code code) {
   switch (code) {
     case kPut:
@@ -76,31 +60,35 @@ Opcode opcode_of(Code code) {
 
 }  // namespace
 
-int detail::wide_edata(const Encoder& encoder, std::uint64_t edata, std::uint64_t* mark) {
+int detail::encode_rare(const Encoder& encoder, const Target& target, std::uint64_t* word1) {
+  if (const auto path = static_cast<std::uint8_t>(target.flags >> 28U & 15U); path != 0) {
+    if (path > kPaths || !encoder.machine->path_coords(path, 0)) return UTOFU_ERR_INVALID_PATH_ID;
+    *word1 = (*word1 & ~(PackedPlace{15} << kPathShift)) | PackedPlace{path} << kPathShift;
+  }
+  if (target.edata <= kMaxEdata) return UTOFU_SUCCESS;
   if (encoder.strict) {
     broken_rule("edata %llu has more than one byte; the hardware keeps one and says ERR_TCQ_LENGTH later",
-                static_cast<unsigned long long>(edata));
+                static_cast<unsigned long long>(target.edata));
     return UTOFU_ERR_INVALID_EDATA;
   }
-  *mark = kWideEdata;
+  *word1 |= kWideEdata;
   return UTOFU_SUCCESS;
 }
 
-int detail::with_path(const Encoder& encoder, unsigned long flags, PackedPlace* target) {
-  const auto path = static_cast<std::uint8_t>(flags >> 28U & 15U);
-  if (path > kPaths || !encoder.machine->path_coords(path, 0)) return UTOFU_ERR_INVALID_PATH_ID;
-  *target = without_path(*target) | PackedPlace{path} << kPathShift;
+int encode_transfer(Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
+                    const Pace& pace, Slot* slots) {
+  detail::Head head{};
+  if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
+  if (blocks.length - 1 >= kMaxLength) return UTOFU_ERR_INVALID_SIZE;
+  if (pace.mtu == 0 || pace.mtu > kMtu || pace.mtu % kMtuUnit != 0 || pace.gap > kMaxGap) return UTOFU_ERR_INVALID_ARG;
+  head.word1 |= std::uint64_t{pace.mtu / kMtuUnit} << kMtuShift | std::uint64_t{pace.gap} << kGapShift;
+  Slot slot{{head.word0 | word0(code, blocks.length), head.word1, target.stadd, local}};
+  for (std::size_t block = 0; block < blocks.count; ++block) {
+    slots[block] = slot;
+    slot.words[2] += blocks.stride;
+    slot.words[3] += blocks.stride;
+  }
   return UTOFU_SUCCESS;
-}
-
-int encode_put(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
-               const Pace& pace, Slot* slots) {
-  return encode_transfer(kPut, encoder, target, local, blocks, pace, slots);
-}
-
-int encode_get(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
-               const Pace& pace, Slot* slots) {
-  return encode_transfer(kGet, encoder, target, local, blocks, pace, slots);
 }
 
 int encode_armw(const Encoder& encoder, const Target& target, int operation, std::uint64_t operand, unsigned bytes,

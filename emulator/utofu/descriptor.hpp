@@ -91,10 +91,9 @@ struct Blocks {
 
 // Each checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one for each block of a transfer, one for
 // armw and nop, two for cswap.
-int encode_put(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
-               const Pace& pace, Slot* slots);
-int encode_get(const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
-               const Pace& pace, Slot* slots);
+// `code`: kPut or kGet.
+int encode_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
+                    const Blocks& blocks, const Pace& pace, Slot* slots);
 // `bytes`: 4 or 8.
 int encode_armw(const Encoder& encoder, const Target& target, int operation, std::uint64_t operand, unsigned bytes,
                 Slot* slot);
@@ -115,10 +114,8 @@ inline constexpr unsigned long kKnownFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | 
                                              UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
                                              UTOFU_ONESIDED_FLAG_SPS(15) | UTOFU_ONESIDED_FLAG_PATH(15);
 
-// An edata of more than a byte. 0: go on, with *mark in word 1.
-[[gnu::cold]] int wide_edata(const Encoder& encoder, std::uint64_t edata, std::uint64_t* mark);
-// The flags name a path.
-[[gnu::cold]] int with_path(const Encoder& encoder, unsigned long flags, PackedPlace* target);
+// A path in the flags, an edata of more than a byte: 0, and in word 1 what that makes of it.
+[[gnu::cold]] int encode_rare(const Encoder& encoder, const Target& target, std::uint64_t* word1);
 
 // Words 0 and 1 without what belongs to the kind of command.
 struct Head {
@@ -129,19 +126,24 @@ inline int encode_head(const Encoder& encoder, const Target& target, Head* head)
   PackedPlace place = 0;
   if (!encoder.machine->unpack_id(target.vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
   if ((target.flags & ~kKnownFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
-  if ((target.flags >> 28U) != 0) {
-    if (const int status = with_path(encoder, target.flags, &place); status != 0) return status;
-  }
-  std::uint64_t mark = 0;
-  if (target.edata > kMaxEdata) {
-    if (const int status = wide_edata(encoder, target.edata, &mark); status != 0) return status;
-  }
   head->word0 = target.flags | target.edata << 56U;
-  head->word1 = place | coding::kTag << 56U | mark;
+  head->word1 = place | coding::kTag << 56U;
+  if ((target.flags >> 28U) != 0 || target.edata > kMaxEdata) [[unlikely]]
+    return encode_rare(encoder, target, &head->word1);
   return UTOFU_SUCCESS;
 }
 
 }  // namespace detail
+
+// A put or get of one block with nothing special about its packets.
+inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
+                                 std::size_t length, Slot* slot) {
+  detail::Head head;
+  if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
+  if (length - 1 >= kMaxLength) return UTOFU_ERR_INVALID_SIZE;
+  slot->words = {head.word0 | coding::word0(code, length), head.word1, target.stadd, local};
+  return UTOFU_SUCCESS;
+}
 
 // Up to 8 bytes by value, one slot: the shortest way, inlined into its caller.
 inline int encode_piggyback8(const Encoder& encoder, const Target& target, std::uint64_t data, std::size_t length,

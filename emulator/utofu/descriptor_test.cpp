@@ -49,7 +49,8 @@ TEST_F(DescriptorTest, AnIdWithPathIsRawAndThePathIsTheCommands) {
 TEST_F(DescriptorTest, EveryFlagOfATransferComesThrough) {
   target_.flags = UTOFU_ONESIDED_FLAG_SPS(11) | UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
                   UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING;
-  ASSERT_EQ(encode_put(encoder_, target_, 0xFEDCBA9876543210, {kMaxLength}, {1024, 200}, slots_), UTOFU_SUCCESS);
+  ASSERT_EQ(encode_transfer(coding::kPut, encoder_, target_, 0xFEDCBA9876543210, {kMaxLength}, {1024, 200}, slots_),
+            UTOFU_SUCCESS);
   const Command command = decoded();
   EXPECT_EQ(command.opcode, Opcode::put);
   EXPECT_EQ(command.flags, target_.flags & 0xFFFFU);
@@ -65,8 +66,23 @@ TEST_F(DescriptorTest, EveryFlagOfATransferComesThrough) {
   EXPECT_EQ(command.error, UTOFU_SUCCESS);
 }
 
+TEST_F(DescriptorTest, APlainTransferIsTheSameWithoutAPace) {
+  for (const coding::Code code : {coding::kPut, coding::kGet}) {
+    ASSERT_EQ(encode_plain_transfer(code, encoder_, target_, 77, 4711, slots_), UTOFU_SUCCESS);
+    const Command command = decoded();
+    EXPECT_EQ(command.opcode, code == coding::kPut ? Opcode::put : Opcode::get);
+    EXPECT_EQ(command.length, 4711U);
+    EXPECT_EQ(command.local_stadd, 77U);
+    EXPECT_EQ(command.remote_stadd, target_.stadd);
+    EXPECT_EQ(command.mtu, kMtu);
+    EXPECT_EQ(command.gap, 0);
+  }
+  EXPECT_EQ(encode_plain_transfer(coding::kPut, encoder_, target_, 1, 0, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_plain_transfer(coding::kGet, encoder_, target_, 1, kMaxLength + 1, slots_), UTOFU_ERR_INVALID_SIZE);
+}
+
 TEST_F(DescriptorTest, AStrideIsOneSlotForEachBlock) {
-  ASSERT_EQ(encode_get(encoder_, target_, 1000, {16, 48, 4}, {}, slots_), UTOFU_SUCCESS);
+  ASSERT_EQ(encode_transfer(coding::kGet, encoder_, target_, 1000, {16, 48, 4}, {}, slots_), UTOFU_SUCCESS);
   EXPECT_TRUE(whole_commands(slots_, 4));
   for (unsigned block = 0; block < 4; ++block) {
     Command command;
@@ -142,10 +158,10 @@ TEST_F(DescriptorTest, BadArgumentsAreNamed) {
   }
   EXPECT_EQ(encode_piggyback8(encoder_, target_, 1, 0, slots_), UTOFU_ERR_INVALID_SIZE);
   EXPECT_EQ(encode_piggyback8(encoder_, target_, 1, 9, slots_), UTOFU_ERR_INVALID_SIZE);
-  EXPECT_EQ(encode_put(encoder_, target_, 1, {0}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
-  EXPECT_EQ(encode_put(encoder_, target_, 1, {kMaxLength + 1}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {0}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {kMaxLength + 1}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
   for (const Pace pace : {Pace{0, 0}, Pace{1928, 0}, Pace{12, 0}, Pace{1920, 256}}) {
-    EXPECT_EQ(encode_put(encoder_, target_, 1, {8}, pace, slots_), UTOFU_ERR_INVALID_ARG);
+    EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {8}, pace, slots_), UTOFU_ERR_INVALID_ARG);
   }
 }
 

@@ -39,23 +39,24 @@ void free_handle(Handle* handle) {
   handle->number.store(0, std::memory_order_relaxed);
 }
 
-void InCall::enter() {
-  if (handle_.thread_safe) handle_.user->lock.lock();
-  if (!handle_.strict) return;
+bool InCall::enter(Handle& handle) {
+  if (handle.thread_safe) handle.user->lock.lock();
+  if (!handle.strict) return false;
   std::uint32_t other = 0;
-  noted_ = handle_.user->thread.compare_exchange_strong(other, this_thread(), std::memory_order_acquire);
-  if (!noted_) {
+  const bool noted = handle.user->thread.compare_exchange_strong(other, this_thread(), std::memory_order_acquire);
+  if (!noted) {
     broken_rule(
         "threads %u and %u are in calls on TNI %u CQ %u at once; VCQ %016llx %s: lock, or one VCQ_FLAG_EXCLUSIVE for "
         "each thread",
-        other, this_thread(), handle_.place.tni, handle_.place.cq, static_cast<unsigned long long>(handle_.vcq.id),
-        handle_.thread_safe ? "is thread-safe, but shares its CQ with one that is not" : "is not thread-safe");
+        other, this_thread(), handle.place.tni, handle.place.cq, static_cast<unsigned long long>(handle.vcq.id),
+        handle.thread_safe ? "is thread-safe, but shares its CQ with one that is not" : "is not thread-safe");
   }
+  return noted;
 }
 
-void InCall::leave() {
-  if (noted_) handle_.user->thread.store(0, std::memory_order_release);
-  if (handle_.thread_safe) handle_.user->lock.unlock();
+void InCall::leave(Handle& handle, bool noted) {
+  if (noted) handle.user->thread.store(0, std::memory_order_release);
+  if (handle.thread_safe) handle.user->lock.unlock();
 }
 
 }  // namespace tofu_emulator

@@ -60,17 +60,20 @@ void free_handle(Handle* handle);
 class InCall {
  public:
   explicit InCall(Handle& handle) : handle_(handle) {
-    if (handle.guarded) enter();
+    if (handle.guarded) [[unlikely]]
+      noted_ = enter(handle);
   }
   ~InCall() {
-    if (handle_.guarded) leave();
+    if (handle_.guarded) [[unlikely]]
+      leave(handle_, noted_);
   }
   InCall(const InCall&) = delete;
   InCall& operator=(const InCall&) = delete;
 
  private:
-  void enter();
-  void leave();
+  // Not of the object, so that it need not be in memory where nothing is guarded. True: the CQ's word names this thread.
+  static bool enter(Handle& handle);
+  static void leave(Handle& handle, bool noted);
 
   Handle& handle_;
   bool noted_ = false;

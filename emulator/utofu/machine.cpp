@@ -44,7 +44,8 @@ Machine::Machine(const Settings& settings)
       key_(mixed(settings.seed + 0x9E3779B97F4A7C15ULL)),
       mask_(mixed(key_ + 1)),
       multiplier_(mixed(key_ + 2) | 1U),
-      turn_(static_cast<unsigned>(mixed(key_ + 3) & 63U)) {
+      turn_(static_cast<unsigned>(mixed(key_ + 3) & 63U)),
+      back_(64 - turn_) {
   for (const std::uint8_t along : shape_) nodes_ *= along;
 }
 

@@ -85,7 +85,7 @@ class Machine {
 
   // The same in one word, for descriptors. 30 bits of an id are a check, so what unpack_id() takes was given out.
   [[nodiscard]] bool unpack_id(utofu_vcq_id_t id, PackedPlace* packed) const {
-    const std::uint64_t plain = rotate(id, 64 - turn_) ^ mask_;
+    const std::uint64_t plain = rotate(id, back_) ^ mask_;
     *packed = plain & ((PackedPlace{1} << kPlaceBits) - 1);
     return plain >> kPlaceBits == check(*packed);
   }
@@ -119,6 +119,7 @@ class Machine {
   std::uint64_t mask_;
   std::uint64_t multiplier_;
   unsigned turn_;
+  unsigned back_;  // 64 - turn_
 };
 
 }  // namespace tofu_emulator
