@@ -1,0 +1,176 @@
+/* Random updates of words all over the job: each thread of each process adds (XOR) to random words of random processes' tables,
+ * with up to 32 atomic operations in flight. It does the same sequence twice, so that in the end all tables must be zero
+ * again. (The benchmark that papers use reads, changes and writes back with a get and a put, and loses updates.)
+ *
+ *   gups [THREADS [VCQS [UPDATES [WORDS]]]]     threads, VCQs, updates a thread (each done twice), words of a table
+ *
+ * prints millions of updates a second of all processes, on the wall and, if it is switched on, in the timing model. */
+#define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "meet.h"
+
+enum { kMostThreads = 256, kWindow = 32 };
+
+struct thread {
+  struct gups* gups;
+  int number;
+  int queue;
+  pthread_t id;
+  uint64_t posted;
+  atomic_uint_fast64_t done; /* raised by whichever thread of the VCQ finds it */
+  uint64_t model_ns;
+};
+
+struct card {
+  utofu_vcq_id_t vcq;
+  utofu_stadd_t table; /* as this VCQ has it */
+};
+
+struct gups {
+  struct meeting meeting;
+  int threads, vcqs;
+  uint64_t updates, words;
+  uint64_t* table;
+  utofu_vcq_hdl_t queues[kMostThreads];
+  utofu_stadd_t registered[kMostThreads];
+  struct card* cards; /* by process and VCQ */
+  pthread_barrier_t all_threads;
+  struct thread workers[kMostThreads];
+};
+
+static double now_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static uint64_t next_random(uint64_t* state) {
+  uint64_t x = *state += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+static void collect(struct thread* thread) {
+  struct gups* const gups = thread->gups;
+  struct utofu_mrq_notice notice;
+  void* cbdata;
+  const int sent = utofu_poll_tcq(gups->queues[thread->queue], 0, &cbdata); /* makes room in the queue of commands */
+  if (sent != UTOFU_ERR_NOT_FOUND) must(&gups->meeting, sent, "utofu_poll_tcq");
+  const int code = utofu_poll_mrq(gups->queues[thread->queue], 0, &notice);
+  if (code == UTOFU_ERR_NOT_FOUND) {
+    give_way();
+    return;
+  }
+  must(&gups->meeting, code, "utofu_poll_mrq");
+  atomic_fetch_add(&gups->workers[notice.edata].done, 1);
+}
+
+static void update(struct thread* thread, uint64_t random) {
+  struct gups* const gups = thread->gups;
+  const size_t process = (random >> 40) % (uint64_t)gups->meeting.size;
+  const struct card* const card = &gups->cards[process * (size_t)gups->vcqs + (size_t)thread->queue];
+  const utofu_stadd_t word = card->table + random % gups->words * sizeof(uint64_t);
+  while (thread->posted - atomic_load(&thread->done) >= kWindow) collect(thread);
+  int code;
+  while ((code = utofu_armw8(gups->queues[thread->queue], card->vcq, UTOFU_ARMW_OP_XOR, random, word,
+                             (uint64_t)thread->number, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL)) == UTOFU_ERR_BUSY)
+    collect(thread);
+  must(&gups->meeting, code, "utofu_armw8");
+  thread->posted++;
+}
+
+static void sweep(struct thread* thread) {
+  uint64_t state = (uint64_t)thread->gups->meeting.rank * kMostThreads + (uint64_t)thread->number;
+  for (uint64_t i = 0; i < thread->gups->updates; i++) update(thread, next_random(&state));
+  while (thread->posted != atomic_load(&thread->done)) collect(thread);
+}
+
+static uint64_t marks(const struct gups* gups) {
+  uint64_t all = 0;
+  for (uint64_t i = 0; i < gups->words; i++) all += gups->table[i] != 0;
+  return all;
+}
+
+static void* run(void* argument) {
+  struct thread* const thread = argument;
+  struct gups* const gups = thread->gups;
+  pthread_barrier_wait(&gups->all_threads);
+  const uint64_t model = model_now_ns();
+  sweep(thread);
+  thread->model_ns = model_now_ns() - model;
+  pthread_barrier_wait(&gups->all_threads); /* the main thread looks whether anything was written */
+  pthread_barrier_wait(&gups->all_threads);
+  sweep(thread);
+  return NULL;
+}
+
+static void join(struct gups* gups) {
+  struct meeting* const meeting = &gups->meeting;
+  meet_begin(meeting);
+  gups->table = get_memory(meeting, gups->words * sizeof(uint64_t));
+  const unsigned long shared = gups->vcqs < gups->threads ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0;
+  struct card* const mine = calloc((size_t)gups->vcqs, sizeof *mine);
+  gups->cards = calloc((size_t)gups->vcqs * (size_t)meeting->size, sizeof *mine);
+  for (int i = 0; i < gups->vcqs; i++) {
+    gups->queues[i] = open_vcq(meeting, (size_t)i, UTOFU_VCQ_FLAG_EXCLUSIVE | shared);
+    gups->registered[i] = register_memory(meeting, gups->queues[i], gups->table, gups->words * sizeof(uint64_t));
+    mine[i] = (struct card){id_of(meeting, gups->queues[i]), gups->registered[i]};
+  }
+  meet_all(meeting, mine, (size_t)gups->vcqs * sizeof *mine, gups->cards);
+  for (int i = 0; i < gups->vcqs * meeting->size; i++) gups->cards[i].vcq = reach(meeting, gups->cards[i].vcq);
+  free(mine);
+  for (int i = 0; i < gups->threads; i++) {
+    gups->workers[i].gups = gups;
+    gups->workers[i].number = i;
+    gups->workers[i].queue = i * gups->vcqs / gups->threads;
+  }
+}
+
+int main(int argc, char** argv) {
+  static struct gups gups; /* all zero */
+  gups.threads = argc > 1 ? atoi(argv[1]) : 1;
+  gups.vcqs = argc > 2 ? atoi(argv[2]) : gups.threads;
+  gups.updates = argc > 3 ? strtoull(argv[3], NULL, 0) : 1000;
+  gups.words = argc > 4 ? strtoull(argv[4], NULL, 0) : 4096;
+  if (gups.threads < 1 || gups.threads > kMostThreads || gups.vcqs < 1 || gups.vcqs > gups.threads || gups.words < 1) {
+    fprintf(stderr, "gups [THREADS [VCQS [UPDATES [WORDS]]]]\n");
+    return 2;
+  }
+  join(&gups);
+  pthread_barrier_init(&gups.all_threads, NULL, (unsigned)gups.threads + 1);
+  for (int i = 0; i < gups.threads; i++)
+    if (pthread_create(&gups.workers[i].id, NULL, run, &gups.workers[i]) != 0)
+      wrong(&gups.meeting, "no thread number %d", i);
+  pthread_barrier_wait(&gups.all_threads);
+  const double begin = now_us();
+  pthread_barrier_wait(&gups.all_threads);
+  const double wall_us = now_us() - begin;
+  meet_everybody(&gups.meeting); /* all updates of the first sweep are done */
+  if (gups.updates >= 100 && marks(&gups) == 0) wrong(&gups.meeting, "no update has come");
+  meet_everybody(&gups.meeting); /* and all have looked */
+  pthread_barrier_wait(&gups.all_threads);
+  uint64_t model_ns = 0;
+  for (int i = 0; i < gups.threads; i++) {
+    pthread_join(gups.workers[i].id, NULL);
+    if (gups.workers[i].model_ns > model_ns) model_ns = gups.workers[i].model_ns;
+  }
+  meet_everybody(&gups.meeting);
+  if (marks(&gups) != 0) wrong(&gups.meeting, "%" PRIu64 " words are wrong: updates were lost", marks(&gups));
+  const double updates = (double)gups.updates * gups.threads * gups.meeting.size;
+  if (gups.meeting.rank == 0) {
+    printf("gups: %d processes, %d threads on %d VCQs each: %.3f M/s on the wall", gups.meeting.size, gups.threads,
+           gups.vcqs, updates / wall_us);
+    if (model_ns > 0) printf(", %.2f M/s in the model", updates / ((double)model_ns / 1e3));
+    printf(": right\n");
+  }
+  for (int i = 0; i < gups.vcqs; i++) close_vcq(&gups.meeting, gups.queues[i], &gups.registered[i], 1);
+  return 0;
+}
