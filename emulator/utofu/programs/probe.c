@@ -81,10 +81,15 @@ static double seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+static double patience(void) {
+  const char* const asked = getenv("PROBE_PATIENCE");
+  return asked ? atof(asked) : 0.3;
+}
+
 int poll_tcq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, void** cbdata) {
   (void)probe;
   int code;
-  for (const double end = seconds() + 0.3; (code = utofu_poll_tcq(vcq, 0, cbdata)) == UTOFU_ERR_NOT_FOUND;) {
+  for (const double end = seconds() + patience(); (code = utofu_poll_tcq(vcq, 0, cbdata)) == UTOFU_ERR_NOT_FOUND;) {
     if (seconds() > end) break;
     give_way();
   }
@@ -94,7 +99,7 @@ int poll_tcq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, void** cbda
 int poll_mrq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, struct utofu_mrq_notice* notice) {
   (void)probe;
   int code;
-  for (const double end = seconds() + 0.3; (code = utofu_poll_mrq(vcq, 0, notice)) == UTOFU_ERR_NOT_FOUND;) {
+  for (const double end = seconds() + patience(); (code = utofu_poll_mrq(vcq, 0, notice)) == UTOFU_ERR_NOT_FOUND;) {
     if (seconds() > end) break;
     give_way();
   }

@@ -24,8 +24,8 @@ void answer(const char* question, const char* format, ...);
 /* "ERR_BUSY" and the like, as far as the probe meets them. */
 const char* code_name(int code);
 
-/* Whether `call` gives something else than NOT_FOUND within 0.3 s; its value, or NOT_FOUND. A machine that needs longer
- * for one command is taken for one that does not do it. */
+/* Polls until something is found, or for PROBE_PATIENCE seconds (0.3 unless set): the code of the last poll. A machine that
+ * needs longer for one command is taken for one that does not do it. */
 int poll_tcq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, void** cbdata);
 int poll_mrq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, struct utofu_mrq_notice* notice);
 

@@ -8,7 +8,7 @@
 
 #include "probe.h"
 
-enum { kAdds = 20000, kRounds = 150, kOrderWords = 2000 };
+enum { kAdds = 5000, kRounds = 150, kOrderWords = 2000 };
 
 static void* add_by_processor(void* word) {
   for (int i = 0; i < kAdds; i++) {
