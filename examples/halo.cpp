@@ -23,7 +23,7 @@ struct Neighbour {
   std::size_t came;
 };
 
-heddle::Status put_border(heddle::Worker& worker, const Neighbour& to, double value, std::uint64_t step) {
+heddle::Status put_border(heddle::Worker& worker, const Neighbour& to, const double& value, std::uint64_t step) {
   const heddle_signal signal{to.region->at(to.came), step, HEDDLE_SIGNAL_SET};
   return worker.put_signal(heddle::bytes_of(value), to.region->at(to.cell + step % 2 * sizeof(double)), signal);
 }
@@ -50,6 +50,7 @@ double spread(const heddle::Context& context) {
     rod.back() = halo.right[step % 2];
     std::vector<double> next = rod;
     for (std::size_t i = 1; i <= kCells; ++i) next[i] = rod[i] + 0.25 * (rod[i - 1] - 2 * rod[i] + rod[i + 1]);
+    heddle::check(worker.quiet());  // the borders were read, and this step's signals come before the next one's
     rod.swap(next);
   }
   context.barrier(worker);  // nobody puts into this region any more

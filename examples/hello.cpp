@@ -22,6 +22,7 @@ int main() try {
   const Mailbox& mine = region.memory<Mailbox>()[0];
   heddle::check(worker.wait(mine.arrived, HEDDLE_EQ, 1));
   std::printf("rank %u got: %s\n", context.rank(), mine.text);
+  heddle::check(worker.quiet());  // until our letter is there, it and the neighbour's mailbox are in use
 } catch (const heddle::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -15,16 +15,18 @@ constexpr std::uint32_t kVictim = 2;
 
 // Commands of every kind that the memory takes, towards a rank.
 std::vector<Command> one_of_each(const RemoteMemory& memory, std::vector<std::byte>& buffer, std::uint64_t bytes) {
+  // Not what a get or another's atomic may be writing now.
+  static const std::vector<std::byte> letter(16);
+  static std::uint64_t before = 0;
   std::vector<Command> commands;
-  commands.push_back(message_to(memory.rank, 0, buffer));
-  commands.back().bytes = 16;
+  commands.push_back(message_to(memory.rank, 0, letter));
   for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
     if ((memory.opcodes & bit(opcode)) == 0) continue;
     Command command;
     command.opcode = opcode;
     command.rank = memory.rank;
     command.remote = &memory;
-    command.local = buffer.data();
+    command.local = opcode == Opcode::atomic ? static_cast<void*>(&before) : buffer.data();
     command.bytes = opcode == Opcode::atomic ? 8 : bytes;
     command.atomic_op = HEDDLE_ADD64;
     commands.push_back(command);
