@@ -1,5 +1,6 @@
 #include "transport/utofu/worker.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -10,6 +11,13 @@ namespace heddle::transport::utofu {
 namespace {
 
 constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
+
+// A message waits for this channel, and what it needs next comes without the peer doing anything.
+bool may_go_on(const Channel* channel) {
+  if (channel->waiting == 0) return false;
+  if (channel->stage == Channel::Stage::unopened) return channel->pause == 0;  // its entry was not looked at yet
+  return channel->stage != Channel::Stage::ready || channel->credits != 0;
+}
 
 }  // namespace
 
@@ -49,21 +57,27 @@ base::Status Worker::announce() {
 }
 
 // What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot. Until then the caller's memory
-// is in use. The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
+// is in use. What was accepted leaves, as long as that needs no peer's processor: who posted it may not look after it any more.
+// The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
 Worker::~Worker() {
   std::vector<Completion> nobody;
   std::array<Completion, 64> ends;
   base::Nap nap;
-  while (operations_.under_way() != 0) {
-    const std::size_t before = operations_.under_way();
+  bool over = false;
+  while (!over) {
+    std::size_t came = 0;
     {
       const CqGuard guard(station_->vcq);
+      ++polls_;
       Out out(ends, &nobody);
       drain_tcq(out);
       drain_mrq(out);
+      advance_channels(out);
+      came = out.count();
+      over = operations_.under_way() == 0 && std::ranges::none_of(connecting_, may_go_on);
     }
     nobody.clear();
-    if (operations_.under_way() == before) nap.take();
+    if (!over && came == 0) nap.take();
   }
   if (const std::string said = registrations_->describe();
       home_.environment().config.flag(base::Var::stats) && !said.empty()) {
