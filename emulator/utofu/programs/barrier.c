@@ -189,6 +189,9 @@ int main(int argc, char** argv) {
   meet_everybody(&network.meeting); /* no signal is on its way any more */
   must(&network.meeting, utofu_free_vbg(network.ids, (size_t)network.count), "utofu_free_vbg");
   close_vcq(&network.meeting, board.vcq, &board.registered, 1);
+  free((void*)board.entered);
+  free(board.vcqs);
+  free(board.boards);
   if (network.meeting.rank == 0)
     printf("barrier: %" PRIu64 " rounds of %d processes by %s: right\n", rounds, network.meeting.size,
            network.doubling ? "doubling" : "tree");

@@ -188,6 +188,8 @@ int main(int argc, char** argv) {
   meet_everybody(&plate.meeting); /* nobody's halo is written any more */
   const utofu_stadd_t registered[] = {plate.grid_stadd, plate.flags_stadd};
   close_vcq(&plate.meeting, plate.vcq, registered, 2);
+  free(plate.grid);
+  free((void*)plate.flags);
   if (plate.meeting.rank == 0)
     printf("jacobi: %" PRIu64 " steps on a %dx%zu grid of %dx%d processes: right\n", steps, kRows * plate.process_rows,
            columns * (size_t)plate.process_columns, plate.process_rows, plate.process_columns);

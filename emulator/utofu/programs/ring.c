@@ -94,6 +94,8 @@ int main(int argc, char** argv) {
   laps(&ring, first, rounds, 0);
   laps(&ring, first + rounds * (uint64_t)ring.meeting.size, rounds, 1);
   close_vcq(&ring.meeting, ring.vcq, ring.registered, 2);
+  free((void*)ring.inbox);
+  free(ring.outbox);
   if (ring.meeting.rank == 0)
     printf("ring: %" PRIu64 " laps of %d processes, %zu words: right\n", 2 * rounds, ring.meeting.size, words);
   return 0;
