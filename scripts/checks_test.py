@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import test_targets  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
@@ -199,6 +200,28 @@ class IncludesUnits(unittest.TestCase):
         self.assertEqual(check_includes.room_of(path("src/transport/x.cpp")), ("src/transport", "transport"))
         self.assertEqual(check_includes.room_of(path("src/engine/deep/x.cpp")), ("src/engine", "engine"))
         self.assertEqual(check_includes.room_of(path("include/heddle/heddle.h")), ("include", "include"))
+
+
+class TestTargets(unittest.TestCase):
+    TREE = "/house/build/tsan"
+
+    def test_commands_are_read_as_cmake_writes_them(self):
+        tree = Tree(self, {
+            "CTestTestfile.cmake": 'add_test([=[a_test]=] "/t/a_test")\nset_tests_properties([=[a_test]=] PROPERTIES  TIMEOUT "9")\n',
+            "src/CTestTestfile.cmake": 'add_test(b "/t/heddle" "run" "-n" "2" "/t/b rank")\nadd_test([=[c 1]=] "/t/c" "say \\"x\\"")\n',
+        })
+        self.assertEqual(test_targets.commands_of(tree.root), {
+            "a_test": ["/t/a_test"], "b": ["/t/heddle", "run", "-n", "2", "/t/b rank"], "c 1": ["/t/c", 'say \\"x\\"']})
+
+    def test_targets_are_those_that_ninja_knows(self):
+        known = {"tools/heddle", "shmem/rank", "examples/hello"}
+        for command, wanted in [
+            ([f"{self.TREE}/tools/heddle", "run", f"{self.TREE}/shmem/rank"], {"tools/heddle", "shmem/rank"}),
+            (["/usr/bin/cmake", f"-DCOMMAND={self.TREE}/tools/heddle;run;{self.TREE}/examples/hello"],
+             {"tools/heddle", "examples/hello"}),
+            (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
+        ]:
+            self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Prints, one a line, the targets that ninja must build so that a selection of a tree's tests can run.
+
+    test_targets.py TREE [CTEST-ARGUMENTS…]     such as: test_targets.py build/tsan -L unit -LE slow
+
+A test's targets are the files of the tree that its command names and ninja knows; what these need in turn, ninja knows as well.
+Exit 1: nothing is selected, or ctest or ninja do not answer.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+# add_test(NAME "PROGRAM" "ARGUMENT" …), the name in brackets if it is not a plain word.
+ADD_TEST = re.compile(r"^add_test\((?:\[=*\[)?(.+?)(?:\]=*\])? (\".*\")\)$", re.M)
+
+
+def output(*command):
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"test_targets: {' '.join(map(str, command))}: {result.stderr.strip() or result.stdout.strip()}")
+    return result.stdout
+
+
+def known_targets(tree):
+    """What ninja can build, by path relative to the tree; each line of its answer is `target: rule`."""
+    return {line.rpartition(": ")[0] for line in output("ninja", "-C", tree, "-t", "targets", "all").splitlines()}
+
+
+def commands_of(tree):
+    """What the tests run, by name, as CMake has written it down; ctest itself does not tell it of programs that are not built."""
+    commands = {}
+    for file in tree.rglob("CTestTestfile.cmake"):
+        for name, command in ADD_TEST.findall(file.read_text(encoding="utf-8")):
+            commands[name] = re.findall(r'"((?:[^"\\]|\\.)*)"', command)
+    return commands
+
+
+def targets_of(command, tree, known):
+    """The targets that a command names, as a whole argument or within one (-DCOMMAND=PROGRAM;ARGUMENTS)."""
+    words = {word for argument in command for word in argument.replace("=", ";").split(";")}
+    return {word[len(f"{tree}/"):] for word in words if word.startswith(f"{tree}/")} & known
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    tree = pathlib.Path(sys.argv[1]).resolve()
+    tests = json.loads(output("ctest", "--test-dir", tree, "--show-only=json-v1", *sys.argv[2:]))["tests"]
+    commands, known = commands_of(tree), known_targets(tree)
+    found = set()
+    for name in (test["name"] for test in tests):
+        if name not in commands:
+            sys.exit(f"test_targets: {tree} has no command of the test {name}; configure it anew")
+        found |= targets_of(commands[name], tree, known)
+    if not found:
+        sys.exit(f"test_targets: no test of {tree} is selected that has something to build")
+    print("\n".join(sorted(found)))
+
+
+if __name__ == "__main__":
+    main()
