@@ -1,0 +1,143 @@
+// Many workers of a rank on the emulator: some with a CQ of their own, the others sharing CQs, each a thread.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/test_waits.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "transport/utofu/utofu.hpp"
+
+namespace heddle::transport::utofu {
+namespace {
+
+constexpr std::uint32_t kRanks = 2;
+
+class Side {
+ public:
+  Side(bootstrap::inproc::Job& job, std::uint32_t rank, const base::Config::Overrides& variables) {
+    auto config = base::Config::read(variables);
+    EXPECT_TRUE(config.ok()) << base::last_message();
+    environment_.config = *config;
+    environment_.log = base::Log(base::Level::error, rank);
+    environment_.clock = &clock_;
+    bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
+    auto transport = open(*bootstrap_, environment_);
+    EXPECT_TRUE(transport.ok()) << base::last_message();
+    if (transport) transport_ = std::move(*transport);
+  }
+  [[nodiscard]] Transport* transport() { return transport_.get(); }
+
+ private:
+  base::SystemClock clock_;
+  base::Environment environment_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+  std::unique_ptr<Transport> transport_;
+};
+
+// One worker's part: adds to the common word, and sends its number to its namesake, until both have happened `rounds` times.
+void exchange(TransportWorker& worker, std::uint32_t rank, std::uint32_t index, const RemoteMemory& word,
+              std::atomic<std::uint32_t>* finished, std::uint32_t all, std::uint32_t rounds) {
+  const test::Deadline deadline;
+  std::uint32_t added = 0;
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+  std::uint32_t ended = 0;
+  std::uint64_t letter = std::uint64_t{rank} << 32 | index;
+  bool told = false;
+  while (finished->load() < all && !deadline.over()) {
+    Command add;
+    add.opcode = Opcode::atomic;
+    add.remote = &word;
+    add.bytes = 8;
+    add.atomic_op = HEDDLE_ADD64;
+    add.operand = 1;
+    if (added < rounds && worker.post({&add, 1}) == 1) ++added;
+    Command message;
+    message.rank = 1 - rank;
+    message.worker = index;
+    message.immediate = sent;
+    message.local = &letter;
+    message.bytes = sizeof letter;
+    if (sent < rounds && worker.post({&message, 1}) == 1) ++sent;
+    Completion completions[8];
+    const std::size_t count = worker.poll(completions);
+    for (const Completion& completion : std::span(completions).first(count)) {
+      if (completion.event == Event::done) {
+        ASSERT_EQ(completion.status, HEDDLE_DONE) << base::last_message();
+        ++ended;
+        continue;
+      }
+      std::uint64_t text = 0;
+      ASSERT_EQ(completion.bytes, sizeof text);
+      std::memcpy(&text, completion.data, sizeof text);
+      ASSERT_EQ(text, std::uint64_t{1 - rank} << 32 | index);
+      ASSERT_EQ(completion.immediate, received);
+      ASSERT_EQ(completion.worker, index);
+      ++received;
+    }
+    if (count == 0) sched_yield();
+    if (!told && received == rounds && ended == 2 * rounds) {
+      told = true;
+      finished->fetch_add(1);
+    }
+  }
+  EXPECT_TRUE(told) << "rank " << rank << " worker " << index << ": " << received << " received, " << ended << " ended";
+}
+
+void run(std::uint32_t workers, const char* exclusive) {
+  SCOPED_TRACE(workers);
+  constexpr std::uint32_t kRounds = 12;
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
+                                             {"HEDDLE_UTOFU_EXCLUSIVE", exclusive},
+                                             {"HEDDLE_MAX_WORKERS", std::to_string(workers)}};
+  Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto region = sides[0].transport()->allocate(8);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  RemoteMemory words[kRanks];
+  std::vector<std::unique_ptr<TransportWorker>> all;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    auto word = sides[rank].transport()->import(0, region->key);
+    ASSERT_TRUE(word.ok()) << base::last_message();
+    words[rank] = *word;
+    for (std::uint32_t i = 0; i < workers; ++i) {
+      auto worker = sides[rank].transport()->open_worker(i);
+      ASSERT_TRUE(worker.ok()) << base::last_message();
+      all.push_back(std::move(*worker));
+    }
+  }
+  std::atomic<std::uint32_t> finished{0};
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    const std::uint32_t rank = i / workers;
+    threads.emplace_back(
+        [&, i, rank] { exchange(*all[i], rank, i % workers, words[rank], &finished, kRanks * workers, kRounds); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, region->address, sizeof sum);
+  EXPECT_EQ(sum, std::uint64_t{kRanks} * workers * kRounds);
+  all.clear();
+  sides[0].transport()->free(*region);
+}
+
+TEST(Workers, OneToFortyEightOfARank) {
+  run(1, "24");
+  run(6, "24");
+  run(24, "24");
+  run(48, "20");  // the others share the CQs that are left of the 54 of this process
+}
+
+TEST(Workers, AllShareCqs) {
+  run(1, "0");
+  run(12, "0");
+}
+
+}  // namespace
+}  // namespace heddle::transport::utofu
