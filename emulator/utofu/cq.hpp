@@ -60,8 +60,8 @@ class CommandQueue {
 
   // All slots of these whole commands (see whole_commands()), or BUSY. INVALID_DESC: more than the TOQ ever has.
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
-  // The same of one slot that is a whole command, which encode(Slot*) writes in its place; what it returns, if not SUCCESS, is the
-  // result, and nothing is posted.
+  // The same of one slot that is a whole command, which encode(Slot*) writes; what it returns, if not SUCCESS, is the result, and
+  // nothing is posted.
   template <class Encode>
   [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
@@ -183,17 +183,23 @@ class CommandQueue {
 
 template <class Encode>
 [[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
+  Slot slot;  // first in registers: what it takes to make it is not needed any more when its place is looked for
+  if (const int status = encode(&slot); status != UTOFU_SUCCESS) [[unlikely]]
+    return status;
   if (!quick_) [[unlikely]] {
-    Slot slot;
-    const int status = encode(&slot);
-    return status != UTOFU_SUCCESS ? status : post(vcq, &slot, 1, cbdata);
+    const Slot in_memory = slot;
+    return post(vcq, &in_memory, 1, cbdata);
   }
   const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
-  const std::uint64_t place = posted & (depth_ - 1);
-  if (posted - reaped_.load(std::memory_order_relaxed) >= depth_) [[unlikely]]
+  const std::uint64_t depth = depth_;
+  if (posted - reaped_.load(std::memory_order_relaxed) >= depth) [[unlikely]]
     return busy();
-  if (const int status = encode(&toq_[place]); status != UTOFU_SUCCESS) [[unlikely]]
-    return status;
+  const std::uint64_t place = posted & (depth - 1);
+  std::uint64_t* const words = toq_[place].words.data();
+  words[0] = slot.words[0];
+  words[1] = slot.words[1];
+  words[2] = slot.words[2];
+  words[3] = slot.words[3];
   Record& record = records_[place];  // the rest is the engine's to write
   record.cbdata = cbdata;
   record.vcq = static_cast<std::uint8_t>(vcq.slot);

@@ -60,19 +60,17 @@ Opcode opcode_of(Code code) {
 
 }  // namespace
 
-int detail::encode_rare(const Encoder& encoder, const Target& target, std::uint64_t* word1) {
-  if (const auto path = static_cast<std::uint8_t>(target.flags >> 28U & 15U); path != 0) {
-    if (path > kPaths || !encoder.machine->path_coords(path, 0)) return UTOFU_ERR_INVALID_PATH_ID;
-    *word1 = (*word1 & ~(PackedPlace{15} << kPathShift)) | PackedPlace{path} << kPathShift;
+detail::Rare detail::encode_rare(const Encoder& encoder, unsigned long flags, std::uint64_t edata,
+                                 std::uint64_t word1) {
+  if (const auto path = static_cast<std::uint8_t>(flags >> 28U & 15U); path != 0) {
+    if (path > kPaths || !encoder.machine->path_coords(path, 0)) return {word1, UTOFU_ERR_INVALID_PATH_ID};
+    word1 = (word1 & ~(PackedPlace{15} << kPathShift)) | PackedPlace{path} << kPathShift;
   }
-  if (target.edata <= kMaxEdata) return UTOFU_SUCCESS;
-  if (encoder.strict) {
-    broken_rule("edata %llu has more than one byte; the hardware keeps one and says ERR_TCQ_LENGTH later",
-                static_cast<unsigned long long>(target.edata));
-    return UTOFU_ERR_INVALID_EDATA;
-  }
-  *word1 |= kWideEdata;
-  return UTOFU_SUCCESS;
+  if (edata <= kMaxEdata) return {word1, UTOFU_SUCCESS};
+  if (!encoder.strict) return {word1 | kWideEdata, UTOFU_SUCCESS};
+  broken_rule("edata %llu has more than one byte; the hardware keeps one and says ERR_TCQ_LENGTH later",
+              static_cast<unsigned long long>(edata));
+  return {word1, UTOFU_ERR_INVALID_EDATA};
 }
 
 int encode_transfer(Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,

@@ -114,8 +114,12 @@ inline constexpr unsigned long kKnownFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | 
                                              UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
                                              UTOFU_ONESIDED_FLAG_SPS(15) | UTOFU_ONESIDED_FLAG_PATH(15);
 
-// A path in the flags, an edata of more than a byte: 0, and in word 1 what that makes of it.
-[[gnu::cold]] int encode_rare(const Encoder& encoder, const Target& target, std::uint64_t* word1);
+// A path in the flags, an edata of more than a byte: what word 1 becomes. By value, so that the usual way keeps all in registers.
+struct Rare {
+  std::uint64_t word1;
+  int status;
+};
+[[gnu::cold]] Rare encode_rare(const Encoder& encoder, unsigned long flags, std::uint64_t edata, std::uint64_t word1);
 
 // Words 0 and 1 without what belongs to the kind of command.
 struct Head {
@@ -128,8 +132,11 @@ inline int encode_head(const Encoder& encoder, const Target& target, Head* head)
   if ((target.flags & ~kKnownFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
   head->word0 = target.flags | target.edata << 56U;
   head->word1 = place | coding::kTag << 56U;
-  if ((target.flags >> 28U) != 0 || target.edata > kMaxEdata) [[unlikely]]
-    return encode_rare(encoder, target, &head->word1);
+  if ((target.flags >> 28U) != 0 || target.edata > kMaxEdata) [[unlikely]] {
+    const Rare rare = encode_rare(encoder, target.flags, target.edata, head->word1);
+    head->word1 = rare.word1;
+    return rare.status;
+  }
   return UTOFU_SUCCESS;
 }
 
