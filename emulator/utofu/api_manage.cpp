@@ -85,7 +85,12 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   CqUse& use = cq_uses[place.tni][place.cq];
   if (use.cq == nullptr) {
     if (!process.world().claim_cq(place.node, place.tni, place.cq)) return UTOFU_ERR_NOT_AVAILABLE;
-    use.cq = process.open_cq(place.tni, place.cq, mode_of(flags));
+    try {
+      use.cq = process.open_cq(place.tni, place.cq, mode_of(flags));
+    } catch (const std::bad_alloc&) {
+      process.world().release_cq(place.node, place.tni, place.cq);
+      throw;
+    }
     if (use.cq == nullptr) {
       process.world().release_cq(place.node, place.tni, place.cq);
       return UTOFU_ERR_OUT_OF_RESOURCE;
