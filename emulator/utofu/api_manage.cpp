@@ -109,7 +109,10 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   handle->vcq.flags = flags;
   handle->vcq.slot = place.slot;
   handle->vcq.model_clock = 0;
-  process.attach(handle->vcq);
+  {
+    const std::lock_guard others(handle->user->lock);  // who is in a call on another VCQ of this CQ
+    process.attach(handle->vcq);
+  }
   *number = publish(handle);
   return UTOFU_SUCCESS;
 }
@@ -235,14 +238,16 @@ int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
   const VcqPlace place = handle->place;
   CqUse& use = cq_uses[place.tni][place.cq];
   free_handle(handle);
-  process->detach(handle->vcq);
+  {
+    const std::lock_guard others(handle->user->lock);
+    process->detach(handle->vcq);
+  }
   use.slots &= ~(1U << place.slot);
   if (--use.vcqs != 0) return UTOFU_SUCCESS;
   if (const std::size_t left = use.cq->stags().size(); left != 0 && process->settings().strict()) {
     warn("the last VCQ of TNI %u CQ %u is freed with %zu registrations of memory left", place.tni, place.cq, left);
   }
   process->close_cq(use.cq);
-  process->world().release_cq(place.node, place.tni, place.cq);
   use = CqUse{};
   return UTOFU_SUCCESS;
 }

@@ -1,7 +1,7 @@
 // A CQ of this process: the queue of commands (TOQ), of their ends on this side (TCQ), and of notices (MRQ).
 //
 // Threads: "caller" is a thread of the application; of those one at a time is in a call on a CQ, which is the program's duty (or
-// that of who takes guard(), for thread-safe VCQs). "engine" is who runs the rounds.
+// that of CqUser::lock, for thread-safe VCQs). "engine" is who runs the rounds.
 //
 // Invariants (indices count slots and only grow)
 //   reaped (caller) <= executed (engine) <= posted (caller), posted - reaped <= depth. A slot is free again when poll_tcq has
@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 
 #include "base/cache_line.hpp"
 #include "utofu/descriptor.hpp"
@@ -71,9 +70,6 @@ class CommandQueue {
   [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
   [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
 
-  // For calls on thread-safe VCQs, whose CQ has perhaps others.
-  [[nodiscard]] std::mutex& guard() { return guard_; }
-
   // What was posted and has not been begun: for dereg's check in strict mode. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
 
@@ -83,7 +79,7 @@ class CommandQueue {
   [[nodiscard]] Stags& stags() { return stags_; }
   [[nodiscard]] std::uint32_t generation() const { return generation_; }
 
-  // With Engine::Pause held: the VCQ in a slot; null: none.
+  // With Engine::Pause held, and no caller in a call: the VCQ in a slot; null: none.
   void set_vcq(std::uint16_t slot, Vcq* vcq);
 
   // Engine.
@@ -159,7 +155,6 @@ class CommandQueue {
   const std::unique_ptr<Record[]> records_;
   const std::unique_ptr<Notice[]> mrq_;
   Stags stags_;
-  std::mutex guard_;
   std::array<Vcq*, kVcqsOfCq> vcqs_{};
 
   // Caller's line.

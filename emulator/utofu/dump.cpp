@@ -12,7 +12,6 @@
 namespace tofu_emulator {
 namespace {
 
-constexpr std::uint64_t kStallNs = 10'000'000'000;
 constexpr int kCommandsShown = 8;
 
 const char* name_of(Opcode opcode) {
@@ -63,15 +62,17 @@ void Engine::dump(int fd) {
 
 // A CQ that has had commands for long and runs none of them, in session mode for want of credits: most probably for ever.
 void Engine::look_at_stalls(std::uint64_t now_ns) {
+  const std::uint64_t limit_ns = process_.settings().watchdog_s * std::uint64_t{1'000'000'000};
+  if (limit_ns == 0) return;
   for (CommandQueue* cq : process_.cqs()) {
     const CommandQueue::Pointers at = cq->pointers();
     Stall& stall = stalls_[cq];
     if (at.executed == at.posted || at.executed != stall.executed || stall.since_ns == 0) {
       stall = {at.executed, now_ns, false};
-    } else if (!stall.told && now_ns - stall.since_ns > kStallNs) {
+    } else if (!stall.told && now_ns - stall.since_ns > limit_ns) {
       stall.told = true;
-      warn("the commands of TNI %u CQ %u have not gone on for %llu s", cq->tni(), cq->number(),
-           static_cast<unsigned long long>(kStallNs / 1'000'000'000));
+      warn("the commands of TNI %u CQ %u have not gone on for %u s", cq->tni(), cq->number(),
+           process_.settings().watchdog_s);
       dump(STDERR_FILENO);
     }
   }

@@ -62,7 +62,7 @@ class Gates::Use {
 };
 
 void Gates::note_waiting() {
-  waiting_.store(!graph_.outgoing().empty(), std::memory_order_release);
+  waiting_.store(!graph_.outgoing().empty(), std::memory_order_seq_cst);
 }
 
 void Gates::receive(const PacketHead& head, const std::byte* data) {

@@ -26,7 +26,7 @@ class Gates {
   // Engine, within a round: emits what waits. How many signals left.
   std::size_t progress(Engine& engine);
   // Nothing waits to be emitted: the engine may sleep.
-  [[nodiscard]] bool idle() const { return !waiting_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool idle() const { return !waiting_.load(std::memory_order_seq_cst); }
 
   // Application, with arguments that are checked but for what is said here. UTOFU_SUCCESS or an error of uTofu.
   int allocate(Process& process, std::uint16_t tni, std::size_t count, unsigned long flags, utofu_vbg_id_t* ids);

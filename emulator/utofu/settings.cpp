@@ -91,6 +91,8 @@ constexpr SettingVariable kVariables[] = {
      [](std::string_view text, Settings* to) { return set_depth(text, 2, &to->mrq_depth); }},
     {"UTOFU_EMU_STEP", "0 or 1", "no engine thread: each call advances this process's engine",
      [](std::string_view text, Settings* to) { return set_flag(text, &to->step); }},
+    {"UTOFU_EMU_WATCHDOG", "0-86400", "seconds for which a queue's commands may wait before that is told; 0: for ever",
+     [](std::string_view text, Settings* to) { return set(text, 0, 86'400, &to->watchdog_s); }},
     {"UTOFU_EMU_MODEL", "0 or 1", "the timing model runs along",
      [](std::string_view text, Settings* to) { return set_flag(text, &to->model); }},
 };

@@ -33,8 +33,9 @@ struct Settings {
   std::uint32_t mrq_depth = 0;  // UTOFU_EMU_MRQ, notices, a power of two; likewise
   bool model = false;           // UTOFU_EMU_MODEL
   // To here.
-  bool step = false;             // UTOFU_EMU_STEP
-  Rules rules = Rules::end_job;  // UTOFU_EMU_RULES
+  bool step = false;              // UTOFU_EMU_STEP
+  std::uint32_t watchdog_s = 10;  // UTOFU_EMU_WATCHDOG; 0: none
+  Rules rules = Rules::end_job;   // UTOFU_EMU_RULES
 
   [[nodiscard]] bool strict() const { return mode == Mode::strict; }
 };

@@ -1,8 +1,10 @@
 // Strict mode: what the network interfaces promise, and no more. In single steps where the order is looked at, else with the engine's
 // thread.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <utofu.h>
 #include <utofu_emulator.h>
 
@@ -14,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "utofu/tests/one_process.hpp"
@@ -285,6 +288,32 @@ TEST_F(EngineRules, ADumpShowsWhatWaits) {
         utofu_emu_dump(2);
       },
       "TNI 1 CQ [0-9]+ \\(session\\): TOQ posted 10 executed 0 reaped 0 scheduled 0");
+}
+
+TEST_F(EngineRules, AQueueThatDoesNotGoOnIsReported) {
+  expect_clean(
+      "plain",
+      [] {
+        ::setenv("UTOFU_EMU_WATCHDOG", "1", 1);
+        const Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
+        EXPECT_EQ(utofu_nop(two.to.handle(), 0, nullptr), UTOFU_SUCCESS);
+        // What is said on stderr is read here, and then said.
+        std::array<int, 2> ends{};
+        EXPECT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+        const int stderr_before = ::dup(STDERR_FILENO);
+        ::dup2(ends[1], STDERR_FILENO);
+        std::string said;
+        const bool told = heddle::test::within_time([&] {
+          std::array<char, 512> some{};
+          const ssize_t got = ::read(ends[0], some.data(), some.size());
+          if (got > 0) said.append(some.data(), static_cast<std::size_t>(got));
+          return said.find("scheduled 0") != std::string::npos;
+        });
+        ::dup2(stderr_before, STDERR_FILENO);
+        EXPECT_TRUE(told);
+        std::fputs(said.c_str(), stderr);
+      },
+      "the commands of TNI 1 CQ [0-9]+ have not gone on for 1 s\n.*\n?.*TNI 1 CQ [0-9]+ \\(session\\): TOQ posted 1");
 }
 
 // Rule 14.

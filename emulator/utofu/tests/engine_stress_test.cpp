@@ -94,13 +94,19 @@ TEST(Stress, ThreadsShareACq) {
   std::vector<std::thread> threads;
   for (std::size_t self = 0; self < kThreads; ++self) {
     threads.emplace_back([&parts, self] {
-      for (std::uint64_t i = 0; i < kOperations; ++i) add(*parts[self], *parts[(self + i) % kThreads]);
+      for (std::uint64_t i = 0; i < kOperations; ++i) {
+        add(*parts[self], *parts[(self + i) % kThreads]);
+        if (i % 500 == 250) {  // others of the same CQ come and go
+          const Part visitor(0, UTOFU_VCQ_FLAG_THREAD_SAFE);
+          add(visitor, *parts[self]);
+        }
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();
   std::uint64_t sum = 0;
   for (const auto& part : parts) sum += __atomic_load_n(part->words.data(), __ATOMIC_ACQUIRE);
-  EXPECT_EQ(sum, kThreads * kOperations);
+  EXPECT_EQ(sum, kThreads * (kOperations + kOperations / 500));
 }
 
 // A flag after data, without notices: who has seen the flag finds the data.
