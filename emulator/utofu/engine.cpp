@@ -96,6 +96,7 @@ void Engine::run() {
   std::uint32_t idle = 0;
   while (!stop_.load(std::memory_order_seq_cst)) {
     std::size_t done = 0;
+    bool delayed = false;
     {
       const std::lock_guard lock(rounds_mutex_);
       for (std::uint32_t i = 0; i < 16 && pauses_.load(std::memory_order_relaxed) == 0; ++i) {
@@ -104,13 +105,14 @@ void Engine::run() {
         if (now == 0) break;
       }
       if (++rounds_ % kRoundsBetweenClocks == 0 && now_ns() >= next_look_ns_) look();
+      delayed = !delayed_requests_.empty() || !delayed_responses_.empty();
     }
     while (pauses_.load(std::memory_order_relaxed) != 0) ::sched_yield();
     if (done != 0) {
       idle = 0;
     } else if (++idle < spins) {
       heddle::base::cpu_relax();
-    } else if (idle < spins + yields || !delayed_requests_.empty() || !delayed_responses_.empty()) {
+    } else if (idle < spins + yields || delayed) {
       ::sched_yield();
     } else {
       sleep_until_rung();
@@ -164,21 +166,25 @@ bool Engine::something_there() const {
 
 void Engine::sleep_until_rung() {
   std::int64_t most_ns = kLongNapNs;
-  if (stalled_) {
-    most_ns = kStalledNapNs;
-  } else if (messages_.open_count() != 0) {
-    most_ns = static_cast<std::int64_t>(kLookNs);
+  bool stalled = false;
+  {
+    const std::lock_guard guard(rounds_mutex_);  // rounds may run on another thread, in drain()
+    stalled = stalled_;
+    if (stalled) {
+      most_ns = kStalledNapNs;
+    } else if (messages_.open_count() != 0) {
+      most_ns = static_cast<std::int64_t>(kLookNs);
+    }
   }
   bell_.sleep(
-      [this] {
-        if (stalled_) return false;  // what is there cannot get on, until room is made or time has passed
+      [this, stalled] {
+        if (stalled) return false;  // what is there cannot get on, until room is made or time has passed
         const std::lock_guard guard(rounds_mutex_);
         return something_there();
       },
       most_ns);
-  if (now_ns() < next_look_ns_) return;
   const std::lock_guard guard(rounds_mutex_);
-  look();
+  if (now_ns() >= next_look_ns_) look();
 }
 
 bool Engine::gone(std::uint32_t process) {
@@ -200,19 +206,24 @@ void Engine::look() {
 
 void Engine::look_at_peers() {
   if (!stalled_ && messages_.open_count() == 0) return;
+  std::vector<bool> concerned(targets_.size(), stalled_);
+  messages_.for_each([&concerned](const Message& message) { concerned[message.process] = true; });
   for (std::uint32_t process = 0; process < targets_.size(); ++process) {
     Target& to = targets_[process];
-    if (to.made && !to.dead && world_.entry(process).engine_runs.load(std::memory_order_acquire) != 0)
-      to.dead = !world_.serves(process);
+    if (concerned[process] && to.made && !to.dead) to.dead = world_.died(process);
   }
+  constexpr auto kResponses = static_cast<std::size_t>(Channel::responses);
   messages_.for_each([this](Message& message) {
-    Source& source = sources_[message.process];
-    // What has come before its sender went still counts.
-    if (source.made && source.ends[static_cast<std::size_t>(Channel::responses)].has_more()) return;
-    if (strict_ && !delayed_responses_.empty()) return;
+    // First whether it will answer no more, then whether it has answered: what has come before its sender went still counts.
     const Owner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
     const bool same = owner.somebody() && owner.generation == message.generation;
-    if (gone(message.process) || !same) complete(message, UTOFU_ERR_MRQ_PEER, 0, message.model_ns);
+    if (!gone(message.process) && same) return;
+    if (source(message.process).ends[kResponses].has_more()) {
+      // Who was killed after it had answered, and before it could say so, never says so.
+      filled_[kResponses][message.process / 64] |= std::uint64_t{1} << (message.process % 64);
+      return;
+    }
+    if (delayed_responses_.empty()) complete(message, UTOFU_ERR_MRQ_PEER, 0, message.model_ns);
   });
 }
 

@@ -80,7 +80,7 @@ class Engine {
     std::array<heddle::queue::RecordProducer<>, kChannels> ends;
     std::array<bool, kChannels> unpublished{};
     bool made = false;
-    bool dead = false;  // found by look(): it will never take anything again
+    bool dead = false;  // found by look(): the process has died
   };
   struct Source {
     std::array<heddle::queue::RecordConsumer<>, kChannels> ends;
@@ -135,6 +135,8 @@ class Engine {
   Target& target(std::uint32_t process);
 
   // inbound.cpp
+  Source& source(std::uint32_t process);
+  [[nodiscard]] static bool makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t bytes, Channel channel);
   std::size_t receive(Channel channel);
   std::size_t drain_ring(std::uint32_t from, Channel channel, bool* emptied);
   std::size_t release_delayed();

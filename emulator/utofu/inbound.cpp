@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kPacketsOfTurn = 64;
 constexpr std::uint64_t kLine = 256;  // what padding may overwrite
 constexpr std::byte kJunk{0xDB};
+constexpr std::size_t kExchangeBytes = 16;  // operand and compare
 
 Refusal refusal_of(Denied denied) {
   switch (denied) {
@@ -97,14 +98,41 @@ std::size_t Engine::receive(Channel channel) {
   return done;
 }
 
-std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptied) {
-  Source& source = sources_[from];
-  if (!source.made) {
-    source.made = true;
-    source.ends[0] = world_.consumer(from, process_.number(), Channel::requests);
-    source.ends[1] = world_.consumer(from, process_.number(), Channel::responses);
+Engine::Source& Engine::source(std::uint32_t process) {
+  Source& from = sources_[process];
+  if (!from.made) {
+    from.made = true;
+    from.ends[0] = world_.consumer(process, process_.number(), Channel::requests);
+    from.ends[1] = world_.consumer(process, process_.number(), Channel::responses);
   }
-  auto& ring = source.ends[static_cast<std::size_t>(channel)];
+  return from;
+}
+
+// What an honest sender cannot have written. (The world is this user's, but other programs of theirs may write to it.)
+bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t bytes, Channel channel) {
+  if (bytes != sizeof head + head.bytes || (kind >= PacketKind::ack) != (channel == Channel::responses)) return false;
+  switch (kind) {
+    case PacketKind::put:
+      if (head.length == 0) return true;  // of a message that its sender has given up, see push_put()
+      [[fallthrough]];
+    case PacketKind::got:
+      return std::uint64_t{head.offset} + head.bytes <= head.length;
+    case PacketKind::armw:
+      return head.bytes == kExchangeBytes && (head.length == 4 || head.length == 8) && head.op <= UTOFU_ARMW_OP_OR;
+    case PacketKind::get:
+    case PacketKind::ack:
+    case PacketKind::exchanged:
+      return head.bytes == 0;
+    case PacketKind::gate:
+      return true;  // the gates look for themselves
+  }
+  return false;
+}
+
+std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptied) {
+  if (from >= sources_.size()) fatal("a process %u that does not exist has rung: the world's memory is broken", from);
+  Source& sender = source(from);
+  auto& ring = sender.ends[static_cast<std::size_t>(channel)];
   std::size_t done = 0;
   heddle::queue::Record record;
   for (; done < kPacketsOfTurn; ++done) {
@@ -120,6 +148,8 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       fatal("the ring from process %u is broken: somebody else has written to the world's memory", from);
     std::memcpy(&head, record.data, sizeof head);
     const auto kind = static_cast<PacketKind>(record.type);
+    if (!makes_sense(kind, head, record.bytes, channel))
+      fatal("process %u has sent a packet of kind %u that makes no sense", from, static_cast<unsigned>(kind));
     const std::byte* data = record.data + sizeof head;
     if (kind == PacketKind::gate) {
       process_.gates().receive(head, data);
@@ -127,14 +157,14 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       delayed.add(kind, head, data, from);
     } else {
       const bool last = head.offset + head.bytes >= head.length;
-      const Arrival arrival{kind, &head, data, from, last, Refusal::none, &source.served, nullptr};
+      const Arrival arrival{kind, &head, data, from, last, Refusal::none, &sender.served, nullptr};
       if (channel == Channel::responses) {
         take_response(arrival);
       } else if (take_request(arrival) == Handled::stalled) {
         ring.put_back(record);
         break;
       } else {
-        source.served = 0;
+        sender.served = 0;
       }
     }
     ring.release();

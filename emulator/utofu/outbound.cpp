@@ -201,8 +201,7 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
     if (!memory_.read(place + sizeof head, hold.data + out.offset, bytes)) {
       broken_rule("registered memory at %p is not mapped any more", static_cast<const void*>(hold.data + out.offset));
       status = UTOFU_ERR_TCQ_MEMORY;
-      head.bytes = 0;  // the ring has its record already: an empty one that nobody minds
-      head.length = 0;
+      head.length = 0;  // the ring has its record already: one that nobody minds
       head.generation = ~head.generation;
     }
     std::memcpy(place, &head, sizeof head);

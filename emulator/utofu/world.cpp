@@ -56,25 +56,32 @@ const char* difference(const Agreed& a, const Agreed& b) {
   return a.model != b.model ? "UTOFU_EMU_MODEL" : nullptr;
 }
 
-// When a process was started, in the kernel's ticks since boot; 0: there is no such process, or it is a zombie.
-std::uint64_t start_time(std::uint32_t pid) {
+struct KernelsWord {
+  bool ended = false;         // a zombie, or not even that
+  std::uint64_t started = 0;  // in ticks since boot; 0: not known
+};
+
+// What the kernel says of a process. A file that cannot be read says nothing.
+KernelsWord ask_kernel(std::uint32_t pid) {
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return {true, 0};
   std::string line;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), line);
   const std::size_t name = line.rfind(')');
-  if (name == std::string::npos) return 0;
+  if (name == std::string::npos) return {};
   std::istringstream fields(line.substr(name + 1));
   std::string field;
   fields >> field;
-  if (field == "Z" || field == "X") return 0;
+  KernelsWord word{field == "Z" || field == "X", 0};
   for (int i = 4; i <= 22; ++i) fields >> field;
-  std::uint64_t ticks = 0;
-  std::istringstream(field) >> ticks;
-  return ticks;
+  std::istringstream(field) >> word.started;
+  return word;
 }
 
-bool lives(const ProcessEntry& entry) {
-  const std::uint32_t pid = entry.pid.load(std::memory_order_relaxed);
-  return pid != 0 && start_time(pid) == entry.started.load(std::memory_order_relaxed);
+// Whether it has certainly ended: who is taken for dead stays dead.
+bool ended_for_certain(const ProcessEntry& entry) {
+  const KernelsWord word = ask_kernel(entry.pid.load(std::memory_order_relaxed));
+  const std::uint64_t started = entry.started.load(std::memory_order_relaxed);
+  return word.ended || (word.started != 0 && started != 0 && word.started != started);
 }
 
 constexpr std::size_t up(std::size_t bytes, std::size_t unit) {
@@ -220,7 +227,7 @@ bool World::enter(const Settings& settings, std::string* problem) {
   }
   ProcessEntry& own = entries_[process_];
   if (own.presence.load(std::memory_order_acquire) != Presence::absent) {
-    *problem = lives(own)
+    *problem = !ended_for_certain(own)
                    ? "there is already a process " + std::to_string(process_) +
                          " in this world; each needs a UTOFU_EMU_RANK of its own"
                    : "process " + std::to_string(process_) +
@@ -228,7 +235,7 @@ bool World::enter(const Settings& settings, std::string* problem) {
     return false;
   }
   own.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
-  own.started.store(start_time(static_cast<std::uint32_t>(::getpid())), std::memory_order_relaxed);
+  own.started.store(ask_kernel(static_cast<std::uint32_t>(::getpid())).started, std::memory_order_relaxed);
   own.presence.store(Presence::joined, std::memory_order_release);
   entered_ = true;
   return true;
@@ -250,10 +257,10 @@ std::atomic<std::uint32_t>& World::ended() const {
   return header_->ended;
 }
 
-bool World::serves(std::uint32_t process) const {
+bool World::died(std::uint32_t process) const {
   const ProcessEntry& other = entries_[process];
-  return other.presence.load(std::memory_order_acquire) == Presence::joined &&
-         other.engine_runs.load(std::memory_order_acquire) != 0 && (process == process_ || lives(other));
+  return process != process_ && other.presence.load(std::memory_order_acquire) == Presence::joined &&
+         ended_for_certain(other);
 }
 
 World::Word* World::cq_word(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {

@@ -67,8 +67,8 @@ class World {
   [[nodiscard]] ProcessEntry& entry(std::uint32_t process) const { return entries_[process]; }
   // 0, or 1 + the process that has ended the job.
   [[nodiscard]] std::atomic<std::uint32_t>& ended() const;
-  // Whether somebody will ever take what is sent there: it has an engine, and has not died. A system call.
-  [[nodiscard]] bool serves(std::uint32_t process) const;
+  // It has joined, and has ended without leaving; what cannot be found out is no. System calls.
+  [[nodiscard]] bool died(std::uint32_t process) const;
 
   // A ring's ends. Each is made once, by the engine of the process whose end it is.
   [[nodiscard]] heddle::queue::RecordProducer<> producer(std::uint32_t from, std::uint32_t to, Channel channel) const;
