@@ -136,8 +136,10 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
   }
 }
 
+// Called under CQ locks, too: so it waits for nobody, and nobody waits for a CQ's lock with this mutex held.
 [[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
   if (const Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
   auto peer = std::make_unique<Peer>();
   peer->rank = rank;
@@ -175,7 +177,6 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
 
 // Who shares a CQ with up to seven others has an eighth of its MRQ.
 Sizes Home::sizes(bool exclusive) const {
-  constexpr std::uint64_t kSharers = 8;
   const std::uint64_t depth = exclusive ? mrq_depth_ : std::max(mrq_depth_ / kSharers, kLeastMrqDepth);
   return sizes_for(depth, std::uint64_t{size()} * max_workers_);
 }
@@ -194,22 +195,34 @@ base::Result<std::unique_ptr<Station>> Home::open_station(std::uint32_t worker, 
     exclusive = exclusive_left_ != 0;
     if (exclusive) --exclusive_left_;
   }
+  auto station = make_station(exclusive, sizes);
+  if (!station) {
+    const std::lock_guard lock(mutex_);
+    used_[worker] = false;
+    if (exclusive) ++exclusive_left_;
+  }
+  return station;
+}
+
+base::Result<std::unique_ptr<Station>> Home::make_station(bool exclusive, Sizes* sizes) {
   auto vcq = library_->create(exclusive);
   if (!vcq) return vcq.status();
   auto station = std::make_unique<Station>();
   station->vcq = *vcq;
   *sizes = this->sizes(vcq->lock == nullptr);
   base::Status status = HEDDLE_DONE;
-  auto block = Pages::create(sizes->block_bytes());
-  if (block) {
+  if (vcq->lock != nullptr && mrq_depth_ / kSharers < kLeastMrqDepth) {
+    status = base::fail(
+        HEDDLE_ERR_NO_MEMORY,
+        "no CQ is left for this worker alone, and HEDDLE_UTOFU_MRQ_DEPTH=%llu is too little to share one; "
+        "it takes %llu",
+        static_cast<unsigned long long>(mrq_depth_), static_cast<unsigned long long>(kSharers * kLeastMrqDepth));
+  } else if (auto block = Pages::create(sizes->block_bytes())) {
     station->block = std::move(*block);
     const CqGuard guard(station->vcq);
     auto stadd = library_->enroll(station->vcq, station->block.data(), station->block.bytes());
-    if (stadd) {
-      station->stadd = *stadd;
-    } else {
-      status = stadd.status();
-    }
+    status = stadd.status();
+    if (stadd) station->stadd = *stadd;
   } else {
     status = block.status();
   }
@@ -227,10 +240,12 @@ base::Status Home::announce(std::uint32_t worker, Entry entry) {
     {
       const CqGuard guard(vcq_);
       void* tag = nullptr;
-      while (call.poll_tcq(vcq_.handle, 0, &tag) == UTOFU_SUCCESS) {
-      }
       int code = UTOFU_SUCCESS;
-      if (!posted) {
+      do code = call.poll_tcq(vcq_.handle, 0, &tag);
+      while (code == UTOFU_SUCCESS);
+      if (code != UTOFU_ERR_NOT_FOUND) {
+        // The command has failed on its way out; no notice will come.
+      } else if (!posted) {
         code = call.put_piggyback(vcq_.handle, vcq_.id, &entry, directory_stadd_ + worker * sizeof(Entry), sizeof entry,
                                   0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
         posted = code == UTOFU_SUCCESS;
@@ -256,18 +271,22 @@ void Home::keep(std::unique_ptr<Station> station) {
 // ---- regions --------------------------------------------------------------------------------------------------------------
 
 base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {
+  utofu_stadd_t stadd = 0;
+  {
+    const CqGuard guard(vcq_);
+    const auto registered = library_->enroll(vcq_, address, bytes);
+    if (!registered) return registered.status();
+    stadd = *registered;
+  }
   const std::lock_guard lock(mutex_);
-  const CqGuard guard(vcq_);
-  const auto stadd = library_->enroll(vcq_, address, bytes);
-  if (!stadd) return stadd.status();
   KeyBytes key;
   key.rank = rank();
   key.id = ++next_region_;
   key.bytes = bytes;
-  key.stadd = *stadd;
+  key.stadd = stadd;
   key.address = reinterpret_cast<std::uintptr_t>(address);
   seal(&key, secret_);
-  regions_[key.id] = {*stadd, std::move(pages)};
+  regions_[key.id] = {stadd, std::move(pages)};
   LocalMemory memory;
   memory.address = address;
   memory.bytes = bytes;
@@ -277,14 +296,16 @@ base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages
 }
 
 void Home::withdraw(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = regions_.find(id);
-  if (found == regions_.end()) return;
+  Region region;
   {
-    const CqGuard guard(vcq_);
-    library_->withdraw(vcq_, found->second.stadd);
+    const std::lock_guard lock(mutex_);
+    const auto found = regions_.find(id);
+    if (found == regions_.end()) return;
+    region = std::move(found->second);
+    regions_.erase(found);
   }
-  regions_.erase(found);
+  const CqGuard guard(vcq_);
+  library_->withdraw(vcq_, region.stadd);
 }
 
 }  // namespace heddle::transport::utofu

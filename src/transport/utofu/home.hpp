@@ -80,7 +80,10 @@ class Home {
   };
 
   Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library);
+  static constexpr std::uint64_t kSharers = 8;  // VCQs of a CQ, at most
+
   base::Status set_up();
+  base::Result<std::unique_ptr<Station>> make_station(bool exclusive, Sizes* sizes);
   base::Result<const Peer*> meet(std::uint32_t rank);
   void release(Station& station);
 

@@ -103,5 +103,18 @@ TEST(Operations, ARecordOfAnEarlierTurnIsNobodys) {
   EXPECT_EQ(operations.tagged(Operations::tag(*second)), second);
 }
 
+// Commands without an operation give no tag; their records must never be taken for those of one.
+TEST(Operations, NoTagIsNull) {
+  Operations operations(16);
+  for (int turn = 0; turn < 70'000; ++turn) {  // more than a tag can count
+    Operation* operation = operations.take(UTOFU_MRQ_TYPE_LCL_PUT, 5, 100);
+    ASSERT_NE(operation, nullptr);
+    operation->task = Task::put;
+    ASSERT_NE(Operations::tag(*operation), nullptr);
+    ASSERT_EQ(operations.tagged(nullptr), nullptr);
+    operations.give_back(operation);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::transport::utofu

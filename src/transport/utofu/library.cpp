@@ -172,7 +172,14 @@ base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::
   utofu_stadd_t stadd = 0;
   const int code = call_.reg_mem(vcq.handle, address, bytes, flags, &stadd);
   if (code == UTOFU_SUCCESS) return stadd;
-  return base::fail(HEDDLE_ERR_NO_MEMORY, "%llu bytes at %p cannot be registered with Tofu: %s (%d)",
+  base::Status status = HEDDLE_ERR_SYSTEM;
+  if (code == UTOFU_ERR_FULL || code == UTOFU_ERR_NOT_AVAILABLE || code == UTOFU_ERR_OUT_OF_RESOURCE ||
+      code == UTOFU_ERR_OUT_OF_MEMORY) {
+    status = HEDDLE_ERR_NO_MEMORY;  // the cache gives up what is idle, then asks again
+  } else if (code == UTOFU_ERR_INVALID_ADDRESS || code == UTOFU_ERR_INVALID_SIZE) {
+    status = HEDDLE_ERR_ARGUMENT;
+  }
+  return base::fail(status, "%llu bytes at %p cannot be registered with Tofu: %s (%d)",
                     static_cast<unsigned long long>(bytes), address, error_name(code), code);
 }
 

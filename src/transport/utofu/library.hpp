@@ -42,6 +42,16 @@ struct Functions {
   decltype(&::utofu_poll_mrq) poll_mrq;
 };
 
+// Between a load and what must be read or written after it, where the other side is the NIC: a notice and what it announces, a slot
+// and the credit for it. <utofu.h> promises no order of its own.
+inline void after_notice() {
+#if defined(__aarch64__)
+  asm volatile("dmb oshld" ::: "memory");  // NOLINT: the outer domain, in which devices are
+#else
+  asm volatile("" ::: "memory");  // NOLINT: x86 keeps loads in order, and stores after them
+#endif
+}
+
 using CqLock = queue::TryLock<>;
 
 // One VCQ. Its calls are made by one thread at a time, under `lock` if there is one.

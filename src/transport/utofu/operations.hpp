@@ -59,7 +59,7 @@ class Operations {
       operation.type = type;
       operation.vcq = vcq;
       operation.address = address;
-      ++operation.turn;
+      if (++operation.turn == 0) operation.turn = 1;  // so that no tag is null
       return &operation;
     }
     return nullptr;

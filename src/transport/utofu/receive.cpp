@@ -29,6 +29,7 @@ void Worker::drain_mrq(Out& out) {
   while (out.room()) {
     const int code = call_.poll_mrq(handle_, 0, &notice);
     if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) return;
+    after_notice();
     if (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
       if (code == UTOFU_SUCCESS) arrived(notice);
       continue;
@@ -101,7 +102,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
 void Worker::arrived(const utofu_mrq_notice& notice) {
   const std::uint64_t end = notice.rmt_stadd - station_->stadd;  // wraps for what is none of ours
   if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
-    message_arrived(end);
+    message_arrived(end, notice.vcq_id);
     return;
   }
   const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
@@ -111,6 +112,10 @@ void Worker::arrived(const utofu_mrq_notice& notice) {
     return;
   }
   Channel& channel = *channels_[index];
+  if (notice.vcq_id != channel.vcq) {
+    ++malformed_;
+    return;
+  }
   const auto given = static_cast<std::uint32_t>(notice.edata);
   if (given == 0 || given > channel.slots || channel.credits > channel.slots - given) {
     ++malformed_;
@@ -121,13 +126,14 @@ void Worker::arrived(const utofu_mrq_notice& notice) {
 }
 
 // `end`: of the message, in the block.
-void Worker::message_arrived(std::uint64_t end) {
+void Worker::message_arrived(std::uint64_t end, utofu_vcq_id_t from) {
   const std::uint64_t slot = (end - sizes_.rings_at() - 1) / kSlotBytes;
   const auto number = static_cast<std::uint32_t>(slot / sizes_.slots);
   const auto in_ring = static_cast<std::uint32_t>(slot % sizes_.slots);
   Ring& ring = rings_[number];
-  if ((ring.arrived >> in_ring & 1U) != 0) {
-    ++malformed_;  // twice into one slot
+  if (ring.vcq == 0) ring.vcq = from;  // whose it is; the hello must say the same
+  if (ring.vcq != from || (ring.arrived >> in_ring & 1U) != 0) {
+    ++malformed_;  // another's ring, or twice into one slot
     return;
   }
   ring.arrived |= 1U << in_ring;
@@ -189,13 +195,12 @@ bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t lengt
   Hello hello;
   std::memcpy(&hello, slot, sizeof hello);
   if (length != sizeof hello || hello.magic != Hello::kMagic || !sealed(hello, home_.secret()) ||
-      hello.rank >= home_.size() || hello.worker >= home_.max_workers()) {
+      hello.vcq != ring.vcq || hello.rank >= home_.size() || hello.worker >= home_.max_workers()) {
     return false;
   }
   ring.greeted = true;
   ring.rank = hello.rank;
   ring.worker = hello.worker;
-  ring.vcq = hello.vcq;
   ring.credit_stadd = hello.credit_stadd;
   return true;
 }
@@ -209,6 +214,7 @@ void Worker::release_lent() {
     if (!owed && ring.greeted && 2 * ring.owed >= sizes_.slots) owing_.push_back(number);
   }
   lending_.clear();
+  after_notice();  // what was read of the slots was read before they are given away
   return_credits();
 }
 

@@ -148,10 +148,12 @@ int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t by
   const std::uint64_t lane = Operations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (bytes <= kPiggyback) {
-    code = call_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags, nullptr);
+    code = call_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags,
+                               Operations::tag(*operation));
   } else {
     const std::uint64_t offset = sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
-    code = call_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags, nullptr);
+    code = call_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags,
+                     Operations::tag(*operation));
   }
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
@@ -245,16 +247,18 @@ int Worker::read_entry(Channel& channel) {
   Operation* operation =
       operations_.take(UTOFU_MRQ_TYPE_LCL_GET, channel.home_vcq, channel.entry_stadd + sizeof(Entry));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code = call_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry),
-                             Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+  const int code =
+      call_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry), Operations::lane(*operation),
+                UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
   return connecting_step(channel, operation, Task::read_entry, code);
 }
 
 int Worker::claim(Channel& channel) {
   Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_ARMW, channel.vcq, channel.block_stadd);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code = call_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd,
-                               Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+  const int code =
+      call_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd, Operations::lane(*operation),
+                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
   return connecting_step(channel, operation, Task::claim, code);
 }
 
@@ -268,9 +272,9 @@ int Worker::greet(Channel& channel) {
   hello.vcq = station_->vcq.id;
   hello.credit_stadd = station_->stadd + sizes_.credits_at() + channel.index * sizeof(std::uint64_t);
   seal(&hello, home_.secret());
-  const int code =
-      call_.put_piggyback(handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
-                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+  const int code = call_.put_piggyback(
+      handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
+      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, Operations::tag(*operation));
   if (code == UTOFU_SUCCESS) {
     channel.next = channel.slots == 1 ? 0 : 1;
     channel.credits = channel.slots - 1;

@@ -85,7 +85,6 @@ base::Status Registrar::enroll(std::byte* begin, std::uint64_t bytes, memory::Ac
 
 base::Status Worker::transfer(Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
-  if (command.alone) return HEDDLE_AGAIN;
   if (command.bytes == 0) return HEDDLE_DONE;
   if (command.bytes > kMostTransfer) [[unlikely]] {
     return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the utofu transport takes %llu in one command",
@@ -103,7 +102,7 @@ base::Status Worker::transfer(Command& command) {
   const std::uint64_t lane = Operations::lane(*operation);
   if (!get && command.bytes <= kPiggyback) {
     const int code = call_.put_piggyback(handle_, vcq, command.local, remote, command.bytes, lane,
-                                         UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                                         UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
     if (code != UTOFU_SUCCESS) return refused(code, operation);
     command.source_free = true;
     return HEDDLE_POSTED;
@@ -120,7 +119,7 @@ base::Status Worker::transfer(Command& command) {
   unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   int code = UTOFU_SUCCESS;
   if (get) {
-    code = call_.get(handle_, vcq, local, remote, command.bytes, lane, flags, nullptr);
+    code = call_.get(handle_, vcq, local, remote, command.bytes, lane, flags, Operations::tag(*operation));
   } else {
     operation->owes_source_free = command.wants_source_free;
     if (command.wants_source_free) flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
@@ -145,15 +144,16 @@ base::Status Worker::update(Command& command) {
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   const unsigned kind = command.atomic_op & 7U;
   const bool wide = command.bytes == 8;
+  void* tag = Operations::tag(*operation);  // comes back if the command fails on its way out
   const auto narrow = static_cast<std::uint32_t>(command.operand);
   int code = UTOFU_SUCCESS;
   if (kind == HEDDLE_COMPARE_SWAP32) {
-    code = wide ? call_.cswap8(handle_, vcq, command.compare, command.operand, remote, lane, kFlags, nullptr)
+    code = wide ? call_.cswap8(handle_, vcq, command.compare, command.operand, remote, lane, kFlags, tag)
                 : call_.cswap4(handle_, vcq, static_cast<std::uint32_t>(command.compare), narrow, remote, lane, kFlags,
-                               nullptr);
+                               tag);
   } else {
-    code = wide ? call_.armw8(handle_, vcq, kArmw[kind].op, command.operand, remote, lane, kFlags, nullptr)
-                : call_.armw4(handle_, vcq, kArmw[kind].op, narrow, remote, lane, kFlags, nullptr);
+    code = wide ? call_.armw8(handle_, vcq, kArmw[kind].op, command.operand, remote, lane, kFlags, tag)
+                : call_.armw4(handle_, vcq, kArmw[kind].op, narrow, remote, lane, kFlags, tag);
   }
   if (code == UTOFU_SUCCESS) {
     command.source_free = true;

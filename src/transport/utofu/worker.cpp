@@ -126,6 +126,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   Out out(completions, &backlog_);
   if (!lending_.empty() || !owing_.empty()) release_lent();
   if (!backlog_.empty()) out.flush();
+  if (!ready_.empty()) hand_out(out);  // first, so that a stream of other notices does not leave them no room
   drain_tcq(out);
   if (out.room()) drain_mrq(out);
   if (!ready_.empty()) hand_out(out);
@@ -157,6 +158,7 @@ bool Worker::closed(Target target) {
 // ---- commands ---------------------------------------------------------------------------------------------------------------
 
 base::Status Worker::start(Command& command) {
+  if (command.alone) return HEDDLE_AGAIN;  // nothing is done before post() returns
   if (command.rank >= failed_.size()) {
     return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
   }

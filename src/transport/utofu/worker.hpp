@@ -65,7 +65,7 @@ struct Ring {
   bool queued = false;  // in ready_
   std::uint16_t worker = 0;
   std::uint32_t rank = 0;
-  utofu_vcq_id_t vcq = 0;
+  utofu_vcq_id_t vcq = 0;  // of the sender; 0: nothing has come yet
   utofu_stadd_t credit_stadd = 0;
   std::uint16_t length[kMostSlots] = {};
 };
@@ -139,7 +139,7 @@ class Worker final : public TransportWorker {
   void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
   base::Status outcome(const Operation& operation, int code) const;
   void arrived(const utofu_mrq_notice& notice);
-  void message_arrived(std::uint64_t end);
+  void message_arrived(std::uint64_t end, utofu_vcq_id_t from);
   void hand_out(Out& out);
   void hand_out_ring(std::uint32_t number, Out& out);
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
