@@ -122,6 +122,7 @@ int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
       read_.store(read + 1, std::memory_order_release);
       return status;
     }
+    if (found.vcq == kNobodys) continue;
     auto& others = (*kept_)[found.vcq].notices;
     if (others.size() >= mrq_depth_)
       fatal("nobody polls the MRQ for VCQ %016llx, whose %u notices have come while others of its CQ polled",
@@ -155,7 +156,20 @@ void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& 
 
 void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
   vcqs_[slot] = vcq;
-  if (kept_ != nullptr) (*kept_)[slot] = Kept{};
+  if (kept_ == nullptr) return;
+  // What was for the former one is for nobody: the next in this slot is another.
+  (*kept_)[slot] = Kept{};
+  const std::uint64_t written = written_.load(std::memory_order_acquire);
+  for (std::uint64_t at = read_.load(std::memory_order_relaxed); at != written; ++at) {
+    Notice& notice = mrq_[at & (mrq_depth_ - 1)];
+    if (notice.vcq == slot) notice.vcq = kNobodys;
+  }
+  const std::uint64_t executed = executed_.load(std::memory_order_acquire);
+  for (std::uint64_t at = reaped_.load(std::memory_order_relaxed); at != executed;) {
+    Record& record = records_[at & (depth_ - 1)];
+    if (record.vcq == slot) record.told = false;
+    at += record.slots;
+  }
 }
 
 bool CommandQueue::has_command() const {

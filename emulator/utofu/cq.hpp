@@ -128,6 +128,7 @@ class CommandQueue {
     std::uint64_t model_ns;
     int status;
   };
+  static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ is no more
   // What a poll on another VCQ of this CQ has found.
   struct Kept {
     std::deque<Done> done;

@@ -250,6 +250,15 @@ void Engine::forget(const CommandQueue& cq) {
   });
 }
 
+void Engine::forget(CommandQueue& cq, std::uint16_t slot) {
+  messages_.for_each([&](Message& message) {
+    if (message.cq != &cq || message.slot != slot) return;
+    if (strict_ && message.opcode == Opcode::get) cq.stags().finished(message.local_stadd);
+    --cq.open_messages;
+    messages_.close(message);
+  });
+}
+
 void Engine::reseed(std::uint64_t seed) {
   const Pause pause(*this);
   delayed_requests_.reseed(seed * 2 + process_.number());

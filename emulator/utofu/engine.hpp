@@ -67,8 +67,9 @@ class Engine {
 
   // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run, as long as they get on.
   void drain(CommandQueue& cq);
-  // Paused: answers for this CQ are for nobody.
+  // Paused: answers for this CQ, or for one of its VCQs, are for nobody.
   void forget(const CommandQueue& cq);
+  void forget(CommandQueue& cq, std::uint16_t slot);
 
   void reseed(std::uint64_t seed);
   // Paused, or on the engine: the CQ's state to a descriptor.

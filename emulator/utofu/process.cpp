@@ -117,6 +117,7 @@ void Process::attach(Vcq& vcq) {
 void Process::detach(Vcq& vcq) {
   engine_.drain(*vcq.cq);
   const Engine::Pause pause(engine_);
+  engine_.forget(*vcq.cq, vcq.slot);
   vcq.cq->set_vcq(vcq.slot, nullptr);
 }
 

@@ -316,6 +316,37 @@ TEST_F(EngineRules, AQueueThatDoesNotGoOnIsReported) {
       "the commands of TNI 1 CQ [0-9]+ have not gone on for 1 s\n.*\n?.*TNI 1 CQ [0-9]+ \\(session\\): TOQ posted 1");
 }
 
+TEST_F(EngineRules, AVcqFindsNothingOfItsPredecessor) {
+  expect_clean("plain", [] {
+    const Queue neighbour(0, 0);  // keeps the CQ
+    Queue from(1);
+    std::array<std::uint64_t, 2> words{};
+    utofu_vcq_id_t before = 0;
+    {
+      Queue to(0, 0);
+      before = to.id();
+      const utofu_stadd_t remote = to.reg(words.data(), sizeof words);
+      utofu_mrq_notice notice{};
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(utofu_put_piggyback8(from.handle(), to.id(), 1, remote, 8, 0, kBothNotices, nullptr), UTOFU_SUCCESS);
+        EXPECT_EQ(from.mrq(&notice), UTOFU_SUCCESS);
+      }
+      EXPECT_EQ(utofu_nop(to.handle(), UTOFU_ONESIDED_FLAG_TCQ_NOTICE, nullptr), UTOFU_SUCCESS);
+      std::size_t unread = 0;
+      EXPECT_TRUE(heddle::test::within_time(
+          [&] { return utofu_query_num_unread_tcq(to.handle(), &unread) == UTOFU_SUCCESS && unread == 1; }));
+      to.dereg(remote);
+    }
+    const Queue next(0, 0);
+    EXPECT_EQ(next.id(), before);
+    void* none = nullptr;
+    utofu_mrq_notice notice{};
+    EXPECT_EQ(utofu_poll_tcq(next.handle(), 0, &none), UTOFU_ERR_NOT_FOUND);
+    EXPECT_EQ(utofu_poll_mrq(next.handle(), 0, &notice), UTOFU_ERR_NOT_FOUND);
+    EXPECT_EQ(utofu_poll_mrq(neighbour.handle(), 0, &notice), UTOFU_ERR_NOT_FOUND);
+  });
+}
+
 // Rule 14.
 TEST_F(EngineRules, PaddingMayOverwriteTheLine) {
   expect_clean("strict", [] {
