@@ -245,8 +245,8 @@ typedef struct heddle_worker_options {
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
-/* Waits for the worker's operations (as heddle_quiet), then closes it. Messages that arrive for it later are dropped, and USER
- * messages that no heddle_run_tasks has taken, with a warning that tells how many.
+/* Waits for the worker's operations (as heddle_quiet), for 2 s at most until its peers have taken the answers they wait for, then closes it.
+ * Messages that arrive for it later are dropped, and USER messages that no heddle_run_tasks has taken; a warning tells how many.
  * No other thread may be in a call on the worker, a handler that its heddle_run_tasks runs included.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); what heddle_quiet returns (the worker is closed all the same). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);

@@ -144,6 +144,14 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& options) {
 base::Status Context::close_worker(Worker* worker) {
   const base::Status status = worker->until({"heddle_worker_close"}, [&] { return worker->try_quiet(); });
   if (status == HEDDLE_ERR_STATE) return status;
+  // A peer whose message was received waits for the answer: it is told, unless it takes nothing for long.
+  const auto answered = worker->until({"heddle_worker_close", kAnswersNs}, [&] { return worker->try_answer(); });
+  if (answered == HEDDLE_ERR_TIMEOUT) {
+    environment_.log.line(base::Level::warn,
+                          "a worker was closed with answers to peers that took none of them for %lld s; what they wait "
+                          "for ends with CANCELLED",
+                          static_cast<long long>(kAnswersNs / 1'000'000'000));
+  }
   end_worker(worker);
   return status;
 }

@@ -108,6 +108,8 @@ class Owned {
 enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave };
 inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
 inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
+inline constexpr std::int64_t kAnswersNs =
+    2'000'000'000;  // a worker that closes waits so long for room for its answers
 
 struct ContextOptions {
   bootstrap::Options bootstrap;

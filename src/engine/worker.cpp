@@ -157,6 +157,11 @@ base::Status Worker::try_quiet() {
   return gate_ == nullptr ? quiet_inside() : gate_->settled([&] { return quiet_inside(); });
 }
 
+base::Status Worker::try_answer() {
+  const auto answered = [&]() -> base::Status { return responder_.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
+  return gate_ == nullptr ? answered() : gate_->settled(answered);
+}
+
 base::Status Worker::try_drain() {
   const auto drained = [&]() -> base::Status { return outstanding_total_ > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
   return gate_ == nullptr ? drained() : gate_->settled(drained);

@@ -109,6 +109,8 @@ class Worker {
   base::Status until(const Wait& wait, Attempt&& attempt) {
     return until(wait, std::forward<Attempt>(attempt), kNothingMore);
   }
+  // DONE: no answer to a peer waits here for room.
+  base::Status try_answer();
   // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
   [[nodiscard]] bool may_call() const;
   // heddle_run_tasks; `handle` is this worker's.

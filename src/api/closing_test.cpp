@@ -1,0 +1,79 @@
+// A worker that closes owes its peers the answers to what it has received.
+#include <array>
+#include <thread>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::size_t kLong = 300'000;  // by rendezvous everywhere: its end is an answer
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> all = {
+      {"refusing", "fault+loopback", {{"HEDDLE_FAULT_AGAIN", "95"}}},
+      {"refusing_messages", "fault+loopback-messages", {{"HEDDLE_FAULT_AGAIN", "95"}}},
+      {"refusing_shm",
+       "fault+shm",
+       {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_FAULT_AGAIN", "95"}, {"HEDDLE_TAG_READY", "0"}}},
+  };
+  return all;
+}
+
+struct Outcome {
+  int times = 0;
+  Status status = HEDDLE_AGAIN;
+  static void tell(void* arg, Status status) {
+    auto* self = static_cast<Outcome*>(arg);
+    ++self->times;
+    self->status = status;
+  }
+  heddle_completion completion() { return {&tell, this, {}, HEDDLE_WHEN_REMOTE}; }
+};
+
+class Closing : public testing::TestWithParam<Setting> {
+ protected:
+  Variables variables_{GetParam().variables};
+};
+
+// The receiver closes in the moment in which it has the message; the transport refuses most of what is posted.
+TEST_P(Closing, TellsTheSenderFirst) {
+  const Job job(2, GetParam().transport);
+  Context receiving = job.join(0);
+  Context sending = job.join(1);
+  Worker sender = sending.open_worker();
+  std::vector<std::byte> source(kLong, std::byte{7});
+  std::vector<std::byte> target(kLong);
+  for (std::uint32_t round = 0; round < 20 && !HasFailure(); ++round) {
+    Worker receiver = receiving.open_worker();
+    Outcome sent;
+    Outcome received;
+    const heddle_completion at_sender = sent.completion();
+    const heddle_completion at_receiver = received.completion();
+    heddle_receive receive{};
+    ASSERT_GE(receiver.try_recv({{HEDDLE_ANY, HEDDLE_ANY}, round, UINT64_MAX}, target, &receive, &at_receiver), 0);
+    Status status = HEDDLE_AGAIN;
+    EXPECT_TRUE(within_time([&] {
+      if (status == HEDDLE_AGAIN) status = sender.try_send({0, round}, round, source, &at_sender);
+      turn(sender);
+      turn(receiver);
+      return received.times == 1;
+    }));
+    receiver = {};
+    EXPECT_TRUE(within_time([&] {
+      turn(sender);
+      return sent.times == 1;
+    }));
+    EXPECT_EQ(received.status, HEDDLE_DONE);
+    EXPECT_EQ(sent.status, HEDDLE_DONE) << "round " << round;
+  }
+  sender = {};
+  std::thread other([&sending] { sending = {}; });
+  receiving = {};
+  other.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, Closing, testing::ValuesIn(settings()), name_of);
+
+}  // namespace
+}  // namespace heddle::test
