@@ -173,10 +173,12 @@ static void check_barrier(const struct network* network, const struct board* boa
 }
 
 int main(int argc, char** argv) {
-  const uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
+  static const char kUsage[] = "barrier [ROUNDS [tree]]";
+  if (argc > 3 || (argc > 2 && strcmp(argv[2], "tree") != 0)) misused(kUsage);
+  const uint64_t rounds = argc > 1 ? whole_number(argv[1], 1, kMostRounds, kUsage) : 20;
   struct network network;
   struct board board;
-  join(&network, argc > 2 && strcmp(argv[2], "tree") == 0);
+  join(&network, argc > 2);
   open_board(&network, &board);
   static const enum utofu_reduce_op kOps[] = {UTOFU_REDUCE_OP_BAND, UTOFU_REDUCE_OP_BOR, UTOFU_REDUCE_OP_BXOR,
                                               UTOFU_REDUCE_OP_MAX, UTOFU_REDUCE_OP_SUM};

@@ -152,11 +152,12 @@ static void leave(struct chain* chain) {
 }
 
 int main(int argc, char** argv) {
-  const uint64_t broadcasts = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
+  static const char kUsage[] = "bcast [BROADCASTS [SEGMENTS [BYTES]]]";
+  if (argc > 4) misused(kUsage);
+  const uint64_t broadcasts = argc > 1 ? whole_number(argv[1], 1, kMostRounds, kUsage) : 20;
   static struct chain chain; /* all zero */
-  chain.segments = argc > 2 ? strtoull(argv[2], NULL, 0) : 8;
-  chain.bytes = argc > 3 ? strtoull(argv[3], NULL, 0) : 4000;
-  if (chain.segments < 1 || chain.segments > kMostSegments || chain.bytes < 1) return 2;
+  chain.segments = argc > 2 ? whole_number(argv[2], 1, kMostSegments, kUsage) : 8;
+  chain.bytes = argc > 3 ? whole_number(argv[3], 1, kMostPutBytes, kUsage) : 4000;
   join(&chain);
   for (uint64_t broadcast = 1; broadcast <= broadcasts; broadcast++) {
     start(&chain, broadcast);

@@ -136,14 +136,12 @@ static void join(struct gups* gups) {
 
 int main(int argc, char** argv) {
   static struct gups gups; /* all zero */
-  gups.threads = argc > 1 ? atoi(argv[1]) : 1;
-  gups.vcqs = argc > 2 ? atoi(argv[2]) : gups.threads;
-  gups.updates = argc > 3 ? strtoull(argv[3], NULL, 0) : 1000;
-  gups.words = argc > 4 ? strtoull(argv[4], NULL, 0) : 4096;
-  if (gups.threads < 1 || gups.threads > kMostThreads || gups.vcqs < 1 || gups.vcqs > gups.threads || gups.words < 1) {
-    fprintf(stderr, "gups [THREADS [VCQS [UPDATES [WORDS]]]]\n");
-    return 2;
-  }
+  static const char kUsage[] = "gups [THREADS [VCQS [UPDATES [WORDS]]]]";
+  if (argc > 5) misused(kUsage);
+  gups.threads = argc > 1 ? (int)whole_number(argv[1], 1, kMostThreads, kUsage) : 1;
+  gups.vcqs = argc > 2 ? (int)whole_number(argv[2], 1, (uint64_t)gups.threads, kUsage) : gups.threads;
+  gups.updates = argc > 3 ? whole_number(argv[3], 0, kMostRounds, kUsage) : 1000;
+  gups.words = argc > 4 ? whole_number(argv[4], 1, kMostRounds, kUsage) : 4096;
   join(&gups);
   pthread_barrier_init(&gups.all_threads, NULL, (unsigned)gups.threads + 1);
   for (int i = 0; i < gups.threads; i++)

@@ -175,9 +175,11 @@ static void verify(const struct plate* plate, uint64_t steps) {
 }
 
 int main(int argc, char** argv) {
-  const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 0) : 100;
-  const size_t columns = argc > 2 ? strtoull(argv[2], NULL, 0) : 300; /* a row: more than one packet */
-  if (columns < 1) return 2;
+  static const char kUsage[] = "jacobi [STEPS [COLUMNS]]";
+  if (argc > 3) misused(kUsage);
+  const uint64_t steps = argc > 1 ? whole_number(argv[1], 1, kMostRounds, kUsage) : 100;
+  size_t columns = 300; /* a row: more than one packet */
+  if (argc > 2) columns = whole_number(argv[2], 1, kMostPutBytes / sizeof(double), kUsage);
   struct plate plate;
   join(&plate, columns);
   for (uint64_t step = 0; step < steps; step++) {

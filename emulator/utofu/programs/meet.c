@@ -38,7 +38,9 @@ void meet_begin(struct meeting* meeting) {
     exit(2);
   }
   if (meeting->size > 1 && !meeting->directory) {
-    fprintf(stderr, "meet: set MEET_DIR to an empty directory that all processes of the job see\n");
+    fprintf(stderr,
+            "meet: set MEET_DIR to an empty directory that all processes of the job see; launch.py makes one, and with "
+            "heddle run: --env MEET_DIR=$(mktemp -d)\n");
     exit(2);
   }
 }
@@ -84,6 +86,23 @@ void meet_everybody(struct meeting* meeting) {
   if (!all) stop("allocate", "a byte for each process");
   meet_all(meeting, "", 1, all);
   free(all);
+}
+
+void misused(const char* usage) {
+  fprintf(stderr, "usage: %s\n", usage);
+  exit(2);
+}
+
+uint64_t whole_number(const char* word, uint64_t least, uint64_t most, const char* usage) {
+  char* end = NULL;
+  errno = 0;
+  const unsigned long long value = strtoull(word, &end, 10);
+  if (word[0] < '0' || word[0] > '9' || *end != '\0' || errno != 0 || value < least || value > most) {
+    fprintf(stderr, "\"%s\" is not a whole number from %llu to %llu\n", word, (unsigned long long)least,
+            (unsigned long long)most);
+    misused(usage);
+  }
+  return value;
 }
 
 void must(const struct meeting* meeting, int code, const char* what) {

@@ -6,7 +6,8 @@
  *   MEET_RANK, MEET_SIZE; if unset UTOFU_EMU_RANK and UTOFU_EMU_PROCESSES, or OMPI_COMM_WORLD_RANK and _SIZE, or
  *                 PMI_RANK and PMI_SIZE. Without any of them the process is alone and needs no directory.
  *
- * launch.py sets them for processes of one machine. Whatever fails ends the process with a message and status 2; who
+ * launch.py sets them for processes of one machine; under `heddle run --utofu` rank and size are known, and the directory is
+ * made with `--env MEET_DIR=$(mktemp -d)`. Whatever fails ends the process with a message and status 2; who
  * waits for a process that has gone is ended by the launcher. */
 #ifndef MEET_H
 #define MEET_H
@@ -30,6 +31,18 @@ void meet_all(struct meeting* meeting, const void* mine, size_t bytes, void* all
 
 /* A barrier. */
 void meet_everybody(struct meeting* meeting);
+
+/* A word of the command line as a whole number from `least` to `most`; misused() if it is none. */
+uint64_t whole_number(const char* word, uint64_t least, uint64_t most, const char* usage);
+
+/* Ends the process with status 2 and "usage: " with the text: how the program is to be called. */
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+void misused(const char* usage);
+
+/* More than anybody has the time for, and far from overflow when it is multiplied. */
+enum { kMostRounds = 1000000000, kMostPutBytes = (1 << 24) - 1 };
 
 /* Ends the process with status 2 and a line "rank R: what: error -4" if `code` is not UTOFU_SUCCESS. */
 void must(const struct meeting* meeting, int code, const char* what);

@@ -176,15 +176,12 @@ static void join(struct game* game) {
 
 int main(int argc, char** argv) {
   static struct game game; /* all zero */
-  game.threads = argc > 1 ? atoi(argv[1]) : 1;
-  game.vcqs = argc > 2 ? atoi(argv[2]) : game.threads;
-  game.most_words = (argc > 3 ? strtoull(argv[3], NULL, 0) : 65536) / sizeof(uint64_t);
-  game.rounds = argc > 4 ? strtoull(argv[4], NULL, 0) : 200;
-  if (game.threads < 1 || game.threads > kMostThreads || game.vcqs < 1 || game.vcqs > game.threads ||
-      game.most_words < 1 || game.rounds < 1) {
-    fprintf(stderr, "pingpong [THREADS [VCQS [MOST_BYTES [ROUNDS]]]]\n");
-    return 2;
-  }
+  static const char kUsage[] = "pingpong [THREADS [VCQS [MOST_BYTES [ROUNDS]]]]";
+  if (argc > 5) misused(kUsage);
+  game.threads = argc > 1 ? (int)whole_number(argv[1], 1, kMostThreads, kUsage) : 1;
+  game.vcqs = argc > 2 ? (int)whole_number(argv[2], 1, (uint64_t)game.threads, kUsage) : game.threads;
+  game.most_words = (argc > 3 ? whole_number(argv[3], 8, kMostPutBytes, kUsage) : 65536) / sizeof(uint64_t);
+  game.rounds = argc > 4 ? whole_number(argv[4], 1, kMostRounds, kUsage) : 200;
   join(&game);
   pthread_barrier_init(&game.all_threads, NULL, (unsigned)game.threads);
   if (game.meeting.rank == 0) printf("pingpong: %d threads on %d VCQs\n", game.threads, game.vcqs);

@@ -5,7 +5,7 @@
  *   probe QUESTION...   those; the names are in the table. mrq-depth, edata, zero-length and dead-stadd are only asked by
  *                       name: the first ends the job by design, the others may stop a queue for good.
  *
- * One process asks itself. Of two, on different nodes, the second helps to ask about order. */
+ * One process asks itself. Of two, on different nodes, the second helps to ask about order. More are refused. */
 #define _POSIX_C_SOURCE 200809L
 #include "probe.h"
 
@@ -128,11 +128,22 @@ static void ask_machine(struct probe* probe) {
 
 static void begin(struct probe* probe) {
   meet_begin(&probe->meeting);
+  if (probe->meeting.size > 2) {
+    fprintf(stderr, "probe: there are %d processes; start one, or two on different nodes\n", probe->meeting.size);
+    exit(2);
+  }
   probe->vcq = open_vcq(&probe->meeting, 0, 0);
   probe->memory = get_memory(&probe->meeting, kProbeBytes);
   probe->stadd = register_memory(&probe->meeting, probe->vcq, probe->memory, kProbeBytes);
   probe->own_raw = id_of(&probe->meeting, probe->vcq);
   probe->own = reach(&probe->meeting, probe->own_raw);
+}
+
+static void tell_what_was_left(void) {
+  printf("not asked, since they may do harm, but by name:");
+  for (int q = 0; q < kQuestionCount; q++)
+    if (!kQuestions[q].harmless) printf(" %s", kQuestions[q].name);
+  printf("\n");
 }
 
 static int named(const char* name, int count, char** names) {
@@ -157,6 +168,7 @@ int main(int argc, char** argv) {
     ask_machine(&probe);
     for (int q = 0; q < kQuestionCount; q++)
       if (argc > 1 ? named(kQuestions[q].name, argc - 1, argv + 1) : kQuestions[q].harmless) kQuestions[q].ask(&probe);
+    if (argc == 1) tell_what_was_left();
   } else if (probe.meeting.rank == 1 && (argc == 1 || named("order", argc - 1, argv + 1))) {
     serve_order(&probe);
   }

@@ -157,7 +157,7 @@ static void tell_notices(struct probe* probe, const char* what, int count, utofu
     const int code = poll_mrq_a_while(probe, probe->vcq, &notice);
     char name[64];
     if (code != UTOFU_SUCCESS || notice.notice_type > UTOFU_MRQ_TYPE_RMT_ARMW) {
-      answer(what, "%s, type %d", code_name(code), notice.notice_type);
+      answer("notices", "of %s: %s, type %d", what, code_name(code), notice.notice_type);
       continue;
     }
     char local[32];
@@ -166,7 +166,7 @@ static void tell_notices(struct probe* probe, const char* what, int count, utofu
     place(local, sizeof local, notice.lcl_stadd, probe->stadd);
     place(remote, sizeof remote, notice.rmt_stadd, target);
     place(value, sizeof value, notice.rmt_value, target);
-    snprintf(name, sizeof name, "notice %s", kTypes[notice.notice_type]);
+    snprintf(name, sizeof name, "notices, %s", kTypes[notice.notice_type]);
     answer(name, "of %s: vcq %s, edata %#" PRIx64 ", lcl %s, rmt %s, rmt_value %s", what,
            notice.vcq_id == probe->own_raw ? "raw" : "other", notice.edata, local, remote, value);
   }

@@ -28,10 +28,10 @@ static void count_vcqs(struct probe* probe, const char* name, unsigned long flag
 }
 
 void ask_resources(struct probe* probe) {
-  answer("besides", "the probe's own plain VCQ");
-  count_vcqs(probe, "plain VCQs", 0);
-  count_vcqs(probe, "exclusive VCQs", UTOFU_VCQ_FLAG_EXCLUSIVE);
-  count_vcqs(probe, "session-mode VCQs", UTOFU_VCQ_FLAG_SESSION_MODE);
+  answer("resources", "besides the probe's own plain VCQ:");
+  count_vcqs(probe, "resources, plain VCQs", 0);
+  count_vcqs(probe, "resources, exclusive VCQs", UTOFU_VCQ_FLAG_EXCLUSIVE);
+  count_vcqs(probe, "resources, session-mode VCQs", UTOFU_VCQ_FLAG_SESSION_MODE);
 }
 
 /* Nothing is polled, so no place becomes free. */
@@ -94,7 +94,7 @@ void ask_tcq_records(struct probe* probe) {
   struct utofu_mrq_notice notice;
   int notices = 0;
   while (poll_mrq_a_while(probe, probe->vcq, &notice) == UTOFU_SUCCESS) notices++;
-  answer("notices, 3 strides", "%d", notices);
+  answer("tcq-records, and notices", "%d", notices);
 }
 
 struct session {

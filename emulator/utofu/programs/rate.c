@@ -214,26 +214,24 @@ static void join(struct rate* rate) {
   free(all);
 }
 
-static int understand(struct rate* rate, int argc, char** argv) {
+static void understand(struct rate* rate, int argc, char** argv) {
+  static const char kUsage[] = "rate put|get|add [THREADS [VCQS [BYTES [OPERATIONS [library|mutex]]]]]";
   static const char* const kKinds[] = {"put", "get", "add"};
   int kind = 0;
   while (kind < 3 && (argc < 2 || strcmp(argv[1], kKinds[kind]) != 0)) kind++;
   rate->kind = (enum kind)kind;
-  rate->threads = argc > 2 ? atoi(argv[2]) : 1;
-  rate->vcqs = argc > 3 ? atoi(argv[3]) : rate->threads;
-  rate->bytes = (argc > 4 ? strtoull(argv[4], NULL, 0) : 8) / sizeof(uint64_t) * sizeof(uint64_t);
-  rate->operations = argc > 5 ? strtoull(argv[5], NULL, 0) : 1000;
+  if (kind == 3 || argc > 7) misused(kUsage);
+  rate->threads = argc > 2 ? (int)whole_number(argv[2], 1, kMostThreads, kUsage) : 1;
+  rate->vcqs = argc > 3 ? (int)whole_number(argv[3], 1, (uint64_t)rate->threads, kUsage) : rate->threads;
+  rate->bytes = (argc > 4 ? whole_number(argv[4], 8, kMostPutBytes, kUsage) : 8) / sizeof(uint64_t) * sizeof(uint64_t);
+  rate->operations = argc > 5 ? whole_number(argv[5], 1, kMostRounds, kUsage) : 1000;
   rate->own_lock = argc > 6 && strcmp(argv[6], "mutex") == 0;
-  return kind < 3 && rate->threads >= 1 && rate->threads <= kMostThreads && rate->vcqs >= 1 &&
-         rate->vcqs <= rate->threads && rate->bytes >= sizeof(uint64_t);
+  if (argc > 6 && !rate->own_lock && strcmp(argv[6], "library") != 0) misused(kUsage);
 }
 
 int main(int argc, char** argv) {
   static struct rate rate; /* all zero */
-  if (!understand(&rate, argc, argv)) {
-    fprintf(stderr, "rate put|get|add [THREADS [VCQS [BYTES [OPERATIONS [library|mutex]]]]]\n");
-    return 2;
-  }
+  understand(&rate, argc, argv);
   join(&rate);
   pthread_barrier_init(&rate.all_threads, NULL, (unsigned)rate.threads + 1);
   for (int i = 0; i < rate.threads; i++)

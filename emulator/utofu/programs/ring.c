@@ -85,9 +85,10 @@ static void laps(struct ring* ring, uint64_t first, uint64_t laps, int with_noti
 }
 
 int main(int argc, char** argv) {
-  const uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
-  const size_t words = argc > 2 ? strtoull(argv[2], NULL, 0) : 3000;
-  if (words < 1) return 2;
+  static const char kUsage[] = "ring [LAPS [WORDS]]";
+  if (argc > 3) misused(kUsage);
+  const uint64_t rounds = argc > 1 ? whole_number(argv[1], 1, kMostRounds, kUsage) : 20;
+  const size_t words = argc > 2 ? whole_number(argv[2], 1, kMostPutBytes / sizeof(uint64_t), kUsage) : 3000;
   struct ring ring;
   join(&ring, words);
   const uint64_t first = 2 * (uint64_t)ring.meeting.size; /* not zero, which the memory holds; rank 0 passes it */
