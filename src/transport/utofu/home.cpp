@@ -61,11 +61,11 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       library_(&library),
       max_workers_(static_cast<std::uint32_t>(environment.config.number(base::Var::max_workers))),
       mrq_depth_(environment.config.number(base::Var::utofu_mrq_depth)),
+      most_exclusive_(environment.config.number(base::Var::utofu_exclusive)),
       secret_(bootstrap.secret()),
       agreed_(agreed_of(environment.config)),
       peers_(bootstrap.size()),
-      used_(max_workers_),
-      exclusive_left_(environment.config.number(base::Var::utofu_exclusive)) {}
+      used_(max_workers_) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
@@ -77,7 +77,7 @@ base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap
 }
 
 base::Status Home::set_up() {
-  auto vcq = library_->create(false);
+  auto vcq = library_->create(0, false);
   if (!vcq) return vcq.status();
   vcq_ = *vcq;
   auto pages = Pages::create(max_workers_ * sizeof(Entry));
@@ -185,33 +185,29 @@ base::Result<std::unique_ptr<Station>> Home::open_station(std::uint32_t worker, 
   if (worker >= max_workers_) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
   }
-  bool exclusive = false;
   {
     const std::lock_guard lock(mutex_);
     if (used_[worker]) {
       return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", worker);
     }
     used_[worker] = true;
-    exclusive = exclusive_left_ != 0;
-    if (exclusive) --exclusive_left_;
   }
-  auto station = make_station(exclusive, sizes);
+  auto station = make_station(sizes);
   if (!station) {
     const std::lock_guard lock(mutex_);
     used_[worker] = false;
-    if (exclusive) ++exclusive_left_;
   }
   return station;
 }
 
-base::Result<std::unique_ptr<Station>> Home::make_station(bool exclusive, Sizes* sizes) {
-  auto vcq = library_->create(exclusive);
+base::Result<std::unique_ptr<Station>> Home::make_station(Sizes* sizes) {
+  auto vcq = library_->create(most_exclusive_, may_share());
   if (!vcq) return vcq.status();
   auto station = std::make_unique<Station>();
   station->vcq = *vcq;
   *sizes = this->sizes(vcq->lock == nullptr);
   base::Status status = HEDDLE_DONE;
-  if (vcq->lock != nullptr && mrq_depth_ / kSharers < kLeastMrqDepth) {
+  if (vcq->lock != nullptr && !may_share()) {
     status = base::fail(
         HEDDLE_ERR_NO_MEMORY,
         "no CQ is left for this worker alone, and HEDDLE_UTOFU_MRQ_DEPTH=%llu is too little to share one; "

@@ -83,7 +83,8 @@ class Home {
   static constexpr std::uint64_t kSharers = 8;  // VCQs of a CQ, at most
 
   base::Status set_up();
-  base::Result<std::unique_ptr<Station>> make_station(bool exclusive, Sizes* sizes);
+  base::Result<std::unique_ptr<Station>> make_station(Sizes* sizes);
+  [[nodiscard]] bool may_share() const { return mrq_depth_ / kSharers >= kLeastMrqDepth; }
   base::Result<const Peer*> meet(std::uint32_t rank);
   void release(Station& station);
 
@@ -92,6 +93,7 @@ class Home {
   Library* library_;
   const std::uint32_t max_workers_;
   const std::uint64_t mrq_depth_;
+  const std::uint64_t most_exclusive_;  // of this process
   const bootstrap::JobSecret secret_;
   const Agreed agreed_;
   Vcq vcq_;
@@ -103,7 +105,6 @@ class Home {
   std::vector<std::unique_ptr<Peer>> met_;
   bool version_told_ = false;
   std::vector<bool> used_;  // worker numbers
-  std::uint64_t exclusive_left_;
   std::vector<std::unique_ptr<Station>> kept_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 0;

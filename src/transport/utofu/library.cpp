@@ -110,11 +110,11 @@ base::Status Library::ask_machine() {
     return base::fail(HEDDLE_ERR_SYSTEM, "utofu_get_onesided_tnis gives %zu TNIs: %s (%d)", count, error_name(code),
                       code);
   }
-  tnis_.assign(ids, ids + count);
+  for (std::size_t i = 0; i < count; ++i) tnis_.push_back({ids[i], 0, 0, std::nullopt});
   std::free(ids);
   utofu_onesided_caps* caps = nullptr;
-  if (call_.query_onesided_caps(tnis_.front(), &caps) != UTOFU_SUCCESS || caps == nullptr) {
-    return base::fail(HEDDLE_ERR_SYSTEM, "utofu_query_onesided_caps of TNI %u failed", unsigned{tnis_.front()});
+  if (call_.query_onesided_caps(tnis_.front().id, &caps) != UTOFU_SUCCESS || caps == nullptr) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "utofu_query_onesided_caps of TNI %u failed", unsigned{tnis_.front().id});
   }
   const unsigned long all_atomics = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP |
                                     UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_XOR |
@@ -127,8 +127,8 @@ base::Status Library::ask_machine() {
   return HEDDLE_DONE;
 }
 
-int Library::create_on(utofu_tni_id_t tni, bool exclusive, Vcq* vcq) {
-  const int code = call_.create_vcq(tni, exclusive ? UTOFU_VCQ_FLAG_EXCLUSIVE : 0UL, &vcq->handle);
+int Library::create_on(const Tni& tni, bool exclusive, Vcq* vcq) {
+  const int code = call_.create_vcq(tni.id, exclusive ? UTOFU_VCQ_FLAG_EXCLUSIVE : 0UL, &vcq->handle);
   if (code != UTOFU_SUCCESS) return code;
   std::uint8_t coordinates[6];
   std::uint16_t extra = 0;
@@ -144,15 +144,50 @@ int Library::create_on(utofu_tni_id_t tni, bool exclusive, Vcq* vcq) {
   return UTOFU_SUCCESS;
 }
 
-base::Result<Vcq> Library::create(bool exclusive) {
+// The library does not say how many CQs are left, so the one that sharers will need is taken first.
+int Library::create_alone(Tni& tni, bool spare, Vcq* vcq) {
+  const bool reserve = spare && tni.sharing == 0 && !tni.spare;
+  if (reserve) {
+    Vcq held;
+    if (const int code = create_on(tni, false, &held); code != UTOFU_SUCCESS) return code;
+    tni.spare = held;
+  }
+  const int code = create_on(tni, true, vcq);
+  if (code != UTOFU_SUCCESS) {
+    if (reserve) drop_spare(tni);
+    return code;
+  }
+  ++tni.exclusive;
+  ++exclusive_;
+  return code;
+}
+
+int Library::create_beside(Tni& tni, Vcq* vcq) {
+  if (tni.spare) {
+    *vcq = *tni.spare;
+    tni.spare.reset();
+  } else if (const int code = create_on(tni, false, vcq); code != UTOFU_SUCCESS) {
+    return code;
+  }
+  ++tni.sharing;
+  return UTOFU_SUCCESS;
+}
+
+void Library::drop_spare(Tni& tni) {
+  call_.free_vcq(tni.spare->handle);
+  tni.spare.reset();
+}
+
+base::Result<Vcq> Library::create(std::uint64_t most_exclusive, bool spare) {
   const std::lock_guard lock(set_up_);
   const std::size_t first = next_tni_++;
   int code = UTOFU_ERR_FULL;
   for (const bool alone : {true, false}) {
-    if (alone && !exclusive) continue;
+    if (alone && exclusive_ >= most_exclusive) continue;
     for (std::size_t i = 0; i < tnis_.size(); ++i) {
       Vcq vcq;
-      code = create_on(tnis_[(first + i) % tnis_.size()], alone, &vcq);
+      Tni& tni = tnis_[(first + i) % tnis_.size()];
+      code = alone ? create_alone(tni, spare, &vcq) : create_beside(tni, &vcq);
       if (code == UTOFU_SUCCESS) return vcq;
     }
   }
@@ -161,10 +196,20 @@ base::Result<Vcq> Library::create(bool exclusive) {
                     tnis_.size(), error_name(code), code);
 }
 
+// A spare stays as long as there are those that could take its CQ.
 void Library::destroy(const Vcq& vcq) {
   const CqGuard guard(vcq);
   const std::lock_guard lock(set_up_);
   call_.free_vcq(vcq.handle);
+  for (Tni& tni : tnis_) {
+    if (tni.id != vcq.tni) continue;
+    if (vcq.lock != nullptr) {
+      --tni.sharing;
+      return;
+    }
+    --exclusive_;
+    if (--tni.exclusive == 0 && tni.spare) drop_spare(tni);
+  }
 }
 
 base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,9 +73,10 @@ class Library {
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] std::size_t tnis() const { return tnis_.size(); }
 
-  // A VCQ on the next TNI in turn: with a CQ of its own if `exclusive` and as long as there are any, else beside others.
+  // A VCQ on the next TNI in turn. It has a CQ of its own if fewer than `most_exclusive` of this process have one and there is one;
+  // else it is beside others. With `spare` a TNI's last CQ is never given to one alone, so that others can still come.
   // NO_MEMORY: none left.
-  base::Result<Vcq> create(bool exclusive);
+  base::Result<Vcq> create(std::uint64_t most_exclusive, bool spare);
   void destroy(const Vcq& vcq);
 
   // What a VCQ must know to reach memory of this process. The caller holds the VCQ's lock, if any.
@@ -85,12 +87,23 @@ class Library {
   Library() = default;
   base::Status load(const std::string& name);
   base::Status ask_machine();
-  int create_on(utofu_tni_id_t tni, bool exclusive, Vcq* vcq);
+  // What this process has on a TNI.
+  struct Tni {
+    utofu_tni_id_t id = 0;
+    std::uint64_t exclusive = 0;  // VCQs with a CQ of their own
+    std::uint64_t sharing = 0;    // the others
+    std::optional<Vcq> spare;     // holds a CQ for those that share, until the first of them gets it
+  };
+  int create_on(const Tni& tni, bool exclusive, Vcq* vcq);
+  int create_alone(Tni& tni, bool spare, Vcq* vcq);
+  int create_beside(Tni& tni, Vcq* vcq);
+  void drop_spare(Tni& tni);
 
   Functions call_{};
-  std::vector<utofu_tni_id_t> tnis_;
+  std::vector<Tni> tnis_;
   std::mutex set_up_;  // around every call that sets something up; taken after a CQ's lock
   std::size_t next_tni_ = 0;
+  std::uint64_t exclusive_ = 0;                             // on all TNIs
   std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ
 };
 
