@@ -136,6 +136,15 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
   }
 }
 
+// Each of them would write to itself.
+[[gnu::cold]] static base::Status fail_apart(std::uint32_t mine, std::uint32_t theirs, utofu_vcq_id_t vcq) {
+  return base::fail(
+      HEDDLE_ERR_CONFIG,
+      "ranks %u and %u have the same VCQ %llx: they are not on one Tofu machine, each has an emulated one of "
+      "its own; start the job with heddle run --utofu SHAPE",
+      mine, theirs, static_cast<unsigned long long>(vcq));
+}
+
 // Called under CQ locks, too: so it waits for nobody, and nobody waits for a CQ's lock with this mutex held.
 [[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -159,6 +168,8 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
     base::Status status = check_agreed(bytes.agreed, agreed_, rank);
     if (bytes.max_workers != max_workers_)
       status = disagree("HEDDLE_MAX_WORKERS", rank, bytes.max_workers, max_workers_);
+    // Both VCQs exist, so on one machine they have two names.
+    if (bytes.home_vcq == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
     if (status != HEDDLE_DONE) {
       if (!std::exchange(version_told_, true)) {
         environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());

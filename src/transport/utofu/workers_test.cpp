@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -138,6 +139,58 @@ TEST(Workers, OneToFortyEightOfARank) {
 TEST(Workers, AllShareCqs) {
   run(1, "0");
   run(12, "0");
+}
+
+// Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
+class OwnWorld final : public bootstrap::Bootstrap {
+ public:
+  explicit OwnWorld(bootstrap::inproc::Job& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
+  [[nodiscard]] const char* name() const override { return "own world"; }
+  [[nodiscard]] std::uint32_t rank() const override { return 0; }
+  [[nodiscard]] std::uint32_t size() const override { return kRanks; }
+  [[nodiscard]] const bootstrap::JobSecret& secret() const override { return real_->secret(); }
+  [[nodiscard]] base::Status publish(const bootstrap::Card& card) override {
+    bytes_ = card.bytes;
+    return HEDDLE_DONE;
+  }
+  [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t) override {
+    bootstrap::Card card;
+    card.bytes = bytes_;
+    return card;
+  }
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte>) override { return HEDDLE_ERR_UNSUPPORTED; }
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>*) override {
+    return HEDDLE_ERR_UNSUPPORTED;
+  }
+  [[nodiscard]] bool failed(std::uint32_t) const override { return false; }
+  void leave() override {}
+  [[noreturn]] void abort(int, const char*) override { std::abort(); }
+
+ private:
+  std::unique_ptr<bootstrap::Bootstrap> real_;
+  decltype(bootstrap::Card::bytes) bytes_;
+};
+
+TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
+  bootstrap::inproc::Job job(kRanks);
+  OwnWorld own(job);
+  base::SystemClock clock;
+  base::Environment environment;
+  environment.config = *base::Config::read(base::Config::Overrides{{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}});
+  environment.log = base::Log(base::Level::error, 0);
+  environment.clock = &clock;
+  auto transport = open(own, environment);
+  ASSERT_TRUE(transport.ok()) << base::last_message();
+  auto worker = (*transport)->open_worker(0);
+  ASSERT_TRUE(worker.ok()) << base::last_message();
+  Command message;
+  message.rank = 1;
+  ASSERT_EQ((*worker)->post({&message, 1}), 1U);
+  EXPECT_NE(std::strstr(base::last_message(), "ranks 0 and 1 have the same VCQ"), nullptr) << base::last_message();
+  EXPECT_NE(std::strstr(base::last_message(), "heddle run --utofu"), nullptr) << base::last_message();
+  Completion completion;
+  ASSERT_EQ((*worker)->poll({&completion, 1}), 1U);
+  EXPECT_EQ(completion.status, HEDDLE_ERR_CONFIG);
 }
 
 }  // namespace
