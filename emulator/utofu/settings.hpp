@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxPerNode = 48;
 
 enum class Mode : std::uint8_t { plain, strict };
-enum class Rules : std::uint8_t { end_job, report };  // what a broken rule of strict mode does
+enum class Rules : std::uint8_t { end_job, report };  // what a broken rule of strict mode does: "abort", "report"
 
 using Shape = std::array<std::uint8_t, 6>;  // nodes along X Y Z A B C
 inline constexpr Shape kLargestShape{32, 32, 32, 2, 3, 2};

@@ -139,7 +139,7 @@ typedef struct heddle_inproc_job {
 typedef struct heddle_context_options {
   size_t size;           /* sizeof(heddle_context_options), so that the structure can grow */
   const char* bootstrap; /* "auto" (or null), "local", "single", "inproc" */
-  const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "loopback", "loopback-messages"; each also as "fault+NAME" */
+  const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "utofu", "loopback", "loopback-messages", "fault+NAME" */
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
   const char* progress; /* null: HEDDLE_PROGRESS; "none", "dedicated:N", "idle", "adaptive" (see the guide) */
