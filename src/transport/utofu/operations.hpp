@@ -32,6 +32,7 @@ struct Operation {
   std::uint8_t bytes = 0;  // atomic: of the result
   Task task = Task::none;
   bool owes_source_free = false;
+  bool orphan = false;  // its completion was given, as its peer has died; what it holds is held until a notice comes
 };
 
 inline constexpr std::uint32_t kNoBuffer = ~0U;
@@ -67,6 +68,7 @@ class Operations {
   void give_back(Operation* operation) {
     operation->task = Task::none;
     operation->owes_source_free = false;
+    operation->orphan = false;
     operation->lease = 0;
     free_.push_back(operation->index);
   }
@@ -97,6 +99,13 @@ class Operations {
       return nullptr;
     }
     return &all_[index];
+  }
+
+  template <class Visit>
+  void for_each_under_way(Visit visit) {
+    for (Operation& operation : all_) {
+      if (operation.task != Task::none) visit(operation);
+    }
   }
 
   [[nodiscard]] static std::uint64_t lane(const Operation& operation) { return operation.index % kLanes; }

@@ -56,6 +56,11 @@ base::Status Worker::outcome(const Operation& operation, int code) const {
 void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
   const Operation ended = *operation;
   operations_.give_back(operation);
+  if (ended.orphan) [[unlikely]] {
+    if (ended.lease != 0) registrations_->release(ended.lease);
+    if (ended.task == Task::message && ended.buffer != kNoBuffer) give_buffer(ended.buffer);
+    return;
+  }
   switch (ended.task) {
     case Task::put:
     case Task::get:

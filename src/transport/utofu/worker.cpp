@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/wait.hpp"
 #include "transport/utofu/out.hpp"
@@ -10,6 +11,8 @@
 namespace heddle::transport::utofu {
 namespace {
 
+// How long a NIC that lives has for its answer, many times over, after its process was found dead.
+constexpr std::uint64_t kGraceNs = 2'000'000'000;
 constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
 
 // A message waits for this channel, and what it needs next comes without the peer doing anything.
@@ -43,6 +46,7 @@ Worker::Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes,
   ready_.reserve(sizes.rings);
   lending_.reserve(sizes.rings);
   owing_.reserve(sizes.rings);
+  dooms_.reserve(home.size());
   backlog_.reserve(kMostBacklog + sizes.buffers + 2 * std::size_t{sizes.operations});
 }
 
@@ -58,12 +62,14 @@ base::Status Worker::announce() {
 
 // What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot. Until then the caller's memory
 // is in use. What was accepted leaves, as long as that needs no peer's processor: who posted it may not look after it any more.
+// Only of ranks that have died the NIC may say nothing: then it is left as it is, and so is what it uses.
 // The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
 Worker::~Worker() {
   std::vector<Completion> nobody;
   std::array<Completion, 64> ends;
   base::Nap nap;
   bool over = false;
+  std::uint64_t only_dead_since = 0;
   while (!over) {
     std::size_t came = 0;
     {
@@ -75,9 +81,21 @@ Worker::~Worker() {
       advance_channels(out);
       came = out.count();
       over = operations_.under_way() == 0 && std::ranges::none_of(connecting_, may_go_on);
+      if (!over && came == 0) over = gives_up(&only_dead_since);
     }
     nobody.clear();
     if (!over && came == 0) nap.take();
+  }
+  if (operations_.under_way() != 0) {
+    home_.environment().log.line(
+        base::Level::warn,
+        "worker %u is closed with %zu operations under way to ranks that have died; memory that "
+        "it has registered stays so until this rank ends",
+        index_, operations_.under_way());
+    registrar_.leave();
+    operations_.for_each_under_way([this](Operation& operation) {
+      if (operation.lease != 0) registrations_->release(operation.lease);
+    });
   }
   if (const std::string said = registrations_->describe();
       home_.environment().config.flag(base::Var::stats) && !said.empty()) {
@@ -125,6 +143,9 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   ++polls_;
   Out out(completions, &backlog_);
   if (!lending_.empty() || !owing_.empty()) release_lent();
+  if (!dooms_.empty()) [[unlikely]] {
+    end_doomed();
+  }
   if (!backlog_.empty()) out.flush();
   if (!ready_.empty()) hand_out(out);  // first, so that a stream of other notices does not leave them no room
   drain_tcq(out);
@@ -135,11 +156,61 @@ std::size_t Worker::poll(std::span<Completion> completions) {
 }
 
 void Worker::peer_failed(std::uint32_t rank) {
-  if (rank >= failed_.size()) return;
+  if (rank >= failed_.size() || failed_[rank] != 0) return;
   failed_[rank] = 1;
   for (auto& channel : channels_) {
     if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED);
   }
+  // What had arrived before the peer died, or left, counts: the NIC has time to say so.
+  bool any = false;
+  operations_.for_each_under_way([&](const Operation& operation) { any = any || operation.rank == rank; });
+  if (any) dooms_.push_back({rank, home_.environment().clock->now_ns() + kGraceNs});
+}
+
+// What it holds, a lease or a buffer, is not used again before a notice says that the NIC has done with it; and its index not
+// either, so that there is room for that notice.
+void Worker::orphan(Operation& operation) {
+  if (operation.orphan) return;
+  operation.orphan = true;
+  const bool callers = operation.task == Task::put || operation.task == Task::get || operation.task == Task::atomic ||
+                       operation.task == Task::message;
+  if (!callers) return;
+  Completion end;
+  end.token = operation.token;
+  if (std::exchange(operation.owes_source_free, false)) {
+    end.event = Event::source_free;
+    backlog_.push_back(end);
+    end.event = Event::done;
+  }
+  end.status = HEDDLE_ERR_PEER_FAILED;
+  backlog_.push_back(end);
+}
+
+[[gnu::cold]] void Worker::end_doomed() {
+  const std::uint64_t now = home_.environment().clock->now_ns();
+  std::erase_if(dooms_, [&](const Doom& doom) {
+    if (now < doom.at_ns) return false;
+    operations_.for_each_under_way([&](Operation& operation) {
+      if (operation.rank == doom.rank) orphan(operation);
+    });
+    return true;
+  });
+}
+
+// For the destructor. True: for long nothing has been under way but to ranks that have died.
+[[gnu::cold]] bool Worker::gives_up(std::uint64_t* since) {
+  std::size_t dead = 0;
+  operations_.for_each_under_way([&](Operation& operation) {
+    if (home_.failed(operation.rank)) peer_failed(operation.rank);
+    if (failed_[operation.rank] != 0) ++dead;
+  });
+  if (dead != operations_.under_way() || std::ranges::any_of(connecting_, may_go_on)) {
+    *since = 0;
+    return false;
+  }
+  const std::uint64_t now = home_.environment().clock->now_ns();
+  if (*since == 0) *since = now;
+  return now - *since >= kGraceNs;
 }
 
 // Whoever asks often has waited for long: look again whether the worker is still there.

@@ -76,9 +76,14 @@ class Registrar final : public memory::Registrar {
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
   [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                     std::uint64_t* handle) override;
-  void withdraw(std::uint64_t handle) override { library_.withdraw(vcq_, handle); }
+  void withdraw(std::uint64_t handle) override {
+    if (!leaves_) library_.withdraw(vcq_, handle);
+  }
+  // From now on what is registered stays so until the VCQ ends: commands may be under way that use it.
+  void leave() { leaves_ = true; }
 
  private:
+  bool leaves_ = false;
   Library& library_;
   const Vcq vcq_;
 };
@@ -100,6 +105,11 @@ class Worker final : public TransportWorker {
     std::uint32_t next = kNoBuffer;  // free list, or the channel's waiting messages
     std::uint32_t bytes = 0;         // with the slot head
     Token token = 0;
+  };
+  // What is under way to a failed rank ends then, if the NIC has said nothing of it.
+  struct Doom {
+    std::uint32_t rank;
+    std::uint64_t at_ns;
   };
   class Out;
 
@@ -137,6 +147,9 @@ class Worker final : public TransportWorker {
   void drain_tcq(Out& out);
   void drain_mrq(Out& out);
   void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
+  void orphan(Operation& operation);
+  void end_doomed();
+  [[nodiscard]] bool gives_up(std::uint64_t* since);
   base::Status outcome(const Operation& operation, int code) const;
   void arrived(const utofu_mrq_notice& notice);
   void message_arrived(std::uint64_t end, utofu_vcq_id_t from);
@@ -166,6 +179,7 @@ class Worker final : public TransportWorker {
   std::vector<std::uint32_t> lending_;  // rings with lent slots
   std::vector<std::uint32_t> owing_;    // rings whose credit could not be sent
   std::vector<std::uint8_t> failed_;    // by rank
+  std::vector<Doom> dooms_;             // of failed ranks
   std::vector<Completion> backlog_;     // for which the last poll had no room
   std::uint64_t polls_ = 0;
   std::uint64_t malformed_ = 0;

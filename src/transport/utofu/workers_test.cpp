@@ -1,4 +1,5 @@
 // Many workers of a rank on the emulator: some with a CQ of their own, the others sharing CQs, each a thread.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -17,14 +18,26 @@ namespace {
 
 constexpr std::uint32_t kRanks = 2;
 
+// Time goes on by a step with each look at it.
+class StepClock final : public base::Clock {
+ public:
+  std::uint64_t now_ns() override { return now_ns_ += step_ns_; }
+  void step(std::uint64_t step_ns) { step_ns_ = step_ns; }
+
+ private:
+  std::uint64_t now_ns_ = 1;
+  std::uint64_t step_ns_ = 0;
+};
+
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, const base::Config::Overrides& variables) {
+  Side(bootstrap::inproc::Job& job, std::uint32_t rank, const base::Config::Overrides& variables,
+       base::Clock* clock = nullptr) {
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();
     environment_.config = *config;
     environment_.log = base::Log(base::Level::error, rank);
-    environment_.clock = &clock_;
+    environment_.clock = clock != nullptr ? clock : &clock_;
     bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
     auto transport = open(*bootstrap_, environment_);
     EXPECT_TRUE(transport.ok()) << base::last_message();
@@ -139,6 +152,80 @@ TEST(Workers, OneToFortyEightOfARank) {
 TEST(Workers, AllShareCqs) {
   run(1, "0");
   run(12, "0");
+}
+
+// What is under way to a rank that has died, and of which the NIC says nothing, ends after two seconds; and its worker can be
+// closed, though the NIC may still use what it was given.
+TEST(Workers, SilentNodeThatDied) {
+  void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
+  ASSERT_NE(silence, nullptr);
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM}};
+  StepClock clock;
+  std::vector<std::byte> memory(4096);  // registered as long as rank 0 is there
+  Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto region = sides[1].transport()->allocate(4096);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  auto remote = sides[0].transport()->import(1, region->key);
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  auto opened = sides[0].transport()->open_worker(0);
+  ASSERT_TRUE(opened.ok()) << base::last_message();
+  std::unique_ptr<TransportWorker> worker = std::move(*opened);
+  silence(remote->handle[1]);
+  std::uint64_t result = 77;
+  constexpr std::size_t kCommands = 5;
+  Command commands[kCommands];
+  for (std::size_t i = 0; i < kCommands; ++i) {
+    commands[i].token = i;
+    commands[i].rank = 1;
+    commands[i].remote = &*remote;
+    commands[i].local = memory.data();
+    commands[i].bytes = 1024;
+  }
+  commands[0].opcode = Opcode::get;
+  commands[1].opcode = Opcode::put;
+  commands[1].wants_source_free = true;
+  commands[2].opcode = Opcode::put;
+  commands[2].bytes = 8;
+  commands[3].opcode = Opcode::atomic;
+  commands[3].bytes = 8;
+  commands[3].atomic_op = HEDDLE_ADD64;
+  commands[3].local = &result;
+  commands[4].opcode = Opcode::message;
+  ASSERT_EQ(worker->post(commands), kCommands);
+  Completion completions[2 * kCommands];
+  ASSERT_EQ(worker->poll(completions), 0U);
+  worker->peer_failed(1);
+  ASSERT_EQ(worker->poll(completions), 1U) << "the message, of which nothing has left";
+  EXPECT_EQ(completions[0].token, 4U);
+  EXPECT_EQ(completions[0].status, HEDDLE_ERR_PEER_FAILED);
+  ASSERT_EQ(worker->poll(completions), 0U) << "the NIC has time to answer";
+  clock.step(1'900'000'000);
+  ASSERT_EQ(worker->poll(completions), 0U);
+  std::vector<unsigned> done(kCommands);
+  unsigned sources = 0;
+  const std::size_t count = worker->poll(completions);
+  for (const Completion& completion : std::span(completions).first(count)) {
+    if (completion.event == Event::source_free) {
+      ++sources;
+      EXPECT_EQ(completion.token, 1U);
+      EXPECT_EQ(done[1], 0U);
+      continue;
+    }
+    ++done[completion.token];
+    EXPECT_EQ(completion.status, HEDDLE_ERR_PEER_FAILED);
+  }
+  EXPECT_EQ(done, (std::vector<unsigned>{1, 1, 1, 1, 0}));
+  EXPECT_EQ(sources, 1U);
+  EXPECT_EQ(result, 77U);
+  ASSERT_EQ(worker->poll(completions), 0U) << "each of them once";
+  worker.reset();
+  silence(0);
+  sides[1].transport()->free(*region);
 }
 
 // Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
