@@ -504,8 +504,8 @@ typedef enum heddle_atomic_op {
 } heddle_atomic_op;
 
 /* Atomic towards every other Heddle atomic on the same word, from any rank, and towards atomic instructions on allocated
- * regions: the owner's own, and those of any rank through heddle_remote_pointer. The word is naturally aligned. 32-bit
- * operations use the low half of operand, compare and result.
+ * regions: the owner's own, and those of any rank through heddle_remote_pointer; on utofu towards Heddle's atomics alone.
+ * The word is naturally aligned. 32-bit operations use the low half of operand, compare and result.
  * try_atomic: without result. COMPARE_SWAP is only in the fetching form; `compare` is ignored by the others.
  * Errors: as for put and get; ALIGNMENT (the offset is no multiple of the width; for registered memory also told by the
  * completion, when the address is none), ARGUMENT (unknown op, COMPARE_SWAP without fetch, no result in fetch). */
