@@ -13,7 +13,7 @@ namespace heddle::memory {
 namespace {
 
 // Of a cache without a watch: for ever nobody's.
-constinit const UnmapWatch::Log kUnwatched;
+constexpr UnmapWatch::Log kUnwatched;
 
 constexpr std::uint64_t kNoCheck = ~std::uint64_t{0};
 

@@ -182,6 +182,7 @@ bool UnmapWatch::take_events() {
   std::array<uffd_msg, Log::kBatch> events;
   const std::lock_guard lock(writing_);
   log_->begin();  // the threads that these events hold go on when they have been read
+  // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the descriptor does not block
   const ssize_t got = ::read(descriptor_.get(), events.data(), sizeof events);
   const std::size_t count = got < 0 ? 0 : static_cast<std::size_t>(got) / sizeof(uffd_msg);
   bool good = got >= 0 || errno == EAGAIN || errno == EINTR;

@@ -105,7 +105,7 @@ inline constexpr std::uint64_t kLeastMrqDepth = 64;
 static_assert(sizes_for(kLeastMrqDepth, 1'000'000).most_notices() <= kLeastMrqDepth);
 static_assert(sizes_for(1024, 192).most_notices() <= 1024 && sizes_for(1024, 192).rings == 192);
 static_assert(sizes_for(2048, 4).most_notices() <= 2048 && sizes_for(2048, 4).slots == kMostSlots);
-static_assert(sizes_for(8192, 4 * 64).most_notices() <= 8192 && sizes_for(8192, 4 * 64).slots == kMostSlots);
+static_assert(sizes_for(8192, 256).most_notices() <= 8192 && sizes_for(8192, 256).slots == kMostSlots);
 
 // A checksum that depends on the job's secret: against accident and confusion of jobs, not against who computes.
 std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::JobSecret& secret);

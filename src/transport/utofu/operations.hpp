@@ -89,6 +89,7 @@ class Operations {
 
   // What a TCQ record gives back.
   static void* tag(const Operation& operation) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): uTofu takes a pointer, and gives it back without looking at it
     return reinterpret_cast<void*>(std::uintptr_t{operation.turn} << 16 | operation.index);
   }
   // Null: that one is over.
