@@ -97,11 +97,13 @@ void run_with_threads(World& world, std::uint64_t runs) {
       for (std::uint64_t run = 0; run < runs && !testing::Test::HasFailure(); ++run) {
         world.fill(rank, run);
         world.queues[rank]->start();
-        while (!world.queues[rank]->advance()) std::this_thread::yield();
+        // Who has failed begins no other run, which others would wait for.
+        while (!world.queues[rank]->advance()) {
+          if (testing::Test::HasFailure()) return;
+          std::this_thread::yield();
+        }
         world.verify(rank, run);
       }
-      // Who has failed may have left others waiting: the rest is run without looking.
-      world.queues[rank]->advance();
     });
   for (std::thread& thread : threads) thread.join();
 }

@@ -119,7 +119,7 @@ TEST_P(RegistrationStorm, NothingStaleIsUsed) {
   auto watch = UnmapWatch::open(GetParam());
   if (!watch) {
     if (GetParam() == UnmapWatch::Way::protection) std::printf("skipped: %s\n", base::last_message());
-    GTEST_SKIP() << base::last_message();
+    GTEST_SKIP() << "skipped: " << base::last_message();
   }
   Storm storm(*watch);
   std::vector<std::thread> threads;

@@ -45,7 +45,7 @@ class UnmapWatchTest : public testing::TestWithParam<UnmapWatch::Way> {
     if (!opened) {
       // By the other way it may do; without this one nothing of this program was tested.
       if (GetParam() == UnmapWatch::Way::protection) std::printf("skipped: %s\n", base::last_message());
-      GTEST_SKIP() << base::last_message();
+      GTEST_SKIP() << "skipped: " << base::last_message();
     }
     watch = *opened;
     cache = std::make_unique<RegistrationCache>(hardware, watch, RegistrationCache::Options{});
@@ -137,7 +137,7 @@ TEST_P(UnmapWatchTest, TellsOfFreeAndRealloc) {
     return test::stamp({reinterpret_cast<std::byte*>(begin), 4 * page});  // NOLINT(performance-no-int-to-ptr)
   };
   // Fixed, so that libc unmaps what is freed; a sanitizer's malloc does as it likes.
-  if (base::kThreadSanitizer || ::mallopt(M_MMAP_THRESHOLD, 1 << 20) != 1) GTEST_SKIP() << "not libc's malloc";
+  if (base::kThreadSanitizer || ::mallopt(M_MMAP_THRESHOLD, 1 << 20) != 1) GTEST_SKIP() << "skipped: not libc's malloc";
   for (int turn = 0; turn < 3; ++turn) {
     void* block = std::malloc(kLarge);
     keep(inner(block));
@@ -160,7 +160,7 @@ TEST_P(UnmapWatchTest, TellsOfAHeapThatShrinks) {
   const auto more = static_cast<std::intptr_t>(8 * page);
   const std::uint64_t before = watch->log().generation();
   void* const heap = ::sbrk(more);
-  if (heap == reinterpret_cast<void*>(-1)) GTEST_SKIP() << "no heap here";
+  if (heap == reinterpret_cast<void*>(-1)) GTEST_SKIP() << "skipped: no heap here";
   const auto begin = (reinterpret_cast<std::uint64_t>(heap) + page - 1) & ~(page - 1);
   const bool watched = watch->watch(begin, begin + 4 * page);
   const void* const back = ::sbrk(-more);
@@ -198,7 +198,7 @@ TEST_P(UnmapWatchTest, WhatMovedIsNotWatchedAtItsNewPlace) {
 TEST_P(UnmapWatchTest, MemoryThatCannotBeWatchedIsRegisteredEachTime) {
   const std::uint64_t page = test::page_bytes();
   const int segment = ::shmget(IPC_PRIVATE, 4 * page, IPC_CREAT | 0600);
-  if (segment < 0) GTEST_SKIP() << "no System V shared memory here";
+  if (segment < 0) GTEST_SKIP() << "skipped: no System V shared memory here";
   void* attached = ::shmat(segment, nullptr, 0);
   ::shmctl(segment, IPC_RMID, nullptr);
   ASSERT_NE(attached, reinterpret_cast<void*>(-1));
@@ -232,7 +232,7 @@ TEST_P(UnmapWatchTest, ForgetTellsWhatTheKernelDoesNot) {
 
 TEST_P(UnmapWatchTest, GivesWayToAUserfaultfdOfTheProgram) {
   const int theirs = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1));
-  if (theirs < 0) GTEST_SKIP() << "no userfaultfd beside ours";
+  if (theirs < 0) GTEST_SKIP() << "skipped: no userfaultfd beside ours";
   uffdio_api api{};
   api.api = UFFD_API;
   ASSERT_EQ(::ioctl(theirs, UFFDIO_API, &api), 0);
@@ -348,7 +348,7 @@ TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp filters here";
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped: no seccomp filters here";
   EXPECT_EQ(WEXITSTATUS(status), 0) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_NE(said.find("HEDDLE_REG_CACHE"), std::string::npos) << said;
@@ -357,7 +357,7 @@ TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
 
 TEST(UnmapWatchOfProcess, IsSharedAndEndsWithItsLastUser) {
   auto first = UnmapWatch::of_process();
-  if (!first) GTEST_SKIP() << base::last_message();
+  if (!first) GTEST_SKIP() << "skipped: " << base::last_message();
   auto second = UnmapWatch::of_process();
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(first->get(), second->get());
