@@ -4,10 +4,13 @@
 
 #include "bench.hpp"
 #include "driver/driver.hpp"
+#include "driver/tuning.hpp"
 #include "harness/channel.hpp"
+#include "harness/collective_options.hpp"
 #include "harness/session.hpp"
 #include "limit/limit.hpp"
 #include "report/report.hpp"
+#include "work/collective.hpp"
 #include "work/job.hpp"
 
 namespace heddle::bench {
@@ -37,9 +40,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
       std::fputs(harness::kUsage, stdout);
+      std::fputs(harness::kCollectiveUsage, stdout);
       return 0;
     }
   }
+  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) return driver::run_tuning(argc, argv);
+  if (argc > 1 && harness::is_collective_name(argv[1])) return work::run_collectives(argc, argv);
   std::string error;
   const auto options = harness::parse_options(argc, argv, &error);
   if (!options) {

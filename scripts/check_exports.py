@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the library exports exactly the functions that the public C header declares.
+"""Checks that the library exports exactly the functions that the public C header declares, and the headers that it includes.
 
     check_exports.py HEADER LIBRARY [NM]     exit 0: the same set; 1: what differs; 2: bad usage
 """
@@ -14,9 +14,20 @@ def strip_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
 
 
+def headers(header, seen=None):
+    """The header and those beside it that it includes ("folder/name")."""
+    seen = [] if seen is None else seen
+    if header in seen or not header.is_file():
+        return seen
+    seen.append(header)
+    for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', header.read_text(encoding="utf-8"), flags=re.M):
+        headers(header.parent.parent / name, seen)
+    return seen
+
+
 def declared(header):
     """Names of the functions marked HEDDLE_API: the identifier before the first parenthesis of each declaration."""
-    text = strip_comments(pathlib.Path(header).read_text(encoding="utf-8"))
+    text = "\n".join(strip_comments(path.read_text(encoding="utf-8")) for path in headers(pathlib.Path(header)))
     text = re.sub(r"^\s*#.*?(?<!\\)$", "", text, flags=re.M)
     return set(re.findall(r"\bHEDDLE_API\b[^;(]*?\b(\w+)\s*\(", text))
 

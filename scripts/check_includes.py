@@ -13,7 +13,7 @@ import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
 BELOW_TRANSPORT = {"base", "queue", "wire", "memory", "bootstrap"}
-BELOW_API = BELOW_TRANSPORT | {"transport", "protocol", "engine", "collective"}
+BELOW_API = BELOW_TRANSPORT | {"transport", "protocol", "engine", "collective", "partitioned"}
 MAY = {
     "include": set(),
     "src/base": set(),
@@ -25,6 +25,7 @@ MAY = {
     "src/protocol": BELOW_TRANSPORT | {"transport"},
     "src/engine": BELOW_TRANSPORT | {"transport", "protocol"},
     "src/collective": BELOW_TRANSPORT | {"transport", "protocol", "engine"},
+    "src/partitioned": BELOW_TRANSPORT | {"transport", "protocol", "engine"},
     "src/api": BELOW_API | {"bootstrap/*"},
     "tools": {"base", "bootstrap", "bootstrap/*", "transport", "collective", "bench"},
     "bench": {"base"},
@@ -38,8 +39,13 @@ MAY = {
 BESIDES = {
     "src/transport/table.cpp": {"transport/*"},  # the tables are the only files that know every implementation
     "src/bootstrap/table.cpp": {"bootstrap/*"},
+    "src/bootstrap/hosted/": {"bootstrap/local"},  # rank 0 hosts the broker of the local launcher
+    "src/bootstrap/pmi/": {"bootstrap/hosted"},
+    "src/bootstrap/pmix/": {"bootstrap/hosted"},
     "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
+    "bench/instructions/path_utofu.cpp": {"transport", "bootstrap/inproc"},  # counts the layers apart
+    "bench/driver/tuning.hpp": {"collective"},  # the algorithms that there are
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.
 TEST_FILE = re.compile(r"(_test\.(c|cpp|hpp)|/(test_|conformance)[^/]*\.(cpp|hpp))$")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Instructions per operation on the paths that matter, counted by callgrind and held against their limits.
 
-    count_instructions.py PROGRAM SHMEM-PROGRAM LIMITS [--update]
+    count_instructions.py PROGRAM SHMEM-PROGRAM UTOFU-PROGRAM,LIBRARY LIMITS [--update]
 
-PROGRAM and SHMEM-PROGRAM are bench/instructions/path.cpp and path_shmem.cpp built for release, - if OpenSHMEM was not built; LIMITS a file of lines "name instructions" (# starts a comment).
+PROGRAM, SHMEM-PROGRAM and UTOFU-PROGRAM are bench/instructions/path.cpp, path_shmem.cpp and path_utofu.cpp built for release, LIBRARY is
+watched_tofucom.cpp; - stands for what was not built. LIMITS is a file of lines "name instructions" (# starts a comment).
 A path may have one instruction in ten (and two) more than its limit; fewer than half is reported too, since then the limit
 protects nothing. --update writes what was counted as the new limits.
 Exit status: 0, or 1 if a path has become longer or could not be counted.
@@ -53,6 +54,14 @@ SHMEM_PATHS = {
     "shmem_g_private": ("g", "count_ctx_g", "private"),
     "shmem_fetch_add_private": ("fetch_add", "count_ctx_fetch_add", "private"),
 }
+# Of the third: (operation, the functions, by which layer). The cache of registrations does not ask the kernel, which cannot be asked
+# under valgrind; a look-up is the same.
+UTOFU_PATHS = {
+    f"utofu_{operation}_{layer}": (operation, f"count_{layer}_*", layer)
+    for operation in ("put_8", "put_32", "put_64", "get_64")
+    for layer in ("raw", "transport", "api")
+}
+UTOFU_SETTINGS = {"HEDDLE_TRANSPORT": "utofu", "HEDDLE_REG_CACHE_WATCH": "0"}
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
@@ -69,10 +78,14 @@ def instructions(program, operation, function, extra, n, context=()):
     return int(found[1])
 
 
-def per_operation(program, shmem_program, name):
+def per_operation(programs, name):
+    program, shmem_program, utofu_program, utofu_library = programs
     if name in SHMEM_PATHS:
         operation, function, context = SHMEM_PATHS[name]
         way = (shmem_program, operation, function, {}, (context,))
+    elif name in UTOFU_PATHS:
+        operation, function, layer = UTOFU_PATHS[name]
+        way = (utofu_program, operation, function, UTOFU_SETTINGS | {"HEDDLE_UTOFU_LIBRARY": utofu_library}, (layer,))
     else:
         operation, function, *rest = PATHS[name]
         way = (program, operation, function, rest[0] if rest else {}, ())
@@ -86,7 +99,7 @@ def read_limits(path):
         words = line.split("#")[0].split()
         if words:
             limits[words[0]] = float(words[1])
-    unknown = sorted(set(limits) ^ set(PATHS | SHMEM_PATHS))
+    unknown = sorted(set(limits) ^ set(PATHS | SHMEM_PATHS | UTOFU_PATHS))
     if unknown:
         sys.exit(f"count_instructions: {path} and this script differ in {', '.join(unknown)}")
     return limits
@@ -99,17 +112,19 @@ def write_limits(path, counted):
 
 
 def main(arguments):
-    if len(arguments) not in (3, 4) or arguments[3:] not in ([], ["--update"]):
+    if len(arguments) not in (4, 5) or arguments[4:] not in ([], ["--update"]):
         sys.exit(__doc__)
-    program, shmem_program, path = arguments[:3]
+    program, shmem_program, utofu, path = arguments[:4]
+    utofu_program, _, utofu_library = utofu.partition(",")
+    programs = (program, shmem_program, utofu_program, utofu_library)
     if shutil.which("valgrind") is None:
         print("skipped: valgrind is missing")
         return 0
-    names = list(PATHS) + (list(SHMEM_PATHS) if shmem_program != "-" else [])
-    counted = {name: per_operation(program, shmem_program, name) for name in names}
-    if arguments[3:] and shmem_program == "-":
-        sys.exit("count_instructions: --update needs both programs, or limits would be lost")
-    if arguments[3:]:
+    names = list(PATHS) + (list(SHMEM_PATHS) if shmem_program != "-" else []) + (list(UTOFU_PATHS) if utofu != "-" else [])
+    counted = {name: per_operation(programs, name) for name in names}
+    if arguments[4:] and "-" in (shmem_program, utofu):
+        sys.exit("count_instructions: --update needs all programs, or limits would be lost")
+    if arguments[4:]:
         write_limits(path, counted)
     worse = 0
     for name, limit in read_limits(path).items():

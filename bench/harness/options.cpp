@@ -1,10 +1,10 @@
 #include "harness/options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "base/config.hpp"
+#include "harness/option_values.hpp"
 
 namespace heddle::bench::harness {
 
@@ -37,21 +37,6 @@ const char* const kUsage =
     "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
 
 namespace {
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    parts.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return parts;
-}
-
-bool parse_number(std::string_view text, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return error == std::errc{} && end == text.data() + text.size() && *out >= low && *out <= high;
-}
 
 bool parse_size(std::string_view text, std::uint64_t* out) {
   const auto bytes = base::parse_bytes(text);

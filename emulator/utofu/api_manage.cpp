@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 
 #include "utofu/handles.hpp"
 #include "utofu/process.hpp"
@@ -101,7 +104,7 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   Handle* handle = new_handle(place);
   handle->thread_safe = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
   handle->strict = process.settings().strict();
-  handle->guarded = handle->thread_safe || handle->strict;
+  handle->guarded = handle->thread_safe || handle->strict || process.settings().one_thread;
   handle->encoder = {&process.machine(), process.settings().strict()};
   handle->toq_depth = process.settings().toq_depth;
   handle->vcq.cq = use.cq;
@@ -153,6 +156,20 @@ bool is_mapped(const void* address, std::size_t size) {
   return true;
 }
 
+// Registration for writing by others needs pages that this process may write to. What cannot be found out is writable.
+bool is_writable(const void* address, std::size_t size) {
+  std::ifstream maps("/proc/self/maps");
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long first = 0;
+    unsigned long long end = 0;
+    char rights[5] = "";
+    if (std::sscanf(line.c_str(), "%llx-%llx %4s", &first, &end, rights) != 3) continue;  // NOLINT(cert-err34-c)
+    if (first < begin + size && end > begin && rights[1] != 'w') return false;
+  }
+  return true;
+}
+
 int register_memory(Handle& handle, void* address, std::size_t size, std::optional<unsigned> stag, unsigned long flags,
                     utofu_stadd_t* stadd) {
   if (address == nullptr) return UTOFU_ERR_INVALID_ADDRESS;
@@ -165,6 +182,11 @@ int register_memory(Handle& handle, void* address, std::size_t size, std::option
   if (stadd == nullptr) return UTOFU_ERR_INVALID_POINTER;
   if (!is_mapped(address, size)) return UTOFU_ERR_INVALID_ADDRESS;
   const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
+  if (handle.strict && !read_only && !is_writable(address, size)) {
+    warn("%zu bytes at %p are registered for writing with %s, but are not writable here; UTOFU_REG_MEM_FLAG_READ_ONLY?",
+         size, address, handle.encoder.machine->name_of(handle.vcq.id).text);
+    return UTOFU_ERR_INVALID_ADDRESS;
+  }
   Stags& stags = handle.vcq.cq->stags();
   return stag ? stags.add_fixed(address, size, *stag, read_only, stadd) : stags.add(address, size, read_only, stadd);
 }
@@ -231,10 +253,15 @@ int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
   if (process == nullptr) return UTOFU_ERR_FATAL;
   const std::lock_guard guard(process->management());
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   {
     const InCall last(*handle);
   }  // whoever is in a call on it is noticed, or waited for
+  if (handle->strict) {
+    if (const std::size_t left = process->engine().under_way(handle->vcq); left != 0)
+      broken_rule("%s is freed while %zu of its commands are under way; poll for their ends first",
+                  process->machine().name_of(handle->vcq.id).text, left);
+  }
   const VcqPlace place = handle->place;
   CqUse& use = cq_uses[place.tni][place.cq];
   free_handle(handle);
@@ -254,7 +281,7 @@ int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
 
 int putofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id) {
   const Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   if (vcq_id == nullptr) return UTOFU_ERR_INVALID_POINTER;
   *vcq_id = handle->vcq.id;
   return UTOFU_SUCCESS;
@@ -330,7 +357,7 @@ int putofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8
 
 int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   here();
   return register_memory(*handle, addr, size, std::nullopt, flags, stadd);
@@ -339,7 +366,7 @@ int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned lo
 int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned int stag,
                              unsigned long int flags, utofu_stadd_t* stadd) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   here();
   return register_memory(*handle, addr, size, stag, flags, stadd);
@@ -358,7 +385,7 @@ int putofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* 
 
 int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   Process* process = here();
   if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
@@ -368,9 +395,9 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
   used += in_flight;
   if (handle->strict && used != 0) {
     broken_rule(
-        "the memory at steering address %016llx is deregistered while %zu commands of VCQ %016llx's CQ still use it; "
-        "wait for their notices first",
-        static_cast<unsigned long long>(stadd), used, static_cast<unsigned long long>(handle->vcq.id));
+        "the memory at steering address %016llx is deregistered while %zu commands of %s, or others of its CQ, still "
+        "use it; wait for their notices first",
+        static_cast<unsigned long long>(stadd), used, process->machine().name_of(handle->vcq.id).text);
   }
   return status;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "utofu/handles.hpp"
+#include "utofu/report.hpp"
 
 namespace tofu_emulator {
 namespace {
@@ -15,7 +16,7 @@ template <class Call>
 [[gnu::always_inline]] inline int in_call(utofu_vcq_hdl_t vcq_hdl, Call&& call) {
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) [[unlikely]]
-    return UTOFU_ERR_INVALID_VCQ_HDL;
+    return no_handle(vcq_hdl);
   const InCall guard(*handle);
   return call(*handle);
 }
@@ -42,7 +43,7 @@ int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
 template <class Encode>
 int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t* desc_size, Encode&& encode) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (desc == nullptr || desc_size == nullptr) return UTOFU_ERR_INVALID_POINTER;
   Slot slots[2];
@@ -76,7 +77,7 @@ int prepare_transfer(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* de
 // One slot for each block. Posted together, so there can be no more blocks than the TOQ has slots.
 int post_strided(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* cbdata) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (transfer.blocks.count == 0 || transfer.blocks.count > handle->toq_depth) return UTOFU_ERR_INVALID_NUMBER;
   try {
@@ -91,7 +92,7 @@ int post_strided(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* cbdata
 
 int prepare_strided(utofu_vcq_hdl_t vcq_hdl, Transfer transfer, void* desc, std::size_t* desc_size) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (desc == nullptr || desc_size == nullptr) return UTOFU_ERR_INVALID_POINTER;
   const std::size_t count = transfer.blocks.count;
@@ -343,10 +344,13 @@ int putofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* d
 
 int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void* cbdata) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (desc == nullptr) return UTOFU_ERR_INVALID_POINTER;
   const bool aligned = reinterpret_cast<std::uintptr_t>(desc) % alignof(Slot) == 0;
+  if (!aligned)
+    trouble("utofu_post_toq of %s got descriptors at %p, which is no multiple of %zu; align their buffer",
+            handle->encoder.machine->name_of(handle->vcq.id).text, desc, alignof(Slot));
   if (desc_size % sizeof(Slot) != 0 || !aligned) return UTOFU_ERR_INVALID_DESC;
   const auto* slots = static_cast<const Slot*>(desc);
   const std::size_t count = desc_size / sizeof(Slot);
@@ -372,7 +376,7 @@ int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct uto
 
 int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (count == nullptr) return UTOFU_ERR_INVALID_POINTER;
   *count = handle->vcq.cq->unread_tcq(handle->vcq);
@@ -381,7 +385,7 @@ int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
 
 int putofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
   Handle* handle = find_handle(vcq_hdl);
-  if (handle == nullptr) return UTOFU_ERR_INVALID_VCQ_HDL;
+  if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   if (count == nullptr) return UTOFU_ERR_INVALID_POINTER;
   *count = handle->vcq.cq->unread_mrq(handle->vcq);

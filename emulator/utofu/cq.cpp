@@ -85,6 +85,7 @@ int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
     if (record.vcq == vcq.slot) return give(done, vcq, cbdata);
     (*kept_)[record.vcq].done.push_back(done);
   }
+  if (process_.model().on()) process_.model().found_nothing(vcq);
   return fruitless();
 }
 
@@ -125,11 +126,12 @@ int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
     if (found.vcq == kNobodys) continue;
     auto& others = (*kept_)[found.vcq].notices;
     if (others.size() >= mrq_depth_)
-      fatal("nobody polls the MRQ for VCQ %016llx, whose %u notices have come while others of its CQ polled",
-            static_cast<unsigned long long>(vcqs_[found.vcq] != nullptr ? vcqs_[found.vcq]->id : 0), mrq_depth_);
+      fatal("nobody polls the MRQ for %s, whose %u notices (UTOFU_EMU_MRQ) have come while others of its CQ polled",
+            process_.machine().name_of(id_of(found.vcq)).text, mrq_depth_);
     others.push_back(found);
   }
   read_.store(read, std::memory_order_release);
+  if (process_.model().on()) process_.model().found_nothing(vcq);
   return fruitless();
 }
 
@@ -152,6 +154,18 @@ void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& 
     visit(context, command);
     at += records_[at & (depth_ - 1)].slots;
   }
+}
+
+std::size_t CommandQueue::waiting_of(std::uint16_t slot) const {
+  if (mode_ == CqMode::session) return 0;
+  std::size_t count = 0;
+  const std::uint64_t posted = posted_.load(std::memory_order_acquire);
+  for (std::uint64_t at = executed_.load(std::memory_order_relaxed); at != posted;) {
+    const Record& record = records_[at & (depth_ - 1)];
+    if (record.vcq == slot) ++count;
+    at += record.slots;
+  }
+  return count;
 }
 
 void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
@@ -207,8 +221,9 @@ void CommandQueue::notify(std::uint16_t slot, const utofu_mrq_notice& notice, in
   const std::uint64_t written = written_.load(std::memory_order_relaxed);
   if (written - read_.load(std::memory_order_acquire) >= mrq_depth_)
     fatal(
-        "the MRQ of VCQ %016llx has overflowed: %u notices were not polled; poll it more often, or keep less in flight",
-        static_cast<unsigned long long>(vcqs_[slot]->id), mrq_depth_);
+        "the MRQ of %s has overflowed: %u notices (UTOFU_EMU_MRQ) were not polled; poll it more often, keep less in "
+        "flight, or tell the program how deep it is (Heddle: HEDDLE_UTOFU_MRQ_DEPTH)",
+        process_.machine().name_of(id_of(slot)).text, mrq_depth_);
   mrq_[written & (mrq_depth_ - 1)] = {notice, model_ns, status, slot};
   written_.store(written + 1, std::memory_order_release);
 }

@@ -70,6 +70,8 @@ class CommandQueue {
   [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
   [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
 
+  // How many commands of this slot were posted and have not been executed; in session mode none, since close_cq() counts those. Likewise.
+  [[nodiscard]] std::size_t waiting_of(std::uint16_t slot) const;
   // What was posted and has not been begun: for dereg's check in strict mode. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
 
@@ -85,6 +87,8 @@ class CommandQueue {
   // Engine.
 
   [[nodiscard]] Vcq* vcq(std::uint16_t slot) const { return slot < kVcqsOfCq ? vcqs_[slot] : nullptr; }
+  // For messages; 0: there is none.
+  [[nodiscard]] utofu_vcq_id_t id_of(std::uint16_t slot) const { return vcq(slot) != nullptr ? vcq(slot)->id : 0; }
   [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
   [[nodiscard]] const Outgoing& outgoing() const { return outgoing_; }
   [[nodiscard]] bool begun() const { return outgoing_.begun; }

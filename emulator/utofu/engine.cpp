@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kLookNs = 100'000'000;
 constexpr std::int64_t kStalledNapNs = 1'000'000;
 constexpr std::int64_t kLongNapNs = 1'000'000'000;  // somebody may have ended the job
+constexpr std::uint64_t kCulpritNs = 10'000'000'000;
+constexpr std::uint64_t kDeathLookNs = 1'000'000'000;
 constexpr std::uint32_t kRoundsBetweenClocks = 256;
 
 std::uint64_t now_ns() {
@@ -91,6 +93,7 @@ std::size_t Engine::step() {
 // With more threads that want to run than cores, spinning takes the time of who could get on.
 void Engine::run() {
   pthread_setname_np(pthread_self(), "utofu-engine");
+  Memory::let_faults_in();
   const std::uint32_t spins = process_.crowded() ? 8 : 400;
   const std::uint32_t yields = process_.crowded() ? 2 : 20;
   std::uint32_t idle = 0;
@@ -126,7 +129,7 @@ std::size_t Engine::round() {
   std::size_t done = receive(Channel::responses) + receive(Channel::requests);
   if (strict_) done += release_delayed();
   for (CommandQueue* cq : process_.cqs()) done += execute(*cq);
-  done += process_.gates().progress(*this);
+  done += process_.gates().progress(process_, *this);
   flush();
   return done;
 }
@@ -197,11 +200,33 @@ void Engine::look() {
   next_look_ns_ = now + kLookNs;
   const std::uint32_t ended = world_.ended().load(std::memory_order_relaxed);
   if (ended != 0 && ended != process_.number() + 1) {
-    warn("process %u has ended the job", ended - 1);
-    std::_Exit(EXIT_FAILURE);
+    end_with_the_job(ended - 1);
   }
   look_at_peers();
+  look_for_deaths(now);
   look_at_stalls(now);
+}
+
+// Whoever starts the processes blames the one that ends first: that is to be the one that knows why, which may take its time to
+// dump core.
+void Engine::end_with_the_job(std::uint32_t by) {
+  warn("process %u has ended the job", by);
+  const std::uint64_t since = now_ns();
+  heddle::base::Nap nap;
+  while (!world_.died(by) && now_ns() - since < kCulpritNs) nap.take();
+  std::_Exit(EXIT_FAILURE);
+}
+
+// Whoever waits for a process that is no more may wait for ever: for a notice, or for a word in memory. One of those that are left
+// tells it, with or without something under way to it.
+void Engine::look_for_deaths(std::uint64_t now) {
+  if (now < next_death_look_ns_) return;
+  next_death_look_ns_ = now + kDeathLookNs;
+  for (std::uint32_t process = 0; process < targets_.size(); ++process) {
+    if (!world_.died(process)) continue;
+    if (world_.entry(process).death_told.exchange(1, std::memory_order_relaxed) != 0) continue;
+    warn("%s; what is sent to it ends with UTOFU_ERR_MRQ_PEER", world_.describe_death(process).c_str());
+  }
 }
 
 void Engine::look_at_peers() {
@@ -257,6 +282,15 @@ void Engine::forget(CommandQueue& cq, std::uint16_t slot) {
     --cq.open_messages;
     messages_.close(message);
   });
+}
+
+std::size_t Engine::under_way(const Vcq& vcq) {
+  const Pause pause(*this);
+  std::size_t count = vcq.cq->waiting_of(vcq.slot);
+  messages_.for_each([&](const Message& message) {
+    if (message.cq == vcq.cq && message.slot == vcq.slot && !gone(message.process)) ++count;
+  });
+  return count;
 }
 
 void Engine::reseed(std::uint64_t seed) {

@@ -71,6 +71,9 @@ class Engine {
   void forget(const CommandQueue& cq);
   void forget(CommandQueue& cq, std::uint16_t slot);
 
+  // Commands of this VCQ that can go on and have not left, and those whose answer is waited for.
+  std::size_t under_way(const Vcq& vcq);
+
   void reseed(std::uint64_t seed);
   // Paused, or on the engine: the CQ's state to a descriptor.
   void dump(int fd);
@@ -119,6 +122,8 @@ class Engine {
   void sleep_until_rung();
   void look();
   void look_at_peers();
+  void look_for_deaths(std::uint64_t now_ns);
+  [[noreturn]] void end_with_the_job(std::uint32_t by);
   void look_at_stalls(std::uint64_t now_ns);
   [[nodiscard]] bool gone(std::uint32_t process);
 
@@ -173,6 +178,7 @@ class Engine {
   bool stalled_ = false;  // something in this round waits for room in a ring
   std::uint32_t rounds_ = 0;
   std::uint64_t next_look_ns_ = 0;
+  std::uint64_t next_death_look_ns_ = 0;
   std::unordered_map<const CommandQueue*, Stall> stalls_;
 
   std::mutex rounds_mutex_;               // held while rounds run

@@ -81,9 +81,8 @@ void Gates::receive(const PacketHead& head, const std::byte* data) {
   complain(signal, trouble);
 }
 
-std::size_t Gates::progress(Engine& engine) {
+std::size_t Gates::progress(Process& process, Engine& engine) {
   if (idle()) return 0;
-  Process& process = *Process::get();
   const Machine& machine = process.machine();
   std::size_t left = 0;
   const std::lock_guard lock(mutex_);

@@ -24,7 +24,7 @@ class Gates {
   // Engine, within a round: a signal from a remote gate. Always taken: what it makes the gate emit waits in the gate.
   void receive(const PacketHead& head, const std::byte* data);
   // Engine, within a round: emits what waits. How many signals left.
-  std::size_t progress(Engine& engine);
+  std::size_t progress(Process& process, Engine& engine);
   // Nothing waits to be emitted: the engine may sleep.
   [[nodiscard]] bool idle() const { return !waiting_.load(std::memory_order_seq_cst); }
 

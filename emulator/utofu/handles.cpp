@@ -1,19 +1,9 @@
 #include "utofu/handles.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "utofu/callers.hpp"
 #include "utofu/report.hpp"
 
 namespace tofu_emulator {
-namespace {
-
-std::uint32_t this_thread() {
-  thread_local const auto number = static_cast<std::uint32_t>(::syscall(SYS_gettid));
-  return number;
-}
-
-}  // namespace
 
 std::array<Handle, kHandles> all_handles;
 
@@ -25,6 +15,15 @@ Handle* new_handle(const VcqPlace& place) {
   handle.place = place;
   handle.user = &users[place.tni][place.cq];
   return &handle;
+}
+
+int no_handle(utofu_vcq_hdl_t number) {
+  for (const Handle& handle : all_handles) {
+    if (handle.number.load(std::memory_order_relaxed) == 0 || handle.vcq.id != number) continue;
+    broken_rule("%s is an id, for peers to name it by: its calls take the handle that utofu_create_vcq gave",
+                handle.encoder.machine->name_of(number).text);
+  }
+  return UTOFU_ERR_INVALID_VCQ_HDL;
 }
 
 utofu_vcq_hdl_t publish(Handle* handle) {
@@ -39,16 +38,23 @@ void free_handle(Handle* handle) {
   handle->number.store(0, std::memory_order_relaxed);
 }
 
+void guard_all_handles() {
+  for (Handle& handle : all_handles) handle.guarded = true;
+}
+
 bool InCall::enter(Handle& handle) {
+  Callers::check();
   if (handle.thread_safe) handle.user->lock.lock();
   if (!handle.strict) return false;
   std::uint32_t other = 0;
-  const bool noted = handle.user->thread.compare_exchange_strong(other, this_thread(), std::memory_order_acquire);
+  const bool noted =
+      handle.user->thread.compare_exchange_strong(other, Callers::this_thread(), std::memory_order_acquire);
   if (!noted) {
     broken_rule(
-        "threads %u and %u are in calls on TNI %u CQ %u at once; VCQ %016llx %s: lock, or one VCQ_FLAG_EXCLUSIVE for "
+        "threads %u and %u are in calls on TNI %u CQ %u at once; %s %s: lock, or one VCQ_FLAG_EXCLUSIVE for "
         "each thread",
-        other, this_thread(), handle.place.tni, handle.place.cq, static_cast<unsigned long long>(handle.vcq.id),
+        other, Callers::this_thread(), handle.place.tni, handle.place.cq,
+        handle.encoder.machine->name_of(handle.vcq.id).text,
         handle.thread_safe ? "is thread-safe, but shares its CQ with one that is not" : "is not thread-safe");
   }
   return noted;

@@ -31,7 +31,7 @@ struct CqUser {
 struct alignas(heddle::base::kCacheLine) Handle {
   // The number that finds it; 0: free. Relaxed: a program hands a handle from one thread to another by its own means.
   std::atomic<utofu_vcq_hdl_t> number{0};
-  bool guarded = false;  // one of the two that follow
+  bool guarded = false;  // there is something for enter() to look at
   bool thread_safe = false;
   bool strict = false;
   Encoder encoder;
@@ -51,11 +51,16 @@ inline Handle* find_handle(utofu_vcq_hdl_t number) {
   return &handle;
 }
 
+// What calls return whose handle is none; strict mode names the mistake if it is the id of a VCQ of this process.
+[[gnu::cold]] int no_handle(utofu_vcq_hdl_t number);
+
 // With Process::management() locked. For a VCQ in this place; its number is set by publish(). There is always one: see kHandles.
 Handle* new_handle(const VcqPlace& place);
 // From here on find_handle() finds it.
 utofu_vcq_hdl_t publish(Handle* handle);
 void free_handle(Handle* handle);
+// All calls by handle look at who makes them. For a process in which no other thread makes any.
+void guard_all_handles();
 
 class InCall {
  public:

@@ -250,8 +250,8 @@ void Engine::turn_away(const Arrival& arrival, const Reply& reply, Refusal refus
   const PacketHead& head = *arrival.head;
   answer(arrival, reply, refusal, 0, 0);
   if (head.message != 0 && refusal == Refusal::peer) return;
-  warn("VCQ %016llx of process %u names memory %016llx, %u bytes, at TNI %u CQ %u, which %s",
-       static_cast<unsigned long long>(head.source_vcq), arrival.source, static_cast<unsigned long long>(head.stadd),
+  warn("%s of process %u names memory %016llx, %u bytes, at TNI %u CQ %u, which %s",
+       process_.machine().name_of(head.source_vcq).text, arrival.source, static_cast<unsigned long long>(head.stadd),
        head.length, head.tni, head.cq, name_of(refusal));
 }
 
@@ -277,6 +277,7 @@ Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
   pad(head, hold);
   // Before it can be seen: who sees it asks.
   if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+  memory_.about(head.source_vcq, head.stadd, hold.data);
   const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes);
   cq.stags().release(hold);
   return stored ? Refusal::none : Refusal::memory;
@@ -324,6 +325,7 @@ Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
   }
   Handled handled = Handled::done;
   bool mapped = true;
+  if (hold.data != nullptr) memory_.about(head.source_vcq, head.stadd, hold.data);
   while (*arrival.served < head.length && mapped) {
     const std::uint32_t bytes = std::min(kMtu, head.length - *arrival.served);
     if (!reserve(arrival, PacketKind::got, bytes, &reply)) {
@@ -336,7 +338,10 @@ Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
     *arrival.served += bytes;
   }
   cq->stags().release(hold);
-  if (!mapped) broken_rule("registered memory at %p is not mapped any more", static_cast<const void*>(hold.data));
+  if (!mapped)
+    broken_rule("%s gets from memory at %p, steering address %016llx, which is not mapped any more",
+                process_.machine().name_of(head.source_vcq).text, static_cast<const void*>(hold.data),
+                static_cast<unsigned long long>(head.stadd));
   if (handled == Handled::done && mapped) arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_GET, 0);
   return handled;
 }
@@ -353,6 +358,7 @@ void Engine::take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply
   std::memcpy(operands.data(), arrival.data, sizeof operands);
   std::uint64_t before = 0;
   if (process_.model().on()) process_.model().stored(hold.data, head.length, head.model_ns);
+  memory_.about(head.source_vcq, head.stadd, hold.data);
   const bool mapped = memory_.exchange(hold.data, head.length, head.op, operands[0], operands[1], &before);
   cq->stags().release(hold);
   if (!mapped) {
@@ -383,6 +389,7 @@ void Engine::land(const Arrival& arrival, Message& message) {
     message.error = local_error(hold.denied);
   } else {
     if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
+    memory_.about(message.cq->id_of(message.slot), message.local_stadd, hold.data);
     if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes)) message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
     message.cq->stags().release(hold);
   }
@@ -407,8 +414,8 @@ void Engine::complete(Message& message, int status, std::uint64_t value, std::ui
     if (message.opcode == Opcode::get) notice.lcl_stadd = message.local_stadd + message.length;
     cq.notify(message.slot, notice, status, model_ns);
   } else if (status != UTOFU_SUCCESS) {
-    warn("a get of VCQ %016llx without a notice has failed: %d",
-         static_cast<unsigned long long>(cq.vcq(message.slot) != nullptr ? cq.vcq(message.slot)->id : 0), status);
+    warn("a get of %s without a notice has failed: %d", process_.machine().name_of(cq.id_of(message.slot)).text,
+         status);
   }
   --cq.open_messages;
   messages_.close(message);

@@ -1,6 +1,7 @@
 #include "utofu/machine.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace tofu_emulator {
 namespace {
@@ -157,6 +158,19 @@ std::uint32_t Machine::hops(std::uint32_t from, std::uint32_t to, std::uint8_t p
 
 std::uint64_t Machine::scramble(std::uint64_t purpose, std::uint64_t what) const {
   return mixed(mixed(key_ ^ purpose) + what);
+}
+
+Machine::VcqName Machine::name_of(utofu_vcq_id_t id) const {
+  VcqName name{};
+  VcqPlace place;
+  if (!decode(id, &place)) {
+    std::snprintf(name.text, sizeof name.text, "VCQ %016llx (of no node)", static_cast<unsigned long long>(id));
+    return name;
+  }
+  const Coords at = coords_of(place.node);
+  std::snprintf(name.text, sizeof name.text, "VCQ %016llx (node %u %u %u %u %u %u, TNI %u CQ %u)",
+                static_cast<unsigned long long>(id), at[0], at[1], at[2], at[3], at[4], at[5], place.tni, place.cq);
+  return name;
 }
 
 }  // namespace tofu_emulator

@@ -80,6 +80,11 @@ class Machine {
   [[nodiscard]] utofu_vcq_id_t vcq_id(const VcqPlace& place) const;
   // False: no VCQ of this machine can have this id.
   [[nodiscard]] bool decode(utofu_vcq_id_t id, VcqPlace* place) const;
+  // "VCQ 0123456789abcdef (node 0 1 0 0 0 0, TNI 2 CQ 5)", for messages.
+  struct VcqName {
+    char text[96];
+  };
+  [[nodiscard]] VcqName name_of(utofu_vcq_id_t id) const;
   // The id without its path, as notices carry it.
   [[nodiscard]] utofu_vcq_id_t raw(utofu_vcq_id_t id) const;
 

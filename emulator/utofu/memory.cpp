@@ -1,12 +1,17 @@
 #include "utofu/memory.hpp"
 
+#include <signal.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <utofu.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include "utofu/report.hpp"
 
 namespace tofu_emulator {
 namespace {
@@ -53,6 +58,57 @@ void store_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
 }
 
+// What the calling thread touches just now; null: nothing of the application's. Volatile: the handler, which interrupts it, reads it.
+// initial-exec: so without a call, which might allocate.
+thread_local constinit const Memory* volatile t_touches [[gnu::tls_model("initial-exec")]] = nullptr;
+
+class Touch {
+ public:
+  explicit Touch(const Memory& memory) { t_touches = &memory; }
+  ~Touch() { t_touches = nullptr; }
+  Touch(const Touch&) = delete;
+  Touch& operator=(const Touch&) = delete;
+};
+
+constexpr std::array kFaults{SIGSEGV, SIGBUS};
+std::array<struct sigaction, kFaults.size()> former;  // written before the handlers are there
+std::atomic<Memory::Name> vcq_name{nullptr};          // relaxed: likewise
+
+// The fault is somebody else's, or has been told: whoever was there before has it.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& old = former.at(signal == SIGSEGV ? 0 : 1);
+  const bool default_action =
+      (old.sa_flags & SA_SIGINFO) == 0 && (old.sa_handler == SIG_DFL || old.sa_handler == SIG_IGN);
+  if (default_action) {
+    struct sigaction plain{};
+    plain.sa_handler = SIG_DFL;  // the kernel kills for a fault that is ignored
+    ::sigaction(signal, &plain, nullptr);
+    if (info->si_code <= 0) ::raise(signal);  // somebody has sent it: nothing faults again
+    return;
+  }
+  if ((old.sa_flags & SA_SIGINFO) != 0) {
+    old.sa_sigaction(signal, info, context);
+  } else {
+    old.sa_handler(signal);
+  }
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const Memory* memory = t_touches;
+  if (memory != nullptr && info->si_code > 0) {
+    t_touches = nullptr;
+    char vcq[96] = "a VCQ";
+    if (const Memory::Name name = vcq_name.load(std::memory_order_relaxed); name != nullptr)
+      name(memory->vcq(), vcq, sizeof vcq);
+    last_words(
+        "memory at %p cannot be touched: %s names steering address %016llx, which is registered as %p here, but was "
+        "unmapped, or is not writable; deregister memory before it is unmapped. The process ends with signal %d",
+        info->si_addr, vcq, static_cast<unsigned long long>(memory->stadd()),
+        static_cast<const void*>(memory->address()), signal);
+  }
+  pass_on(signal, info, context);
+}
+
 constexpr std::size_t kInWords = 32;  // the end of a copy, or all of a short one
 
 template <class Word>
@@ -80,17 +136,42 @@ std::uint64_t exchange_word(std::byte* place, std::uint8_t op, std::uint64_t ope
 
 }  // namespace
 
+void Memory::watch_faults(Name name) {
+  static const bool installed = [name] {
+    vcq_name.store(name, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kFaults.size(); ++i) {
+      struct sigaction action{};
+      if (::sigaction(kFaults.at(i), nullptr, &former.at(i)) != 0) return false;
+      action.sa_sigaction = &on_fault;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      sigemptyset(&action.sa_mask);
+      if (::sigaction(kFaults.at(i), &action, nullptr) != 0) return false;
+    }
+    return true;
+  }();
+  if (!installed) warn("what the network interfaces cannot touch will not be explained");
+}
+
+void Memory::let_faults_in() {
+  sigset_t faults;
+  sigemptyset(&faults);
+  for (const int fault : kFaults) sigaddset(&faults, fault);
+  ::pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+}
+
 bool Memory::read(std::byte* to, const std::byte* application, std::size_t bytes) const {
   if (careful_) {
     const Copied copied = by_kernel(to, application, bytes, false);
     if (copied != Copied::unable) return copied == Copied::all;
   }
+  const Touch touch(*this);
   std::memcpy(to, application, bytes);
   return true;
 }
 
 bool Memory::write(std::byte* application, const std::byte* from, std::size_t bytes) const {
   const std::size_t first = bytes - std::min(bytes, kInWords);
+  const Touch touch(*this);
   if (careful_) {
     // The end by itself afterwards, in order; that it is there is known from looking at it.
     std::byte end[kInWords];
@@ -109,6 +190,7 @@ bool Memory::exchange(std::byte* application, std::size_t bytes, std::uint8_t op
                       std::uint64_t compare, std::uint64_t* before) const {
   std::byte look[8];
   if (careful_ && by_kernel(look, application, bytes, false) == Copied::fault) return false;
+  const Touch touch(*this);
   *before = bytes == 8 ? exchange_word<std::uint64_t>(application, op, operand, compare)
                        : exchange_word<std::uint32_t>(application, op, operand, compare);
   return true;

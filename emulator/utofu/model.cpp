@@ -28,7 +28,8 @@ std::uint64_t time_of(std::uint64_t wire_bytes) {
 
 }  // namespace
 
-Model::Model(bool on, const Machine& machine) : on_(on), machine_(machine), lines_(on ? kLines : 0) {}
+Model::Model(Extent extent, const Machine& machine)
+    : on_(extent.on), spinners_(extent.on && extent.spinners), machine_(machine), lines_(extent.on ? kLines : 0) {}
 
 std::uint64_t Model::now_ns() {
   return this_thread().now_ns;
@@ -38,29 +39,73 @@ void Model::learned(std::uint64_t when_ns) const {
   if (on_) this_thread().now_ns = std::max(this_thread().now_ns, when_ns);
 }
 
-void Model::use(Vcq& vcq, std::uint64_t cost) {
-  ThreadClock& thread = this_thread();
-  const std::lock_guard lock(mutex_);
+Model::VcqClock& Model::clock_of(Vcq& vcq) {
   if (vcq.model_clock == 0) {
     vcqs_.emplace_back();
     vcq.model_clock = vcqs_.size();
   }
-  VcqClock& clock = vcqs_[vcq.model_clock - 1];
-  if (clock.last_thread != 0 && clock.last_thread != thread.number) cost += p::kHandOver;
+  return vcqs_[vcq.model_clock - 1];
+}
+
+std::size_t Model::index_of(VcqClock& clock, std::uint64_t thread) {
+  const auto found = std::find_if(clock.users.begin(), clock.users.end(),
+                                  [thread](const User& user) { return user.thread == thread; });
+  if (found != clock.users.end()) return static_cast<std::size_t>(found - clock.users.begin());
+  clock.users.push_back({thread, 0, false});
+  return clock.users.size() - 1;
+}
+
+// Who has not polled in vain for as long as it takes each user to do a few things does not spin (any more).
+std::uint64_t Model::turns(const VcqClock& clock, std::size_t me) {
+  const std::uint64_t recent = p::kRecentCalls * clock.users.size();
+  std::uint64_t spinners = 0;
+  std::uint64_t moves = 0;
+  for (std::size_t other = 0; other < clock.users.size(); ++other) {
+    const User& user = clock.users[other];
+    if (other == me || user.in_vain_at == 0 || clock.useful + 1 - user.in_vain_at > recent) continue;
+    ++spinners;
+    moves += other / p::kCoresOfGroup == me / p::kCoresOfGroup ? p::kLineNear : p::kLineFar;
+  }
+  return moves * p::kLinesOfTurn + spinners * (p::kPollInVain + spinners * p::kSpinnerRead / 2);
+}
+
+void Model::found_nothing(Vcq& vcq) {
+  if (!spinners_) return;
+  const std::lock_guard lock(mutex_);
+  VcqClock& clock = clock_of(vcq);
+  User& user = clock.users[index_of(clock, this_thread().number)];
+  user.in_vain_at = clock.useful + 1;
+  user.looked = true;
+}
+
+void Model::use(Vcq& vcq, std::uint64_t cost, Call call) {
+  ThreadClock& thread = this_thread();
+  const std::lock_guard lock(mutex_);
+  VcqClock& clock = clock_of(vcq);
+  const bool from_another = clock.last_thread != 0 && clock.last_thread != thread.number;
+  if (from_another) cost += p::kHandOver;
   clock.last_thread = thread.number;
+  if (spinners_) {
+    ++clock.useful;
+    const std::size_t me = index_of(clock, thread.number);
+    // Polls that find one thing after the other are made in one turn.
+    const bool new_turn = call == Call::post || from_another || clock.users[me].looked;
+    if (new_turn) thread.now_ns += turns(clock, me) / (call == Call::post ? 1 : 2);
+    clock.users[me].looked = false;
+  }
   thread.now_ns = clock.calendar.reserve(thread.now_ns, cost) + cost;
 }
 
 std::uint64_t Model::posted(Vcq& vcq, unsigned commands) {
   if (!on_ || commands == 0) return 0;
-  use(vcq, p::kPost + (commands - 1) * p::kPostMore);
+  use(vcq, p::kPost + (commands - 1) * p::kPostMore, Call::post);
   return this_thread().now_ns;
 }
 
 void Model::polled(Vcq& vcq, std::uint64_t when_ns) {
   if (!on_) return;
   learned(when_ns);
-  use(vcq, p::kPoll);
+  use(vcq, p::kPoll, Call::poll);
 }
 
 std::uint64_t Model::wire_bytes(std::uint64_t bytes, std::uint32_t mtu) {

@@ -1,9 +1,15 @@
 // The timing model: virtual times that are carried along the real run. All of it does nothing, and says 0, when it is off.
 //
 // Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
-// finds something up to the time at which that was complete. Polls that find nothing cost nothing: the time of a wait is known
-// when it is over. VCQs and TNIs serve one at a time (calendar.hpp), so threads that share a VCQ wait for each other. Packets
+// finds something up to the time at which that was complete. Polls that find nothing cost the thread nothing: the time of a wait is
+// known when it is over. VCQs and TNIs serve one at a time (calendar.hpp), so threads that share a VCQ wait for each other. Packets
 // carry the time of their arrival. Waiting at shared links is not in the model.
+//
+// With UTOFU_EMU_MODEL=2 polls that find nothing hold up others: a thread that polls a VCQ in vain is taken for one that queues for a lock
+// around it, polls, and queues again. Fair or by chance, whoever wants the lock has each of them before it once on average: a
+// post waits for all of them, a poll that finds something for half, since what it finds came somewhere between two of its turns.
+// A turn is the lock's and the VCQ's lines moving to another core, whoever spins reading the lock's line meanwhile, and a poll in
+// vain. That is what a mutex around each call does; where a program's threads try a lock and go on it is too much.
 //
 // The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called so wherever it is shown.
 #pragma once
@@ -36,13 +42,19 @@ class Model {
     std::uint64_t arrives_ns = 0;  // all of it is at the target
   };
 
-  Model(bool on, const Machine& machine);
+  struct Extent {
+    bool on = false;
+    bool spinners = false;
+  };
+  Model(Extent extent, const Machine& machine);
   [[nodiscard]] bool on() const { return on_; }
 
   // Caller: posts so many commands with one call; when the first of them can start.
   std::uint64_t posted(Vcq& vcq, unsigned commands);
   // Caller: a poll of this handle has found something that was complete at `when_ns`.
   void polled(Vcq& vcq, std::uint64_t when_ns);
+  // Caller: a poll of this handle has found nothing.
+  void found_nothing(Vcq& vcq);
   // Any thread of the application: it knows of something that was complete at `when_ns`.
   void learned(std::uint64_t when_ns) const;
   // The calling thread's clock.
@@ -66,10 +78,19 @@ class Model {
   [[nodiscard]] static std::uint64_t wire_bytes(std::uint64_t bytes, std::uint32_t mtu);
 
  private:
+  // A thread that has called on a VCQ.
+  struct User {
+    std::uint64_t thread = 0;
+    std::uint64_t in_vain_at = 0;  // VcqClock::useful + 1 at its last poll in vain; 0: it never did
+    bool looked = false;           // it has polled in vain since it last found something
+  };
   struct VcqClock {
     Calendar calendar;
     std::uint64_t last_thread = 0;
+    std::uint64_t useful = 0;  // calls that posted or found something
+    std::vector<User> users;   // in the order of their first calls: neighbours are taken to be on neighbouring cores
   };
+  enum class Call : std::uint8_t { post, poll };
   struct Line {
     std::uintptr_t address = 0;
     std::uint64_t arrived_ns = 0;
@@ -79,11 +100,16 @@ class Model {
   static constexpr std::size_t kLines = std::size_t{1} << kLineBits;
 
   // The thread's clock moves over the time that the VCQ serves it.
-  void use(Vcq& vcq, std::uint64_t cost);
+  void use(Vcq& vcq, std::uint64_t cost, Call call);
+  [[nodiscard]] VcqClock& clock_of(Vcq& vcq);
+  [[nodiscard]] static std::size_t index_of(VcqClock& clock, std::uint64_t thread);
+  // How long user `me` waits for its turn.
+  [[nodiscard]] static std::uint64_t turns(const VcqClock& clock, std::size_t me);
   [[nodiscard]] std::uint64_t links(const Route& route) const;
   [[nodiscard]] Line& line_of(std::uintptr_t line) { return lines_[(line * 0x9E3779B97F4A7C15U) >> (64 - kLineBits)]; }
 
   bool on_ = false;
+  bool spinners_ = false;
   const Machine& machine_;
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;

@@ -21,6 +21,23 @@ inline constexpr std::uint64_t kPostMore = 30;   // each further command of the 
 inline constexpr std::uint64_t kPoll = 50;       // a poll that finds something (assumed); one that does not: nothing
 inline constexpr std::uint64_t kHandOver = 150;  // a VCQ's lock and lines come from another core (assumed)
 
+// Threads that spin for a lock around a common VCQ (UTOFU_EMU_MODEL=2). None of these is fitted to the paper whose single worker they are
+// about. The processor has four groups of 12 cores, each with an L2 of its own, on a ring (published); programs bind neighbouring threads
+// to neighbouring cores, as the paper does. How long a line takes from core to core was found nowhere: the order of magnitude is that of
+// other processors of many cores.
+inline constexpr std::uint64_t kCoresOfGroup = 12;  // (published)
+inline constexpr std::uint64_t kLineNear = 50;      // a line from another core of the group (assumed)
+inline constexpr std::uint64_t kLineFar = 150;      // of another group (assumed)
+inline constexpr std::uint64_t kLinesOfTurn =
+    3;  // the lock's, where the TOQ ends, where the queue to poll ends (assumed)
+inline constexpr std::uint64_t kSpinnerRead =
+    10;  // each that spins reads the lock's line after it was released; half of them
+         // come before the next has it (assumed: half an L2 latency each)
+inline constexpr std::uint64_t kPollInVain = 50;  // as one that finds something (assumed)
+inline constexpr std::uint64_t kRecentCalls =
+    4;  // no time: calls that did something, per user, until who polls in vain no more
+        // is no spinner any more
+
 // From the processor's doorbell to the first byte on the link: 0.98 = kPost + kStart + kFlight + one link + frame (derived).
 inline constexpr std::uint64_t kStart = 275;
 inline constexpr std::uint64_t kReadSource = 250;  // data that is not in the command: 1.23 - 0.98 us (derived)

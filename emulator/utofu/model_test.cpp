@@ -13,6 +13,8 @@
 namespace tofu_emulator {
 namespace {
 
+namespace p = model_parameters;
+
 // Two nodes side by side along X, and a third that is one further.
 Settings line_of_nodes() {
   Settings settings;
@@ -44,7 +46,7 @@ class ModelTest : public testing::Test {
   }
 
   Machine machine_{line_of_nodes()};
-  Model model_{true, machine_};
+  Model model_{{true, false}, machine_};
   std::uint16_t tni_ = 0;  // a fresh one each time: nothing is in the way
 };
 
@@ -123,7 +125,7 @@ TEST_F(ModelTest, WhatWasSeenInMemoryCountsAsLearned) {
 }
 
 TEST_F(ModelTest, SwitchedOffItSaysNothing) {
-  Model off(false, machine_);
+  Model off({false, false}, machine_);
   Vcq vcq;
   std::thread([&] {
     EXPECT_EQ(off.posted(vcq, 1), 0u);
@@ -172,6 +174,53 @@ TEST(Calendar, WhatIsForgottenIsPast) {
   Calendar calendar;
   for (std::uint64_t i = 0; i < 3 * Calendar::kRemembered; i++) ASSERT_EQ(calendar.reserve(100 * i, 10), 100 * i);
   EXPECT_GT(calendar.reserve(0, 10), 100u) << "the first ones are forgotten, and count as taken up to their end";
+}
+
+// Each call by a thread of its own, one after the other.
+template <class Call>
+void in_thread(Call call) {
+  std::thread(call).join();
+}
+
+// A post waits for a turn of each thread that polls in vain, a poll that finds something for half of them; neither in the other model.
+TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
+  constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;  // the poster is the first user: three are in another group
+  for (const bool spinners : {false, true}) {
+    Model model({true, spinners}, machine_);
+    Vcq vcq;
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::uint64_t third = 0;
+    in_thread([&] {
+      model.found_nothing(vcq);
+      for (std::uint64_t i = 0; i < kSpinners; ++i) in_thread([&] { model.found_nothing(vcq); });
+      first = model.posted(vcq, 1);
+      model.found_nothing(vcq);
+      model.polled(vcq, 0);
+      second = Model::now_ns();
+      model.polled(vcq, 0);  // in the same turn
+      third = Model::now_ns();
+    });
+    const std::uint64_t near = p::kCoresOfGroup - 1;
+    const std::uint64_t far = kSpinners - near;
+    const std::uint64_t turns = p::kLinesOfTurn * (near * p::kLineNear + far * p::kLineFar) +
+                                kSpinners * (p::kPollInVain + kSpinners * p::kSpinnerRead / 2);
+    EXPECT_EQ(first, p::kPost + (spinners ? turns : 0));
+    EXPECT_EQ(second - first, p::kPoll + (spinners ? turns / 2 : 0));
+    EXPECT_EQ(third - second, p::kPoll);
+  }
+}
+
+TEST_F(ModelTest, WhoPollsNoMoreHoldsUpNobody) {
+  Model model({true, true}, machine_);
+  Vcq vcq;
+  in_thread([&] { model.found_nothing(vcq); });
+  in_thread([&] {
+    std::uint64_t before = model.posted(vcq, 1);
+    EXPECT_GT(before, p::kPost);
+    for (std::uint64_t i = 0; i < 2 * p::kRecentCalls; ++i) before = model.posted(vcq, 1);
+    EXPECT_EQ(model.posted(vcq, 1), before + p::kPost);
+  });
 }
 
 }  // namespace

@@ -26,6 +26,20 @@ int tcq_error(Denied denied) {
   return UTOFU_ERR_TCQ_OTHER;
 }
 
+const char* name_of(Denied denied) {
+  switch (denied) {
+    case Denied::none:
+      break;
+    case Denied::stadd:
+      return "nothing is at that address";
+    case Denied::length:
+      return "it ends before";
+    case Denied::memory:
+      return "for reading only";
+  }
+  return "";
+}
+
 }  // namespace
 
 Engine::Target& Engine::target(std::uint32_t process) {
@@ -103,9 +117,9 @@ bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
     const Hold hold = cq.stags().hold(command.local_stadd, command.length,
                                       command.opcode == Opcode::put ? Access::read : Access::write);
     if (hold.denied != Denied::none) {
-      broken_rule("a command of VCQ %016llx names local memory %016llx, %u bytes, which is not registered with it so",
-                  static_cast<unsigned long long>(cq.vcq(out.slot) != nullptr ? cq.vcq(out.slot)->id : 0),
-                  static_cast<unsigned long long>(command.local_stadd), command.length);
+      trouble("a command of %s names local memory %016llx, %u bytes, which is not registered with it so: %s",
+              machine.name_of(cq.id_of(out.slot)).text, static_cast<unsigned long long>(command.local_stadd),
+              command.length, name_of(hold.denied));
       cq.executed(tcq_error(hold.denied), ready_ns);
       return false;
     }
@@ -189,6 +203,7 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
   }
   Handled handled = Handled::done;
   int status = UTOFU_SUCCESS;
+  memory_.about(head.source_vcq, command.local_stadd, hold.data);
   while (out.offset < command.length && status == UTOFU_SUCCESS) {
     const std::uint32_t bytes = std::min<std::uint32_t>(command.mtu, command.length - out.offset);
     std::byte* place = place_for(out.process, Channel::requests, PacketKind::put, bytes);
@@ -199,7 +214,9 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
     head.offset = out.offset;
     head.bytes = static_cast<std::uint16_t>(bytes);
     if (!memory_.read(place + sizeof head, hold.data + out.offset, bytes)) {
-      broken_rule("registered memory at %p is not mapped any more", static_cast<const void*>(hold.data + out.offset));
+      broken_rule("%s puts from memory at %p, steering address %016llx, which is not mapped any more",
+                  process_.machine().name_of(cq.id_of(out.slot)).text, static_cast<const void*>(hold.data + out.offset),
+                  static_cast<unsigned long long>(command.local_stadd + out.offset));
       status = UTOFU_ERR_TCQ_MEMORY;
       head.length = 0;  // the ring has its record already: one that nobody minds
       head.generation = ~head.generation;
@@ -260,8 +277,8 @@ void Engine::refuse(CommandQueue& cq, Refusal refusal) {
     complete(*message, mrq_error(refusal), 0, out.arrives_ns);
     return;
   }
-  warn("a command of TNI %u CQ %u goes to VCQ %016llx, which nobody has (any more)", cq.tni(), cq.number(),
-       static_cast<unsigned long long>(out.command.remote));
+  warn("a command of TNI %u CQ %u goes to %s, which nobody has (any more)", cq.tni(), cq.number(),
+       process_.machine().name_of(out.command.remote).text);
   cq.executed(UTOFU_SUCCESS, out.left_ns);
 }
 

@@ -3,12 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <thread>
 
+#include "utofu/callers.hpp"
 #include "utofu/report.hpp"
 
 namespace tofu_emulator {
 namespace {
+
+// For handlers of signals, which cannot ask get(). Release in the constructor, acquire in the handler.
+std::atomic<const Process*> known{nullptr};
 
 std::string text_of(const Coords& coords) {
   std::string text;
@@ -34,6 +40,7 @@ std::unique_ptr<Process> start() {
     warn("%s", problem.c_str());
     return nullptr;
   }
+  Callers::watch(settings);
   return std::make_unique<Process>(settings, std::move(world));
 }
 
@@ -54,6 +61,7 @@ struct Holder {
 
 Process* Process::get() {
   static Holder holder;
+  Callers::check();
   return holder.process.get();
 }
 
@@ -63,14 +71,21 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
       world_(std::move(world)),
       crowded_(more_threads_than_cores(settings)),
       place_(text_of(machine_.coords_of(machine_.node_of(settings.process)))),
-      model_(settings.model, machine_),
+      model_({settings.model, settings.spinners}, machine_),
       engine_(*this) {
   set_reporter(settings_, place_.c_str(), &world_->ended());
+  known.store(this, std::memory_order_release);
+  Memory::watch_faults([](utofu_vcq_id_t vcq, char* text, std::size_t bytes) {
+    const Process* process = known.load(std::memory_order_acquire);
+    if (process != nullptr) std::snprintf(text, bytes, "%s", process->machine().name_of(vcq).text);
+  });
 }
 
 // At exit. What was posted and can run has been sent before the process is gone.
 Process::~Process() {
   for (CommandQueue* cq : std::vector<CommandQueue*>(list_)) engine_.drain(*cq);
+  say_counts();
+  known.store(nullptr, std::memory_order_release);
   set_reporter(settings_, "", nullptr);
 }
 

@@ -65,6 +65,13 @@ bool set_rules(std::string_view text, Settings* settings) {
   return true;
 }
 
+bool set_model(std::string_view text, Settings* settings) {
+  if (text != "0" && text != "1" && text != "2") return false;
+  settings->model = text != "0";
+  settings->spinners = text == "2";
+  return true;
+}
+
 bool set_world(std::string_view text, Settings* settings) {
   settings->world_path = text;
   return !text.empty();
@@ -91,10 +98,12 @@ constexpr SettingVariable kVariables[] = {
      [](std::string_view text, Settings* to) { return set_depth(text, 2, &to->mrq_depth); }},
     {"UTOFU_EMU_STEP", "0 or 1", "no engine thread: each call advances this process's engine",
      [](std::string_view text, Settings* to) { return set_flag(text, &to->step); }},
+    {"UTOFU_EMU_ONE_THREAD", "0 or 1", "a call by another thread than that of the first call ends the job",
+     [](std::string_view text, Settings* to) { return set_flag(text, &to->one_thread); }},
     {"UTOFU_EMU_WATCHDOG", "0-86400", "seconds for which a queue's commands may wait before that is told; 0: for ever",
      [](std::string_view text, Settings* to) { return set(text, 0, 86'400, &to->watchdog_s); }},
-    {"UTOFU_EMU_MODEL", "0 or 1", "the timing model runs along",
-     [](std::string_view text, Settings* to) { return set_flag(text, &to->model); }},
+    {"UTOFU_EMU_MODEL", "0, 1 or 2",
+     "the timing model runs along; 2: threads that poll a common VCQ queue for its lock", set_model},
 };
 
 const SettingVariable* find(std::string_view name) {

@@ -31,9 +31,11 @@ struct Settings {
   Mode mode = Mode::plain;      // UTOFU_EMU_MODE
   std::uint32_t toq_depth = 0;  // UTOFU_EMU_TOQ, slots of 32 bytes, a power of two; not said: the mode's
   std::uint32_t mrq_depth = 0;  // UTOFU_EMU_MRQ, notices, a power of two; likewise
-  bool model = false;           // UTOFU_EMU_MODEL
+  bool model = false;           // UTOFU_EMU_MODEL: 1 or 2
+  bool spinners = false;        // 2: who waits for a VCQ that others use holds them up
   // To here.
   bool step = false;              // UTOFU_EMU_STEP
+  bool one_thread = false;        // UTOFU_EMU_ONE_THREAD
   std::uint32_t watchdog_s = 10;  // UTOFU_EMU_WATCHDOG; 0: none
   Rules rules = Rules::end_job;   // UTOFU_EMU_RULES
 

@@ -44,10 +44,13 @@ TEST(Settings, EveryVariableIsTaken) {
                                   {"UTOFU_EMU_TOQ", "128"},
                                   {"UTOFU_EMU_MRQ", "16"},
                                   {"UTOFU_EMU_STEP", "1"},
+                                  {"UTOFU_EMU_ONE_THREAD", "1"},
                                   {"UTOFU_EMU_WATCHDOG", "5"},
-                                  {"UTOFU_EMU_MODEL", "1"}});
-  EXPECT_EQ(setting_variables().size(), 14U) << "a variable that this test does not know";
+                                  {"UTOFU_EMU_MODEL", "2"}});
+  EXPECT_EQ(setting_variables().size(), 15U) << "a variable that this test does not know";
   EXPECT_EQ(settings.world_fd, 7);
+  EXPECT_TRUE(settings.one_thread);
+  EXPECT_TRUE(settings.spinners);
   EXPECT_EQ(settings.watchdog_s, 5U);
   EXPECT_EQ(settings.world_path, "/tmp/w");
   EXPECT_EQ(settings.process, 5U);

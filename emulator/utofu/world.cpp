@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace tofu_emulator {
@@ -40,20 +42,38 @@ Agreed agreed_of(const Settings& settings) {
   agreed.mode = static_cast<std::uint32_t>(settings.mode);
   agreed.toq_depth = settings.toq_depth;
   agreed.mrq_depth = settings.mrq_depth;
-  agreed.model = settings.model ? 1 : 0;
+  agreed.model = (settings.model ? 1U : 0U) + (settings.spinners ? 1U : 0U);
   return agreed;
 }
 
-// The variable in which they differ; null: none.
-const char* difference(const Agreed& a, const Agreed& b) {
-  if (a.processes != b.processes) return "UTOFU_EMU_PROCESSES";
-  if (a.per_node != b.per_node) return "UTOFU_EMU_PPN";
-  if (a.shape != b.shape) return "UTOFU_EMU_SHAPE";
-  if (a.seed != b.seed) return "UTOFU_EMU_SEED";
-  if (a.mode != b.mode) return "UTOFU_EMU_MODE";
-  if (a.toq_depth != b.toq_depth) return "UTOFU_EMU_TOQ";
-  if (a.mrq_depth != b.mrq_depth) return "UTOFU_EMU_MRQ";
-  return a.model != b.model ? "UTOFU_EMU_MODEL" : nullptr;
+std::string shape_text(const std::array<std::uint8_t, 8>& shape) {
+  std::string text;
+  for (std::size_t axis = 0; axis < 6; ++axis) text += (axis == 0 ? "" : "x") + std::to_string(shape.at(axis));
+  return text;
+}
+
+// The variable in which they differ, with what this process and the first one have; empty: none.
+std::string difference(const Agreed& mine, const Agreed& first) {
+  const auto both = [](const char* name, const std::string& own, const std::string& other) {
+    return std::string(name) + " is " + own + " here and " + other + " in the process that came first";
+  };
+  const auto numbers = [&](const char* name, std::uint64_t own, std::uint64_t other) {
+    return own == other ? std::string() : both(name, std::to_string(own), std::to_string(other));
+  };
+  const auto mode = [](std::uint32_t value) {
+    return std::string(value == static_cast<std::uint32_t>(Mode::strict) ? "strict" : "plain");
+  };
+  if (mine.mode != first.mode) return both("UTOFU_EMU_MODE", mode(mine.mode), mode(first.mode));
+  if (mine.shape != first.shape) return both("UTOFU_EMU_SHAPE", shape_text(mine.shape), shape_text(first.shape));
+  for (const std::string& text :
+       {numbers("UTOFU_EMU_PROCESSES", mine.processes, first.processes),
+        numbers("UTOFU_EMU_PPN", mine.per_node, first.per_node), numbers("UTOFU_EMU_SEED", mine.seed, first.seed),
+        numbers("UTOFU_EMU_TOQ", mine.toq_depth, first.toq_depth),
+        numbers("UTOFU_EMU_MRQ", mine.mrq_depth, first.mrq_depth),
+        numbers("UTOFU_EMU_MODEL", mine.model, first.model)}) {
+    if (!text.empty()) return text;
+  }
+  return {};
 }
 
 struct KernelsWord {
@@ -75,6 +95,23 @@ KernelsWord ask_kernel(std::uint32_t pid) {
   for (int i = 4; i <= 22; ++i) fields >> field;
   std::istringstream(field) >> word.started;
   return word;
+}
+
+// Of a zombie that this user may look at, as waitpid() gives it.
+std::optional<int> exit_status(std::uint32_t pid) {
+  std::string line;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), line);
+  const std::size_t name = line.rfind(')');
+  if (name == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name + 1));
+  std::string field;
+  fields >> field;
+  if (field != "Z") return std::nullopt;
+  constexpr int kStatusField = 52;
+  for (int i = 4; i <= kStatusField; ++i) fields >> field;
+  int status = 0;
+  if (!(std::istringstream(field) >> status) || status == 0) return std::nullopt;  // 0 where it is not shown, too
+  return status;
 }
 
 // Whether it has certainly ended: who is taken for dead stays dead.
@@ -221,8 +258,8 @@ bool World::enter(const Settings& settings, std::string* problem) {
   } else if (header_->magic.load(std::memory_order_acquire) != kMagic) {
     *problem = "the file given as the world is none; name a new one in UTOFU_EMU_WORLD";
     return false;
-  } else if (const char* name = difference(header_->agreed, mine); name != nullptr) {
-    *problem = std::string(name) + " is not what the process that came first has; all must have the same";
+  } else if (const std::string text = difference(mine, header_->agreed); !text.empty()) {
+    *problem = text + "; all must have the same";
     return false;
   }
   ProcessEntry& own = entries_[process_];
@@ -261,6 +298,22 @@ bool World::died(std::uint32_t process) const {
   const ProcessEntry& other = entries_[process];
   return process != process_ && other.presence.load(std::memory_order_acquire) == Presence::joined &&
          ended_for_certain(other);
+}
+
+std::string World::describe_death(std::uint32_t process) const {
+  const std::uint32_t pid = entries_[process].pid.load(std::memory_order_relaxed);
+  const std::string who = "process " + std::to_string(process) + " (pid " + std::to_string(pid) + ") has ";
+  const std::optional<int> status = ended_for_certain(entries_[process]) ? exit_status(pid) : std::nullopt;
+  if (!status)
+    return who +
+           "ended without leaving the emulated machine: killed, or by _exit() or exec(); how, is known to its parent";
+  if (WIFSIGNALED(*status)) {
+    const char* name = ::strsignal(WTERMSIG(*status));
+    return who + "been killed by signal " + std::to_string(WTERMSIG(*status)) + " (" + (name != nullptr ? name : "") +
+           ")";
+  }
+  return who + "ended with status " + std::to_string(WEXITSTATUS(*status)) +
+         " without leaving the emulated machine: by _exit(), or exec()";
 }
 
 World::Word* World::cq_word(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {

@@ -40,6 +40,7 @@ struct alignas(heddle::queue::kRingLine) ProcessEntry {
   std::atomic<Presence> presence;          // release by the process itself; acquire by who looks
   std::atomic<std::uint32_t> pid;          // relaxed: published by presence
   std::atomic<std::uint64_t> started;      // when, in the kernel's ticks: with the pid it is unique. relaxed: as pid
+  std::atomic<std::uint32_t> death_told;   // relaxed: by exchange, so that one process tells it
   std::atomic<std::uint32_t> engine_runs;  // release/acquire: somebody takes what is in the rings
   alignas(heddle::queue::kRingLine) DoorbellWord<> doorbell;
   // Whose rings have something for this process, a bit each. Set (seq_cst) by the source after it has published, taken
@@ -69,6 +70,8 @@ class World {
   [[nodiscard]] std::atomic<std::uint32_t>& ended() const;
   // It has joined, and has ended without leaving; what cannot be found out is no. System calls.
   [[nodiscard]] bool died(std::uint32_t process) const;
+  // How, in words, as far as the kernel still knows.
+  [[nodiscard]] std::string describe_death(std::uint32_t process) const;
 
   // A ring's ends. Each is made once, by the engine of the process whose end it is.
   [[nodiscard]] heddle::queue::RecordProducer<> producer(std::uint32_t from, std::uint32_t to, Channel channel) const;

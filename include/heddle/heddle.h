@@ -138,16 +138,18 @@ typedef struct heddle_inproc_job {
 
 typedef struct heddle_context_options {
   size_t size;           /* sizeof(heddle_context_options), so that the structure can grow */
-  const char* bootstrap; /* "auto" (or null), "local", "single", "inproc" */
+  const char* bootstrap; /* "auto" (or null): HEDDLE_BOOTSTRAP; "local", "pmix", "pmi", "single", "inproc" */
   const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "utofu", "loopback", "loopback-messages", "fault+NAME" */
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
   const char* progress; /* null: HEDDLE_PROGRESS; "none", "dedicated:N", "idle", "adaptive" (see the guide) */
 } heddle_context_options;
 
-/* Joins the job that this process was started in: by `heddle run`, or a job of one if it was started by itself.
- * options may be null. Blocks until the launcher answers (not for the other ranks). Several contexts may live in one
- * process, but a process started by `heddle run` joins the launcher's job once. If the launcher dies, so do its ranks.
+/* Joins the job that this process was started in: by `heddle run`, by a launcher with PMIx (mpirun, prterun, srun) or PMI-1
+ * (mpiexec.hydra, srun), in this order, or a job of one if it was started by itself. options may be null. Blocks until
+ * the launcher answers; with PMIx and PMI until all ranks have joined. Several contexts may live in one process, but a
+ * process joins its launcher's job once. If `heddle run` dies, so do its ranks. With PMIx and PMI, rank 0 keeps the job
+ * together: if it dies, every other rank counts as failed; and its heddle_context_leave returns last (docs/clusters.md).
  * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport), ARGUMENT (options.size,
  * an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
@@ -240,6 +242,8 @@ typedef struct heddle_worker_options {
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a peer's worker is named
  * by that number. Numbers are not reused. options may be null.
+ * Where the transport's library takes calls of one thread only every worker is in offload mode, whatever was asked for: ask
+ * heddle_worker_mode.
  * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size, options.aggregation), UNSUPPORTED (an unknown
  * sharing mode), CONFIG (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM (offload: no thread could be started). */
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
@@ -252,6 +256,9 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
+/* The sharing mode that it has: the one that was asked for, or HEDDLE_SHARING_OFFLOAD where the transport's library takes calls of
+ * one thread only (HEDDLE_UTOFU_SINGLE_THREAD). Never HEDDLE_SHARING_DEFAULT. */
+HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing* mode);
 
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and completes operations.
  * Returns how many events it handled (0: nothing to do), or a negative heddle_status. Errors: STATE (inside a handler). */
@@ -337,7 +344,9 @@ HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counte
 
 /* Runs fn(arg) once while no other thread is inside the worker: on the executor thread (offload), on the thread that is inside
  * (delegate), or on the caller. For calls that must not run beside the library's own, such as those of an MPI that is not
- * thread-safe; all such calls through one offload worker run on one thread. fn may post on the worker, but not wait.
+ * thread-safe; all such calls through one offload worker run on one thread. fn may post on the worker, but not wait. Where the
+ * transport's library takes calls of one thread only (HEDDLE_UTOFU_SINGLE_THREAD) that thread runs fn, whichever worker: an MPI
+ * over the same library is so kept apart from it. While fn runs nothing of the process communicates.
  * DONE: fn has run. POSTED: it will; the completion follows. try_: AGAIN if a queue is full or the worker busy.
  * Errors: ARGUMENT (fn is null). */
 HEDDLE_API heddle_status heddle_try_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
@@ -721,4 +730,10 @@ HEDDLE_API heddle_status heddle_try_quiet(heddle_worker worker);
 #ifdef __cplusplus
 }
 #endif
+
+/* Teams and collective operations. */
+#include "heddle/collectives.h" /* IWYU pragma: export */
+/* Partitioned send and receive. */
+#include "heddle/partitioned.h" /* IWYU pragma: export */
+
 #endif /* HEDDLE_HEDDLE_H */

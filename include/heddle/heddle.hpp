@@ -176,6 +176,11 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     check(heddle_worker_index(handle_, &index));
     return index;
   }
+  [[nodiscard]] heddle_sharing mode() const {
+    heddle_sharing mode = HEDDLE_SHARING_DEFAULT;
+    check(heddle_worker_mode(handle_, &mode));
+    return mode;
+  }
   [[nodiscard]] heddle_worker_stats stats() const {
     heddle_worker_stats stats{};
     stats.size = sizeof stats;
@@ -481,5 +486,10 @@ template <class T>
 }
 
 }  // namespace heddle
+
+// Teams and collective operations.
+#include "heddle/collectives.hpp"  // IWYU pragma: export
+// Partitioned send and receive.
+#include "heddle/partitioned.hpp"  // IWYU pragma: export
 
 #endif  // HEDDLE_HEDDLE_HPP

@@ -5,6 +5,7 @@
 #include "api/arguments.hpp"
 #include "api/options.hpp"
 #include "bootstrap/inproc/inproc.hpp"
+#include "partitioned/switchboard.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
@@ -57,6 +58,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
   *context = {};
   return guarded([&]() -> Status {
     engine::ContextOptions to;
+    to.extension = heddle::partitioned::Switchboard::open;
     if (const Status status = check_options(options, &to); status != HEDDLE_DONE) return status;
     auto joined = Context::join(to);
     if (!joined) return joined.status();

@@ -246,7 +246,8 @@ std::vector<Setting> settings() {
   std::vector<Setting> chosen;
   for (const Setting& setting : all_settings()) {
     const std::string name = setting.name;
-    if (name == "shm" || name == "shm_commands" || name == "loopback_few_slots" || name == "fault_messages") {
+    if (name == "shm" || name == "shm_commands" || name == "loopback_few_slots" || name == "fault_messages" ||
+        name == "given") {
       chosen.push_back(setting);
     }
   }

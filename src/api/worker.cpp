@@ -76,6 +76,14 @@ heddle_status heddle_worker_index(heddle_worker handle, uint32_t* index) {
   return HEDDLE_DONE;
 }
 
+heddle_status heddle_worker_mode(heddle_worker handle, heddle_sharing* mode) {
+  const Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (mode == nullptr) return null_argument("worker_mode", "mode");
+  *mode = static_cast<heddle_sharing>(worker->sharing());
+  return HEDDLE_DONE;
+}
+
 heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats* stats) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);

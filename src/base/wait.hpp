@@ -25,7 +25,10 @@ inline void cpu_relax() {
 class Crowd {
  public:
   // There are more who may wait than cores, as far as is known before anybody has waited.
-  void expect(bool crowded) { level_.store(crowded ? kMost : 0, std::memory_order_relaxed); }
+  void expect(bool crowded) {
+    level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
+    roomy_.store(!crowded, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
   // How long the core was away. Alone on it, one is back in half a microsecond; another thread takes two switches at least.
   void yielded(std::uint64_t ns) {
@@ -33,12 +36,40 @@ class Crowd {
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
+  // After yielded(): the thread has shared its core for a while, though there should be one for everybody. The system leaves two
+  // that yield to each other on one core for ever, since neither of them waits in its queue for long.
+  [[nodiscard]] bool should_step_aside(std::uint64_t ns, std::uint64_t now) {
+    if (ns < kTwoSwitchesNs || !roomy_.load(std::memory_order_relaxed)) {
+      if (shared_.load(std::memory_order_relaxed) != 0) shared_.store(0, std::memory_order_relaxed);
+      return false;
+    }
+    const std::uint32_t shared = shared_.load(std::memory_order_relaxed) + 1;
+    shared_.store(shared, std::memory_order_relaxed);
+    if (shared < kMostShared || now < not_before_.load(std::memory_order_relaxed)) return false;
+    // Where it does not help, because all cores are busy, it is tried less and less often.
+    const std::uint64_t pause = pause_.load(std::memory_order_relaxed);
+    pause_.store(pause < kLongestPauseNs ? 2 * pause : pause, std::memory_order_relaxed);
+    not_before_.store(now + pause, std::memory_order_relaxed);
+    shared_.store(0, std::memory_order_relaxed);
+    return true;
+  }
 
  private:
+  static constexpr std::uint32_t kMostShared = 64;  // yields to somebody, one after the other
+  static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
+  static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
   static constexpr std::uint32_t kMost = 8;  // so many yields to nobody, and the core counts as free again
-  std::atomic<std::uint32_t> level_{0};      // relaxed: a hint; updates may be lost
+  // Relaxed, all: hints; updates may be lost.
+  std::atomic<std::uint32_t> level_{0};
+  std::atomic<bool> roomy_{false};  // a core for everybody who may wait, as far as is known
+  std::atomic<std::uint32_t> shared_{0};
+  std::atomic<std::uint64_t> pause_{kFirstPauseNs};
+  std::atomic<std::uint64_t> not_before_{0};
 };
+
+// Moves the calling thread to another core that it may run on, if there is one, and lets it run on all as before.
+void step_aside();
 
 // One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one; then, if nap_ns() says so, sleep.
 //
@@ -107,7 +138,10 @@ class Waiter {
       const std::uint64_t before = now;
       sched_yield();
       now = clock_.now_ns();
-      if (crowd_ != nullptr) crowd_->yielded(now - before);
+      if (crowd_ != nullptr) {
+        crowd_->yielded(now - before);
+        if (crowd_->should_step_aside(now - before, now)) step_aside();
+      }
     }
     return in_time(now);
   }

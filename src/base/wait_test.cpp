@@ -1,6 +1,7 @@
 #include "base/wait.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 namespace heddle::base {
 namespace {
@@ -66,6 +67,37 @@ TEST(Crowd, LearnsFromWhatAYieldTakes) {
   EXPECT_FALSE(crowd.crowded());
   crowd.expect(true);
   EXPECT_TRUE(crowd.crowded());
+}
+
+TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {
+  Crowd crowd;
+  std::uint64_t now = kMs;
+  const auto steps = [&](int yields, std::uint64_t ns) {
+    int count = 0;
+    for (int i = 0; i < yields; ++i) count += crowd.should_step_aside(ns, now += ns) ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(steps(1000, 2000), 0) << "nobody has said that there is room";
+  crowd.expect(false);
+  EXPECT_EQ(steps(1000, 400), 0) << "it is alone";
+  EXPECT_EQ(steps(64, 2000), 1);
+  EXPECT_EQ(steps(400, 2000), 0) << "not again at once";
+  now += kMs;
+  EXPECT_EQ(steps(64, 2000), 1);
+  now += kMs;
+  EXPECT_EQ(steps(64, 2000), 0) << "less and less often";
+  crowd.expect(true);
+  now += 1000 * kMs;
+  EXPECT_EQ(steps(1000, 2000), 0) << "more ranks than cores";
+}
+
+TEST(StepAside, LeavesTheThreadsCoresAsTheyWere) {
+  cpu_set_t before;
+  cpu_set_t after;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
+  step_aside();
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 }  // namespace

@@ -47,6 +47,16 @@ class Bootstrap {
   [[nodiscard]] virtual std::uint32_t size() const = 0;
   [[nodiscard]] virtual const JobSecret& secret() const = 0;
 
+  // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for every rank of the job.
+  // Ranks of one machine can show each other descriptors and memory.
+  [[nodiscard]] virtual std::uint32_t host([[maybe_unused]] std::uint32_t rank) const { return 0; }
+  struct Place {
+    std::uint32_t rank = 0;   // among the ranks of its machine
+    std::uint32_t size = 1;   // of these
+    std::uint32_t hosts = 1;  // of the job
+  };
+  [[nodiscard]] Place place(std::uint32_t rank) const;
+
   // Once, before any peer can fetch it.
   [[nodiscard]] virtual base::Status publish(const Card& card) = 0;
   // Asks for a peer's card and returns at once. AGAIN: it is under way, or the peer has not published yet; call again. The
@@ -108,7 +118,8 @@ struct Options {
   std::uint32_t rank = 0;      // inproc
 };
 
-// Opens the bootstrap that the options name; "auto": local if the launcher's variables are set, else single.
+// Opens the bootstrap that the options name; "auto": the one that HEDDLE_BOOTSTRAP names, and if that is auto too, what this
+// process was started by: local, pmix, pmi, and single where there is no launcher.
 base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base::Environment& environment);
 
 }  // namespace heddle::bootstrap

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +12,27 @@
 #include "base/wait.hpp"
 
 namespace heddle::bootstrap {
+namespace {
+
+// Several processes may have inherited the descriptor (a rank's child that was started before the rank joined), and the
+// connection takes one. The mark is a record lock: the kernel keeps it for a process, not for a descriptor, and drops it
+// when the process ends. Nothing is written to the socket before it is had.
+base::Status claim_among_processes(int fd, const Inherited& words) {
+  struct flock mark{};
+  mark.l_type = F_WRLCK;
+  mark.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_SETLK, &mark) == 0) return HEDDLE_DONE;
+  // A kernel without locks on sockets: then the launcher cuts off who says hello twice.
+  if (errno != EAGAIN && errno != EACCES) return HEDDLE_DONE;
+  struct flock holder = mark;
+  const bool known = ::fcntl(fd, F_GETLK, &holder) == 0 && holder.l_type != F_UNLCK;
+  return base::fail(HEDDLE_ERR_STATE,
+                    "process %d has joined the launcher's job with the same %s; a rank is one process (was this one "
+                    "started by the rank? then unset %s for it)",
+                    known ? static_cast<int>(holder.l_pid) : 0, words.variable, words.all);
+}
+
+}  // namespace
 
 base::Result<Card> Bootstrap::fetch_wait(std::uint32_t rank) {
   base::Nap nap;
@@ -18,6 +41,17 @@ base::Result<Card> Bootstrap::fetch_wait(std::uint32_t rank) {
     if (card.status() != HEDDLE_AGAIN) return card;
     nap.take();
   }
+}
+
+Bootstrap::Place Bootstrap::place(std::uint32_t rank) const {
+  Place place{0, 0, 0};
+  for (std::uint32_t other = 0; other < size(); ++other) {
+    place.hosts = std::max(place.hosts, host(other) + 1);
+    if (host(other) != host(rank)) continue;
+    ++place.size;
+    if (other < rank) ++place.rank;
+  }
+  return place;
 }
 
 base::Result<JobSecret> make_secret() {
@@ -30,6 +64,43 @@ base::Result<JobSecret> make_secret() {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "getrandom gives no secret for the job");
   }
   return secret;
+}
+
+// Makes the inherited descriptor this process's own. It survived the exec that started this process, so it is not
+// close-on-exec unless the process has claimed it before; claiming sets the flag, and the descriptor is never closed, so
+// that its number cannot come to mean something else.
+base::Status claim_socket(int fd, const Inherited& words) {
+  // The descriptor belongs to the process, so does the lock between looking and claiming.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) {
+    return base::fail_errno(HEDDLE_ERR_BOOTSTRAP,
+                            "%s=%d is not open in this process (was it started by a rank instead of the launcher? then "
+                            "unset %s for it)",
+                            words.variable, fd, words.all);
+  }
+  int domain = 0;
+  int type = 0;
+  socklen_t length = sizeof domain;
+  if (!S_ISSOCK(about.st_mode) || ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
+      ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || domain != AF_UNIX || type != SOCK_STREAM) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "%s=%d is not the launcher's socket (was this process started by a rank instead of the launcher? "
+                      "then unset %s for it)",
+                      words.variable, fd, words.all);
+  }
+  const int flags = ::fcntl(fd, F_GETFD);
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "this process has joined the launcher's job before; a process joins once (keep the context, or "
+                      "open further ones with bootstrap \"single\")");
+  }
+  if (const base::Status status = claim_among_processes(fd, words); status != HEDDLE_DONE) return status;
+  if (::fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark descriptor %d close-on-exec", fd);
+  }
+  return HEDDLE_DONE;
 }
 
 base::Result<base::Fd> duplicate(int fd) {

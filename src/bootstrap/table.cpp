@@ -8,6 +8,8 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "bootstrap/local/local.hpp"
+#include "bootstrap/pmi/pmi.hpp"
+#include "bootstrap/pmix/pmix.hpp"
 #include "bootstrap/single/single.hpp"
 
 namespace heddle::bootstrap {
@@ -15,17 +17,23 @@ namespace {
 
 using Opened = base::Result<std::unique_ptr<Bootstrap>>;
 
-Opened open_inproc(const Options& options) {
+Opened open_inproc(const Options& options, const base::Environment&) {
   if (options.inproc_job == nullptr) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "bootstrap \"inproc\" needs a job; give the one that its ranks share");
   }
   return inproc::open(*static_cast<inproc::Job*>(options.inproc_job), options.rank);
 }
-Opened open_local(const Options&) {
+Opened open_local(const Options&, const base::Environment&) {
   return local::open();
 }
-Opened open_single(const Options&) {
+Opened open_single(const Options&, const base::Environment&) {
   return single::open();
+}
+Opened open_pmix(const Options&, const base::Environment& environment) {
+  return pmix::open(environment);
+}
+Opened open_pmi(const Options&, const base::Environment& environment) {
+  return pmi::open(environment);
 }
 
 // The number of processes that another launcher says it has started, of which this one knows nothing; *variable: where.
@@ -46,37 +54,43 @@ void warn_of_other_launchers(const base::Log& log) {
   const char* variable = nullptr;
   const long count = others_started(&variable);
   if (count == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
-  log.line(base::Level::warn,
-           "this process joins a job of one, although %s is %ld; to join processes of one machine start them with "
-           "`heddle run -n %ld` instead",
-           variable, count, count);
+  log.line(
+      base::Level::warn,
+      "this process joins a job of one, although %s is %ld: of the launcher's interfaces, PMIx (PMIX_RANK) and PMI-1 "
+      "(PMI_FD), neither is there; with srun add --mpi=pmix or --mpi=pmi2, with others use mpirun, prterun, "
+      "mpiexec.hydra or `heddle run -n %ld`",
+      variable, count, count);
 }
 
 struct Entry {
   std::string_view name;
   // In "auto": the first in the order of the table that says yes. Never: only by name.
   bool (*applies)();
-  Opened (*open)(const Options& options);
+  Opened (*open)(const Options& options, const base::Environment& environment);
 };
 
 constexpr std::array kTable = {
-    Entry{"local", local::started_by_launcher, open_local},
-    Entry{"inproc", [] { return false; }, open_inproc},
+    Entry{"local", local::started_by_launcher, open_local}, Entry{"pmix", pmix::started_by_launcher, open_pmix},
+    Entry{"pmi", pmi::started_by_launcher, open_pmi},       Entry{"inproc", [] { return false; }, open_inproc},
     Entry{"single", [] { return true; }, open_single},
 };
 
 }  // namespace
 
 Opened open(const Options& options, const base::Environment& environment) {
-  const std::string_view name = options.name != nullptr ? options.name : "auto";
+  std::string_view name = options.name != nullptr ? options.name : "auto";
+  // Empty in an environment that was not read.
+  const std::string& set = environment.config.text(base::Var::bootstrap);
+  if (name == "auto" && !set.empty()) name = set;
   for (const Entry& entry : kTable) {
     if (name != entry.name && (name != "auto" || !entry.applies())) continue;
     if (name == "auto" && entry.open == open_single) warn_of_other_launchers(environment.log);
-    return entry.open(options);
+    return entry.open(options, environment);
   }
   std::string names = "auto";
   for (const Entry& entry : kTable) names += ", " + std::string(entry.name);
-  return base::fail(HEDDLE_ERR_ARGUMENT, "there is no bootstrap \"%s\"; there are %s", options.name, names.c_str());
+  return base::fail(HEDDLE_ERR_ARGUMENT, "there is no bootstrap \"%s\"; there are %s", std::string(name).c_str(),
+                    names.c_str());
 }
 
 }  // namespace heddle::bootstrap

@@ -7,7 +7,7 @@ namespace checking {
 namespace {
 
 std::string text_of(const Block& block) {
-  static constexpr std::array<const char*, 3> kNames = {"send", "receive", "scratch"};
+  static constexpr std::array<const char*, kPlaces> kNames = {"send", "receive", "scratch", "beside"};
   return std::string(kNames.at(static_cast<std::size_t>(block.place))) + "[" + std::to_string(block.offset) + ", +" +
          std::to_string(block.bytes) + ")";
 }
@@ -15,17 +15,20 @@ std::string text_of(const Block& block) {
 std::uint64_t bytes_of(const Job& job, Rank rank, Place place) {
   switch (place) {
     case Place::send:
-      return send_bytes(job.request, rank);
+      return job.buffers[rank].send;
     case Place::receive:
-      return receive_bytes(job.request, rank);
+      return job.buffers[rank].receive;
     case Place::scratch:
       return job.schedules[rank].scratch_bytes;
+    case Place::beside:
+      return job.schedules[rank].counters.size() * kBesideBytes;
   }
   return 0;
 }
 
 bool inside(const Job& job, Rank rank, const Block& block) {
   const std::uint64_t size = bytes_of(job, rank, block.place);
+  if (block.place == Place::beside && block.offset % kBesideBytes + block.bytes > kBesideBytes) return false;
   return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
 }
 
@@ -33,10 +36,16 @@ bool inside(const Job& job, Rank rank, const Block& block) {
 const char* wrong_form(const Job& job, const Schedule& schedule, const Command& command) {
   const Rank target = command.action == Action::put ? command.target : schedule.rank;
   if (target >= job.schedules.size()) return "its target is not a rank";
-  if (!inside(job, schedule.rank, command.source)) return "its source is not inside the buffer";
+  const Rank from = command.action == Action::get ? command.target : schedule.rank;
+  if (from >= job.schedules.size() || (command.action == Action::get && from == schedule.rank))
+    return "it gets from a rank that is none, or itself";
+  if (!inside(job, from, command.source)) return "its source is not inside the buffer";
   if (!inside(job, target, command.destination)) return "its destination is not inside the target's buffer";
   if (command.source.bytes != command.destination.bytes) return "source and destination differ in length";
   if (command.destination.bytes > 0 && command.destination.place == Place::send) return "it writes to send";
+  if (command.destination.place == Place::beside && command.destination.bytes > 0 &&
+      (command.credits == 0 || command.counter != command.destination.offset / kBesideBytes))
+    return "it puts beside a counter that it does not give to";
   if (command.action == Action::nop && command.source.bytes > 0) return "a nop has no bytes";
   if (command.credits > 0 && command.counter >= job.schedules[target].counters.size())
     return "the counter it gives to does not exist";
@@ -53,7 +62,7 @@ const char* wrong_form(const Job& job, const Schedule& schedule, const Command& 
 std::string describe(const Job& job, const Event& event) {
   std::string text = "rank " + std::to_string(event.rank) + " run " + std::to_string(event.run);
   if (event.command == nullptr) return text + " the caller";
-  static constexpr std::array<const char*, 4> kNames = {"nop", "put", "copy", "reduce"};
+  static constexpr std::array<const char*, 6> kNames = {"nop", "put", "get", "copy", "reduce", "expose"};
   const Command& command = *event.command;
   text += " queue " + std::to_string(event.queue - job.first_queue[event.rank]) + " command " +
           std::to_string(event.index) + " " + kNames.at(static_cast<std::size_t>(command.action));
@@ -261,7 +270,9 @@ std::string Verdict::text() const {
 
 Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof, std::uint32_t runs) {
   Verdict verdict;
-  checking::Job job{request, schedules, runs, verdict, {0}, {}};
+  checking::Job job{request, schedules, runs, verdict, {0}, {}, {}};
+  for (Rank rank = 0; rank < schedules.size(); ++rank)
+    job.buffers.push_back({send_bytes(request, rank), receive_bytes(request, rank)});
   for (const Schedule& schedule : schedules) job.first_queue.push_back(job.first_queue.back() + schedule.queues + 1);
   if (!checking::check_form(job) || !checking::check_balance(job) || !checking::check_givers(job) ||
       !checking::execute(job))

@@ -1,5 +1,8 @@
 // The contents of all buffers, as sums of one random number per (run, rank, byte).
+#include <utility>
+
 #include "collective/check_job.hpp"
+#include "collective/exchange.hpp"
 
 namespace heddle::collective::checking {
 namespace {
@@ -19,12 +22,14 @@ class Contents {
  public:
   explicit Contents(const Job& job) : job_(job), ranks_(job.schedules.size()), waste_(~std::uint64_t{0} >> 8U) {
     for (Rank rank = 0; rank < ranks_.size(); ++rank) {
-      ranks_[rank][0].resize(send_bytes(job.request, rank));
-      ranks_[rank][1].resize(receive_bytes(job.request, rank));
+      ranks_[rank][0].resize(job.buffers[rank].send);
+      ranks_[rank][1].resize(job.buffers[rank].receive);
       ranks_[rank][2].resize(job.schedules[rank].scratch_bytes);
+      ranks_[rank][3].resize(job.schedules[rank].counters.size() * kBesideBytes);
       for (Value& value : ranks_[rank][2]) value = junk();
     }
     sum_all_ranks();
+    find_listed();
   }
 
   bool run() {
@@ -41,7 +46,7 @@ class Contents {
   }
 
  private:
-  using Places = std::array<std::vector<Value>, 3>;
+  using Places = std::array<std::vector<Value>, kPlaces>;
 
   Value junk() { return contribution(255, 0, --waste_); }
 
@@ -51,7 +56,7 @@ class Contents {
 
   void apply(Rank rank, const Command& command) {
     if (command.source.bytes == 0) return;
-    const Value* from = at(rank, command.source);
+    const Value* from = at(command.action == Action::get ? command.target : rank, command.source);
     Value* to = at(command.action == Action::put ? command.target : rank, command.destination);
     for (std::uint64_t i = 0; i < command.source.bytes; ++i)
       to[i] = command.action == Action::reduce ? to[i] + from[i] : from[i];
@@ -62,6 +67,27 @@ class Contents {
     for (std::uint64_t i = 0; i < places[0].size(); ++i) places[0][i] = contribution(run, rank, i);
     const bool gives = job_.request.operation == Operation::broadcast && rank == job_.request.root;
     for (std::uint64_t i = 0; i < places[1].size(); ++i) places[1][i] = gives ? contribution(run, rank, i) : junk();
+    if (!listed_.empty()) before_[rank] = places[1];
+  }
+
+  // Where ranks list their blocks: which byte of whom each byte of each receive is, by the lists alone.
+  void find_listed() {
+    if (!lists_blocks(job_.request.operation)) return;
+    listed_.resize(ranks_.size());
+    before_.resize(ranks_.size());
+    std::vector<Exchange> lists;
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) lists.push_back(exchange_of(job_.request, rank));
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+      listed_[rank].resize(ranks_[rank][1].size());
+      for (Rank peer = 0; peer < ranks_.size(); ++peer) {
+        const auto taken = of_peer(std::as_const(lists[rank].taken), peer);
+        const auto given = of_peer(std::as_const(lists[peer].given), rank);
+        if (taken.size() != given.size()) job_.fault("lists: two ranks list different numbers of blocks");
+        for (std::size_t k = 0; k < std::min(taken.size(), given.size()); ++k)
+          for (std::uint64_t i = 0; i < taken[k].bytes; ++i)
+            listed_[rank][taken[k].here + i] = {true, peer, given[k].here + i};
+      }
+    }
   }
 
   // For the reductions of all ranks, once instead of per rank.
@@ -101,6 +127,15 @@ class Contents {
         for (Rank other = 0; other <= rank; ++other) sum += contribution(run, other, i);
         return sum;
       }
+      case Operation::allgatherv:
+      case Operation::alltoallv:
+      case Operation::gatherv:
+      case Operation::scatterv:
+      case Operation::neighbor_alltoallv: {
+        // Between blocks nothing changes.
+        const Listed& from = listed_[rank][i];
+        return from.there ? contribution(run, from.rank, from.byte) : before_[rank][i];
+      }
       case Operation::barrier:
       case Operation::kCount:
         return 0;
@@ -122,6 +157,13 @@ class Contents {
   std::vector<Places> ranks_;
   std::vector<std::vector<Value>> sums_;
   std::uint64_t waste_;
+  struct Listed {
+    bool there = false;
+    Rank rank = 0;
+    std::uint64_t byte = 0;
+  };
+  std::vector<std::vector<Listed>> listed_;  // by rank and byte of receive
+  std::vector<std::vector<Value>> before_;   // receive at the beginning of the run
 };
 
 }  // namespace

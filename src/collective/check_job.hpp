@@ -30,6 +30,11 @@ struct Job {
   Verdict& verdict;
   std::vector<std::uint32_t> first_queue;  // per rank, and one more: how many there are
   std::vector<Event> events;               // in an order of execution
+  struct Buffers {
+    std::uint64_t send = 0;
+    std::uint64_t receive = 0;
+  };
+  std::vector<Buffers> buffers;  // of each rank: bytes
 
   void fault(std::string text) const {
     if (verdict.faults.size() < kMostFaults) verdict.faults.push_back(std::move(text));

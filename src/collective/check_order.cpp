@@ -192,14 +192,14 @@ class Order {
     for (EventId id = 0; id < job_.events.size(); ++id) {
       const Event& now = event(id);
       if (now.command == nullptr) {
-        if (now.rank != rank || place == Place::scratch) continue;
-        const Block whole{place, 0,
-                          place == Place::send ? send_bytes(job_.request, rank) : receive_bytes(job_.request, rank)};
+        if (now.rank != rank || place == Place::scratch || place == Place::beside) continue;
+        const Block whole{place, 0, place == Place::send ? job_.buffers[rank].send : job_.buffers[rank].receive};
         add(whole, id, true, false);
         continue;
       }
       const bool put = now.command->action == Action::put;
-      if (now.rank == rank) add(now.command->source, id, false, false);
+      const bool get = now.command->action == Action::get;
+      if ((get ? now.command->target : now.rank) == rank) add(now.command->source, id, false, false);
       if ((put ? now.command->target : now.rank) == rank) add(now.command->destination, id, true, put);
     }
     std::ranges::sort(all, [](const Access& a, const Access& b) { return a.begin < b.begin; });
@@ -207,7 +207,7 @@ class Order {
   }
 
   void check_accesses(Rank rank) const {
-    for (const Place place : {Place::send, Place::receive, Place::scratch}) {
+    for (const Place place : {Place::send, Place::receive, Place::scratch, Place::beside}) {
       const std::vector<Access> all = accesses(rank, place);
       for (std::size_t i = 0; i < all.size(); ++i)
         for (std::size_t j = i + 1; j < all.size() && all[j].begin < all[i].end; ++j) {

@@ -6,7 +6,7 @@ namespace heddle::collective {
 namespace {
 
 std::string text_of(const Block& block) {
-  static constexpr std::array<const char*, 3> kNames = {"send", "receive", "scratch"};
+  static constexpr std::array<const char*, kPlaces> kNames = {"send", "receive", "scratch", "beside"};
   return std::string(kNames.at(static_cast<std::size_t>(block.place))) + "[" + std::to_string(block.offset) + ".." +
          std::to_string(block.offset + block.bytes) + ")";
 }
@@ -28,6 +28,10 @@ std::string act_of(const Command& command) {
     case Action::put:
       if (!bytes) return "signal" + target;
       return "put " + text_of(command.source) + " to" + target + " " + text_of(command.destination);
+    case Action::get:
+      return "get " + text_of(command.source) + " of" + target + " to " + text_of(command.destination);
+    case Action::expose:
+      return "expose " + text_of(command.source);
     case Action::copy:
       return "copy " + text_of(command.source) + " to " + text_of(command.destination);
     case Action::reduce:
@@ -71,6 +75,10 @@ std::string dot_of(const std::string& title, const std::vector<Schedule>& schedu
     for (const Command& command : schedule.commands)
       if (command.action == Action::put && command.target != schedule.rank)
         bytes[command.target] += command.source.bytes;
+    for (const Command& command : schedule.commands)
+      if (command.action == Action::get)
+        text += "  " + std::to_string(command.target) + " -> " + std::to_string(schedule.rank) + " [label=\"" +
+                std::to_string(command.source.bytes) + "\"];\n";
     for (const auto& [target, sum] : bytes)
       text += "  " + std::to_string(schedule.rank) + " -> " + std::to_string(target) +
               (sum == 0 ? " [style=dashed];\n" : " [label=\"" + std::to_string(sum) + "\"];\n");

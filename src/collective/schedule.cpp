@@ -2,13 +2,28 @@
 
 #include <algorithm>
 
+#include "collective/exchange.hpp"
+
 namespace heddle::collective {
 
 const char* name_of(Operation operation) {
   static constexpr std::array<const char*, static_cast<std::size_t>(Operation::kCount)> kNames = {
-      "barrier",   "broadcast", "reduce",   "allreduce",      "gather",
-      "allgather", "scatter",   "alltoall", "reduce_scatter", "scan"};
+      "barrier",        "broadcast", "reduce",     "allreduce", "gather",  "allgather", "scatter",           "alltoall",
+      "reduce_scatter", "scan",      "allgatherv", "alltoallv", "gatherv", "scatterv",  "neighbor_alltoallv"};
   return kNames.at(static_cast<std::size_t>(operation));
+}
+
+bool lists_blocks(Operation operation) {
+  switch (operation) {
+    case Operation::allgatherv:
+    case Operation::alltoallv:
+    case Operation::gatherv:
+    case Operation::scatterv:
+    case Operation::neighbor_alltoallv:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::uint64_t send_bytes(const Request& request, Rank rank) {
@@ -28,6 +43,12 @@ std::uint64_t send_bytes(const Request& request, Rank rank) {
     case Operation::allgather:
     case Operation::scan:
       return request.bytes;
+    case Operation::allgatherv:
+    case Operation::alltoallv:
+    case Operation::gatherv:
+    case Operation::scatterv:
+    case Operation::neighbor_alltoallv:
+      return extent(exchange_of(request, rank).given);
   }
   return 0;
 }
@@ -50,6 +71,12 @@ std::uint64_t receive_bytes(const Request& request, Rank rank) {
     case Operation::reduce_scatter:
     case Operation::scan:
       return request.bytes;
+    case Operation::allgatherv:
+    case Operation::alltoallv:
+    case Operation::gatherv:
+    case Operation::scatterv:
+    case Operation::neighbor_alltoallv:
+      return extent(exchange_of(request, rank).taken);
   }
   return 0;
 }
@@ -65,7 +92,7 @@ SessionFit runs_on_session_queues(const Schedule& schedule) {
   std::vector<Queue> queues(schedule.queues);
   const auto no = [](const char* reason) { return SessionFit{false, reason}; };
   for (const Command& command : schedule.commands) {
-    if (command.action == Action::copy || command.action == Action::reduce) return no("it computes or copies");
+    if (command.action != Action::put && command.action != Action::nop) return no("it computes or copies");
     if (command.credits > kMostCredits) return no("a put gives more than 15 credits");
     if (command.action == Action::nop && command.credits > 0) return no("a nop gives credits");
     if (command.waits[1].count > 0) return no("a command waits for two counters");
@@ -127,6 +154,20 @@ Command& Builder::copy(std::uint32_t queue, Block source, Block destination) {
   Command& command = add(queue, Action::copy);
   command.source = source;
   command.destination = destination;
+  return command;
+}
+
+Command& Builder::get(std::uint32_t queue, Rank target, Block source, Block destination) {
+  Command& command = add(queue, Action::get);
+  command.source = source;
+  command.target = target;
+  command.destination = destination;
+  return command;
+}
+
+Command& Builder::expose(std::uint32_t queue, Block block) {
+  Command& command = add(queue, Action::expose);
+  command.source = command.destination = block;
   return command;
 }
 

@@ -1,7 +1,7 @@
 // What one rank does in one collective operation: commands in session queues, and the arrivals that release each of them.
 //
 // An algorithm is a pure function from a Request to a Schedule. It knows no memory, no network and no time, so that it can
-// be proved (check.hpp) at any size, printed and drawn (print.hpp), and run by every transport (compile.hpp).
+// be proved (check.hpp) at any size, printed and drawn (print.hpp), and run by every transport (session_queue.hpp).
 //
 // The model is the session mode of Tofu2 [Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2], somewhat
 // widened:
@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,11 @@ using Rank = std::uint32_t;
 enum class Place : std::uint8_t {
   send,     // what the caller gives
   receive,  // what the caller gets; a broadcast has only this one
-  scratch   // the schedule's own; keeps its contents from run to run
+  scratch,  // the schedule's own; keeps its contents from run to run
+  beside  // the schedule's own too: kBesideBytes in the line of each counter, so that few bytes come with their credit
 };
+inline constexpr std::size_t kPlaces = 4;
+inline constexpr std::uint64_t kBesideBytes = 48;
 
 // Bytes of one rank. Empty: bytes == 0, the rest is then without meaning.
 struct Block {
@@ -42,23 +46,30 @@ struct Block {
   std::uint64_t bytes = 0;
 };
 
+// The place beside a counter; bytes <= kBesideBytes. Who puts there gives to that counter.
+constexpr Block beside(std::uint32_t counter, std::uint64_t bytes) {
+  return {Place::beside, counter * kBesideBytes, bytes};
+}
+
 struct Wait {
   std::uint32_t counter = 0;
   std::uint32_t count = 0;  // credits of this run; 0: nothing is waited for
 };
 
 enum class Action : std::uint8_t {
-  nop,    // waits; may give credits
-  put,    // source of this rank to destination of `target`; no bytes: credits only
-  copy,   // source to destination, both of this rank
-  reduce  // destination = destination op source, both of this rank
+  nop,     // waits; may give credits
+  put,     // source of this rank to destination of `target`; no bytes: credits only
+  get,     // source of `target` to destination of this rank; where ranks map each other's memory
+  copy,    // source to destination, both of this rank
+  reduce,  // destination = destination op source, both of this rank
+  expose  // a block of receive (source and destination) is from here on where others get it; a copy, if that is elsewhere
 };
 
 struct Command {
   Action action = Action::nop;
   std::uint32_t queue = 0;
   std::array<Wait, 2> waits;
-  Rank target = 0;  // put; may be this rank
+  Rank target = 0;  // put; may be this rank. get: another
   Block source;
   Block destination;          // as many bytes as source
   std::uint32_t counter = 0;  // put: of the target, else of this rank
@@ -91,9 +102,36 @@ enum class Operation : std::uint8_t {
   alltoall,        // block j of `bytes` in send of rank i is block i in receive of rank j
   reduce_scatter,  // block i of `bytes` of send of all, combined, in receive of rank i
   scan,            // `bytes` of send of the ranks up to and with i, combined, in receive of rank i
+  // Blocks as the ranks list them (Exchange); only their lists tell these apart.
+  allgatherv,          // one block of each rank to all
+  alltoallv,           // a block of each rank to each
+  gatherv,             // one block of each rank to the root
+  scatterv,            // a block of the root to each rank
+  neighbor_alltoallv,  // blocks to the ranks that each one names, from those that it names
   kCount
 };
 const char* name_of(Operation operation);
+bool lists_blocks(Operation operation);
+
+// One block that a rank gives to another, or takes from it, where ranks list their blocks. The k-th that a rank gives to another
+// is the k-th that the other takes from it, of the same length.
+struct Message {
+  Rank peer = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t here = 0;  // given: of send; taken: of receive
+  std::uint64_t there =
+      0;  // given: of the peer's receive, or of its scratch if it keeps; taken and kept: of this rank's scratch
+  std::uint32_t slot =
+      0;  // given: the peer's number among those that this rank gives to; taken: this rank's among the peer's
+  bool kept = false;  // given: the peer keeps
+};
+
+// What one rank gives and takes; made by lay_out() and what the peers tell (exchange.hpp).
+struct Exchange {
+  std::vector<Message> given;  // by peer; those of one peer as they were listed
+  std::vector<Message> taken;  // likewise
+  bool kept = false;  // what comes is put into scratch, and copied from there: nobody waits for this rank to begin
+};
 
 // What is asked of an algorithm. All ranks ask alike but for `rank`.
 struct Request {
@@ -105,7 +143,11 @@ struct Request {
   std::uint64_t element_bytes = 1;  // reductions: vectors are cut between elements
   std::uint64_t segment_bytes = 0;  // pipelines: most bytes of one put; 0: all at once
   std::array<Rank, 3> shape{
-      0, 0, 0};  // algorithms for a torus: ranks along x, y, z (x varies fastest); their product is `ranks`
+      0, 0, 0};           // algorithms for a torus: ranks along x, y, z (x varies fastest); their product is `ranks`
+  bool reachable = true;  // others get from this rank's receive as it is; this rank's own matter
+  // Where ranks list their blocks: the lists of `rank` alone, or those of all ranks, for proofs. None: each block has `bytes`, and they
+  // stand one after the other.
+  std::span<const Exchange> exchanges{};
 };
 
 // Bytes of the buffers that an operation uses at a rank.
@@ -133,10 +175,12 @@ class Builder {
 
   // The command is the last of its queue so far; the reference is good until the next one.
   Command& put(std::uint32_t queue, Block source, Rank target, Block destination);
+  Command& get(std::uint32_t queue, Rank target, Block source, Block destination);
   Command& signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
   Command& signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
   Command& copy(std::uint32_t queue, Block source, Block destination);
   Command& reduce(std::uint32_t queue, Block source, Block destination);
+  Command& expose(std::uint32_t queue, Block block);
   Command& nop(std::uint32_t queue);
 
   [[nodiscard]] Schedule take() { return std::move(schedule_); }

@@ -4,18 +4,34 @@
 #include <cstring>
 
 namespace heddle::collective {
+namespace {
+
+std::uint64_t offset_of(const Block& block) {
+  return block.place == Place::beside ? beside_at(block.offset) : block.offset;
+}
+
+}  // namespace
 
 SessionQueue::SessionQueue(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction)
     : reduction_(reduction) {
+  std::ranges::copy(ranks[schedule.rank].places, places_.begin());
+  exposed_ = places_[static_cast<std::size_t>(Place::receive)];
+  places_[static_cast<std::size_t>(Place::beside)] = reinterpret_cast<std::byte*>(ranks[schedule.rank].counters);
   steps_.reserve(schedule.commands.size());
+  bool carries = false;
   for (std::uint32_t number = 0; number < schedule.queues; ++number) {
     Queue queue;
-    queue.begin = queue.next = static_cast<std::uint32_t>(steps_.size());
-    for (const Command& command : schedule.commands)
-      if (command.queue == number) bind(command, schedule.rank, ranks, schedule);
+    queue.begin = queue.next = queue.settled = static_cast<std::uint32_t>(steps_.size());
+    for (const Command& command : schedule.commands) {
+      if (command.queue != number) continue;
+      bind(command, schedule.rank, ranks, schedule);
+      queue.carries = queue.carries || steps_.back().carrier != nullptr;
+    }
     queue.end = static_cast<std::uint32_t>(steps_.size());
+    carries = carries || queue.carries;
     if (queue.begin != queue.end) queues_.push_back(queue);
   }
+  if (carries) ended_ = std::make_unique<std::atomic<std::int32_t>[]>(steps_.size());
 }
 
 void SessionQueue::prepare(const Schedule& schedule, CounterWord* counters) {
@@ -39,25 +55,46 @@ void SessionQueue::bind(const Command& command, Rank rank, std::span<const RankM
     if (wait.count > 0)
       step.dues[i] = {&ranks[rank].counters[wait.counter], wait.count, schedule.counters[wait.counter].per_run};
   }
-  const RankMemory& target = ranks[command.action == Action::put ? command.target : rank];
+  const bool here = command.action != Action::put || command.target == rank;
+  const auto source = static_cast<std::size_t>(command.source.place);
+  const RankMemory& target = ranks[here ? rank : command.target];
   step.bytes = command.source.bytes;
-  if (step.bytes > 0) {
-    step.source = ranks[rank].places[static_cast<std::size_t>(command.source.place)] + command.source.offset;
-    step.destination = target.places[static_cast<std::size_t>(command.destination.place)] + command.destination.offset;
-  }
-  if (command.credits == 0) return;
-  step.counter = &target.counters[command.counter];
   step.credits = command.credits;
-  if (!command.shares) step.given = sum_of(step.counter);
+  if (step.bytes > 0) {
+    step.source_offset = offset_of(command.source);
+    if (command.action == Action::get)
+      step.source = ranks[command.target].places[source] + step.source_offset;
+    else
+      step.source_base = command.action == Action::expose ? &exposed_ : &places_[source];
+  }
+  bind_target(command, target, here, step);
 }
 
-void SessionQueue::execute(Step& step) {
-  if (step.action == Action::reduce) {
-    reduction_.combine(step.destination, step.source, step.bytes, reduction_.argument);
-  } else if (step.bytes > 0 && step.source != step.destination) {
-    std::memcpy(step.destination, step.source, step.bytes);
+void SessionQueue::bind_target(const Command& command, const RankMemory& target, bool here, Step& step) {
+  // Counters that others reach by carriers are the carriers' alone, this rank's gifts included.
+  const bool carried = target.carrier != nullptr && (!here || command.shares);
+  if (carried) {
+    step.carrier = target.carrier;
+    step.counter_number = command.counter;
+    step.destination_place = command.destination.place;
+    step.destination_offset = command.destination.offset;
+  } else if (step.credits > 0) {
+    step.counter = &target.counters[command.counter];
+    if (!command.shares) step.given = sum_of(step.counter);
   }
-  for (Due& due : step.dues) due.credits += due.per_run;
+  if (step.bytes == 0 || (carried && !here)) return;
+  const auto place = static_cast<std::size_t>(command.destination.place);
+  step.destination_offset = offset_of(command.destination);
+  if (here) {
+    step.destination_base = &places_[place];
+  } else {
+    std::byte* base = command.destination.place == Place::beside ? reinterpret_cast<std::byte*>(target.counters)
+                                                                 : target.places[place];
+    step.destination = base + step.destination_offset;
+  }
+}
+
+void SessionQueue::give(Step& step) {
   if (step.counter == nullptr) return;
   if (step.given == nullptr) {
     step.counter->credits.fetch_add(step.credits, std::memory_order_release);
@@ -69,41 +106,127 @@ void SessionQueue::execute(Step& step) {
   step.counter->credits.store(*step.given, std::memory_order_release);
 }
 
+// False: its carrier cannot take it now.
+bool SessionQueue::execute(Step& step) {
+  if (step.bytes > 0) {
+    const std::byte* source = step.source_base != nullptr ? *step.source_base + step.source_offset : step.source;
+    if (step.carrier != nullptr && step.destination_base == nullptr) {
+      std::atomic<std::int32_t>& ended = ended_[static_cast<std::size_t>(&step - steps_.data())];
+      ended.store(0, std::memory_order_relaxed);
+      if (!step.carrier->put(source, step.bytes, step.destination_place, step.destination_offset, &ended)) return false;
+    } else {
+      std::byte* destination =
+          step.destination_base != nullptr ? *step.destination_base + step.destination_offset : step.destination;
+      if (step.action == Action::reduce)
+        reduction_.combine(destination, source, step.bytes, reduction_.argument);
+      else if (source != destination)
+        std::memcpy(destination, source, step.bytes);
+    }
+  }
+  for (Due& due : step.dues) due.credits += due.per_run;
+  return true;
+}
+
+// The credits of what has arrived. False: it has more to do.
+bool SessionQueue::settle(Queue& queue) {
+  for (; queue.settled < queue.next; ++queue.settled) {
+    Step& step = steps_[queue.settled];
+    if (step.carrier == nullptr) {
+      give(step);
+      continue;
+    }
+    if (step.bytes > 0 && step.destination_base == nullptr) {
+      const std::int32_t ended = ended_[queue.settled].load(std::memory_order_acquire);
+      if (ended == 0) return false;
+      if (ended < 0) fail(static_cast<base::Status>(ended));
+    }
+    if (step.credits == 0 || status() != HEDDLE_DONE) continue;
+    const base::Status given = step.carrier->give(step.counter_number, step.credits);
+    if (given == HEDDLE_AGAIN) return false;
+    if (given < 0) fail(given);
+  }
+  return queue.settled == queue.end;
+}
+
+// What a carrier has taken it may read until the bytes are there. False: the step would write to some of that.
+bool SessionQueue::sources_left(Queue& queue, const Step& step) {
+  if (step.bytes == 0 || step.destination_base == nullptr) return true;
+  static_cast<void>(settle(queue));
+  const std::byte* begin = *step.destination_base + step.destination_offset;
+  for (std::uint32_t i = queue.settled; i < queue.next; ++i) {
+    const Step& before = steps_[i];
+    if (before.carrier == nullptr || before.bytes == 0 || before.destination_base != nullptr) continue;
+    const std::byte* source = *before.source_base + before.source_offset;
+    if (source < begin + step.bytes && begin < source + before.bytes) return false;
+  }
+  return true;
+}
+
+bool SessionQueue::on_its_way(const Queue& queue) const {
+  for (std::uint32_t i = queue.settled; queue.carries && i < queue.next; ++i) {
+    const Step& step = steps_[i];
+    if (step.carrier != nullptr && step.bytes > 0 && step.destination_base == nullptr &&
+        ended_[i].load(std::memory_order_acquire) == 0)
+      return true;
+  }
+  return false;
+}
+
 // True: it has come to its end.
 bool SessionQueue::advance_queue(Queue& queue) {
   while (queue.next < queue.end) {
     Step& step = steps_[queue.next];
-    if (!released(step.dues[0]) || !released(step.dues[1])) return false;
-    execute(step);
+    if (!released(step.dues[0]) || !released(step.dues[1])) break;
+    if (step.bytes > allowance_) break;
+    if (queue.carries && !sources_left(queue, step)) break;
+    if (!execute(step)) break;
+    if (allowance_ != kAll) allowance_ -= step.bytes;
+    if (!queue.carries) give(step);
     ++queue.next;
   }
+  return queue.carries ? settle(queue) : queue.next == queue.end;
+}
+
+void SessionQueue::begin_run(std::uint64_t run) {
+  running_ = run;
+  open_ = queues_.size();
+  for (Queue& queue : queues_) queue.next = queue.settled = queue.begin;
+}
+
+bool SessionQueue::end_run(std::uint64_t run) {
+  if (delivery_.bytes > allowance_) return false;
+  if (delivery_.bytes > 0 && status() == HEDDLE_DONE) std::memcpy(delivery_.to, delivery_.from, delivery_.bytes);
+  completed_.store(run, std::memory_order_release);
   return true;
 }
 
 bool SessionQueue::advance_locked() {
   // Acquire, partner: the release store in start().
   const std::uint64_t started = started_.load(std::memory_order_acquire);
-  if (running_ != started) {
-    running_ = started;
-    open_ = queues_.size();
-    for (Queue& queue : queues_) queue.next = queue.begin;
-  }
+  if (completed_.load(std::memory_order_relaxed) == started) return true;  // while this thread came here
+  if (running_ != started) begin_run(started);
+  std::uint64_t executed = 0;
   // What a queue gives to a counter of its own rank may release another one.
-  for (bool moved = true; moved && open_ > 0;) {
+  for (bool moved = true; moved && open_ > 0 && status() == HEDDLE_DONE;) {
     moved = false;
     for (std::size_t i = 0; i < open_;) {
-      const std::uint32_t before = queues_[i].next;
+      const std::uint32_t before = queues_[i].next + queues_[i].settled;
       const bool ended = advance_queue(queues_[i]);
-      moved = moved || queues_[i].next != before;
+      const std::uint32_t steps = queues_[i].next + queues_[i].settled - before;
+      moved = moved || steps > 0;
+      executed += steps;
       if (!ended)
         ++i;
       else
         std::swap(queues_[i], queues_[--open_]);
     }
   }
-  if (open_ > 0) return false;
-  completed_.store(started, std::memory_order_release);
-  return true;
+  if (executed > 0) executed_.store(executed_.load(std::memory_order_relaxed) + executed, std::memory_order_relaxed);
+  if (status() != HEDDLE_DONE) {
+    const bool waits = std::ranges::any_of(queues_, [this](const Queue& queue) { return on_its_way(queue); });
+    return !waits && end_run(started);
+  }
+  return open_ == 0 && end_run(started);
 }
 
 }  // namespace heddle::collective

@@ -1,13 +1,16 @@
-// Runs one rank's schedule where all buffers and counters are memory of this process: the session queue in software.
+// Runs one rank's schedule: the session queue in software.
 //
-// Commands are bound once, to addresses. start() begins a run: it writes two words and executes what may go at once; nothing is
-// posted again, so it costs the same for any number of segments. From there whoever calls advance() moves the run on: the thread
-// that waits, a helper, a peer's. One at a time is inside; the others go on without waiting.
+// Commands are bound once: to addresses where the other rank's memory is this process's too, else to a carrier. start() begins a
+// run: it writes two words and executes what may go at once; nothing is posted again, so it costs the same for any number of
+// segments. From there whoever calls advance() moves the run on: the thread that waits, a helper. One at a time is inside; the
+// others go on without waiting.
 //
-// Invariants: started_ is the number of runs that were started, completed_ of those that are complete; started_ - completed_ is 0
+// Invariants: started_ is the number of runs that were started, completed_ of those that have ended; started_ - completed_ is 0
 // or 1. Everything else belongs to who holds lock_. A counter holds all credits that ever came to it; run k of a schedule waits
 // for k * per_run + count. A counter with one giver is written by plain stores of the sum (release), one with several by
-// additions (release); waits read it (acquire), so that who sees a credit sees the bytes that came with it.
+// additions (release); waits read it (acquire), so that who sees a credit sees the bytes that came with it. What a carrier puts may
+// arrive in any order, so its credits, and those of the commands behind it in its queue, follow when it is there;
+// until then no command of its queue writes to its source.
 #pragma once
 
 #include <array>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "base/cache_line.hpp"
+#include "base/error.hpp"
 #include "collective/schedule.hpp"
 #include "queue/try_lock.hpp"
 
@@ -28,7 +32,14 @@ namespace heddle::collective {
 struct alignas(base::kCacheLine) CounterWord {
   // Partners: SessionQueue's release store or addition at the giver, its acquire load at the owner.
   std::atomic<std::uint64_t> credits{0};
+  alignas(16) std::array<std::byte, kBesideBytes> bytes{};  // Place::beside; as any element may ask
 };
+static_assert(sizeof(CounterWord) == base::kCacheLine);
+
+// Where a block beside a counter begins, from the first counter on.
+constexpr std::uint64_t beside_at(std::uint64_t offset) {
+  return offset / kBesideBytes * sizeof(CounterWord) + offsetof(CounterWord, bytes) + offset % kBesideBytes;
+}
 
 // Combines `bytes` of `in` into `inout`: inout = in op inout, element by element. Commutative and associative.
 struct Reduction {
@@ -36,10 +47,29 @@ struct Reduction {
   const void* argument = nullptr;
 };
 
+// Brings bytes and credits to a rank whose memory is not this process's. For who is inside one SessionQueue.
+class Carrier {
+ public:
+  Carrier() = default;
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+  virtual ~Carrier() = default;
+
+  static constexpr std::int32_t kThere = 1;
+  // When the bytes are in `place` there, *ended becomes kThere, or a negative status; with release, from any thread. False: not now,
+  // nothing has happened.
+  virtual bool put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
+                   std::atomic<std::int32_t>* ended) = 0;
+  // AGAIN: not now. An error: they will not come.
+  virtual base::Status give(std::uint32_t counter, std::uint64_t credits) = 0;
+};
+
 // A rank's memory, as this process sees it.
 struct RankMemory {
-  std::array<std::byte*, 3> places{};  // by Place; those that no command of this rank touches may be null
-  CounterWord* counters = nullptr;     // as many as its schedule has
+  std::array<std::byte*, 3>
+      places{};                     // by Place, beside excepted; those that no command of this rank touches may be null
+  CounterWord* counters = nullptr;  // as many as its schedule has
+  Carrier* carrier = nullptr;       // not null: it is reached by this, and the others mean nothing
 };
 
 class SessionQueue {
@@ -53,13 +83,34 @@ class SessionQueue {
   // Gives this rank's counters what they have at first.
   static void prepare(const Schedule& schedule, CounterWord* counters);
 
-  // Begins a run; the one before is complete. One thread at a time.
-  void start() {
+  // Before a start, no run being under way: the caller's buffers are elsewhere. Not those that peers put into.
+  void set_place(Place place, std::byte* address) { places_[static_cast<std::size_t>(place)] = address; }
+  // Before a start: what expose() copies to Place::receive. Unless set, it is that place itself.
+  void set_exposed(std::byte* address) { exposed_ = address; }
+
+  // Before a start: what the next runs combine with; it has elements as long as the one before.
+  void set_reduction(const Reduction& reduction) { reduction_ = reduction; }
+  // Before a start: what the end of a run that went well copies, before anybody sees that it has ended. No bytes: nothing.
+  struct Delivery {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  void set_delivery(const Delivery& delivery) { delivery_ = delivery; }
+
+  // Begins a run; the one before has ended. One thread at a time. Executes at once what may go, up to so many bytes: the rest is
+  // for those who advance it.
+  void start(std::uint64_t bytes = kAll) {
     // Release, partner: the acquire load in advance(): what the caller has written to its buffers goes with it.
     started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    static_cast<void>(advance());
+    const queue::TryLock<>::Guard guard(lock_);
+    if (!guard) return;
+    allowance_ = bytes;
+    static_cast<void>(advance_locked());
+    allowance_ = kAll;
   }
-  // Executes what may go, unless somebody else is at it. True: the run is complete. Any thread.
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  // Executes what may go, unless somebody else is at it. True: the run has ended. Any thread.
   bool advance() {
     if (done()) return true;
     const queue::TryLock<>::Guard guard(lock_);
@@ -69,6 +120,12 @@ class SessionQueue {
   [[nodiscard]] bool done() const {
     return completed_.load(std::memory_order_acquire) == started_.load(std::memory_order_relaxed);
   }
+  // The run that is under way, and all that follow, end with this error, when nothing that was put is still on its way. Any thread.
+  void fail(base::Status status) { failure_.store(status, std::memory_order_relaxed); }
+  [[nodiscard]] base::Status status() const { return failure_.load(std::memory_order_relaxed); }
+  // Commands that were executed so far, of all runs; for those who want to know whether advance() has moved anything. Relaxed.
+  [[nodiscard]] std::uint64_t executed() const { return executed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t runs() const { return started_.load(std::memory_order_relaxed); }
 
  private:
   struct Due {
@@ -79,35 +136,60 @@ class SessionQueue {
   struct Step {
     Action action = Action::nop;
     std::array<Due, 2> dues;
+    std::byte* const* source_base = nullptr;  // of places_, or exposed_; null: `source` is the address
     const std::byte* source = nullptr;
+    std::uint64_t source_offset = 0;
+    std::byte* const* destination_base = nullptr;  // null: `destination` is the address
     std::byte* destination = nullptr;
+    std::uint64_t destination_offset = 0;
     std::uint64_t bytes = 0;
-    CounterWord* counter = nullptr;  // null: it gives nothing
+    CounterWord* counter = nullptr;  // null: it gives nothing, or its carrier does
     std::uint64_t credits = 0;
     std::uint64_t* given = nullptr;  // one giver: the sum of what this rank has given; null: several
+    Carrier* carrier = nullptr;
+    std::uint32_t counter_number = 0;          // carrier
+    Place destination_place = Place::receive;  // carrier
   };
   struct Queue {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     std::uint32_t next = 0;
+    std::uint32_t settled = 0;  // steps before this one have given their credits
+    bool carries = false;       // some step has a carrier
   };
 
   [[nodiscard]] static bool released(const Due& due) {
     return due.counter == nullptr || due.counter->credits.load(std::memory_order_acquire) >= due.credits;
   }
   bool advance_locked();
+  void begin_run(std::uint64_t run);
+  bool end_run(std::uint64_t run);
   bool advance_queue(Queue& queue);
-  void execute(Step& step);
+  bool settle(Queue& queue);
+  bool sources_left(Queue& queue, const Step& step);
+  [[nodiscard]] bool on_its_way(const Queue& queue) const;
+  bool execute(Step& step);
+  void give(Step& step);
   void bind(const Command& command, Rank rank, std::span<const RankMemory> ranks, const Schedule& schedule);
+  void bind_target(const Command& command, const RankMemory& target, bool here, Step& step);
   std::uint64_t* sum_of(const CounterWord* counter);
 
   queue::TryLock<> lock_;
   std::atomic<std::uint64_t> started_{0};
   std::atomic<std::uint64_t> completed_{0};
-  std::uint64_t running_ = 0;  // the run that queues_ are at
-  std::vector<Queue> queues_;  // those that are not at their end come first: open_ of them
+  // Relaxed: it orders nothing; the run's end, with release, follows it.
+  std::atomic<base::Status> failure_{HEDDLE_DONE};
+  std::atomic<std::uint64_t> executed_{0};  // written inside
+  std::array<std::byte*, kPlaces> places_{};
+  std::byte* exposed_ = nullptr;
+  Delivery delivery_;
+  std::uint64_t allowance_ = kAll;  // bytes that this visit may still move
+  std::uint64_t running_ = 0;       // the run that queues_ are at
+  std::vector<Queue> queues_;       // those that are not at their end come first: open_ of them
   std::size_t open_ = 0;
   std::vector<Step> steps_;  // queue by queue
+  // Of steps with a carrier and bytes; 0: on its way. Release by the carrier, partner: the acquire load in settle().
+  std::unique_ptr<std::atomic<std::int32_t>[]> ended_;
   std::vector<std::pair<const CounterWord*, std::unique_ptr<std::uint64_t>>> sums_;
   Reduction reduction_;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "base/random.hpp"
@@ -28,7 +29,10 @@ struct World {
   std::vector<Schedule> schedules;
   std::vector<std::unique_ptr<SessionQueue>> queues;
 
-  World(const Algorithm& algorithm, const Request& asked) : request(asked), bytes(asked.ranks), counters(asked.ranks) {
+  // `bind`: changes how the others' memory looks to a rank.
+  using Bind = std::function<void(Rank rank, std::vector<RankMemory>& seen)>;
+  World(const Algorithm& algorithm, const Request& asked, const Bind& bind = {})
+      : request(asked), bytes(asked.ranks), counters(asked.ranks) {
     for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
       const Rank rank = request.rank;
       schedules.push_back(algorithm.schedule(request));
@@ -39,8 +43,11 @@ struct World {
       SessionQueue::prepare(schedules[rank], counters[rank].data());
       ranks.push_back({{bytes[rank][0].data(), bytes[rank][1].data(), bytes[rank][2].data()}, counters[rank].data()});
     }
-    for (const Schedule& schedule : schedules)
-      queues.push_back(std::make_unique<SessionQueue>(schedule, ranks, Reduction{add_bytes, nullptr}));
+    for (const Schedule& schedule : schedules) {
+      std::vector<RankMemory> seen = ranks;
+      if (bind) bind(schedule.rank, seen);
+      queues.push_back(std::make_unique<SessionQueue>(schedule, seen, Reduction{add_bytes, nullptr}));
+    }
   }
 
   static std::byte given(std::uint64_t run, Rank rank, std::uint64_t i) {
@@ -71,11 +78,18 @@ struct World {
         return sum(run, rank, i);
       case Operation::gather:
       case Operation::allgather:
+      case Operation::gatherv:
+      case Operation::allgatherv:
         return given(run, static_cast<Rank>(i / n), i % n);
       case Operation::scatter:
+      case Operation::scatterv:
         return given(run, request.root, rank * n + i);
       case Operation::alltoall:
+      case Operation::alltoallv:
         return given(run, static_cast<Rank>(i / n), rank * n + i % n);
+      case Operation::neighbor_alltoallv:  // a ring
+        return i < n ? given(run, (rank + request.ranks - 1) % request.ranks, i)
+                     : given(run, (rank + 1) % request.ranks, i);
       case Operation::barrier:
       case Operation::kCount:
         break;
@@ -111,7 +125,7 @@ void run_with_threads(World& world, std::uint64_t runs) {
 TEST_P(RunsOf, DoesWhatTheOperationSays) {
   const Algorithm& algorithm = *GetParam();
   for (const Rank ranks : {1U, 2U, 3U, 5U, 8U})
-    for (const std::uint64_t bytes : {0U, 1U, 64U, 1003U}) {
+    for (const std::uint64_t bytes : {0U, 1U, 48U, 64U, 1003U}) {
       Request request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, bytes == 1003 ? 100U : 0U, {0, 0, 0}};
       if (ranks == 8) request.shape = {2, 2, 2};
       if (algorithm.refuses(request) != nullptr) continue;
@@ -130,12 +144,14 @@ std::vector<const Algorithm*> all_algorithms() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, RunsOf, testing::ValuesIn(all_algorithms()), [](const auto& row) {
+std::string name_of_row(const testing::TestParamInfo<const Algorithm*>& row) {
   std::string name = row.param->name;
   for (char& c : name)
     if (c == '.') c = '_';
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RunsOf, testing::ValuesIn(all_algorithms()), name_of_row);
 
 // The ranks only start and wait for done(); two helpers advance all of them.
 TEST(SessionQueue, IsAdvancedByAnybody) {
@@ -188,6 +204,159 @@ TEST(SessionQueue, NeedsNoParticularOrder) {
       world.queues[rank]->start();
     }
   }
+}
+
+// A network in which everything is late, nothing in order, and not always taken.
+class Network {
+ public:
+  explicit Network(std::uint64_t seed) : random_(seed) {}
+  bool takes() { return random_.below(4) != 0; }
+  void add(std::function<void()> arrival) { under_way_.push_back(std::move(arrival)); }
+  void deliver_one() {
+    if (under_way_.empty()) return;
+    std::swap(under_way_[random_.below(under_way_.size())], under_way_.back());
+    const std::function<void()> arrival = std::move(under_way_.back());
+    under_way_.pop_back();
+    arrival();
+  }
+  [[nodiscard]] bool empty() const { return under_way_.empty(); }
+  base::Random& random() { return random_; }
+
+ private:
+  base::Random random_;
+  std::vector<std::function<void()>> under_way_;
+};
+
+class LateCarrier final : public Carrier {
+ public:
+  LateCarrier(Network& network, RankMemory target) : network_(network), target_(target) {}
+  bool put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
+           std::atomic<std::int32_t>* ended) override {
+    if (!network_.takes()) return false;
+    std::byte* to = place == Place::beside ? reinterpret_cast<std::byte*>(target_.counters) + beside_at(offset)
+                                           : target_.places[static_cast<std::size_t>(place)] + offset;
+    network_.add([=, this] {
+      if (lost_ != HEDDLE_DONE) return ended->store(lost_);
+      std::memcpy(to, source, bytes);
+      ended->store(kThere);
+    });
+    return true;
+  }
+  base::Status give(std::uint32_t counter, std::uint64_t credits) override {
+    if (credits_lost_ != HEDDLE_DONE) return credits_lost_;
+    if (!network_.takes()) return HEDDLE_AGAIN;
+    network_.add([word = target_.counters + counter, credits] { word->credits.fetch_add(credits); });
+    return HEDDLE_POSTED;
+  }
+  void lose(base::Status status) { lost_ = status; }
+  void lose_credits(base::Status status) { credits_lost_ = status; }
+
+ private:
+  Network& network_;
+  const RankMemory target_;
+  base::Status lost_ = HEDDLE_DONE;
+  base::Status credits_lost_ = HEDDLE_DONE;
+};
+
+struct CarriedWorld {
+  Network network{11};
+  std::vector<std::unique_ptr<LateCarrier>> carriers;
+  World world;
+  CarriedWorld(const Algorithm& algorithm, const Request& request)
+      : world(algorithm, request, [this](Rank rank, std::vector<RankMemory>& seen) {
+          for (Rank other = 0; other < seen.size(); ++other) {
+            carriers.push_back(std::make_unique<LateCarrier>(network, seen[other]));
+            seen[other].carrier = carriers.back().get();
+            if (other != rank) seen[other].places = {};  // not this rank's to touch
+            if (other != rank) seen[other].counters = nullptr;
+          }
+        }) {}
+};
+
+class CarriedRunsOf : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(CarriedRunsOf, DoesWhatTheOperationSays) {
+  const Algorithm& algorithm = *GetParam();
+  for (const auto& [ranks, bytes] : {std::pair{2U, 103U}, {3U, 103U}, {8U, 103U}, {2U, 20U}, {5U, 20U}}) {
+    Request request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, 20U, {0, 0, 0}};
+    if (ranks == 8) request.shape = {2, 2, 2};
+    if (algorithm.refuses(request) != nullptr) continue;
+    CarriedWorld carried(algorithm, request);
+    World& world = carried.world;
+    constexpr std::uint64_t kRuns = 10;
+    std::vector<std::uint64_t> runs(ranks);
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      world.fill(rank, 0);
+      world.queues[rank]->start();
+    }
+    for (Rank left = ranks; left > 0;) {
+      carried.network.deliver_one();
+      const auto rank = static_cast<Rank>(carried.network.random().below(ranks));
+      if (runs[rank] == kRuns || !world.queues[rank]->advance()) continue;
+      world.verify(rank, runs[rank]);
+      ASSERT_FALSE(HasFailure()) << algorithm.name << " ranks " << ranks;
+      if (++runs[rank] == kRuns) {
+        --left;
+        continue;
+      }
+      world.fill(rank, runs[rank]);
+      world.queues[rank]->start();
+    }
+  }
+}
+
+// Those that do not read others' memory.
+std::vector<const Algorithm*> algorithms_of_puts() {
+  std::vector<const Algorithm*> all = all_algorithms();
+  std::erase_if(all, [](const Algorithm* algorithm) { return algorithm->gets; });
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Table, CarriedRunsOf, testing::ValuesIn(algorithms_of_puts()), name_of_row);
+
+// What could not be put ends the run of who put it, though not before the rest has left.
+TEST(SessionQueue, TellsWhatACarrierCouldNotBring) {
+  const Algorithm& algorithm = *find_algorithm("scatter.linear");
+  CarriedWorld carried(algorithm, {Operation::scatter, 0, 4, 0, 64, 1, 0, {0, 0, 0}});
+  World& world = carried.world;
+  carried.carriers[2]->lose(HEDDLE_ERR_PEER_FAILED);  // from the root to rank 2
+  for (Rank rank = 0; rank < 4; ++rank) {
+    world.fill(rank, 0);
+    world.queues[rank]->start();
+  }
+  while (!world.queues[0]->done()) {
+    for (Rank rank = 0; rank < 4; ++rank) static_cast<void>(world.queues[rank]->advance());
+    carried.network.deliver_one();
+  }
+  EXPECT_EQ(world.queues[0]->status(), HEDDLE_ERR_PEER_FAILED);
+}
+
+TEST(SessionQueue, TellsWhichCreditsCouldNotBeGiven) {
+  const Algorithm& algorithm = *find_algorithm("scatter.linear");
+  CarriedWorld carried(algorithm, {Operation::scatter, 0, 4, 0, 64, 1, 0, {0, 0, 0}});
+  World& world = carried.world;
+  carried.carriers[2]->lose_credits(HEDDLE_ERR_NO_MEMORY);
+  for (Rank rank = 0; rank < 4; ++rank) {
+    world.fill(rank, 0);
+    world.queues[rank]->start();
+  }
+  while (!world.queues[0]->done()) {
+    for (Rank rank = 0; rank < 4; ++rank) static_cast<void>(world.queues[rank]->advance());
+    carried.network.deliver_one();
+  }
+  EXPECT_EQ(world.queues[0]->status(), HEDDLE_ERR_NO_MEMORY);
+}
+
+TEST(SessionQueue, EndsWhenItIsToldThatAPeerHasFailed) {
+  const Algorithm& algorithm = *find_algorithm("allreduce.doubling");
+  CarriedWorld carried(algorithm, {Operation::allreduce, 0, 2, 0, 64, 1, 0, {0, 0, 0}});
+  SessionQueue& queue = *carried.world.queues[0];
+  queue.start();  // the other never does
+  while (carried.network.empty()) static_cast<void>(queue.advance());
+  queue.fail(HEDDLE_ERR_PEER_FAILED);
+  EXPECT_FALSE(queue.advance()) << "its bytes are still on their way";
+  carried.network.deliver_one();
+  EXPECT_TRUE(queue.advance());
+  EXPECT_EQ(queue.status(), HEDDLE_ERR_PEER_FAILED);
 }
 
 }  // namespace

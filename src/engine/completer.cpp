@@ -114,6 +114,10 @@ void Worker::arrived(const transport::Completion& completion) {
         if (const auto offer = wire::decode_am_offer(packet)) return am_rendezvous_.arrived(source, *offer);
         break;
       }
+      if (completion.immediate == wire::kExtension) {
+        if (extension_ != nullptr && extension_->arrived(source, packet)) return;
+        break;
+      }
       if (const auto fragment = wire::decode_fragment(packet)) return arrived_fragment(source, *fragment);
       break;
     case wire::Kind::request:
@@ -331,6 +335,7 @@ bool Worker::note_failures() {
       failed_left_ = operations_.all().size();
       tagged_.note_failures();
       am_rendezvous_.note_failures();
+      if (extension_ != nullptr) extension_->note_failures();
     }
   }
   for (std::size_t i = 0; failed_left_ > 0 && i < kPortion; ++i) {
@@ -371,6 +376,7 @@ void Worker::end_served(Operation& operation, base::Status status) {
 
 void Worker::cancel_all(base::Status status) {
   const Inside inside(*this);  // callbacks run: they may not close or wait
+  if (extension_ != nullptr) extension_->end();
   pending_.clear();
   chores_.pending = false;
   am_rendezvous_.cancel_waiting();  // so that what ends below begins nothing new

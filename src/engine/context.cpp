@@ -10,6 +10,7 @@
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
 #include "base/wait.hpp"
+#include "engine/one_thread.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::engine {
@@ -24,7 +25,8 @@ Context::~Context() {
   close_handle(handle_);
   if (helpers_ != nullptr) helpers_->stop();
   while (Worker* worker = workers_.any()) end_worker(worker);
-  reclaim();  // no worker is left to name anything
+  delete attachment_.load(std::memory_order_acquire);  // what was under way for it has ended with the workers
+  reclaim();                                           // no worker is left to name anything
   while (const auto remote = remotes_.remove_any()) transport_->release(remote->memory);
   while (const auto region = owned_regions_.remove_any()) free_region(*region);
 }
@@ -60,6 +62,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SMALL_OFFLOAD=\"%s\" is not off, on or auto", offload.c_str());
   }
   small_offload_ = *small_offload;
+  extension_ = options.extension;
   // Before the job is joined, which can be done only once: what is wrong here can be mended and tried again.
   const std::string progress =
       options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);
@@ -84,20 +87,41 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   known_failed_.resize(size());
-  crowd_.expect(size() > std::thread::hardware_concurrency());  // all of them are on this machine
+  crowd_.expect(bootstrap_->place(rank()).size > std::thread::hardware_concurrency());
   job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
   const std::string name =
       options.transport != nullptr ? options.transport : environment_.config.text(base::Var::transport);
-  auto transport = transport::open(name, *bootstrap_, environment_);
-  if (!transport) return transport.status();
-  transport_ = std::move(*transport);
+  if (const base::Status status = open_transport(name); status != HEDDLE_DONE) return status;
   environment_.log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
                         rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
                         std::thread::hardware_concurrency());
   open_helpers(*policy);
-  executors_ =
-      std::make_unique<Executors>(environment_.config.number(base::Var::executors), *completer_place, *transport_);
+  open_executors(*completer_place);
   return HEDDLE_DONE;
+}
+
+base::Status Context::open_transport(const std::string& name) {
+  const bool one_thread = transport::one_thread(name, environment_);
+  auto transport = one_thread ? OneThread::open(ExecutorLoop::of_process(),
+                                                [&] { return transport::open(name, *bootstrap_, environment_); })
+                              : transport::open(name, *bootstrap_, environment_);
+  if (!transport) return transport.status();
+  transport_ = std::move(*transport);
+  return HEDDLE_DONE;
+}
+
+void Context::open_executors(Completer completer) {
+  const std::uint64_t wanted = environment_.config.number(base::Var::executors);
+  if (!one_thread()) {
+    executors_ = std::make_unique<Executors>(wanted, completer, *transport_);
+    return;
+  }
+  executors_ = std::make_unique<Executors>(ExecutorLoop::of_process());
+  const bool other = wanted != 1 || completer != Completer::together || default_sharing_ != Sharing::offload;
+  default_sharing_ = Sharing::offload;
+  environment_.log.line(base::Level::info, "one thread makes all calls of %s: every worker is in offload mode%s",
+                        transport_->capabilities().name,
+                        other ? ", whatever HEDDLE_SHARING, HEDDLE_EXECUTORS and HEDDLE_COMPLETER say" : "");
 }
 
 void Context::open_helpers(const Policy& policy) {
@@ -109,15 +133,23 @@ void Context::open_helpers(const Policy& policy) {
   helpers_ = std::make_unique<Helpers>(policy, *transport_, clock_, transport_->capabilities().max_workers);
 }
 
-base::Result<Worker*> Context::open_worker(const WorkerOptions& options) {
+base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
+  WorkerOptions options = asked;
+  if (one_thread()) {
+    options.sharing = Sharing::offload;
+    options.no_help = true;  // a helper is another thread
+  }
   std::uint32_t index = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (next_worker_ >= transport_->capabilities().max_workers) {
+    const std::uint32_t most = transport_->capabilities().max_workers - (internal_open_ ? 1 : 0);
+    if (next_worker_ >= most || (options.internal && internal_open_)) {
       return base::fail(HEDDLE_ERR_NO_MEMORY,
-                        "this context has opened all its %u workers; HEDDLE_MAX_WORKERS raises that", next_worker_);
+                        "this context has opened all its %u workers%s; HEDDLE_MAX_WORKERS raises that", next_worker_,
+                        internal_open_ || options.internal ? ", one more is for collectives" : "");
     }
-    index = next_worker_++;
+    index = options.internal ? internal_worker() : next_worker_++;
+    internal_open_ = internal_open_ || options.internal;
   }
   const bool can_help = options.sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_);
   const bool helped = !options.no_help && can_help;
@@ -212,6 +244,26 @@ void Context::close_region(Region* region) {
 void Context::free_region(const Region& region) {
   if (region.number != 0) regions_.remove(region.number);
   region.allocated ? transport_->free(region.memory) : transport_->withdraw(region.memory);
+}
+
+Region* Context::region_around(const void* address, std::uint64_t bytes) {
+  Region* found = nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  owned_regions_.for_each([&](Region& region) {
+    const auto first = reinterpret_cast<std::uintptr_t>(region.memory.address);
+    if (begin >= first && begin - first <= region.memory.bytes && bytes <= region.memory.bytes - (begin - first)) {
+      found = &region;
+    }
+  });
+  return found;
+}
+
+Attachment* Context::attach(std::unique_ptr<Attachment> attachment) {
+  Attachment* before = nullptr;
+  if (!attachment_.compare_exchange_strong(before, attachment.get(), std::memory_order_acq_rel)) return before;
+  Attachment* kept = attachment.release();  // the context's from here on
+  helpers_->attach(kept);
+  return kept;
 }
 
 std::array<std::byte, wire::kPackedRegionBytes> Context::pack(const Region& region) const {

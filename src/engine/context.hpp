@@ -14,8 +14,10 @@
 #include "base/environment.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "engine/attachment.hpp"
 #include "engine/completion.hpp"
 #include "engine/executor.hpp"
+#include "engine/extension.hpp"
 #include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
@@ -105,7 +107,7 @@ class Owned {
 
 // What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks which call different
 // collectives are told instead of being matched.
-enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave };
+enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave, team };
 inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
 inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
 inline constexpr std::int64_t kAnswersNs =
@@ -113,8 +115,9 @@ inline constexpr std::int64_t kAnswersNs =
 
 struct ContextOptions {
   bootstrap::Options bootstrap;
-  const char* transport = nullptr;  // null: HEDDLE_TRANSPORT
-  const char* progress = nullptr;   // null: HEDDLE_PROGRESS
+  const char* transport = nullptr;    // null: HEDDLE_TRANSPORT
+  const char* progress = nullptr;     // null: HEDDLE_PROGRESS
+  OpenExtension extension = nullptr;  // of every worker; null: none
 };
 
 class Context {
@@ -143,17 +146,30 @@ class Context {
   // HEDDLE_SHARING, HEDDLE_SMALL_OFFLOAD.
   [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
   [[nodiscard]] OffloadPolicy small_offload() const { return small_offload_; }
+  // Null: workers have none.
+  [[nodiscard]] OpenExtension extension() const { return extension_; }
   struct WorkerOptions {
     Sharing sharing = Sharing::exclusive;
     bool no_help = false;  // helpers leave it alone
     bool aggregation = false;
+    bool internal =
+        false;  // the library's own: it has the last number there is, so that the application's are not disturbed
   };
+  // The number of every rank's internal worker.
+  [[nodiscard]] std::uint32_t internal_worker() const { return transport_->capabilities().max_workers - 1; }
   base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
   [[nodiscard]] Executors& executors() { return *executors_; }
+  // Capabilities::one_thread: every worker is in offload mode, on the thread of ExecutorLoop::of_process().
+  [[nodiscard]] bool one_thread() const { return transport_->capabilities().one_thread; }
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
+  // The open region in which all of [address, address + bytes) lies; null: there is none. It stays as long as the program lets it.
+  [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
+  // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach one wins.
+  [[nodiscard]] Attachment* attachment() const { return attachment_.load(std::memory_order_acquire); }
+  Attachment* attach(std::unique_ptr<Attachment> attachment);
   // Memory of the caller's for one operation. Any thread.
   base::Result<LentMemory> lend(void* address, std::uint64_t bytes);
   void take_back(const LentMemory& lent);
@@ -204,11 +220,14 @@ class Context {
  private:
   explicit Context(base::Environment environment);
   base::Status open_parts(const ContextOptions& options);
+  base::Status open_transport(const std::string& name);
+  void open_executors(Completer completer);
   void open_helpers(const Policy& policy);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
   void end_worker(Worker* worker);
+  int progress_attachment();
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);
@@ -227,6 +246,7 @@ class Context {
   std::array<std::atomic<const Handler*>, wire::kHandlerNumbers> handlers_{};
   Sharing default_sharing_ = Sharing::exclusive;
   OffloadPolicy small_offload_ = OffloadPolicy::off;
+  OpenExtension extension_ = nullptr;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;
   std::unique_ptr<Executors> executors_;
@@ -239,6 +259,9 @@ class Context {
   bool meets_ = false;  // meeting_ is there, in all ranks
   bool left_ = false;
   std::mutex exchange_mutex_;
+
+  // Owned. Release by attach(), partner: the acquire load in attachment().
+  std::atomic<Attachment*> attachment_{nullptr};
 
   Owned<Worker> workers_;
   Owned<Region> owned_regions_;
@@ -254,6 +277,7 @@ class Context {
   queue::FetchingMutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
   std::vector<bool> known_failed_;
   std::uint32_t next_worker_ = 0;
+  bool internal_open_ = false;  // the last number is taken
   bool drop_reported_ = false;
   std::deque<Handler> kept_handlers_;  // all that ever were registered: one that was replaced may still be about to run
 };

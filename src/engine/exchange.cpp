@@ -14,6 +14,9 @@
 namespace heddle::engine {
 namespace {
 
+// Fruitless rounds of a wait between looks at what else the others may be waiting for.
+constexpr std::uint32_t kOthers = 64;
+
 // What stands before each part of an exchange.
 struct Head {
   Collective kind;
@@ -44,6 +47,8 @@ const char* name_of(Collective kind) {
       return "heddle_region_exchange";
     case Collective::leave:
       return "heddle_context_leave";
+    case Collective::team:
+      return "heddle_team_world";
   }
   return "a collective of another version";
 }
@@ -156,6 +161,12 @@ base::Status Context::test_exchange(Collective kind, std::vector<std::vector<std
   return status == HEDDLE_DONE ? take_heads(kind, all) : status;
 }
 
+// Peers may be waiting for this rank's part of what is under way there.
+int Context::progress_attachment() {
+  Attachment* attached = attachment();
+  return attached != nullptr && attached->advance() == Attachment::Found::moved ? 1 : 0;
+}
+
 base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
   if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
@@ -172,6 +183,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
   const std::span<Worker* const> workers(&exchange.worker, exchange.worker != nullptr ? 1 : 0);
   base::Waiter waiter(clock_, exchange.timeout_ns, &crowd_);
   Watch watch(*this, exchange.worker, name_of(exchange.kind));
+  std::uint32_t rounds = 0;
   for (;;) {
     const base::Status status = test_exchange(exchange.kind, all);
     if (status != HEDDLE_AGAIN) {
@@ -180,7 +192,8 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
       if (base::kThreadSanitizer && exchange.worker != nullptr) static_cast<void>(exchange.worker->progress());
       return status;
     }
-    const int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
+    int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
+    if (events == 0 && ++rounds % kOthers == 0) events = progress_attachment();
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
@@ -193,7 +206,7 @@ base::Status Context::leave() {
   const auto progress = [&] {
     int events = 0;
     for (Worker* worker : workers) events += std::max(worker->progress(), 0);
-    return events;
+    return events + progress_attachment();
   };
   if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
   base::Waiter waiter(clock_, HEDDLE_FOREVER, &crowd_);
@@ -223,6 +236,7 @@ base::Status Context::leave() {
   base::Status status = begin_exchange(Collective::leave, {});
   // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
   if (status == HEDDLE_DONE) status = finish(Collective::leave);
+  if (Attachment* attached = attachment(); attached != nullptr) attached->end();
   for (Worker* worker : workers) end_worker(worker);
   bootstrap_->leave();
   left_ = true;

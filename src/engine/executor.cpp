@@ -23,13 +23,13 @@ constexpr std::int64_t kDeafSleepNs = 1'000'000;
 // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
 constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
 
-bool rings(const transport::Transport& transport) {
-  return transport.capabilities().sleeping != transport::Sleeping::impossible;
+bool rings(const transport::Transport* transport) {
+  return transport != nullptr && transport->capabilities().sleeping != transport::Sleeping::impossible;
 }
 
 }  // namespace
 
-ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport& transport, std::uint32_t number,
+ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number,
                            const std::vector<int>& cores)
     : role_(role), transport_(transport), on_bell_(role != ExecutorRole::commands && rings(transport)) {
   // It reads thread_ when a gate is there, and that is after this.
@@ -42,6 +42,13 @@ ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport& transport, s
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
   pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);  // else it runs anywhere
+}
+
+// Never destroyed: it may still be in a call of the library when the process ends.
+ExecutorLoop& ExecutorLoop::of_process() {
+  static ExecutorLoop* const loop =
+      new ExecutorLoop(ExecutorRole::both, nullptr, 0, {});  // NOLINT(cppcoreguidelines-owning-memory)
+  return *loop;
 }
 
 ExecutorLoop::~ExecutorLoop() {
@@ -71,16 +78,53 @@ void ExecutorLoop::remove(Gate* gate) {
 }
 
 void ExecutorLoop::take_orders() {
-  const std::lock_guard lock(mutex_);
-  orders_.store(false, std::memory_order_relaxed);
-  gates_ = wanted_;
-  done_ = given_;
-  taken_.notify_all();
+  Call* calls = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.store(false, std::memory_order_relaxed);
+    gates_ = wanted_;
+    done_ = given_;
+    calls = std::exchange(calls_, nullptr);
+    taken_.notify_all();
+  }
+  if (calls != nullptr) run_calls(calls);
+}
+
+void ExecutorLoop::wait_for(Call& call) {
+  {
+    std::unique_lock lock(mutex_);
+    call.next = std::exchange(calls_, &call);
+    orders_.store(true, std::memory_order_release);
+    wake();
+    taken_.wait(lock, [&] { return call.done; });
+  }
+  if (call.thrown) std::rethrow_exception(call.thrown);
+}
+
+// In the order in which they came.
+void ExecutorLoop::run_calls(Call* first) {
+  Call* ordered = nullptr;
+  while (first != nullptr) {
+    Call* const next = std::exchange(first->next, ordered);
+    ordered = std::exchange(first, next);
+  }
+  while (ordered != nullptr) {
+    Call& call = *ordered;
+    ordered = call.next;
+    try {
+      call.run(call.function);
+    } catch (...) {
+      call.thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    call.done = true;  // and its caller may be gone
+    taken_.notify_all();
+  }
 }
 
 void ExecutorLoop::wake() {
   sleeper_.wake();
-  if (on_bell_) transport_.ring();
+  if (on_bell_) transport_->ring();
 }
 
 void ExecutorLoop::run() {
@@ -109,12 +153,12 @@ void ExecutorLoop::run() {
 }
 
 void ExecutorLoop::sleep() {
-  const std::uint32_t seen = transport_.bell();
+  const std::uint32_t seen = on_bell_ ? transport_->bell() : 0;
   if (prepare_sleep()) {
     // Without gates nothing that arrives concerns it.
     if (on_bell_ && !gates_.empty()) {
       // Who gives an order rings after it: either the order is seen here, or the bell has rung since.
-      if (!orders_.load(std::memory_order_acquire)) transport_.wait(seen, kLongestSleepNs);
+      if (!orders_.load(std::memory_order_acquire)) transport_->wait(seen, kLongestSleepNs);
     } else {
       const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
       static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));
@@ -129,31 +173,32 @@ bool ExecutorLoop::prepare_sleep() {
     if (!gate->prepare_sleep(role_)) return false;
   }
   if (role_ == ExecutorRole::commands) return true;
-  if (on_bell_ && !gates_.empty()) transport_.settle();
+  if (on_bell_ && !gates_.empty()) transport_->settle();
   return std::all_of(gates_.begin(), gates_.end(), [](Gate* gate) { return gate->is_quiet(); });
 }
 
 Executor::Executor(Completer completer, transport::Transport& transport, std::uint32_t number,
                    const std::vector<int>& cores)
-    : commands_(completer == Completer::together ? ExecutorRole::both : ExecutorRole::commands, transport, number,
-                cores) {
+    : own_(std::make_unique<ExecutorLoop>(
+          completer == Completer::together ? ExecutorRole::both : ExecutorRole::commands, &transport, number, cores)),
+      commands_(own_.get()) {
   if (completer == Completer::together) return;
-  completions_ = std::make_unique<ExecutorLoop>(ExecutorRole::completions, transport, number, cores);
+  completions_ = std::make_unique<ExecutorLoop>(ExecutorRole::completions, &transport, number, cores);
 }
 
 void Executor::add(Gate* gate) {
-  commands_.add(gate);
+  commands_->add(gate);
   if (completions_ == nullptr) return;
   try {
     completions_->add(gate);
   } catch (...) {
-    commands_.remove(gate);
+    commands_->remove(gate);
     throw;
   }
 }
 
 void Executor::remove(Gate* gate) {
-  commands_.remove(gate);
+  commands_->remove(gate);
   if (completions_ != nullptr) completions_->remove(gate);
 }
 
@@ -162,7 +207,7 @@ Executor& Executors::of(std::uint32_t worker) {
   const std::size_t index = worker % executors_.size();
   std::unique_ptr<Executor>& executor = executors_[index];
   if (executor == nullptr) {
-    executor = std::make_unique<Executor>(completer_, transport_, static_cast<std::uint32_t>(index), place(index));
+    executor = std::make_unique<Executor>(completer_, *transport_, static_cast<std::uint32_t>(index), place(index));
   }
   return *executor;
 }

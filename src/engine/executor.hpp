@@ -7,16 +7,22 @@
 // who leaves something under way inside a worker wakes who polls.
 //
 // Gates come and go by orders, which the thread takes between two rounds: remove() returns when it has let the gate go.
+//
+// Where the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of the process serves all
+// workers of all its contexts, and makes the other calls of these transports too (call(); one_thread.hpp). Decision 0028.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "queue/sleeper.hpp"
@@ -44,11 +50,27 @@ inline std::optional<Completer> completer_named(std::string_view name) {
 // One thread, going round its gates.
 class ExecutorLoop {
  public:
-  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more threads.
-  ExecutorLoop(ExecutorRole role, transport::Transport& transport, std::uint32_t number, const std::vector<int>& cores);
+  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more threads. `transport`: on whose
+  // bell it may sleep; null: it looks now and then.
+  ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number, const std::vector<int>& cores);
   ~ExecutorLoop();  // within one round
   ExecutorLoop(const ExecutorLoop&) = delete;
   ExecutorLoop& operator=(const ExecutorLoop&) = delete;
+
+  // The one that makes all calls of libraries which want one thread: started when it is first asked for, and there until the process
+  // ends, since another thread would be another one. Throws std::system_error.
+  static ExecutorLoop& of_process();
+
+  // Runs function() on the thread, inside no gate, and waits for that; at once if this is the thread. What it throws comes out
+  // here. The caller holds nothing that the thread might wait for.
+  template <class Function>
+  void call(Function&& function) {
+    if (is_calling_thread()) return function();
+    Call call;
+    call.function = &function;
+    call.run = [](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); };
+    wait_for(call);
+  }
 
   void add(Gate* gate);
   // Afterwards it does not touch the gate. Not from inside a handler.
@@ -58,13 +80,24 @@ class ExecutorLoop {
   [[nodiscard]] bool is_calling_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
+  // On its caller's stack.
+  struct Call {
+    void (*run)(void*) = nullptr;
+    void* function = nullptr;
+    Call* next = nullptr;
+    bool done = false;  // guarded by mutex_, as the list is
+    std::exception_ptr thrown;
+  };
+
   void run();
   void take_orders();
+  void wait_for(Call& call);
+  void run_calls(Call* first);
   void sleep();
   [[nodiscard]] bool prepare_sleep();
 
   const ExecutorRole role_;
-  transport::Transport& transport_;
+  transport::Transport* const transport_;
   const bool on_bell_;        // it sleeps on the transport's bell
   std::vector<Gate*> gates_;  // the thread's
   queue::Sleeper<> sleeper_;
@@ -73,6 +106,7 @@ class ExecutorLoop {
   std::mutex mutex_;                 // guards what follows
   std::condition_variable taken_;
   std::vector<Gate*> wanted_;
+  Call* calls_ = nullptr;  // the last one first
   std::uint64_t given_ = 0;
   std::uint64_t done_ = 0;
   std::thread thread_;  // the last: it uses all of them
@@ -81,20 +115,28 @@ class ExecutorLoop {
 class Executor {
  public:
   Executor(Completer completer, transport::Transport& transport, std::uint32_t number, const std::vector<int>& cores);
+  // All on this loop, which others use as well.
+  explicit Executor(ExecutorLoop& shared) : commands_(&shared) {}
 
   // Throws std::bad_alloc.
   void add(Gate* gate);
   void remove(Gate* gate);
   // What Gate's queue told a producer to do.
-  void wake() { commands_.wake(); }
+  void wake() { commands_->wake(); }
   // Something was left under way.
-  void wake_completer() { (completions_ != nullptr ? *completions_ : commands_).wake(); }
+  void wake_completer() { (completions_ != nullptr ? completions_.get() : commands_)->wake(); }
   [[nodiscard]] bool apart() const { return completions_ != nullptr; }
   // The calling thread is the one that starts commands.
-  [[nodiscard]] bool starts_here() const { return commands_.is_calling_thread(); }
+  [[nodiscard]] bool starts_here() const { return commands_->is_calling_thread(); }
+  // ExecutorLoop::call() of that thread.
+  template <class Function>
+  void call(Function&& function) {
+    commands_->call(std::forward<Function>(function));
+  }
 
  private:
-  ExecutorLoop commands_;
+  std::unique_ptr<ExecutorLoop> own_;  // null: it is a shared one
+  ExecutorLoop* commands_;
   std::unique_ptr<ExecutorLoop> completions_;
 };
 
@@ -102,7 +144,11 @@ class Executor {
 class Executors {
  public:
   Executors(std::uint64_t count, Completer completer, transport::Transport& transport)
-      : completer_(completer), transport_(transport), executors_(count) {}
+      : completer_(completer), transport_(&transport), executors_(count) {}
+  // One, on this loop.
+  explicit Executors(ExecutorLoop& shared) : completer_(Completer::together), transport_(nullptr), executors_(1) {
+    executors_[0] = std::make_unique<Executor>(shared);
+  }
 
   // Of the worker with this number. Throws as Executor does.
   Executor& of(std::uint32_t worker);
@@ -111,7 +157,7 @@ class Executors {
   [[nodiscard]] std::vector<int> place(std::size_t index) const;
 
   const Completer completer_;
-  transport::Transport& transport_;
+  transport::Transport* const transport_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Executor>> executors_;
 };

@@ -36,6 +36,7 @@ bool registers(Sharing sharing, OffloadPolicy policy) {
 Gate::Gate(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small_offload)
     : worker_(worker),
       sharing_(sharing),
+      one_thread_(worker.context().one_thread()),
       short_way_(registers(sharing, small_offload) ? Sharing::mutex : sharing),
       short_payload_(std::min<std::uint64_t>(worker.copied_payload(), transport::ShortMessage::kMostBytes)) {
   const bool small = registers(sharing, small_offload);
@@ -218,7 +219,7 @@ void Gate::stay() {
 int Gate::progress() {
   if (inside_of() != nullptr || inside()) [[unlikely]]
     return refuse_progress();
-  if (!enter()) return 0;
+  if (!may_advance() || !enter()) return 0;
   add_one(polls_);
   const std::size_t started = queue_ != nullptr ? drain() : 0;
   const int events = worker_.progress_inside();

@@ -114,16 +114,17 @@ class Gate {
     const std::uint64_t target = queue_ != nullptr ? queue_->claimed() : 0;
     if (inside()) return started_ < target ? HEDDLE_AGAIN : attempt();
     if (!enter()) return HEDDLE_AGAIN;
-    if (started_ < target) drain();
+    if (started_ < target && may_advance()) drain();
     const base::Status status = started_ < target ? HEDDLE_AGAIN : attempt();
     leave();
     return status;
   }
 
-  // Runs function() inside, however long that takes.
+  // Runs function() inside, however long that takes; on the thread for all calls, where there is one.
   template <class Function>
   void visit(Function&& function) {
     if (inside()) return function();
+    if (!may_advance()) return executor_->call([&] { visit(function); });
     while (!enter()) sched_yield();
     function();
     leave();
@@ -183,6 +184,9 @@ class Gate {
   }
   // Calls of heddle_run_on_engine may run on this thread.
   [[nodiscard]] bool may_call() const { return sharing_ != Sharing::offload || executor_->starts_here(); }
+
+  // What is inside may go on by this thread: not where another one makes all calls of the transport's library. From begin() on.
+  [[nodiscard]] bool may_advance() const { return !one_thread_ || executor_->starts_here(); }
 
  private:
   using Queued = queue::CommandQueue<>::Command;
@@ -296,6 +300,7 @@ class Gate {
   // Read by every thread that posts; written by nobody after begin().
   Worker& worker_;
   const Sharing sharing_;
+  const bool one_thread_;  // Context::one_thread()
   const Sharing
       short_way_;  // of a message, see try_send: sharing_, or mutex, which has none, where messages may be registered
   const std::uint64_t short_payload_;  // bytes that a message which waits in the queue may have been copied from

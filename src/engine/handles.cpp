@@ -26,7 +26,7 @@ struct Section {
 // all that it inherited.
 struct Allocator {
   queue::FetchingMutex mutex;  // helpers open and close regions too
-  std::array<Section, static_cast<std::size_t>(HandleType::inproc_job) + 1> sections;
+  std::array<Section, static_cast<std::size_t>(kLastHandleType) + 1> sections;
   std::uint64_t generation = 0;
   bool wiped_on_fork = false;
 };

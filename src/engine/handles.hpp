@@ -15,7 +15,18 @@
 
 namespace heddle::engine {
 
-enum class HandleType : std::uint64_t { context = 1, worker, region, remote_region, counter, inproc_job };
+enum class HandleType : std::uint64_t {
+  context = 1,
+  worker,
+  region,
+  remote_region,
+  counter,
+  inproc_job,
+  team,
+  collective,
+  partitioned
+};
+inline constexpr HandleType kLastHandleType = HandleType::partitioned;
 
 inline constexpr std::uint64_t kHandleTypeShift = 60;
 inline constexpr std::uint64_t kHandleGenerationShift = 24;
@@ -28,6 +39,9 @@ constexpr std::size_t handle_entries(HandleType type) {
     case HandleType::counter:
       return std::size_t{1} << 20;
     case HandleType::worker:
+    case HandleType::team:
+    case HandleType::collective:
+    case HandleType::partitioned:
       return std::size_t{1} << 16;
     case HandleType::context:
     case HandleType::inproc_job:
@@ -43,8 +57,7 @@ constexpr std::size_t handle_section(HandleType type) {
   }
   return first;
 }
-inline constexpr std::size_t kHandleEntries =
-    handle_section(HandleType::inproc_job) + handle_entries(HandleType::inproc_job);
+inline constexpr std::size_t kHandleEntries = handle_section(kLastHandleType) + handle_entries(kLastHandleType);
 
 // A plain word used through atomic_ref, not a std::atomic: clang would run millions of constructors to make the table a
 // constant, and gives up.

@@ -420,6 +420,7 @@ std::size_t Worker::advance_pending() {
       bool more = false;
       if (tagged_.advance(&more)) ++moved;
       if (am_rendezvous_.advance(&more)) ++moved;
+      if (extension_ != nullptr && extension_->advance(&more)) ++moved;
       if (more) want_chores();
       continue;
     }

@@ -12,6 +12,7 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
+  if (context.extension() != nullptr) worker->extension_ = context.extension()(*worker);
   if (traits.sharing != Sharing::exclusive || traits.helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.

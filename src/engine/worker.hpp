@@ -193,10 +193,21 @@ class Worker {
   // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
   [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
 
+  // A message to the extension of a peer's worker: the header (up to transport::kMaxHeaderBytes) is copied, the payload stays
+  // until the completion, if that follows; together they fit every transport's message (2 x kMaxHeaderBytes).
+  base::Status try_notice(heddle_peer target, std::span<const std::byte> header, std::span<const std::byte> payload,
+                          const Completion& completion) {
+    return post_packet({target, wire::kExtension, header.data(), static_cast<std::uint32_t>(header.size()),
+                        payload.data(), payload.size()},
+                       completion);
+  }
+  // Null: there is none. Any thread.
+  [[nodiscard]] WorkerExtension* extension() const { return extension_.get(); }
+
   // Sending from any thread needs its reserve(); the rest is for the thread inside.
   [[nodiscard]] Tagged& tagged() { return tagged_; }
   [[nodiscard]] const Tagged& tagged() const { return tagged_; }
-  // Tagged::advance is to be called again.
+  // Tagged::advance, AmRendezvous::advance and the extension's are to be called again.
   void want_chores() {
     if (chores_.pending) return;
     chores_.pending = true;
@@ -338,6 +349,7 @@ class Worker {
   Operation chores_;                      // not of the pool: stands in pending_ while tagged_ has something left to do
   Tagged tagged_;                         // these use most of the above
   AmRendezvous am_rendezvous_;
+  std::unique_ptr<WorkerExtension> extension_;
   std::array<transport::Completion, 32> arrivals_;
 };
 

@@ -25,12 +25,13 @@ RegistrationCache::Options RegistrationCache::Options::from(const base::Config& 
   options.entries = static_cast<std::uint32_t>(config.number(base::Var::reg_cache_entries));
   options.bytes = config.number(base::Var::reg_cache_bytes);
   options.check_bytes = config.number(base::Var::reg_cache_check_bytes);
+  options.watch = config.flag(base::Var::reg_cache_watch);
   return options;
 }
 
 std::shared_ptr<UnmapWatch> RegistrationCache::watch_for(const Options& options, const base::Log& log) {
   if (!options.keep) return nullptr;
-  base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process();
+  base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process(options.watch);
   if (watch) return *watch;
   static std::atomic<bool> said{false};  // relaxed: by whoever is first; each queue asks
   if (said.exchange(true, std::memory_order_relaxed)) return nullptr;
@@ -85,6 +86,21 @@ std::string RegistrationCache::describe() const {
 
 // ---- looking up -------------------------------------------------------------------------------------------------------
 
+// Not the one of the last time; but guessed well.
+[[gnu::noinline]] base::Status RegistrationCache::acquire_another(std::uint64_t place, std::uint64_t bytes,
+                                                                  Access access, Lease* lease) {
+  const std::uint32_t at = front_[front_of(place)];
+  const Entry& entry = entries_[at];
+  const std::uint64_t offset = place - entry.begin;
+  const std::uint64_t limit = entry.limit[static_cast<std::size_t>(access)];
+  if (log_->generation() == seen_ && offset < limit && bytes <= limit - offset && bytes < check_bytes_) [[likely]] {
+    use_kept(at);
+    *lease = {entry.handle, offset, at};
+    return HEDDLE_DONE;
+  }
+  return acquire_slowly(place, bytes, access, lease);
+}
+
 base::Status RegistrationCache::acquire_slowly(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease) {
   const std::uint64_t page = std::uint64_t{1} << page_shift_;
   if (bytes == 0 || bytes > kNoCheck - page - place) {
@@ -98,8 +114,7 @@ base::Status RegistrationCache::acquire_slowly(std::uint64_t place, std::uint64_
   if (keep_) catch_up();
   if (keep_) {
     if (const std::uint32_t at = find(place, bytes, access); at != kNone) {
-      ++counters_.hits;
-      if (entries_[at].users++ == 0) leave_idle(entries_[at]);
+      use_kept(at);
       lend(at, place, lease);
       return HEDDLE_DONE;
     }
@@ -223,6 +238,7 @@ base::Status RegistrationCache::register_kept(Range range, Access access, std::u
   entry.watched = true;
   entry.limit = {bytes, got == Access::write ? bytes : 0};
   kept_bytes_ += bytes;
+  join_list(*at);
   index_.insert(index_.begin() + static_cast<std::ptrdiff_t>(first_after(range.begin)), *at);
   return HEDDLE_DONE;
 }
@@ -245,11 +261,11 @@ base::Status RegistrationCache::enroll(Range range, Access wanted, Access* got, 
     *got = Access::write;
     base::Status status = registrar_.enroll(begin, bytes, Access::write, handle);
     // Whatever the reason: not every library says that it is the access.
-    if (status != HEDDLE_DONE && wanted == Access::read) {
+    if (status != HEDDLE_DONE && status != HEDDLE_AGAIN && wanted == Access::read) {
       *got = Access::read;
       status = registrar_.enroll(begin, bytes, Access::read, handle);
     }
-    if (status != HEDDLE_AGAIN && status != HEDDLE_ERR_NO_MEMORY) return status;
+    if (status != HEDDLE_ERR_NO_MEMORY) return status;
     // What operations under way use they will give back.
     if (!evict_one()) return leases_out() ? HEDDLE_AGAIN : status;
   }
@@ -292,9 +308,8 @@ void RegistrationCache::retire(std::size_t index) {
   entry.limit = {};
   entry.state = State::retired;
   kept_bytes_ -= entry.bytes;
-  if (entry.users != 0) return;
-  leave_idle(entry);
-  end_retired(at);
+  leave_list(entry);
+  if (entry.users == 0) end_retired(at);
 }
 
 void RegistrationCache::end_retired(std::uint32_t at) {
@@ -306,9 +321,10 @@ void RegistrationCache::end_retired(std::uint32_t at) {
   free_ = at;
 }
 
-// The one that has been idle for longest.
+// Of those that nobody uses, the one that was asked for least recently.
 bool RegistrationCache::evict_one() {
-  const std::uint32_t at = entries_[kNone].newer;
+  std::uint32_t at = entries_[kNone].newer;
+  while (at != kNone && entries_[at].users != 0) at = entries_[at].newer;
   if (at == kNone) return false;
   ++counters_.evictions;
   retire(first_after(entries_[at].begin) - 1);

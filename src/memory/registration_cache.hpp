@@ -5,8 +5,8 @@
 // until the memory is unmapped (unmap_watch.hpp). One cache per queue, used by one thread at a time: no lock, no atomic
 // read-modify-write and no system call in a hit, but for ranges of Options::check_bytes or more (one system call, see UnmapWatch).
 //
-// Invariants: entries that are `kept` are disjoint, in index_ by address and, while unused, in the list of the idle, which begins
-// with the one that was given back last. An entry that is `retired` (evicted by overlap, unmapped) covers nothing and is withdrawn by
+// Invariants: entries that are `kept` are disjoint, in index_ by address and in a list by when they were asked for last. latest_ is
+// the newest of that list, or covers nothing; so who uses one buffer again and again changes nothing but two counts. An entry that is `retired` (evicted by overlap, unmapped) covers nothing and is withdrawn by
 // the last release(). front_ is a guess: the entry that it names covers the range or does not, whatever it was when it was noted.
 // A registration is used only if the generation of the watch's log was the one up to which this cache has read it.
 #pragma once
@@ -34,8 +34,9 @@ class Registrar {
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
   virtual ~Registrar() = default;
-  // Whole pages. DONE and the handle; AGAIN or NO_MEMORY: the hardware has no room (the cache gives up what is idle and asks again);
-  // else why not. The cache asks for `write` first, and for `read` if that fails and reading suffices.
+  // Whole pages. DONE and the handle; NO_MEMORY: the hardware has no room (the cache gives up what is idle and asks again); AGAIN: not
+  // now, another thread is at it (then acquire() says so too); else why not. The cache asks for `write` first, and for `read` if
+  // that fails and reading suffices.
   [[nodiscard]] virtual base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access,
                                             std::uint64_t* handle) = 0;
   // Nothing uses it any more. The memory may be gone, and something else may be in its place.
@@ -49,6 +50,7 @@ class RegistrationCache {
     std::uint32_t entries = 1024;
     std::uint64_t bytes = std::uint64_t{4} << 30;  // kept at most; a larger range is registered for its operation
     std::uint64_t check_bytes = 65536;             // ranges from here on cost a system call; ~0: none does
+    bool watch = true;  // false: nobody looks whether memory is unmapped; only UnmapWatch::forget() tells
     static Options from(const base::Config& config);
   };
   // What an operation uses, from acquire() to release().
@@ -74,28 +76,37 @@ class RegistrationCache {
   RegistrationCache& operator=(const RegistrationCache&) = delete;
   ~RegistrationCache();  // withdraws everything; no lease is out
 
-  // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN: as much is registered for
-  // operations under way as there is room for. Else as the registrar said. The memory stays mapped until release().
-  [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, Access access, Lease* lease) {
-    const auto place = reinterpret_cast<std::uint64_t>(address);
-    const std::uint32_t at = front_[front_of(place)];
-    Entry& entry = entries_[at];
-    const std::uint64_t offset = place - entry.begin;
+  // In two steps, where the registration is the one of the last acquire(): not null: it is, and use_latest() takes it, and gives the
+  // handle with the offset added; latest_entry() is for release().
+  [[nodiscard]] const void* latest(const void* address, std::uint64_t bytes, Access access) const {
+    const Entry& entry = entries_[latest_];
+    const std::uint64_t offset = reinterpret_cast<std::uint64_t>(address) - entry.begin;
     const std::uint64_t limit = entry.limit[static_cast<std::size_t>(access)];
-    if (log_->generation() == seen_ && offset < limit && bytes <= limit - offset && bytes < check_bytes_) [[likely]] {
-      if (entry.users++ == 0) leave_idle(entry);
-      ++counters_.hits;
-      *lease = {entry.handle, offset, at};
+    const bool covers =
+        log_->generation() == seen_ && offset < limit && bytes <= limit - offset && bytes < check_bytes_;
+    return covers ? &entry : nullptr;
+  }
+  std::uint64_t use_latest(const void* address) {
+    Entry& entry = entries_[latest_];
+    ++entry.users;
+    ++counters_.hits;
+    return entry.handle + (reinterpret_cast<std::uint64_t>(address) - entry.begin);
+  }
+  [[nodiscard]] std::uint32_t latest_entry() const { return latest_; }
+
+  // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN: as much is registered for
+  // operations under way as there is room for, or the registrar says so. Else as the registrar said. The memory stays mapped until release().
+  [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, Access access, Lease* lease) {
+    if (latest(address, bytes, access) != nullptr) [[likely]] {
+      const std::uint64_t handle = entries_[latest_].handle;
+      *lease = {handle, use_latest(address) - handle, latest_};
       return HEDDLE_DONE;
     }
-    return acquire_slowly(place, bytes, access, lease);
+    return acquire_another(reinterpret_cast<std::uint64_t>(address), bytes, access, lease);
   }
   void release(std::uint32_t at) {
     Entry& entry = entries_[at];
-    if (--entry.users != 0) return;
-    if (entry.state == State::kept) [[likely]] {
-      join_idle(at);
-    } else {
+    if (--entry.users == 0 && entry.state != State::kept) [[unlikely]] {
       end_retired(at);
     }
   }
@@ -120,7 +131,7 @@ class RegistrationCache {
     std::uint64_t handle = 0;
     std::uint64_t bytes = 0;  // from `begin`
     std::uint32_t users = 0;
-    std::uint32_t newer = 0;  // in the list of the idle; free entries: the next one
+    std::uint32_t newer = 0;  // in the list; free entries: the next one
     std::uint32_t older = 0;
     State state = State::free;
     bool watched = false;
@@ -129,24 +140,32 @@ class RegistrationCache {
     std::uint64_t begin;
     std::uint64_t end;
   };
-  static constexpr std::uint32_t kNone = 0;  // entry 0 covers nothing, and is both ends of the list of the idle
+  static constexpr std::uint32_t kNone = 0;  // entry 0 covers nothing, and is both ends of the list
   static constexpr std::uint32_t kSpare = 64;
 
   [[nodiscard]] std::size_t front_of(std::uint64_t place) const {
     return ((place >> page_shift_) * 0x9e3779b97f4a7c15u) >> front_shift_;
   }
-  void leave_idle(Entry& entry) {
+  void leave_list(const Entry& entry) {
     entries_[entry.newer].older = entry.older;
     entries_[entry.older].newer = entry.newer;
   }
-  void join_idle(std::uint32_t at) {
+  void join_list(std::uint32_t at) {
     Entry& head = entries_[kNone];
     entries_[at].newer = kNone;
     entries_[at].older = head.older;
     entries_[head.older].newer = at;
     head.older = at;
+    latest_ = at;
+  }
+  void use_kept(std::uint32_t at) {
+    leave_list(entries_[at]);
+    join_list(at);
+    ++entries_[at].users;
+    ++counters_.hits;
   }
 
+  base::Status acquire_another(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease);
   base::Status acquire_slowly(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease);
   void lend(std::uint32_t at, std::uint64_t place, Lease* lease);
   void catch_up();
@@ -171,11 +190,12 @@ class RegistrationCache {
   const UnmapWatch::Log* log_;
   std::uint64_t seen_ = UnmapWatch::Log::kNobody;
   std::uint64_t check_bytes_;
-  std::uint32_t* front_;
   Entry* entries_;
+  std::uint32_t latest_ = kNone;
   std::uint32_t front_shift_;
   std::uint32_t page_shift_;
   Counters counters_;
+  std::uint32_t* front_;
 
   Registrar& registrar_;
   std::shared_ptr<UnmapWatch> watch_;

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/config.hpp"
+#include "base/log.hpp"
+
 namespace heddle::memory {
 namespace {
 
@@ -32,6 +35,7 @@ class Hardware final : public Registrar {
     EXPECT_EQ(at % kPage, 0u);
     EXPECT_EQ(bytes % kPage, 0u);
     ++asked;
+    if (busy) return HEDDLE_AGAIN;
     if (access == Access::write && at < read_only_end && at + bytes > read_only_begin) return read_only_status;
     if (at < bad_end && at + bytes > bad_begin) return HEDDLE_ERR_RANGE;
     if (known.size() == room) return HEDDLE_ERR_NO_MEMORY;
@@ -50,6 +54,7 @@ class Hardware final : public Registrar {
   std::uint64_t read_only_begin = 0, read_only_end = 0;
   base::Status read_only_status = HEDDLE_ERR_ARGUMENT;
   std::uint64_t bad_begin = 0, bad_end = 0;
+  bool busy = false;
 };
 
 class RegistrationCacheTest : public testing::Test {
@@ -191,6 +196,22 @@ TEST_F(RegistrationCacheTest, SaysAgainWhenEverythingIsUnderWay) {
   ASSERT_EQ(acquire(2 * leases.size() * kPage, 1, &leases.back()), HEDDLE_DONE);
   for (const auto& out : leases) cache->release(out.entry);
   EXPECT_EQ(hardware.known.size(), 2u);
+}
+
+TEST_F(RegistrationCacheTest, GivesUpNothingWhenTheHardwareIsBusy) {
+  open(options(8));
+  for (std::uint64_t i = 0; i < 3; ++i) use(2 * i * kPage, 1);
+  hardware.busy = true;
+  RegistrationCache::Lease lease{};
+  const std::uint64_t asked = hardware.asked;
+  EXPECT_EQ(acquire(20 * kPage, 1, &lease, Access::read), HEDDLE_AGAIN);
+  EXPECT_EQ(hardware.asked, asked + 1) << "nor for less";
+  EXPECT_EQ(hardware.known.size(), 3u);
+  EXPECT_EQ(watch->watched_pieces(), 3u);
+  EXPECT_EQ(hits_of(0, 1), 1u);
+  hardware.busy = false;
+  use(20 * kPage, 1);
+  EXPECT_EQ(hardware.known.size(), 4u);
 }
 
 TEST_F(RegistrationCacheTest, GivesUpWhatIsIdleWhenTheHardwareIsFull) {
@@ -339,6 +360,29 @@ TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
   EXPECT_EQ(watch->watched_pieces(), 0u);
 }
 
+// Where the program says that nothing goes unseen, the kernel is not asked; what is told by forget() counts all the same.
+TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
+  const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE_WATCH", "0"}});
+  ASSERT_TRUE(config.ok()) << base::last_message();
+  const auto unwatched = RegistrationCache::Options::from(*config);
+  EXPECT_FALSE(unwatched.watch);
+  const base::Log log(base::Level::error, 0);
+  watch = RegistrationCache::watch_for(unwatched, log);
+  ASSERT_NE(watch, nullptr);
+  EXPECT_EQ(watch->way(), UnmapWatch::Way::told);
+  EXPECT_EQ(RegistrationCache::watch_for(unwatched, log), watch) << "one for the process";
+  cache = std::make_unique<RegistrationCache>(hardware, watch, unwatched);
+  EXPECT_TRUE(cache->keeps());
+  use(0, 64);
+  use(0, 64);
+  EXPECT_EQ(cache->counters().hits, 1u);
+  watch->forget(kBase, kBase + kPage);
+  use(0, 64);
+  EXPECT_EQ(cache->counters().misses, 2u);
+  EXPECT_EQ(cache->counters().invalidations, 1u);
+  cache.reset();
+}
+
 // ---- against a naive model --------------------------------------------------------------------------------------------
 
 // The cache as one would write it who had all the time of the world.
@@ -349,7 +393,7 @@ class Naive {
     std::uint64_t end;
     bool kept;
     std::uint64_t users;
-    std::uint64_t used;  // when it was given back last
+    std::uint64_t used;  // when it was asked for last
   };
   Naive(std::size_t entries, std::uint64_t bytes) : entries_(entries), bytes_(bytes) {}
 
@@ -359,18 +403,18 @@ class Naive {
       if (!entry.kept || entry.begin > begin || entry.end < end) continue;
       ++counters.hits;
       ++entry.users;
+      entry.used = ++time_;
       return number;
     }
     begin -= begin % kPage;
     end = (end + kPage - 1) / kPage * kPage;
     const bool keep = end - begin <= bytes_ && make_room(&begin, &end);
     ++(keep ? counters.misses : counters.passing);
-    all_[++last_] = {begin, end, keep, 1, 0};
+    all_[++last_] = {begin, end, keep, 1, ++time_};
     return last_;
   }
   void release(std::size_t number) {
     Entry& entry = all_.at(number);
-    entry.used = ++time_;
     if (--entry.users == 0 && !entry.kept) all_.erase(number);
   }
   void forget(std::uint64_t begin, std::uint64_t end) { retire(begin, end, &counters.invalidations); }

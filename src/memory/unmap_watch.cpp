@@ -38,13 +38,14 @@ base::Fd descriptor(int flags) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<UnmapWatch>> UnmapWatch::of_process() {
+base::Result<std::shared_ptr<UnmapWatch>> UnmapWatch::of_process(bool asks_kernel) {
   static std::mutex mutex;
-  static std::weak_ptr<UnmapWatch> shared;
+  static std::array<std::weak_ptr<UnmapWatch>, 2> both;
   const std::lock_guard lock(mutex);
+  std::weak_ptr<UnmapWatch>& shared = both[asks_kernel ? 1 : 0];
   if (std::shared_ptr<UnmapWatch> watch = shared.lock(); watch && !watch->inherited()) return watch;
-  base::Result<std::shared_ptr<UnmapWatch>> opened = open(Way::protection);
-  if (!opened) {
+  base::Result<std::shared_ptr<UnmapWatch>> opened = open(asks_kernel ? Way::protection : Way::told);
+  if (!opened && asks_kernel) {
     const std::string why = base::last_message();
     opened = open(Way::missing);
     if (!opened) return base::fail(opened.status(), "%s", why.c_str());

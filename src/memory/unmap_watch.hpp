@@ -45,7 +45,8 @@ class UnmapWatch {
 
   // The one of the process, made when the first asks and ended when the last lets go. UNSUPPORTED: this kernel does not have it, or
   // forbids it; the message says what.
-  static base::Result<std::shared_ptr<UnmapWatch>> of_process();
+  // Not `asks_kernel`: another one, by the way `told`.
+  static base::Result<std::shared_ptr<UnmapWatch>> of_process(bool asks_kernel = true);
   // One more; for tests.
   static base::Result<std::shared_ptr<UnmapWatch>> open(Way way);
 

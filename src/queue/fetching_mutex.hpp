@@ -21,6 +21,9 @@ inline thread_local constinit std::uint32_t t_helper = 0;
 inline void be_helper(std::uint32_t number) {
   detail::t_helper = number;
 }
+inline std::uint32_t this_helper() {
+  return detail::t_helper;
+}
 
 template <template <class> class Atomic = std::atomic, class System = SystemHandover>
 class BasicFetchingMutex {

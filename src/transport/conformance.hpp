@@ -30,6 +30,7 @@ struct Setting {
   std::string transport;
   base::Config::Overrides variables;
   bool by_kernel = false;  // nothing goes without the kernel's copy: skipped where there is none
+  std::string why_not{};   // not empty: it cannot be tried here
 };
 
 // For gtest, which would print bytes.
@@ -160,6 +161,7 @@ using test::Deadline;
 class Conformance : public testing::TestWithParam<Setting> {
  protected:
   void SetUp() override {
+    if (!GetParam().why_not.empty()) GTEST_SKIP() << GetParam().why_not;
     if (GetParam().by_kernel && !test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   }
 };

@@ -188,6 +188,7 @@ TEST_P(Conformance, ClosingWithTrafficIsSafe) {
       world.pump();
     }
     for (const std::uint32_t rank : order) {
+      world.transport(rank).release(memories[(rank + 2) % 3]);
       world.close(rank);
     }
   } while (std::next_permutation(order.begin(), order.end()));

@@ -4,7 +4,8 @@
 // completion records come up through poll(). A transport never calls the engine, never allocates an operation, never
 // throws after open, and never blocks: what cannot be taken now is not accepted.
 //
-// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at a time.
+// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at a time. Where one_thread says so,
+// both only by one and the same thread, from open() to the destructors: see there.
 #pragma once
 
 #include <array>
@@ -54,6 +55,10 @@ struct Capabilities {
   std::uint64_t fetch_bytes = 0;   // a longer message is better fetched by its receiver with a get; 0: never
   std::uint32_t max_workers = 0;   // per process
   Sleeping sleeping = Sleeping::impossible;
+  // The library behind it takes calls of one thread only. open() and its result's functions and destructor, and those of its workers,
+  // are then for that thread, which is the same for all transports of the process that say so; but capabilities, describe,
+  // release, common_words, counters and what is about sleeping, which call no library, are for all.
+  bool one_thread = false;
   std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)
 };
 
@@ -213,6 +218,8 @@ class TransportWorker {
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
 };
 
+class SessionQueues;  // session.hpp
+
 class Transport {
  public:
   Transport() = default;
@@ -244,6 +251,9 @@ class Transport {
   // none, or this rank cannot reach them yet (call again).
   [[nodiscard]] virtual std::span<std::atomic<std::uint64_t>> common_words() { return {}; }
 
+  // Queues whose commands are released by what arrives. Null: there are none, and never will be. They end with the transport.
+  [[nodiscard]] virtual SessionQueues* sessions() { return nullptr; }
+
   // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
   //
   //   seen = bell()
@@ -272,11 +282,15 @@ struct Entry {
   const char* help;
   base::Result<std::unique_ptr<Transport>> (*open)(bootstrap::Bootstrap& bootstrap,
                                                    const base::Environment& environment);
+  // Whether its capabilities will say one_thread: known before it is opened. Null: no.
+  bool (*one_thread)(const base::Environment& environment) = nullptr;
 };
 std::span<const Entry> table();
 
 // Opens by name; "fault+NAME" wraps NAME in the fault decorator. Unknown: HEDDLE_ERR_CONFIG listing what there is.
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment);
+// Whether that one has to be opened by the thread for all calls. False for an unknown one.
+bool one_thread(const std::string& name, const base::Environment& environment);
 
 }  // namespace heddle::transport

@@ -19,7 +19,7 @@ namespace heddle::wire {
 
 //   bits 29–31  kind
 //   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp
-//   fragment: bit 28: no part of a large active message but an offer of one
+//   fragment: bit 28: no part of a large active message but an offer of one; bit 27: for the extension of the worker
 //   user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply whose value is credit in bytes
 //   the others: zero
 enum class Kind : std::uint32_t {
@@ -50,6 +50,8 @@ constexpr std::uint32_t immediate_of(Kind kind) {
 constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_bytes) {
   return immediate_of(Kind::active_message) | header_bytes << kHeaderShift | handler;
 }
+
+inline constexpr std::uint32_t kExtension = immediate_of(Kind::fragment) | 1U << 27;
 
 inline constexpr std::uint32_t kGrantBit = 1U << 17;
 inline constexpr std::uint32_t kGrant = immediate_of(Kind::user) | kGrantBit;

@@ -6,6 +6,7 @@
 
 #include "base/random.hpp"
 #include "wire/packed_region.hpp"
+#include "wire/partitioned.hpp"
 #include "wire/tagged.hpp"
 
 namespace heddle::wire {
@@ -122,6 +123,38 @@ TEST(Packet, OffersOfLargeMessagesCarryTheirHeader) {
   wrong = head;
   wrong.bytes = 0;
   EXPECT_FALSE(decode_am_offer(packet_of(wrong, 5)));
+}
+
+TEST(Packet, NoticesOfPartitionedOperationsAreWhole) {
+  PartitionedHeader head{PartitionedKind::offer, 0, 0, 3, 7, 0, 800, 8, 0};
+  EXPECT_TRUE(decode_partitioned(packet_of(head, 0)));
+  EXPECT_FALSE(decode_partitioned(packet_of(head, 1)));
+  const auto packet = packet_of(head, 0);
+  EXPECT_FALSE(decode_partitioned(std::span(packet).first(sizeof head - 1)));
+  const auto with = [&](auto&& change) {
+    PartitionedHeader changed = head;
+    change(changed);
+    return decode_partitioned(packet_of(changed, 0)).has_value();
+  };
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.partitions = 0; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.partitions = HEDDLE_MOST_PARTITIONS + 1; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.to = 1; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.from = 0; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.zero = 1; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.kind = static_cast<PartitionedKind>(0); }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.kind = static_cast<PartitionedKind>(6); }));
+  head.to = 5;
+  for (const PartitionedKind kind : {PartitionedKind::begun, PartitionedKind::freed}) {
+    EXPECT_TRUE(with([kind](PartitionedHeader& h) { h.kind = kind; }));
+  }
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::refused; })) << "refused, and all is well";
+  head.status = HEDDLE_ERR_ARGUMENT;
+  EXPECT_TRUE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::refused; }));
+  head.kind = PartitionedKind::accept;
+  EXPECT_TRUE(decode_partitioned(packet_of(head, sizeof(PartitionedPlaces))));
+  EXPECT_FALSE(decode_partitioned(packet_of(head, sizeof(PartitionedPlaces) - 1)));
+  EXPECT_EQ(kind_of(kExtension), Kind::fragment);
+  EXPECT_NE(kExtension, kAmOffer);
 }
 
 TEST(Packet, TheChargeOfATaggedMessageCoversWhatIsKeptOfIt) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "base/test_sanitizer.hpp"
 #include "explorer.hpp"
 
 namespace heddle::explore {
@@ -13,13 +15,21 @@ inline constexpr Options kOrdered{};                   // weak memory, races fou
 inline constexpr Options kByData{.races = false};      // weak memory, plain data delayed
 inline constexpr Options kInterleaved{.weak = false};  // sequentially consistent
 
+// With AddressSanitizer a schedule takes five times as long, and is watched for what it does to memory: the first ones of a
+// large case show that. All of them, and what they prove of the order, belong to the builds without.
+inline constexpr std::uint64_t kMostWithAddressSanitizer = 20'000;
+
 template <class M>
-void expect_holds(const char* what, const Options& options) {
+void expect_holds(const char* what, Options options) {
+  const std::uint64_t all = options.most_schedules;
+  if (base::kAddressSanitizer) options.most_schedules = std::min(all, kMostWithAddressSanitizer);
   const Outcome outcome = explore<M>(options);
-  std::printf("%s: holds in %llu schedules\n", what, static_cast<unsigned long long>(outcome.schedules));
+  const bool cut_short = options.most_schedules < all && outcome.schedules >= options.most_schedules;
+  std::printf("%s: holds in %s%llu schedules\n", what, cut_short ? "the first " : "",
+              static_cast<unsigned long long>(outcome.schedules));
   std::fflush(stdout);
   EXPECT_EQ(outcome.failure, "") << what << "\n" << outcome.schedule;
-  EXPECT_TRUE(outcome.complete) << what << ": not all schedules were seen";
+  EXPECT_TRUE(outcome.complete || cut_short) << what << ": not all schedules were seen";
 }
 
 // The planted bug shows, and as what it is meant to show.

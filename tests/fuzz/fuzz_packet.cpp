@@ -3,6 +3,7 @@
 #include "protocol/aggregation.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/packet.hpp"
+#include "wire/partitioned.hpp"
 #include "wire/tagged.hpp"
 
 namespace {
@@ -59,7 +60,7 @@ void packet_of_several(std::span<const std::byte> packet) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heddle::fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 7) {
+  switch (input.take<std::uint8_t>() % 8) {
     case 0: {
       const auto immediate = input.take<std::uint32_t>();
       active_message(immediate, input.rest());
@@ -93,6 +94,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(offer->header.size() == offer->head.header_bytes && offer->header.size() <= HEDDLE_AM_HEADER_BYTES &&
                     offer->head.handler < heddle::wire::kHandlerNumbers && offer->head.bytes != 0,
                 "offer of a large message");
+      }
+      break;
+    case 6:
+      if (const auto notice = heddle::wire::decode_partitioned(input.rest())) {
+        require(notice->head.from != 0 && notice->head.zero == 0, "notice of a partitioned operation");
+        require(notice->head.kind != heddle::wire::PartitionedKind::offer ||
+                    (notice->head.partitions > 0 && notice->head.partitions <= HEDDLE_MOST_PARTITIONS),
+                "partitions of an offer");
       }
       break;
     case 4:

@@ -57,7 +57,9 @@ class Install(unittest.TestCase):
         installed = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if not path.is_dir()}
         lib = OPTIONS.libdir
         expected = {
-            "bin/heddle", "include/heddle/heddle.h", "include/heddle/heddle.hpp", f"{lib}/libheddle.so",
+            "bin/heddle", "include/heddle/heddle.h", "include/heddle/heddle.hpp", "include/heddle/collectives.h",
+            "include/heddle/collectives.hpp", "include/heddle/partitioned.h", "include/heddle/partitioned.hpp",
+            f"{lib}/libheddle.so",
             f"{lib}/libheddle.so.0", f"{lib}/libheddle.so.{OPTIONS.version}", f"{lib}/pkgconfig/heddle.pc",
             f"{lib}/cmake/heddle/heddle-config.cmake", f"{lib}/cmake/heddle/heddle-config-version.cmake",
             f"{lib}/cmake/heddle/heddle-targets.cmake", "share/doc/heddle/LICENSE",

@@ -116,6 +116,35 @@ int one_dies() {
   return 0;
 }
 
+// Rank 0 kills itself while the others wait for it. Who is not ended at once is told, and ends in good order.
+int first_dies() {
+  const auto bootstrap = join();
+  const Status met = barrier(*bootstrap);
+  if (bootstrap->rank() == 0) {
+    check(met == HEDDLE_DONE, "barrier");
+    say("dies", now_ns());
+    ::raise(SIGKILL);
+  }
+  // Where rank 0 keeps the job together, it may take with it what it has not told the others yet.
+  check(met == HEDDLE_DONE || met == HEDDLE_ERR_PEER_FAILED, "barrier");
+  check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
+  await_failure(*bootstrap, 0);
+  bootstrap->leave();
+  return 0;
+}
+
+// Where this rank is, as one line.
+int place() {
+  const auto bootstrap = join();
+  const auto here = bootstrap->place(bootstrap->rank());
+  std::printf("rank %u of %u by %s, here %u of %u, machines %u\n", bootstrap->rank(), bootstrap->size(),
+              bootstrap->name(), here.rank, here.size, here.hosts);
+  std::fflush(stdout);
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  bootstrap->leave();
+  return 0;
+}
+
 int one_goes_without_leaving() {
   auto bootstrap = join();
   check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
@@ -344,6 +373,8 @@ int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "all-together") return all_together();
   if (mode == "one-dies") return one_dies();
+  if (mode == "first-dies") return first_dies();
+  if (mode == "place") return place();
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
   if (mode == "one-leaves-first") return one_leaves_first(argc > 2 ? std::atoi(argv[2]) : 0);
   if (mode == "one-never-joins") return one_never_joins();

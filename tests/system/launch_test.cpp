@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/test_waits.hpp"
 #include "bootstrap/local/channel.hpp"
 #include "launched.hpp"
 
@@ -167,6 +168,33 @@ TEST(launch, a_signal_is_named) {
   Launched job(shell({"-n", "2"}, "[ $HEDDLE_LOCAL_RANK != 0 ] || kill -KILL $$"));
   EXPECT_EQ(job.wait(), 137);
   EXPECT_TRUE(has(job.err(), ") was killed by signal 9 (Killed)\n"));
+}
+
+// On an emulated machine who breaks a rule aborts and the others exit because of it. All ends are seen at one look: the launcher is
+// stopped meanwhile.
+TEST(launch, of_an_emulated_machine_the_one_that_aborted_is_named) {
+  const std::string go = testing::TempDir() + "heddle_go_" + std::to_string(::getpid());
+  Launched job(shell({"-n", "3", "--utofu", "3"}, "echo ready; while [ ! -e " + go +
+                                                      " ]; do sleep 0.01; done; [ $UTOFU_EMU_RANK != 1 ] || "
+                                                      "kill -ABRT $$; exit 1"));
+  ASSERT_TRUE(job.await_lines(3));
+  job.signal(SIGSTOP);
+  std::ofstream(go).put('1');
+  const auto ended = [&] {
+    std::size_t zombies = 0;
+    for (const pid_t child : children_of(job.pid())) {
+      std::string line;
+      std::getline(std::ifstream("/proc/" + std::to_string(child) + "/stat"), line);
+      if (line.find(") Z ") != std::string::npos) ++zombies;
+    }
+    return zombies == 3;
+  };
+  EXPECT_TRUE(test::within_time(ended));
+  job.signal(SIGCONT);
+  EXPECT_EQ(job.wait(), 134);
+  EXPECT_TRUE(has(job.err(), "rank 1 (pid "));
+  EXPECT_TRUE(has(job.err(), ") was killed by signal 6 (Aborted"));
+  ::unlink(go.c_str());
 }
 
 TEST(launch, the_others_hear_of_a_death_within_a_second) {

@@ -244,7 +244,26 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
           names_.leaving);
 }
 
+// On an emulated machine who breaks a rule aborts, and the others, which hear of it, exit: when all have ended at one look, the one that
+// was killed by a signal is the one to name.
+std::optional<std::uint32_t> Launcher::killed_first(std::uint32_t rank) const {
+  if (options_.utofu.shape.empty()) return std::nullopt;
+  const auto how = [](const Rank& one) {
+    siginfo_t info{};
+    const bool known = ::waitid(P_PID, static_cast<id_t>(one.child.pid), &info, WEXITED | WNOWAIT | WNOHANG) == 0;
+    return known && info.si_pid != 0 ? info.si_code : 0;
+  };
+  if (how(ranks_[rank]) != CLD_EXITED) return std::nullopt;
+  for (std::uint32_t other = 0; other < options_.ranks; ++other) {
+    if (!ranks_[other].running || other == rank) continue;
+    if (const int code = how(ranks_[other]); code == CLD_KILLED || code == CLD_DUMPED) return other;
+  }
+  return std::nullopt;
+}
+
 void Launcher::process_ended(std::uint32_t rank) {
+  if (!ranks_[rank].running) return;  // taken before its turn
+  if (const auto other = killed_first(rank)) process_ended(*other);
   Rank& it = ranks_[rank];
   it.running = false;
   --running_;

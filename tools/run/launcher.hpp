@@ -52,6 +52,7 @@ class Launcher {
   void handle(const Watch& watch);
   void serve_socket(std::uint32_t rank);
   void process_ended(std::uint32_t rank);
+  [[nodiscard]] std::optional<std::uint32_t> killed_first(std::uint32_t rank) const;
   void joined(std::uint32_t rank);
   void joined_process_ended(std::uint32_t rank);
   void judge(std::uint32_t rank);

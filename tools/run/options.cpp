@@ -93,13 +93,18 @@ struct Hint {
   std::array<const char*, 6> options;
   const char* instead;
 };
+constexpr const char* kOtherMachines =
+    "all processes run on this machine; for several the same program is started by the cluster's launcher, as in `srun "
+    "--mpi=pmix -w HOSTS -n N PROGRAM`, `mpirun -H HOSTS -n N PROGRAM`, `prterun -H HOSTS -n N PROGRAM` or "
+    "`mpiexec.hydra "
+    "-hosts HOSTS -n N PROGRAM` (docs/clusters.md)";
 constexpr Hint kHints[] = {
     {{"-c", "--n", "-N", "-ppn", "--ntasks"}, "-n N gives the number of processes"},
     {{"-x", "-E", "-env", "-genv", "-export"},
      "the processes inherit the environment, and --env NAME=VALUE adds to it"},
     {{"--oversubscribe", "--allow-run-as-root"}, "it is allowed without it"},
-    {{"-H", "--host", "-host", "-hosts", "--hostfile", "-hostfile"}, "all processes run on this machine"},
-    {{"-f", "-machinefile", "--machinefile"}, "all processes run on this machine"},
+    {{"-H", "--hosts", "--host", "-host", "-hosts", "--hostfile"}, kOtherMachines},
+    {{"-hostfile", "-f", "-machinefile", "--machinefile", "-w", "--nodelist"}, kOtherMachines},
     {{"--bind-to", "-bind-to", "--bind-to-core", "--map-by", "--cpu-bind"},
      "--bind core gives each process its own cores"},
     {{"--tag-output", "-l", "-prepend-rank", "--label"}, "--tag puts the number before each line of output"},

@@ -54,14 +54,21 @@ def wait_for(children):
             ranks = sorted(rank for rank, _ in children.values())
             print(f"launch.py: out of time; still running: ranks {ranks}", file=sys.stderr)
             return 124
-        for descriptor in ended:
-            rank, child = children.pop(descriptor)
+        # All that have ended by now: who breaks a rule of the emulator aborts, and the others exit because of it.
+        ends = []
+        for descriptor, (rank, child) in list(children.items()):
+            status = child.poll()
+            if status is None:
+                continue
             os.close(descriptor)
-            status = child.wait()
+            del children[descriptor]
             if status:
-                how = f"status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-                print(f"launch.py: rank {rank} ended with {how}", file=sys.stderr)
-                return status if status > 0 else 128 - status
+                ends.append((status > 0, rank, status))
+        if ends:
+            _, rank, status = min(ends)
+            how = f"status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+            print(f"launch.py: rank {rank} ended with {how}", file=sys.stderr)
+            return status if status > 0 else 128 - status
     return 0
 
 

@@ -6,6 +6,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "utofu/tests/world_of.hpp"
 
@@ -101,6 +103,47 @@ TEST_P(Death, OfTheTargetOfAtomics) {
 }
 INSTANTIATE_TEST_SUITE_P(, Death, testing::Values("plain", "strict"),
                          [](const auto& mode) { return std::string(mode.param); });
+
+// What has been written to this process's stderr, a file, holds this.
+bool said(const char* words) {
+  std::ifstream text("/proc/self/fd/2");
+  std::stringstream all;
+  all << text.rdbuf();
+  return all.str().find(words) != std::string::npos;
+}
+
+// Nothing is under way to it: who waits for its word in memory hears of its death all the same.
+TEST(Deaths, AreToldByOneOfThoseThatAreLeft) {
+  struct End {
+    void (*die)();
+    const char* words;
+  };
+  static End end;
+  for (const End& each : {End{[] { ::raise(SIGKILL); }, "has been killed by signal 9"},
+                          End{[] { ::_exit(7); }, "has ended with status 7 without leaving the emulated machine"}}) {
+    end = each;
+    const auto body = [](Place& place) {
+      Peer peer;
+      CHECK(peer.open(place) == 0);
+      if (place.process() == 2) end.die();
+      CHECK(heddle::test::within_time([] { return said(end.words); }));
+      CHECK(place.process() != 2);
+      CHECK(utofu_dereg_mem(peer.vcq, peer.stadd, 0) == UTOFU_SUCCESS);
+      CHECK(utofu_free_vcq(peer.vcq) == UTOFU_SUCCESS);
+      return 0;
+    };
+    testing::internal::CaptureStderr();
+    const std::vector<int> ends = run_world(3, {}, body);
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(ends[0], 0) << text;
+    EXPECT_EQ(ends[1], 0) << text;
+    EXPECT_NE(ends[2], 0);
+    const std::size_t first = text.find(each.words);
+    ASSERT_NE(first, std::string::npos) << text;
+    EXPECT_EQ(text.find(each.words, first + 1), std::string::npos) << "told twice: " << text;
+    EXPECT_NE(text.find("process 2 (pid "), std::string::npos) << text;
+  }
+}
 
 // A VCQ that its owner has freed.
 TEST(Peers, ThatFreeTheirVcqAreGone) {

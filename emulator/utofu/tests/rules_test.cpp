@@ -1,11 +1,15 @@
 // Strict mode: each test is a small program that breaks a rule of the interface, and is caught.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utofu.h>
 
 #include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "utofu/tests/one_process.hpp"
@@ -31,12 +35,12 @@ class Rules : public ::testing::Test {
     EXPECT_EXIT(run(), ::testing::KilledBySignal(SIGABRT), message);
   }
   template <class Program>
-  static void expect_clean(Program&& program) {
+  static void expect_clean(Program&& program, const char* message = "") {
     const auto run = [&] {
       program();
       std::exit(::testing::Test::HasFailure() ? 1 : 0);
     };
-    EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), message);
   }
 };
 
@@ -58,7 +62,89 @@ struct Pair {
   int put(utofu_stadd_t lcl, utofu_stadd_t rmt, std::size_t length, unsigned long flags, std::uint64_t edata = 0) {
     return utofu_put(from.handle(), to.id(), lcl, rmt, length, edata, flags, nullptr);
   }
+  // Until nobody uses the memory any more.
+  void put_whole() {
+    EXPECT_EQ(put(local, remote, 8, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), UTOFU_SUCCESS);
+    utofu_mrq_notice notice{};
+    EXPECT_EQ(from.mrq(&notice), UTOFU_SUCCESS);
+  }
 };
+
+// A child that was forked ends at its first call, with a message; its parent goes on.
+template <class Call>
+void in_forked_child(const char* mode, Call call) {
+  ::setenv("UTOFU_EMU_MODE", mode, 1);
+  Pair pair;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    call(pair);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << mode << ": status " << status;
+  pair.put_whole();
+}
+
+TEST_F(Rules, AForkedChildHasNoNetworkInterfaces) {
+  for (const char* mode : {"plain", "strict"}) {
+    const auto posts = [=] {
+      in_forked_child(mode, [](Pair& pair) { (void)pair.put(pair.local, pair.remote, 8, 0); });
+    };
+    const auto polls = [=] {
+      in_forked_child(mode, [](Pair& pair) {
+        utofu_mrq_notice notice;
+        (void)utofu_poll_mrq(pair.to.handle(), 0, &notice);
+      });
+    };
+    const auto creates = [=] { in_forked_child(mode, [](Pair&) { const Queue another(2); }); };
+    const auto run = [](const auto& program) {
+      program();
+      std::exit(::testing::Test::HasFailure() ? 1 : 0);
+    };
+    EXPECT_EXIT(run(posts), ::testing::ExitedWithCode(0), "was forked: a child has no network interfaces");
+    EXPECT_EXIT(run(polls), ::testing::ExitedWithCode(0), "was forked: a child has no network interfaces");
+    EXPECT_EXIT(run(creates), ::testing::ExitedWithCode(0), "was forked: a child has no network interfaces");
+  }
+}
+
+TEST_F(Rules, OneThreadMakesAllCallsWhereThatIsAskedFor) {
+  for (const char* mode : {"plain", "strict"}) {
+    const auto prepare = [=] {
+      ::setenv("UTOFU_EMU_MODE", mode, 1);
+      ::setenv("UTOFU_EMU_ONE_THREAD", "1", 1);
+    };
+    const char* const message = "UTOFU_EMU_ONE_THREAD=1 one thread makes all calls";
+    expect_clean([&] {
+      prepare();
+      Pair pair;
+      pair.put_whole();
+    });
+    expect_caught(
+        [&] {
+          prepare();
+          Pair pair;
+          std::thread([&] { (void)pair.put(pair.local, pair.remote, 8, 0); }).join();
+        },
+        message);
+    expect_caught(
+        [&] {
+          prepare();
+          Pair pair;
+          std::thread([] { const Queue other(3); }).join();
+        },
+        message);
+    expect_caught(
+        [&] {
+          prepare();
+          Pair pair;
+          void* cbdata = nullptr;
+          std::thread([&] { (void)utofu_poll_tcq(pair.from.handle(), 0, &cbdata); }).join();
+        },
+        message);
+  }
+}
 
 // Rule 4.
 TEST_F(Rules, EdataIsOneByte) {
@@ -176,6 +262,114 @@ TEST_F(Rules, NoticesHaveEndAddressesAndRawIds) {
     EXPECT_EQ(notice.lcl_stadd, pair.local + 66);
     EXPECT_EQ(notice.rmt_stadd, pair.remote + 50);
   });
+}
+
+// A program that frees a queue whose commands are still on their way. One step of the engine for each call, so that it certainly does.
+TEST_F(Rules, AVcqIsNotFreedUnderItsCommands) {
+  expect_caught(
+      [] {
+        ::setenv("UTOFU_EMU_STEP", "1", 1);
+        Pair pair;
+        EXPECT_EQ(pair.put(pair.local, pair.remote, 4096, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), UTOFU_SUCCESS);
+        (void)utofu_free_vcq(pair.from.handle());
+      },
+      "VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. is freed while [1-9][0-9]* of its commands are under way");
+}
+
+TEST_F(Rules, AnIdIsNoHandle) {
+  expect_caught(
+      [] {
+        Pair pair;
+        utofu_mrq_notice notice;
+        (void)utofu_poll_mrq(pair.to.id(), 0, &notice);
+      },
+      "VCQ [0-9a-f]+ .* is an id, for peers to name it by");
+  expect_clean([] {
+    Pair pair;
+    utofu_mrq_notice notice;
+    EXPECT_EQ(utofu_poll_mrq(pair.to.handle() + 1, 0, &notice), UTOFU_ERR_INVALID_VCQ_HDL);
+  });
+}
+
+TEST_F(Rules, DescriptorsAreAligned) {
+  const auto program = [](const char* mode) {
+    ::setenv("UTOFU_EMU_MODE", mode, 1);
+    Pair pair;
+    alignas(8) std::array<std::byte, 64> desc{};
+    std::size_t bytes = 0;
+    EXPECT_EQ(utofu_prepare_nop(pair.from.handle(), 0, desc.data(), &bytes), UTOFU_SUCCESS);
+    std::memmove(&desc[4], desc.data(), bytes);
+    EXPECT_EQ(utofu_post_toq(pair.from.handle(), &desc[4], bytes, nullptr), UTOFU_ERR_INVALID_DESC);
+  };
+  expect_caught([&] { program("strict"); },
+                "utofu_post_toq of VCQ .* got descriptors at 0x[0-9a-f]+, which is no multiple of 8");
+  expect_clean([&] { program("plain"); }, "utofu emulator: .* got descriptors at");
+}
+
+TEST_F(Rules, OnlyPagesThatCanBeWrittenAreRegisteredForThat) {
+  expect_clean(
+      [] {
+        const Queue queue(0);
+        void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(page, MAP_FAILED);
+        utofu_stadd_t stadd = 0;
+        EXPECT_EQ(utofu_reg_mem(queue.handle(), page, 4096, 0, &stadd), UTOFU_ERR_INVALID_ADDRESS);
+        ASSERT_EQ(utofu_reg_mem(queue.handle(), page, 4096, UTOFU_REG_MEM_FLAG_READ_ONLY, &stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_dereg_mem(queue.handle(), stadd, 0), UTOFU_SUCCESS);
+        ASSERT_EQ(::mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
+        ASSERT_EQ(utofu_reg_mem(queue.handle(), page, 4096, 0, &stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_dereg_mem(queue.handle(), stadd, 0), UTOFU_SUCCESS);
+      },
+      "4096 bytes at 0x[0-9a-f]+ are registered for writing with VCQ .*UTOFU_REG_MEM_FLAG_READ_ONLY");
+}
+
+// An error that the program is told by poll_tcq is said in plain mode too.
+TEST_F(Rules, WhatIsWrongHereIsSaidInPlainModeToo) {
+  expect_clean(
+      [] {
+        ::setenv("UTOFU_EMU_MODE", "plain", 1);
+        Pair pair;
+        ASSERT_EQ(pair.put(pair.local + 5000, pair.remote, 8, UTOFU_ONESIDED_FLAG_TCQ_NOTICE), UTOFU_SUCCESS);
+        void* cbdata = nullptr;
+        EXPECT_EQ(pair.from.tcq(&cbdata), UTOFU_ERR_TCQ_LENGTH);
+      },
+      "a command of VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names local memory .* it ends before");
+}
+
+// Where rules are only reported, a loop that breaks one says so a few times, and how often at the end.
+TEST_F(Rules, ReportsDoNotFlood) {
+  expect_clean(
+      [] {
+        ::setenv("UTOFU_EMU_RULES", "report", 1);
+        Pair pair;
+        for (unsigned i = 0; i < 40; ++i) {
+          ASSERT_EQ(pair.put(pair.local + 5000 + i, pair.remote, 8, UTOFU_ONESIDED_FLAG_TCQ_NOTICE), UTOFU_SUCCESS);
+          void* cbdata = nullptr;
+          ASSERT_EQ(pair.from.tcq(&cbdata), UTOFU_ERR_TCQ_LENGTH);
+        }
+      },
+      "32 more lines like this one were left out: a command of VCQ");
+}
+
+// Memory that is taken away while it is registered: plain mode dies of it, and says of what. It is protected and not
+// unmapped, for another thread's mapping (an arena, a stack) could come to lie where it was, and be touched.
+TEST_F(Rules, WhatTheInterfaceCannotTouchIsNamed) {
+  const auto program = [] {
+    ::setenv("UTOFU_EMU_MODE", "plain", 1);
+    Pair pair;
+    void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const utofu_stadd_t stadd = pair.to.reg(page, 4096);
+    ASSERT_EQ(::mprotect(page, 4096, PROT_NONE), 0);
+    EXPECT_EQ(pair.put(pair.local, stadd, 64, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), UTOFU_SUCCESS);
+    utofu_mrq_notice notice{};
+    (void)pair.from.mrq(&notice);
+    std::exit(0);
+  };
+  // Of the signal, or as a sanitizer ends it.
+  EXPECT_EXIT(
+      program(), [](int status) { return status != 0; },
+      "memory at 0x[0-9a-f]+ cannot be touched: VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names steering address "
+      "[0-9a-f]+");
 }
 
 // Rule 9: two threads, one handle. They go on until they are caught, however long the scheduler keeps them apart.

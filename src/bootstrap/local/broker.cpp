@@ -29,6 +29,10 @@ bool Broker::anybody_joined() const {
                      [](const Seat& seat) { return seat.membership == Membership::joined; });
 }
 
+void Broker::hang_up() {
+  for (Seat& seat : seats_) seat.socket.reset();
+}
+
 void Broker::serve(std::uint32_t rank) {
   Seat& seat = seats_[rank];
   flush(rank);
@@ -145,7 +149,8 @@ base::Status Broker::publish(std::uint32_t rank, Frame& frame) {
 
 void Broker::send_card(std::uint32_t to, std::uint32_t whose) {
   const CardEntry& card = *seats_[whose].card;
-  seats_[to].outbox.add({FrameType::card, 0, whose, card.pid}, card.bytes, card.fd);
+  const auto fd = seats_[to].passes_descriptors ? card.fd : nullptr;
+  seats_[to].outbox.add({FrameType::card, 0, whose, card.pid}, card.bytes, fd);
   flush(to);
 }
 
@@ -166,9 +171,10 @@ void Broker::finish_round() {
   const Gathered gathered = gather_.take();
   const bool whole = gathered.missing == Gathered::kNobody;
   const auto payload = whole ? std::make_shared<const std::vector<std::byte>>(encode_parts(gathered.all)) : nullptr;
-  for (const std::uint32_t rank : waiting) {
-    seats_[rank].outbox.add({FrameType::result, 0, gathered.missing}, payload);
-    flush(rank);
+  // Rank 0 last: where it is the one that hosts this broker, it may go, and the broker with it, as soon as it has its own.
+  for (auto rank = waiting.rbegin(); rank != waiting.rend(); ++rank) {
+    seats_[*rank].outbox.add({FrameType::result, 0, gathered.missing}, payload);
+    flush(*rank);
   }
 }
 

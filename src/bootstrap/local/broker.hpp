@@ -28,11 +28,18 @@ class Broker {
  public:
   Broker(std::uint32_t size, const JobSecret& secret);
 
-  // Gives the broker the launcher's end of a rank's socket pair.
-  void attach(std::uint32_t rank, base::Fd socket) { seats_[rank].socket = std::move(socket); }
+  // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind, which may not pass
+  // descriptors: that rank gets cards without.
+  void attach(std::uint32_t rank, base::Fd socket, bool passes_descriptors = true) {
+    seats_[rank].socket = std::move(socket);
+    seats_[rank].passes_descriptors = passes_descriptors;
+  }
 
   // Called for each process that joins, before it learns that it has: what must be true of every member is arranged there.
   void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
+
+  // Closes all connections: nobody will serve them any more, and nobody shall wait for an answer.
+  void hang_up();
 
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
@@ -78,6 +85,7 @@ class Broker {
     Membership membership = Membership::outside;
     bool refused = false;  // said hello in another version
     bool has_joined = false;
+    bool passes_descriptors = true;
     std::int32_t pid = 0;
     std::optional<CardEntry> card;
     std::vector<std::uint32_t> wanted_by;  // ranks whose fetch waits for the card

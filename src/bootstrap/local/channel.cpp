@@ -43,6 +43,27 @@ ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> p
   return ::sendmsg(socket, &message, flags | MSG_NOSIGNAL);
 }
 
+// The frame, of which `sent` bytes have been taken already; waits as long as it takes.
+base::Status send_remaining(int socket, const Header& header, std::span<const std::byte> payload, int fd,
+                            std::size_t sent) {
+  while (sent < sizeof header + payload.size()) {
+    const ssize_t count = send_rest(socket, header, payload, fd, sent, 0);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd writable{socket, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
+    } else if (errno == ETOOMANYREFS) {
+      // Too many descriptors of this user are under way; those of the other ranks arrive soon.
+      const timespec pause{0, 1'000'000};
+      ::nanosleep(&pause, nullptr);
+    } else if (errno != EINTR) {
+      return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
+    }
+  }
+  return HEDDLE_DONE;
+}
+
 }  // namespace
 
 Reader::Fill Reader::fill(int socket, int flags) {
@@ -127,31 +148,14 @@ base::Status Reader::next(Frame* frame) {
 base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd) {
   header.bytes = static_cast<std::uint32_t>(payload.size());
   if (fd >= 0) header.flags |= kHasFd;
-  std::size_t sent = 0;
-  while (sent < sizeof header + payload.size()) {
-    const ssize_t count = send_rest(socket, header, payload, fd, sent, 0);
-    if (count >= 0) {
-      sent += static_cast<std::size_t>(count);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd writable{socket, POLLOUT, 0};
-      ::poll(&writable, 1, -1);
-    } else if (errno == ETOOMANYREFS) {
-      // Too many descriptors of this user are under way; those of the other ranks arrive soon.
-      const timespec pause{0, 1'000'000};
-      ::nanosleep(&pause, nullptr);
-    } else if (errno != EINTR) {
-      return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
-    }
-  }
-  return HEDDLE_DONE;
+  return send_remaining(socket, header, payload, fd, 0);
 }
 
 base::Status try_send_header(int socket, const Header& header) {
   for (;;) {
     const ssize_t count = send_rest(socket, header, {}, -1, 0, MSG_DONTWAIT);
-    // The kernel cuts a write into pieces far larger than a header, and takes each whole or not at all.
-    if (count == static_cast<ssize_t>(sizeof header)) return HEDDLE_DONE;
-    if (count >= 0) return base::fail(HEDDLE_ERR_SYSTEM, "the socket took %zd bytes of a header", count);
+    // A local socket takes a header whole or not at all. TCP may cut it at the end of a segment: the rest is waited for.
+    if (count >= 0) return send_remaining(socket, header, {}, -1, static_cast<std::size_t>(count));
     if (errno == EAGAIN || errno == EWOULDBLOCK) return HEDDLE_AGAIN;
     if (errno != EINTR) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
   }

@@ -16,31 +16,51 @@ struct Algorithm {
   // Null: it can do what is asked; else why not, for people.
   const char* (*refuses)(const Request& request);
   Schedule (*schedule)(const Request& request);
+  // What ranks do with `receive` of others: put into it (not that of the root of a broadcast), or get from that of the root.
+  enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
+  bool gets = false;     // for ranks that map each other's memory
+  bool session = false;  // fits the hardware's session queues
+  // Where ranks list their blocks, not Reach::put: all keep what comes; else those whose memory is not reached, or few bytes.
 };
 
 std::span<const Algorithm> algorithms();
 const Algorithm* find_algorithm(std::string_view name);
 
 Schedule barrier_dissemination(const Request& request);
+Schedule barrier_flat(const Request& request);
 
 Schedule broadcast_chain(const Request& request);
 Schedule broadcast_binomial(const Request& request);
 Schedule broadcast_binomial_kept(const Request& request);
+Schedule broadcast_flat(const Request& request);
 Schedule broadcast_trinary(const Request& request);
 Schedule broadcast_trinaryx3(const Request& request);
 Schedule broadcast_chain_session(const Request& request);
+Schedule broadcast_trinary_session(const Request& request);
 Schedule broadcast_trinaryx3_session(const Request& request);
+Schedule broadcast_pull(const Request& request);
+Schedule broadcast_kept_pull(const Request& request);
 Schedule broadcast_scatter_allgather(const Request& request);
 
 Schedule reduce_binomial(const Request& request);
+Schedule allreduce_flat(const Request& request);
 Schedule allreduce_doubling(const Request& request);
+Schedule allreduce_rabenseifner(const Request& request);
 Schedule allreduce_ring(const Request& request);
 
+Schedule allgather_bruck(const Request& request);
+Schedule allgather_kept(const Request& request);
 Schedule allgather_ring(const Request& request);
 Schedule gather_linear(const Request& request);
 Schedule scatter_linear(const Request& request);
+Schedule alltoall_bruck(const Request& request);
+Schedule alltoall_kept(const Request& request);
 Schedule alltoall_pairwise(const Request& request);
 Schedule reduce_scatter_ring(const Request& request);
 Schedule scan_doubling(const Request& request);
+
+// Where ranks list their blocks; where they do not, for equal blocks that all keep, or nobody does.
+Schedule exchange_direct(const Request& request);
+Schedule exchange_kept(const Request& request);
 
 }  // namespace heddle::collective

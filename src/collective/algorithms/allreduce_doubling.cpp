@@ -29,11 +29,14 @@ Schedule allreduce_doubling(const Request& request) {
   const Rank extra = request.ranks - power;
   const Rank rank = request.rank;
   const auto steps = static_cast<std::uint32_t>(std::countr_zero(power));
-  const auto slot = [&](std::uint32_t s) { return Block{Place::scratch, s * bytes, bytes}; };
+  const bool small = bytes <= kBesideBytes;
+  const auto slot = [&](std::uint32_t s) {
+    return small ? beside(full(s), bytes) : Block{Place::scratch, s * bytes, bytes};
+  };
   const Block given{Place::send, 0, bytes};
   const Block sum{Place::receive, 0, bytes};
   Builder builder(request);
-  builder.scratch((1 + steps) * bytes);
+  if (!small) builder.scratch((1 + steps) * bytes);
   const auto exchange_with = [&](std::uint32_t s) { builder.counter(full(s), 1).counter(free(s), 1, 1); };
   const auto fill = [&](std::uint32_t s, const Block& from, Rank target) {
     wait(give(builder.put(0, from, target, slot(s)), full(s)), free(s), 1);

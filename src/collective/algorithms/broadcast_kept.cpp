@@ -1,4 +1,4 @@
-// Broadcast of few bytes down a binomial tree through memory of the schedule's own: nobody waits for a peer to begin.
+// Broadcast of few bytes down a tree, binomial or of the root and its children alone, through memory of the schedule's own: nobody waits for a peer to begin.
 //
 // Each rank has one slot for its parent. It forwards from there, copies to the caller's memory and gives the slot back; so
 // the parent may be one run ahead.
@@ -9,14 +9,16 @@
 #include "collective/algorithms/tree.hpp"
 
 namespace heddle::collective {
+namespace {
 
-Schedule broadcast_binomial_kept(const Request& request) {
+Schedule kept(const Request& request, const TreeNode& node) {
   constexpr std::uint32_t kFull = 0;
   constexpr std::uint32_t kFree = 1;
-  const TreeNode node = binomial_tree(request);
   Builder builder(request);
   const Block own{Place::receive, 0, request.bytes};
-  const Block slot{Place::scratch, builder.scratch(request.bytes), request.bytes};
+  const bool small = request.bytes <= kBesideBytes;
+  const Block slot =
+      small ? beside(kFull, request.bytes) : Block{Place::scratch, builder.scratch(request.bytes), request.bytes};
   builder.counter(kFull, node.root ? 0 : 1);
   for (std::uint32_t child = 0; child < node.children.size(); ++child) {
     builder.counter(kFree + child, 1, 1);
@@ -28,6 +30,16 @@ Schedule broadcast_binomial_kept(const Request& request) {
   wait(builder.copy(0, slot, own), kFull, 1);
   builder.signal(0, node.parent, kFree + node.place);
   return builder.take();
+}
+
+}  // namespace
+
+Schedule broadcast_binomial_kept(const Request& request) {
+  return kept(request, binomial_tree(request));
+}
+
+Schedule broadcast_flat(const Request& request) {
+  return kept(request, k_ary_tree(request, request.ranks));
 }
 
 }  // namespace heddle::collective

@@ -81,11 +81,21 @@ TreeNode chain(const Request& request, unsigned) {
   return k_ary_tree(request, 1);
 }
 
+TreeNode trinary(const Request& request, unsigned) {
+  return k_ary_tree(request, 3);
+}
+
 }  // namespace
 
 Schedule broadcast_chain_session(const Request& request) {
   Builder builder(request);
   add_tree(builder, request, {0, chain}, Pieces(0, request.bytes, request.segment_bytes));
+  return builder.take();
+}
+
+Schedule broadcast_trinary_session(const Request& request) {
+  Builder builder(request);
+  add_tree(builder, request, {0, trinary}, Pieces(0, request.bytes, request.segment_bytes));
   return builder.take();
 }
 

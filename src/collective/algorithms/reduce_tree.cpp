@@ -16,8 +16,12 @@ Schedule reduce_binomial(const Request& request) {
   builder.counter(kFree, node.root ? 0 : 1, node.root ? 0 : 1);
   // Slots come first in scratch, in the order of children, so that a child knows where its own is.
   const auto children = static_cast<std::uint32_t>(node.children.size());
-  const std::uint64_t slots = builder.scratch(children * bytes);
-  const Block slot_at_parent{Place::scratch, node.place * bytes, bytes};
+  const bool small = bytes <= kBesideBytes;
+  if (!small) builder.scratch(children * bytes);
+  const auto slot = [&](std::uint32_t child) {
+    return small ? beside(kFull + child, bytes) : Block{Place::scratch, child * bytes, bytes};
+  };
+  const Block slot_at_parent = slot(node.place);
   const Block given{Place::send, 0, bytes};
   Block sum = node.root ? Block{Place::receive, 0, bytes} : given;
   if (!node.root && children > 0) sum = {Place::scratch, builder.scratch(bytes), bytes};
@@ -25,7 +29,7 @@ Schedule reduce_binomial(const Request& request) {
   // The last child has the smallest subtree: it is the first to come.
   for (std::uint32_t i = children; i-- > 0;) {
     builder.counter(kFull + i, 1);
-    wait(builder.reduce(0, {Place::scratch, slots + i * bytes, bytes}, sum), kFull + i, 1);
+    wait(builder.reduce(0, slot(i), sum), kFull + i, 1);
     builder.signal(0, node.children[i], kFree);
   }
   if (!node.root) wait(give(builder.put(0, sum, node.parent, slot_at_parent), kFull + node.place), kFree, 1);

@@ -13,8 +13,9 @@ Schedule scan_doubling(const Request& request) {
   builder.copy(0, {Place::send, 0, bytes}, sum);
   std::uint32_t step = 0;
   for (std::uint64_t distance = 1; distance < request.ranks; distance *= 2, ++step) {
-    const Block slot{Place::scratch, builder.scratch(bytes), bytes};
     const std::uint32_t full = 2 * step;
+    const Block slot =
+        bytes <= kBesideBytes ? beside(full, bytes) : Block{Place::scratch, builder.scratch(bytes), bytes};
     const std::uint32_t free = 2 * step + 1;
     if (request.rank + distance < request.ranks) {
       builder.counter(free, 1, 1);

@@ -6,6 +6,8 @@
 namespace heddle::collective {
 namespace {
 
+using Reach = Algorithm::Reach;
+
 const char* nothing(const Request&) {
   return nullptr;
 }
@@ -17,36 +19,75 @@ const char* wants_torus(const Request& request) {
   return nullptr;
 }
 
+constexpr const char* kDirect = "straight into the caller's memory, where it is reached and the bytes are not few";
+constexpr const char* kKept = "through kept memory: no rank waits for a peer to begin";
+
 constexpr std::array kTable = {
     Algorithm{"barrier.dissemination", Operation::barrier, "log2(ranks) rounds of signals", nothing,
               barrier_dissemination},
-    Algorithm{"broadcast.chain", Operation::broadcast, "pipeline along a chain of ranks", nothing, broadcast_chain},
-    Algorithm{"broadcast.binomial", Operation::broadcast, "pipeline down a binomial tree", nothing, broadcast_binomial},
+    Algorithm{"barrier.flat", Operation::barrier, "everybody tells rank 0, which tells everybody: few ranks", nothing,
+              barrier_flat},
+    Algorithm{"broadcast.chain", Operation::broadcast, "pipeline along a chain of ranks", nothing, broadcast_chain,
+              Reach::put},
+    Algorithm{"broadcast.binomial", Operation::broadcast, "pipeline down a binomial tree", nothing, broadcast_binomial,
+              Reach::put},
     Algorithm{"broadcast.kept", Operation::broadcast,
               "binomial tree through kept memory: few bytes, no rank waits for a peer to begin", nothing,
               broadcast_binomial_kept},
+    Algorithm{"broadcast.flat", Operation::broadcast,
+              "the root to each rank, through kept memory: few ranks, few bytes", nothing, broadcast_flat},
+    Algorithm{"broadcast.pull", Operation::broadcast, "each rank takes it from the root's memory: the root may compute",
+              nothing, broadcast_pull, Reach::get, true},
+    Algorithm{"broadcast.kept_pull", Operation::broadcast, "each rank takes it from a slot of the root", nothing,
+              broadcast_kept_pull, Reach::none, true},
     Algorithm{"broadcast.trinary", Operation::broadcast, "pipeline down a tree of three children each", nothing,
-              broadcast_trinary},
+              broadcast_trinary, Reach::put},
     Algorithm{"broadcast.trinaryx3", Operation::broadcast,
-              "three edge-disjoint trees over a 3-D torus, a third of the bytes each", wants_torus,
-              broadcast_trinaryx3},
+              "three edge-disjoint trees over a 3-D torus, a third of the bytes each", wants_torus, broadcast_trinaryx3,
+              Reach::put},
     Algorithm{"broadcast.chain_session", Operation::broadcast, "chain by the hardware's session queues", nothing,
-              broadcast_chain_session},
+              broadcast_chain_session, Reach::put, false, true},
+    Algorithm{"broadcast.trinary_session", Operation::broadcast,
+              "tree of three children each by the hardware's session queues", nothing, broadcast_trinary_session,
+              Reach::put, false, true},
     Algorithm{"broadcast.trinaryx3_session", Operation::broadcast, "trinaryx3 by the hardware's session queues",
-              wants_torus, broadcast_trinaryx3_session},
+              wants_torus, broadcast_trinaryx3_session, Reach::put, false, true},
     Algorithm{"broadcast.scatter_allgather", Operation::broadcast, "a part to each rank, then around a ring", nothing,
-              broadcast_scatter_allgather},
+              broadcast_scatter_allgather, Reach::put},
     Algorithm{"reduce.binomial", Operation::reduce, "up a binomial tree", nothing, reduce_binomial},
+    Algorithm{"allreduce.flat", Operation::allreduce, "all at rank 0: few ranks, few bytes", nothing, allreduce_flat},
     Algorithm{"allreduce.doubling", Operation::allreduce, "recursive doubling: few bytes", nothing, allreduce_doubling},
+    Algorithm{"allreduce.rabenseifner", Operation::allreduce,
+              "recursive halving, then doubling: many bytes, many ranks", nothing, allreduce_rabenseifner, Reach::put},
     Algorithm{"allreduce.ring", Operation::allreduce, "reduce-scatter and allgather around a ring: many bytes", nothing,
-              allreduce_ring},
-    Algorithm{"allgather.ring", Operation::allgather, "around a ring", nothing, allgather_ring},
-    Algorithm{"gather.linear", Operation::gather, "each rank to the root", nothing, gather_linear},
-    Algorithm{"scatter.linear", Operation::scatter, "the root to each rank", nothing, scatter_linear},
+              allreduce_ring, Reach::put},
+    Algorithm{"allgather.bruck", Operation::allgather, "log2(ranks) steps through kept memory: few bytes, many ranks",
+              nothing, allgather_bruck},
+    Algorithm{"allgather.kept", Operation::allgather,
+              "to everybody through kept memory: few bytes, no rank waits for a peer to begin", nothing,
+              allgather_kept},
+    Algorithm{"allgather.ring", Operation::allgather, "around a ring", nothing, allgather_ring, Reach::put},
+    Algorithm{"gather.linear", Operation::gather, "each rank to the root", nothing, gather_linear, Reach::put},
+    Algorithm{"scatter.linear", Operation::scatter, "the root to each rank", nothing, scatter_linear, Reach::put},
+    Algorithm{"alltoall.bruck", Operation::alltoall, "log2(ranks) steps through kept memory: few bytes, many ranks",
+              nothing, alltoall_bruck},
+    Algorithm{"alltoall.kept", Operation::alltoall,
+              "to everybody through kept memory: few bytes, no rank waits for a peer to begin", nothing, alltoall_kept},
     Algorithm{"alltoall.pairwise", Operation::alltoall, "in step i with the ranks i before and after", nothing,
-              alltoall_pairwise},
+              alltoall_pairwise, Reach::put},
     Algorithm{"reduce_scatter.ring", Operation::reduce_scatter, "around a ring", nothing, reduce_scatter_ring},
     Algorithm{"scan.doubling", Operation::scan, "recursive doubling", nothing, scan_doubling},
+    Algorithm{"allgatherv.direct", Operation::allgatherv, kDirect, nothing, exchange_direct, Reach::put},
+    Algorithm{"allgatherv.kept", Operation::allgatherv, kKept, nothing, exchange_kept},
+    Algorithm{"alltoallv.direct", Operation::alltoallv, kDirect, nothing, exchange_direct, Reach::put},
+    Algorithm{"alltoallv.kept", Operation::alltoallv, kKept, nothing, exchange_kept},
+    Algorithm{"gatherv.direct", Operation::gatherv, kDirect, nothing, exchange_direct, Reach::put},
+    Algorithm{"gatherv.kept", Operation::gatherv, kKept, nothing, exchange_kept},
+    Algorithm{"scatterv.direct", Operation::scatterv, kDirect, nothing, exchange_direct, Reach::put},
+    Algorithm{"scatterv.kept", Operation::scatterv, kKept, nothing, exchange_kept},
+    Algorithm{"neighbor_alltoallv.direct", Operation::neighbor_alltoallv, kDirect, nothing, exchange_direct,
+              Reach::put},
+    Algorithm{"neighbor_alltoallv.kept", Operation::neighbor_alltoallv, kKept, nothing, exchange_kept},
 };
 
 }  // namespace

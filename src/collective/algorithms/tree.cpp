@@ -83,6 +83,17 @@ TreeNode k_ary_tree(const Request& request, Rank arity) {
   return node;
 }
 
+std::array<Rank, 3> even_shape(Rank ranks) {
+  std::array<Rank, 3> best{0, 0, 0};
+  for (Rank z = 2; std::uint64_t{z} * z * z <= ranks; ++z) {
+    if (ranks % z != 0) continue;
+    const Rank layer = ranks / z;
+    for (Rank y = z; std::uint64_t{y} * y <= layer; ++y)
+      if (layer % y == 0 && (best[0] == 0 || layer / y < best[0])) best = {layer / y, y, z};
+  }
+  return best;
+}
+
 TreeNode torus_tree(const Request& request, unsigned tree) {
   const Coordinates root = coordinates_of(request, request.root);
   Coordinates own = coordinates_of(request, request.rank);

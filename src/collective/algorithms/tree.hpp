@@ -19,6 +19,9 @@ TreeNode binomial_tree(const Request& request);
 // Every node has at most `arity` children; arity 1 is a chain.
 TreeNode k_ary_tree(const Request& request, Rank arity);
 
+// The most even box of three sides of 2 or more for so many ranks, the longest side first; zeros: there is none.
+std::array<Rank, 3> even_shape(Rank ranks);
+
 // One of three edge-disjoint trees (tree 0, 1, 2) of a torus or mesh of request.shape, all extents at least 2. Every node receives
 // in each tree over another link; the root has one child in each, nobody more than three. With wrap-around links any root
 // will do (translation); in a mesh the root has to be a corner. Own construction in the manner of Trinaryx3: with axes i = tree,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/fence.hpp"
@@ -115,6 +116,17 @@ void Helpers::remove(const Worker* worker) {
   }
 }
 
+void Helpers::attach(Attachment* attachment) {
+  const std::lock_guard lock(mutex_);
+  attachment_.store(attachment, std::memory_order_release);
+  try {
+    if (threads_.empty() && policy_.helps()) start();
+  } catch (const std::system_error&) {
+    threads_.clear();  // it goes without: those who wait move it on
+  }
+  transport_.ring();
+}
+
 // They may have lost their cores at it.
 void Helpers::fetch_visitors(const Entry& entry) {
   const std::lock_guard lock(mutex_);
@@ -168,7 +180,8 @@ bool Helpers::all_unchanged() {
     if (visit.worker() == nullptr || visit.worker()->sharing() == Sharing::offload) continue;
     if (!unchanged(entries_[i], *visit.worker())) return false;
   }
-  return true;
+  const Attachment* attachment = attachment_.load(std::memory_order_acquire);
+  return attachment == nullptr || !attachment->active();
 }
 
 // By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out, or is seen here.
@@ -249,7 +262,21 @@ Helpers::Found Helpers::sweep(Seat& seat, std::uint32_t number) {
     }
     seat.at.store(nullptr, std::memory_order_relaxed);
   }
-  return found;
+  return std::max(found, sweep_attachment());
+}
+
+Helpers::Found Helpers::sweep_attachment() {
+  Attachment* attachment = attachment_.load(std::memory_order_acquire);
+  if (attachment == nullptr) return Found::nothing;
+  switch (attachment->advance()) {
+    case Attachment::Found::nothing:
+      return Found::nothing;
+    case Attachment::Found::waits:
+      return Found::soon;
+    case Attachment::Found::moved:
+      break;
+  }
+  return Found::events;
 }
 
 int Helpers::advance_all() {
@@ -262,6 +289,7 @@ int Helpers::advance_all() {
     Gate& gate = *at.worker()->gate();
     static_cast<void>(gate.try_visit(number, false, [&] { events += std::max(gate.advance(), 0); }));
   }
+  events += sweep_attachment() == Found::events ? 1 : 0;
   return events;
 }
 
@@ -332,12 +360,15 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
     if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
     return;
   }
-  if (found == Found::later) {
+  // What others store rings no bell: it is looked for as long as it may come any moment, then from time to time.
+  const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
+  if (found == Found::later || (found == Found::soon && !soon)) {
     transport_.wait(seen, *nap_ns);
     *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
     return;
   }
   *nap_ns = kFirstNapNs;
+  if (soon) ::sched_yield();
   if (clock_.now_ns() - *quiet_since < kLookNs) {
     for (int i = 0; i < 64 && transport_.bell() == seen; ++i) base::cpu_relax();
     return;

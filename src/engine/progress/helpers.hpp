@@ -22,6 +22,7 @@
 
 #include "base/cache_line.hpp"
 #include "base/clock.hpp"
+#include "engine/attachment.hpp"
 #include "engine/progress/policy.hpp"
 #include "transport/transport.hpp"
 
@@ -46,6 +47,8 @@ class Helpers {
   void remove(const Worker* worker);
   // Ends the threads; the workers stay in the list.
   void stop();
+  // From now on it is advanced too. Once; it stays until stop(). Starts the threads as add() does.
+  void attach(Attachment* attachment);
 
   // Progress on every worker that is not busy, by the calling thread, at once: number of events.
   int advance_all();
@@ -84,7 +87,8 @@ class Helpers {
   // The worker of an entry, kept for as long as this lives; null: there is none.
   class Visit;
 
-  enum class Found : std::uint8_t { nothing, later, events };
+  // soon: it waits for others, without whom nothing rings.
+  enum class Found : std::uint8_t { nothing, later, soon, events };
 
   enum class Owner : std::uint8_t { outside, active, neglectful };
   Found visit(Entry& entry, Worker& worker, std::uint32_t number);
@@ -96,6 +100,7 @@ class Helpers {
   Outcome let_in(Worker& worker, std::uint32_t number, bool urgent);
   [[nodiscard]] static Owner look_at_owner(Entry& entry, Worker& worker, std::uint64_t now);
   Found sweep(Seat& seat, std::uint32_t number);
+  Found sweep_attachment();
   [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
   [[nodiscard]] bool all_unchanged();
   void sleep(std::uint32_t seen);
@@ -116,7 +121,8 @@ class Helpers {
   // 1: a helper sleeps, or is about to. Partner: the barrier in sleep().
   std::atomic<std::uint32_t> asleep_{0};
   std::atomic<std::uint64_t> rounds_{0};
-  std::atomic<bool> stop_{false};  // relaxed: ring() and join() order it
+  std::atomic<Attachment*> attachment_{nullptr};  // release by attach(), acquire by the threads
+  std::atomic<bool> stop_{false};                 // relaxed: ring() and join() order it
   std::vector<std::thread> threads_;
 };
 

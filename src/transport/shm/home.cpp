@@ -107,8 +107,11 @@ base::Result<Peer*> Home::peer_wait(std::uint32_t rank) {
 base::Status Home::introduce(Peer& peer) {
   const auto card = bootstrap_.fetch(peer.rank);
   if (!card) return card.status();
-  if (card->fd < 0)
-    return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no segment; is it of another transport?", peer.rank);
+  if (card->fd < 0) {
+    const bool here = bootstrap_.host(peer.rank) == bootstrap_.host(rank_);
+    return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no segment; %s", peer.rank,
+                      here ? "is it of another transport?" : "it is on another machine, where shm does not reach");
+  }
   peer.owned_mapping = std::make_unique<Mapping>(card->fd);
   peer.mapping = peer.owned_mapping.get();
   peer.pid = card->pid;

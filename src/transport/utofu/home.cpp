@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/wait.hpp"
+#include "memory/registration_cache.hpp"
 
 namespace heddle::transport::utofu {
 
@@ -53,6 +54,11 @@ Pages::~Pages() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
+static std::shared_ptr<memory::UnmapWatch> told_watch(const base::Environment& environment) {
+  const auto options = memory::RegistrationCache::Options::from(environment.config);
+  return options.watch ? nullptr : memory::RegistrationCache::watch_for(options, environment.log);
+}
+
 // ---- set-up ---------------------------------------------------------------------------------------------------------------
 
 Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library)
@@ -64,8 +70,10 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       most_exclusive_(environment.config.number(base::Var::utofu_exclusive)),
       secret_(bootstrap.secret()),
       agreed_(agreed_of(environment.config)),
+      watch_(told_watch(environment)),
       peers_(bootstrap.size()),
-      used_(max_workers_) {}
+      used_(max_workers_),
+      stags_(kStags) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
@@ -77,9 +85,7 @@ base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap
 }
 
 base::Status Home::set_up() {
-  auto vcq = library_->create(0, false);
-  if (!vcq) return vcq.status();
-  vcq_ = *vcq;
+  if (const base::Status status = open_ports(); status != HEDDLE_DONE) return status;
   auto pages = Pages::create(max_workers_ * sizeof(Entry));
   if (!pages) return pages.status();
   directory_ = std::move(*pages);
@@ -91,13 +97,35 @@ base::Status Home::set_up() {
   }
   CardBytes bytes;
   bytes.max_workers = max_workers_;
-  bytes.home_vcq = vcq_.id;
+  bytes.ports = own_ports();
+  bytes.mrq_depth = mrq_depth_;
   bytes.directory_stadd = directory_stadd_;
   bytes.agreed = agreed_;
   bootstrap::Card card;
   card.bytes.resize(sizeof bytes);
   std::memcpy(card.bytes.data(), &bytes, sizeof bytes);
   return bootstrap_.publish(card);
+}
+
+// A rank whose workers are few has no use for more ports than workers: it is its peers' as well.
+base::Status Home::open_ports() {
+  auto home = library_->create(0, false);
+  if (!home) return home.status();
+  vcq_ = *home;
+  ports_.push_back(vcq_);
+  const std::size_t wanted = std::min({library_->tnis(), std::size_t{max_workers_}, kMostPorts});
+  while (ports_.size() < wanted) {
+    auto port = library_->create_behind(vcq_, ports_.size());
+    if (!port) break;  // the machine is full: then with fewer
+    ports_.push_back(*port);
+  }
+  return HEDDLE_DONE;
+}
+
+Ports Home::own_ports() const {
+  Ports ports;
+  for (const Vcq& port : ports_) ports.vcq[ports.count++] = port.id;
+  return ports;
 }
 
 void Home::release(Station& station) {
@@ -111,12 +139,12 @@ void Home::release(Station& station) {
 Home::~Home() {
   for (auto& station : kept_) release(*station);
   if (vcq_.handle == 0) return;
-  {
+  for (auto& [id, region] : regions_) deregister(region);
+  if (directory_stadd_ != 0) {
     const CqGuard guard(vcq_);
-    for (auto& [id, region] : regions_) library_->withdraw(vcq_, region.stadd);
-    if (directory_stadd_ != 0) library_->withdraw(vcq_, directory_stadd_);
+    library_->withdraw(vcq_, directory_stadd_);
   }
-  library_->destroy(vcq_);
+  for (const Vcq& port : ports_) library_->destroy(port);
 }
 
 // ---- peers ----------------------------------------------------------------------------------------------------------------
@@ -152,7 +180,7 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
   if (const Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
   auto peer = std::make_unique<Peer>();
   peer->rank = rank;
-  peer->home_vcq = vcq_.id;
+  peer->ports = own_ports();
   peer->directory_stadd = directory_stadd_;
   if (rank != this->rank()) {
     const auto card = bootstrap_.fetch(rank);
@@ -168,15 +196,20 @@ base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
     base::Status status = check_agreed(bytes.agreed, agreed_, rank);
     if (bytes.max_workers != max_workers_)
       status = disagree("HEDDLE_MAX_WORKERS", rank, bytes.max_workers, max_workers_);
+    if (bytes.mrq_depth != mrq_depth_) status = disagree("HEDDLE_UTOFU_MRQ_DEPTH", rank, bytes.mrq_depth, mrq_depth_);
+    if (bytes.ports.count == 0 || bytes.ports.count > kMostPorts) {
+      status = base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows %llu ports of the utofu transport", rank,
+                          static_cast<unsigned long long>(bytes.ports.count));
+    }
     // Both VCQs exist, so on one machine they have two names.
-    if (bytes.home_vcq == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
+    if (bytes.ports.vcq[0] == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
     if (status != HEDDLE_DONE) {
       if (!std::exchange(version_told_, true)) {
         environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());
       }
       return status;
     }
-    peer->home_vcq = bytes.home_vcq;
+    peer->ports = bytes.ports;
     peer->directory_stadd = bytes.directory_stadd;
   }
   met_.push_back(std::move(peer));
@@ -278,28 +311,81 @@ void Home::keep(std::unique_ptr<Station> station) {
 // ---- regions --------------------------------------------------------------------------------------------------------------
 
 base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {
-  utofu_stadd_t stadd = 0;
+  Region region;
+  region.begin = reinterpret_cast<std::uintptr_t>(address);
+  region.bytes = bytes;
+  std::uint64_t id = 0;
   {
-    const CqGuard guard(vcq_);
-    const auto registered = library_->enroll(vcq_, address, bytes);
-    if (!registered) return registered.status();
-    stadd = *registered;
+    const std::lock_guard lock(mutex_);
+    id = ++next_region_;
   }
-  const std::lock_guard lock(mutex_);
+  if (pages.data() == nullptr || ports_.size() == 1 || !register_with_all(address, bytes, &region)) {
+    region.port = static_cast<std::uint16_t>(id % ports_.size());
+    const Vcq& port = ports_[region.port];
+    const CqGuard guard(port);
+    const auto registered = library_->enroll(port, address, bytes);
+    if (!registered) return registered.status();
+    region.stadds[0] = *registered;
+  }
   KeyBytes key;
   key.rank = rank();
-  key.id = ++next_region_;
+  key.id = static_cast<std::uint32_t>(id);
+  key.stag = region.stag;
+  key.port = region.port;
   key.bytes = bytes;
-  key.stadd = stadd;
-  key.address = reinterpret_cast<std::uintptr_t>(address);
+  key.stadd = region.stadds[0];
+  key.address = region.begin;
   seal(&key, secret_);
-  regions_[key.id] = {stadd, std::move(pages)};
+  region.pages = std::move(pages);
   LocalMemory memory;
   memory.address = address;
   memory.bytes = bytes;
-  memory.id = key.id;
+  memory.id = id;
   std::memcpy(memory.key.bytes.data(), &key, sizeof key);
+  const std::lock_guard lock(mutex_);
+  regions_[id] = std::move(region);
   return memory;
+}
+
+// Under a number that is free on all ports. False: there is none, or the library does not want to; nothing is registered then.
+bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region) {
+  const std::lock_guard one(registering_);
+  for (std::size_t tried = 0; tried < stags_.size(); ++tried) {
+    const std::size_t stag = next_stag_++ % stags_.size();
+    if (stags_[stag]) continue;
+    std::size_t done = 0;
+    base::Status status = HEDDLE_DONE;
+    while (status == HEDDLE_DONE && done < ports_.size()) {
+      const CqGuard guard(ports_[done]);
+      const auto stadd = library_->enroll_as(ports_[done], address, bytes, static_cast<unsigned>(stag));
+      status = stadd.status();
+      if (stadd) region->stadds[done++] = *stadd;
+    }
+    if (status == HEDDLE_DONE) {
+      stags_[stag] = true;
+      region->stag = static_cast<std::uint16_t>(stag);
+      return true;
+    }
+    while (done > 0) {
+      --done;
+      const CqGuard guard(ports_[done]);
+      library_->withdraw(ports_[done], region->stadds[done]);
+    }
+    if (status != HEDDLE_ERR_STATE) return false;  // else another of the CQ has that number
+  }
+  return false;
+}
+
+void Home::deregister(const Region& region) {
+  const bool all = region.stag != KeyBytes::kNoStag;
+  for (std::size_t i = 0; i < (all ? ports_.size() : 1); ++i) {
+    const Vcq& port = ports_[all ? i : region.port];
+    const CqGuard guard(port);
+    library_->withdraw(port, region.stadds[i]);
+  }
+  if (!all) return;
+  const std::lock_guard one(registering_);
+  stags_[region.stag] = false;
 }
 
 void Home::withdraw(std::uint64_t id) {
@@ -311,8 +397,23 @@ void Home::withdraw(std::uint64_t id) {
     region = std::move(found->second);
     regions_.erase(found);
   }
-  const CqGuard guard(vcq_);
-  library_->withdraw(vcq_, region.stadd);
+  // The program may unmap it now, or we do: as source or destination it is registered by the workers.
+  if (watch_ != nullptr) watch_->forget(region.begin, region.begin + region.bytes);
+  deregister(region);
+}
+
+base::Status Home::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const {
+  if (key.stag == KeyBytes::kNoStag) {
+    if (key.port >= peer.ports.count) return HEDDLE_ERR_PROTOCOL;
+    for (std::size_t i = 0; i < kWays; ++i) ways[i] = {key.stadd, peer.ports.vcq[key.port]};
+    return HEDDLE_DONE;
+  }
+  for (std::size_t i = 0; i < kWays; ++i) {
+    ways[i].vcq = peer.ports.vcq[i % peer.ports.count];
+    // A computation, of which no document says that two threads may do it at once; it is done under a lock.
+    if (library_->stadd_of(ways[i].vcq, key.stag, &ways[i].stadd) != HEDDLE_DONE) return HEDDLE_ERR_PROTOCOL;
+  }
+  return HEDDLE_DONE;
 }
 
 }  // namespace heddle::transport::utofu

@@ -1,7 +1,9 @@
 // What the workers of one rank share: the library, the home VCQ, the directory, the regions, the peers it has met.
 //
-// The home VCQ is the one that peers know from the card: they read the directory through it without the owner doing anything, and
-// it is the target of puts, gets and atomics. It gets no notices but those of its own writes to the directory.
+// The home VCQ is the one through which peers read the directory, without the owner doing anything. It gets no notices but those
+// of its own writes there. Regions are reached through the ports, which are known from the card: the home VCQ, and one on each further
+// TNI. Memory that Heddle has allocated is registered with all of them, under one number, from which peers compute the STADDs; the caller's
+// with one, in turn: it may be lent for one message only.
 #pragma once
 
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "memory/unmap_watch.hpp"
 #include "transport/utofu/layout.hpp"
 #include "transport/utofu/library.hpp"
 
@@ -40,8 +43,9 @@ struct Station {
 
 struct Peer {
   std::uint32_t rank = 0;
-  utofu_vcq_id_t home_vcq = 0;
+  Ports ports;
   utofu_stadd_t directory_stadd = 0;
+  [[nodiscard]] utofu_vcq_id_t home_vcq() const { return ports.vcq[0]; }
 };
 
 class Home {
@@ -70,19 +74,31 @@ class Home {
   // Kept until the rank ends.
   void keep(std::unique_ptr<Station> station);
 
+  // `pages`: what is allocated here; else of the caller.
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes, Pages pages);
   void withdraw(std::uint64_t id);
+  // kWays of them. PROTOCOL: the key names what that peer cannot have.
+  [[nodiscard]] base::Status ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const;
 
  private:
   struct Region {
-    utofu_stadd_t stadd = 0;
+    std::uint16_t stag = KeyBytes::kNoStag;
+    std::uint16_t port = 0;                 // if it has no stag
+    utofu_stadd_t stadds[kMostPorts] = {};  // on the ports; if it has no stag, the first only
+    std::uint64_t begin = 0;
+    std::uint64_t bytes = 0;
     Pages pages;  // of allocated ones
   };
 
   Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library);
   static constexpr std::uint64_t kSharers = 8;  // VCQs of a CQ, at most
+  static constexpr std::size_t kStags = 256;    // numbers that a program may choose itself
 
   base::Status set_up();
+  base::Status open_ports();
+  [[nodiscard]] Ports own_ports() const;
+  bool register_with_all(void* address, std::uint64_t bytes, Region* region);
+  void deregister(const Region& region);
   base::Result<std::unique_ptr<Station>> make_station(Sizes* sizes);
   [[nodiscard]] bool may_share() const { return mrq_depth_ / kSharers >= kLeastMrqDepth; }
   base::Result<const Peer*> meet(std::uint32_t rank);
@@ -96,7 +112,9 @@ class Home {
   const std::uint64_t most_exclusive_;  // of this process
   const bootstrap::JobSecret secret_;
   const Agreed agreed_;
-  Vcq vcq_;
+  const std::shared_ptr<memory::UnmapWatch> watch_;  // where nobody but us tells what goes; else null
+  Vcq vcq_;                                          // home
+  std::vector<Vcq> ports_;                           // the home VCQ first
   Pages directory_;
   utofu_stadd_t directory_stadd_ = 0;
   std::vector<std::atomic<const Peer*>> peers_;  // release in meet(); partner: the acquire load in peer()
@@ -108,6 +126,9 @@ class Home {
   std::vector<std::unique_ptr<Station>> kept_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 0;
+  std::mutex registering_;   // guards these two; CQs' locks are taken with it held
+  std::vector<bool> stags_;  // in use by this rank; others of its CQs have numbers, too
+  std::size_t next_stag_ = 0;
 };
 
 }  // namespace heddle::transport::utofu

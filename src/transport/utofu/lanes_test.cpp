@@ -13,7 +13,7 @@ namespace {
 
 utofu_mrq_notice notice_of(const Operation& operation) {
   utofu_mrq_notice notice{};
-  notice.notice_type = operation.type;
+  notice.notice_type = operation.type();
   notice.vcq_id = operation.vcq;
   notice.rmt_stadd = operation.address;
   notice.edata = Operations::lane(operation);
@@ -29,10 +29,9 @@ TEST(Operations, EachNoticeFindsItsOwn) {
     for (int step = 0; step < 60'000; ++step) {
       // Few addresses, so that many are alike; more starts than ends, so that it fills.
       if (random.below(5) < 3) {
-        const auto type = random.below(2) == 0 ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_PUT;
-        Operation* operation = operations.take(type, 7 + random.below(2), 1000 + 8 * random.below(3));
+        const Task task = random.below(2) == 0 ? Task::get : Task::put;
+        Operation* operation = operations.take(task, 7 + random.below(2), 1000 + 8 * random.below(3));
         if (operation == nullptr) continue;
-        operation->task = Task::get;
         operation->token = next++;
         under_way[operation->token] = notice_of(*operation);
       } else if (!under_way.empty()) {
@@ -40,6 +39,9 @@ TEST(Operations, EachNoticeFindsItsOwn) {
         std::advance(ended, static_cast<std::ptrdiff_t>(random.below(std::min<std::size_t>(under_way.size(), 50))));
         Operation* found = operations.find(ended->second, false);
         ASSERT_NE(found, nullptr);
+        Operation* plain = nullptr;
+        ASSERT_TRUE(operations.plain(ended->second, &plain));
+        ASSERT_EQ(plain, found);
         ASSERT_EQ(found->token, ended->first);
         operations.give_back(found);
         under_way.erase(ended);
@@ -52,23 +54,20 @@ TEST(Operations, EachNoticeFindsItsOwn) {
 TEST(Operations, ManyOfOnePlaceAreAsManyAsThereAreLanes) {
   Operations operations(1024);
   std::vector<Operation*> taken;
-  while (Operation* operation = operations.take(UTOFU_MRQ_TYPE_LCL_GET, 1, 64)) {
-    operation->task = Task::get;
+  while (Operation* operation = operations.take(Task::get, 1, 64)) {
     taken.push_back(operation);
   }
   EXPECT_EQ(taken.size(), Operations::kLanes);
-  Operation* elsewhere = operations.take(UTOFU_MRQ_TYPE_LCL_GET, 1, 65);
+  Operation* elsewhere = operations.take(Task::get, 1, 65);
   ASSERT_NE(elsewhere, nullptr);
-  elsewhere->task = Task::get;
   operations.give_back(taken.front());
-  EXPECT_NE(operations.take(UTOFU_MRQ_TYPE_LCL_GET, 1, 64), nullptr);
+  EXPECT_NE(operations.take(Task::get, 1, 64), nullptr);
 }
 
 TEST(Operations, WhatNobodyAskedForIsFoundByNobody) {
   Operations operations(512);
-  Operation* operation = operations.take(UTOFU_MRQ_TYPE_LCL_PUT, 5, 100);
+  Operation* operation = operations.take(Task::put, 5, 100);
   ASSERT_NE(operation, nullptr);
-  operation->task = Task::put;
   const utofu_mrq_notice right = notice_of(*operation);
   utofu_mrq_notice wrong = right;
   wrong.rmt_stadd += 1;
@@ -89,30 +88,52 @@ TEST(Operations, WhatNobodyAskedForIsFoundByNobody) {
 
 TEST(Operations, ARecordOfAnEarlierTurnIsNobodys) {
   Operations operations(16);
-  Operation* first = operations.take(UTOFU_MRQ_TYPE_LCL_PUT, 5, 100);
+  Operation* first = operations.take(Task::put, 5, 100);
   ASSERT_NE(first, nullptr);
-  first->task = Task::put;
-  void* tag = Operations::tag(*first);
+  void* tag = first->tag;
   EXPECT_EQ(operations.tagged(tag), first);
-  operations.give_back(first);
+  operations.retire(first);
   EXPECT_EQ(operations.tagged(tag), nullptr);
-  Operation* second = operations.take(UTOFU_MRQ_TYPE_LCL_PUT, 5, 100);
+  Operation* second = operations.take(Task::put, 5, 100);
   ASSERT_EQ(second, first);
-  second->task = Task::put;
   EXPECT_EQ(operations.tagged(tag), nullptr);
-  EXPECT_EQ(operations.tagged(Operations::tag(*second)), second);
+  EXPECT_EQ(operations.tagged(second->tag), second);
+}
+
+// What has to be thought of at the end is not overlooked by who only wants to complete.
+TEST(Operations, OnlyPlainEndsArePlain) {
+  for (const std::uint32_t count : {16U, 1024U}) {
+    Operations operations(count);
+    Operation* operation = operations.take(Task::put, 5, 100);
+    ASSERT_NE(operation, nullptr);
+    const utofu_mrq_notice notice = notice_of(*operation);
+    Operation* found = nullptr;
+    EXPECT_TRUE(operations.plain(notice, &found));
+    EXPECT_EQ(found, operation);
+    for (const std::uint16_t bit : {Operation::kOwesSource, Operation::kOrphan}) {
+      operation->set(bit);
+      EXPECT_FALSE(operations.plain(notice, &found));
+      EXPECT_EQ(operations.find(notice, false), operation);
+      operation->clear(bit);
+      EXPECT_TRUE(operations.plain(notice, &found));
+    }
+    operations.give_back(operation);
+    EXPECT_FALSE(operations.plain(notice, &found));
+    Operation* message = operations.take(Task::message, 5, 100);
+    EXPECT_FALSE(operations.plain(notice_of(*message), &found));
+    EXPECT_EQ(operations.find(notice_of(*message), false), message);
+  }
 }
 
 // Commands without an operation give no tag; their records must never be taken for those of one.
 TEST(Operations, NoTagIsNull) {
   Operations operations(16);
   for (int turn = 0; turn < 70'000; ++turn) {  // more than a tag can count
-    Operation* operation = operations.take(UTOFU_MRQ_TYPE_LCL_PUT, 5, 100);
+    Operation* operation = operations.take(Task::put, 5, 100);
     ASSERT_NE(operation, nullptr);
-    operation->task = Task::put;
-    ASSERT_NE(Operations::tag(*operation), nullptr);
+    ASSERT_NE(operation->tag, nullptr);
     ASSERT_EQ(operations.tagged(nullptr), nullptr);
-    operations.give_back(operation);
+    operations.retire(operation);
   }
 }
 

@@ -119,26 +119,45 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
   return record.seal == seal_of(&record, offsetof(Record, seal), secret);
 }
 
+// VCQs of a rank through which its regions are reached: one for each TNI, as far as there are any. The first is the home VCQ.
+inline constexpr std::size_t kMostPorts = 6;
+struct Ports {
+  std::uint64_t count = 0;
+  std::uint64_t vcq[kMostPorts] = {};
+};
+
+// One way to a region: a VCQ of its owner, and the region's STADD there. Each import has kWays of them, so that who comes
+// from TNI i takes number i whatever the number of ports.
+struct Way {
+  std::uint64_t stadd = 0;
+  std::uint64_t vcq = 0;
+};
+inline constexpr std::size_t kWays = 8;
+
 // What a rank shows to its peers.
 struct CardBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t max_workers = 0;
-  std::uint64_t home_vcq = 0;
+  Ports ports;
   std::uint64_t directory_stadd = 0;
+  std::uint64_t mrq_depth = 0;
   Agreed agreed;
-  static constexpr std::uint32_t kMagic = 0x32435548;  // "HUC2"
+  static constexpr std::uint32_t kMagic = 0x33435548;  // "HUC3"
 };
 
 // A region's key as bytes.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;
-  std::uint64_t id = 0;
+  std::uint32_t id = 0;
+  std::uint16_t stag = kNoStag;  // by which it is registered with all ports
+  std::uint16_t port = 0;        // else the only one
   std::uint64_t bytes = 0;
-  std::uint64_t stadd = 0;    // on the owner's home VCQ
+  std::uint64_t stadd = 0;    // on that port
   std::uint64_t address = 0;  // for the alignment of its words
   std::uint64_t seal = 0;
-  static constexpr std::uint32_t kMagic = 0x4b545548;  // "HUTK"
+  static constexpr std::uint32_t kMagic = 0x32545548;  // "HUT2"
+  static constexpr std::uint16_t kNoStag = 0xFFFF;
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes);
 

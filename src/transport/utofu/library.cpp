@@ -90,12 +90,16 @@ base::Status Library::load(const std::string& name) {
       find(handle, "utofu_create_vcq", &call_.create_vcq) && find(handle, "utofu_free_vcq", &call_.free_vcq) &&
       find(handle, "utofu_query_vcq_id", &call_.query_vcq_id) &&
       find(handle, "utofu_query_vcq_info", &call_.query_vcq_info) && find(handle, "utofu_reg_mem", &call_.reg_mem) &&
-      find(handle, "utofu_dereg_mem", &call_.dereg_mem) && find(handle, "utofu_put", &call_.put) &&
-      find(handle, "utofu_put_piggyback", &call_.put_piggyback) &&
+      find(handle, "utofu_reg_mem_with_stag", &call_.reg_mem_with_stag) &&
+      find(handle, "utofu_query_stadd", &call_.query_stadd) && find(handle, "utofu_dereg_mem", &call_.dereg_mem) &&
+      find(handle, "utofu_put", &call_.put) && find(handle, "utofu_put_piggyback", &call_.put_piggyback) &&
       find(handle, "utofu_put_piggyback8", &call_.put_piggyback8) && find(handle, "utofu_get", &call_.get) &&
       find(handle, "utofu_armw4", &call_.armw4) && find(handle, "utofu_armw8", &call_.armw8) &&
       find(handle, "utofu_cswap4", &call_.cswap4) && find(handle, "utofu_cswap8", &call_.cswap8) &&
       find(handle, "utofu_poll_tcq", &call_.poll_tcq) && find(handle, "utofu_poll_mrq", &call_.poll_mrq);
+  has_sessions_ = find(handle, "utofu_prepare_put", &call_.prepare_put) &&
+                  find(handle, "utofu_prepare_nop", &call_.prepare_nop) &&
+                  find(handle, "utofu_post_toq", &call_.post_toq);
   if (all) return HEDDLE_DONE;
   const base::Status status = base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no uTofu library: %s", name.c_str(), dlerror());
   dlclose(handle);
@@ -124,11 +128,12 @@ base::Status Library::ask_machine() {
     return base::fail(HEDDLE_ERR_UNSUPPORTED,
                       "this Tofu lacks atomics, piggyback of 32 bytes or transfers of 16 MiB; a Tofu D is needed");
   }
+  has_sessions_ = has_sessions_ && (caps->flags & UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE) != 0;
   return HEDDLE_DONE;
 }
 
-int Library::create_on(const Tni& tni, bool exclusive, Vcq* vcq) {
-  const int code = call_.create_vcq(tni.id, exclusive ? UTOFU_VCQ_FLAG_EXCLUSIVE : 0UL, &vcq->handle);
+int Library::create_on(const Tni& tni, unsigned long flags, Vcq* vcq) {
+  const int code = call_.create_vcq(tni.id, flags, &vcq->handle);
   if (code != UTOFU_SUCCESS) return code;
   std::uint8_t coordinates[6];
   std::uint16_t extra = 0;
@@ -137,7 +142,8 @@ int Library::create_on(const Tni& tni, bool exclusive, Vcq* vcq) {
     call_.free_vcq(vcq->handle);
     return UTOFU_ERR_FATAL;
   }
-  if (exclusive) return UTOFU_SUCCESS;
+  vcq->session = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
+  if (flags != 0) return UTOFU_SUCCESS;
   std::unique_ptr<CqLock>& lock = locks_[std::uint32_t{vcq->tni} << 16 | vcq->cq];
   if (lock == nullptr) lock = std::make_unique<CqLock>();
   vcq->lock = lock.get();
@@ -145,20 +151,20 @@ int Library::create_on(const Tni& tni, bool exclusive, Vcq* vcq) {
 }
 
 // The library does not say how many CQs are left, so the one that sharers will need is taken first.
-int Library::create_alone(Tni& tni, bool spare, Vcq* vcq) {
+int Library::create_alone(Tni& tni, unsigned long flags, bool spare, Vcq* vcq) {
   const bool reserve = spare && tni.sharing == 0 && !tni.spare;
   if (reserve) {
     Vcq held;
-    if (const int code = create_on(tni, false, &held); code != UTOFU_SUCCESS) return code;
+    if (const int code = create_on(tni, 0, &held); code != UTOFU_SUCCESS) return code;
     tni.spare = held;
   }
-  const int code = create_on(tni, true, vcq);
+  const int code = create_on(tni, flags, vcq);
   if (code != UTOFU_SUCCESS) {
     if (reserve) drop_spare(tni);
     return code;
   }
   ++tni.exclusive;
-  ++exclusive_;
+  ++(vcq->session ? sessions_ : exclusive_);
   return code;
 }
 
@@ -166,7 +172,7 @@ int Library::create_beside(Tni& tni, Vcq* vcq) {
   if (tni.spare) {
     *vcq = *tni.spare;
     tni.spare.reset();
-  } else if (const int code = create_on(tni, false, vcq); code != UTOFU_SUCCESS) {
+  } else if (const int code = create_on(tni, 0, vcq); code != UTOFU_SUCCESS) {
     return code;
   }
   ++tni.sharing;
@@ -187,13 +193,44 @@ base::Result<Vcq> Library::create(std::uint64_t most_exclusive, bool spare) {
     for (std::size_t i = 0; i < tnis_.size(); ++i) {
       Vcq vcq;
       Tni& tni = tnis_[(first + i) % tnis_.size()];
-      code = alone ? create_alone(tni, spare, &vcq) : create_beside(tni, &vcq);
+      code = alone ? create_alone(tni, UTOFU_VCQ_FLAG_EXCLUSIVE, spare, &vcq) : create_beside(tni, &vcq);
       if (code == UTOFU_SUCCESS) return vcq;
     }
   }
   return base::fail(HEDDLE_ERR_NO_MEMORY,
                     "no VCQ is left on any of %zu TNIs: %s (%d); open fewer workers or run fewer processes per node",
                     tnis_.size(), error_name(code), code);
+}
+
+base::Result<Vcq> Library::create_session(std::uint64_t most) {
+  const std::lock_guard lock(set_up_);
+  int code = UTOFU_ERR_NOT_AVAILABLE;
+  if (sessions_ >= most) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "this process has %llu VCQs in session mode, as many as it may",
+                      static_cast<unsigned long long>(sessions_));
+  }
+  const std::size_t first = next_session_tni_++;
+  for (std::size_t i = 0; i < tnis_.size(); ++i) {
+    Vcq vcq;
+    code = create_alone(tnis_[(first + i) % tnis_.size()], UTOFU_VCQ_FLAG_SESSION_MODE, true, &vcq);
+    if (code == UTOFU_SUCCESS) return vcq;
+  }
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "no VCQ in session mode is left on any of %zu TNIs: %s (%d)", tnis_.size(),
+                    error_name(code), code);
+}
+
+base::Result<Vcq> Library::create_behind(const Vcq& first, std::size_t step) {
+  const std::lock_guard lock(set_up_);
+  Vcq vcq;
+  const int code = create_beside(tnis_[(tni_index(first) + step) % tnis_.size()], &vcq);
+  if (code == UTOFU_SUCCESS) return vcq;
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "no VCQ is left on a TNI: %s (%d)", error_name(code), code);
+}
+
+std::size_t Library::tni_index(const Vcq& vcq) const {
+  std::size_t index = 0;
+  while (index + 1 < tnis_.size() && tnis_[index].id != vcq.tni) ++index;
+  return index;
 }
 
 // A spare stays as long as there are those that could take its CQ.
@@ -207,13 +244,32 @@ void Library::destroy(const Vcq& vcq) {
       --tni.sharing;
       return;
     }
-    --exclusive_;
+    --(vcq.session ? sessions_ : exclusive_);
     if (--tni.exclusive == 0 && tni.spare) drop_spare(tni);
   }
 }
 
 base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags) {
   const std::lock_guard lock(set_up_);
+  return enroll_locked(vcq, address, bytes, flags);
+}
+
+base::Result<utofu_stadd_t> Library::try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                                unsigned long flags) {
+  const std::unique_lock lock(set_up_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
+  return enroll_locked(vcq, address, bytes, flags);
+}
+
+bool Library::try_withdraw(const Vcq& vcq, utofu_stadd_t stadd) {
+  const std::unique_lock lock(set_up_, std::try_to_lock);
+  if (!lock) return false;
+  call_.dereg_mem(vcq.handle, stadd, 0);
+  return true;
+}
+
+base::Result<utofu_stadd_t> Library::enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                                   unsigned long flags) {
   utofu_stadd_t stadd = 0;
   const int code = call_.reg_mem(vcq.handle, address, bytes, flags, &stadd);
   if (code == UTOFU_SUCCESS) return stadd;
@@ -228,9 +284,24 @@ base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::
                     static_cast<unsigned long long>(bytes), address, error_name(code), code);
 }
 
+base::Result<utofu_stadd_t> Library::enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag) {
+  const std::lock_guard lock(set_up_);
+  utofu_stadd_t stadd = 0;
+  const int code = call_.reg_mem_with_stag(vcq.handle, address, bytes, stag, 0, &stadd);
+  if (code == UTOFU_SUCCESS) return stadd;
+  return base::fail(code == UTOFU_ERR_USED ? HEDDLE_ERR_STATE : HEDDLE_ERR_NO_MEMORY,
+                    "%llu bytes at %p cannot be registered with Tofu by the number %u: %s (%d)",
+                    static_cast<unsigned long long>(bytes), address, stag, error_name(code), code);
+}
+
 void Library::withdraw(const Vcq& vcq, utofu_stadd_t stadd) {
   const std::lock_guard lock(set_up_);
   call_.dereg_mem(vcq.handle, stadd, 0);
+}
+
+base::Status Library::stadd_of(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t* stadd) {
+  const std::lock_guard lock(set_up_);
+  return call_.query_stadd(vcq, stag, stadd) == UTOFU_SUCCESS ? HEDDLE_DONE : HEDDLE_ERR_SYSTEM;
 }
 
 }  // namespace heddle::transport::utofu

@@ -30,6 +30,8 @@ struct Functions {
   decltype(&::utofu_query_vcq_id) query_vcq_id;
   decltype(&::utofu_query_vcq_info) query_vcq_info;
   decltype(&::utofu_reg_mem) reg_mem;
+  decltype(&::utofu_reg_mem_with_stag) reg_mem_with_stag;
+  decltype(&::utofu_query_stadd) query_stadd;
   decltype(&::utofu_dereg_mem) dereg_mem;
   decltype(&::utofu_put) put;
   decltype(&::utofu_put_piggyback) put_piggyback;
@@ -41,6 +43,10 @@ struct Functions {
   decltype(&::utofu_cswap8) cswap8;
   decltype(&::utofu_poll_tcq) poll_tcq;
   decltype(&::utofu_poll_mrq) poll_mrq;
+  // For session queues; null where the library lacks one of them.
+  decltype(&::utofu_prepare_put) prepare_put;
+  decltype(&::utofu_prepare_nop) prepare_nop;
+  decltype(&::utofu_post_toq) post_toq;
 };
 
 // Between a load and what must be read or written after it, where the other side is the NIC: a notice and what it announces, a slot
@@ -62,6 +68,7 @@ struct Vcq {
   utofu_tni_id_t tni = 0;
   utofu_cq_id_t cq = 0;
   CqLock* lock = nullptr;  // of the CQ; null: this VCQ has it for itself
+  bool session = false;    // in session mode
 };
 
 class Library {
@@ -77,11 +84,26 @@ class Library {
   // else it is beside others. With `spare` a TNI's last CQ is never given to one alone, so that others can still come.
   // NO_MEMORY: none left.
   base::Result<Vcq> create(std::uint64_t most_exclusive, bool spare);
+  // One that shares its CQ, on the TNI that is `step` behind that of `first`.
+  base::Result<Vcq> create_behind(const Vcq& first, std::size_t step);
+  // In session mode, on the next TNI in turn that has one; a TNI's last CQ is left to workers. NO_MEMORY: none left, or this process
+  // has `most` of them.
+  base::Result<Vcq> create_session(std::uint64_t most);
+  [[nodiscard]] bool has_sessions() const { return has_sessions_; }
   void destroy(const Vcq& vcq);
+  // Its place among the TNIs of this process.
+  [[nodiscard]] std::size_t tni_index(const Vcq& vcq) const;
 
   // What a VCQ must know to reach memory of this process. The caller holds the VCQ's lock, if any.
   base::Result<utofu_stadd_t> enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags = 0);
+  // The same for who may not wait: AGAIN, or false, if another thread sets something up now.
+  base::Result<utofu_stadd_t> try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
+  [[nodiscard]] bool try_withdraw(const Vcq& vcq, utofu_stadd_t stadd);
+  // By a number of ours, from which peers compute the STADD. `address`: aligned to 256. STATE: the number is taken on this CQ.
+  base::Result<utofu_stadd_t> enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag);
   void withdraw(const Vcq& vcq, utofu_stadd_t stadd);
+  // What enroll_as() gives or gave the owner of that VCQ.
+  base::Status stadd_of(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t* stadd);
 
  private:
   Library() = default;
@@ -94,8 +116,9 @@ class Library {
     std::uint64_t sharing = 0;    // the others
     std::optional<Vcq> spare;     // holds a CQ for those that share, until the first of them gets it
   };
-  int create_on(const Tni& tni, bool exclusive, Vcq* vcq);
-  int create_alone(Tni& tni, bool spare, Vcq* vcq);
+  base::Result<utofu_stadd_t> enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
+  int create_on(const Tni& tni, unsigned long flags, Vcq* vcq);
+  int create_alone(Tni& tni, unsigned long flags, bool spare, Vcq* vcq);
   int create_beside(Tni& tni, Vcq* vcq);
   void drop_spare(Tni& tni);
 
@@ -103,7 +126,10 @@ class Library {
   std::vector<Tni> tnis_;
   std::mutex set_up_;  // around every call that sets something up; taken after a CQ's lock
   std::size_t next_tni_ = 0;
-  std::uint64_t exclusive_ = 0;                             // on all TNIs
+  bool has_sessions_ = false;
+  std::size_t next_session_tni_ = 0;
+  std::uint64_t sessions_ = 0;                              // VCQs in session mode, on all TNIs
+  std::uint64_t exclusive_ = 0;                             // other VCQs with a CQ of their own
   std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ
 };
 

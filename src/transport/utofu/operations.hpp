@@ -3,7 +3,8 @@
 // A notice carries the type, the peer's VCQ, the end address at the peer and 8 bits of ours (edata); the order of notices means
 // nothing. With 8 bits alone 256 operations could be told apart, which is why others empty their queues every 200 gets.
 // Here an operation's lane (edata) is its index modulo 256, and no two in one lane have the same type, VCQ and address:
-// take() looks at the few others of the lane before it gives an index. So a notice names exactly one operation.
+// take() looks at the few others of the lane before it gives an index. So a notice names exactly one operation. Where there are no
+// more operations than lanes, the lane is the index, and nothing has to be looked at.
 #pragma once
 
 #include <utofu.h>
@@ -17,23 +18,49 @@ namespace heddle::transport::utofu {
 
 enum class Task : std::uint8_t { none, put, get, atomic, message, hello, read_entry, claim };
 
-struct Operation {
-  utofu_vcq_id_t vcq = 0;
-  utofu_stadd_t address = 0;  // as the notice will carry it
-  Token token = 0;
-  void* result = nullptr;   // atomic: where the old value goes; null: nowhere
-  std::uint32_t lease = 0;  // put, get: of the caller's memory, from the registration cache; 0: none
+constexpr std::uint8_t type_of(Task task) {
+  switch (task) {
+    case Task::get:
+    case Task::read_entry:
+      return UTOFU_MRQ_TYPE_LCL_GET;
+    case Task::atomic:
+    case Task::claim:
+      return UTOFU_MRQ_TYPE_LCL_ARMW;
+    default:
+      return UTOFU_MRQ_TYPE_LCL_PUT;
+  }
+}
+
+// One line: what is written when it begins and read when it ends.
+struct alignas(64) Operation {
+  // Its type as a notice has it; above, what must be thought of at its end. So one comparison with the type that a notice carries
+  // says that this is the one, and that its end is nothing but its completion.
+  std::uint16_t kind = kFree;
+  Task task = Task::none;
+  std::uint8_t bytes = 0;  // atomic: of the result
+  std::uint32_t lease =
+      0;  // put, get: of the caller's memory, from the registration cache; 0: none. Free ones have none
   std::uint32_t rank = 0;
   std::uint32_t channel = 0;  // message, hello, read_entry, claim
   std::uint32_t buffer = 0;   // message: of the pool, or kNoBuffer
-  std::uint16_t index = 0;
-  std::uint16_t turn = 0;  // how often the index was given: of the last one only is a TCQ record about a source
-  std::uint8_t type = 0;   // utofu_mrq_notice_type
-  std::uint8_t bytes = 0;  // atomic: of the result
-  Task task = Task::none;
-  bool owes_source_free = false;
-  bool orphan = false;  // its completion was given, as its peer has died; what it holds is held until a notice comes
+  Token token = 0;
+  utofu_vcq_id_t vcq = 0;
+  utofu_stadd_t address = 0;  // as the notice will carry it
+  void* tag = nullptr;        // uTofu's cbdata: the index in 16 bits, above how often a TCQ record might have been late
+  void* result = nullptr;     // atomic: where the old value goes; null: nowhere. Free ones: the next one
+
+  static constexpr std::uint16_t kFree = 0xFFFF;
+  static constexpr std::uint16_t kOwesSource = 0x100;  // source_free comes before done
+  static constexpr std::uint16_t kOrphan = 0x200;      // its completion was given, as its peer has died
+  static constexpr std::uint16_t kOther = 0x400;       // neither put nor get
+
+  [[nodiscard]] std::uint8_t type() const { return static_cast<std::uint8_t>(kind); }
+  [[nodiscard]] bool has(std::uint16_t bit) const { return (kind & bit) != 0; }
+  void set(std::uint16_t bit) { kind = static_cast<std::uint16_t>(kind | bit); }
+  void clear(std::uint16_t bit) { kind = static_cast<std::uint16_t>(kind & ~bit); }
+  [[nodiscard]] std::size_t index() const { return reinterpret_cast<std::uintptr_t>(tag) & 0xFFFF; }
 };
+static_assert(sizeof(Operation) == 64);
 
 inline constexpr std::uint32_t kNoBuffer = ~0U;
 
@@ -41,44 +68,74 @@ class Operations {
  public:
   static constexpr std::uint32_t kLanes = 256;
 
-  // `count`: at most 65536.
-  explicit Operations(std::uint32_t count) : all_(count), free_(count) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      all_[i].index = static_cast<std::uint16_t>(i);
-      free_[i] = static_cast<std::uint16_t>(count - 1 - i);
+  // `count`: at most 65536. Those beyond it, up to the number of lanes, are never taken: so that every edata has a place.
+  explicit Operations(std::uint32_t count) : all_(count < kLanes ? kLanes : count), crowded_(count > kLanes) {
+    first_ = all_.data();
+    for (std::uint32_t i = static_cast<std::uint32_t>(all_.size()); i > 0; --i) {
+      Operation& operation = all_[i - 1];
+      operation.tag = tag_of(1, i - 1);
+      if (i > count) continue;
+      operation.result = free_;
+      free_ = &operation;
     }
   }
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
 
   // Null: too many are under way, or 256 of this very type and place.
-  Operation* take(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
-    for (std::size_t i = free_.size(); i > 0; --i) {
-      const std::uint16_t index = free_[i - 1];
-      if (lane_holds(index, type, vcq, address)) continue;
-      free_[i - 1] = free_.back();
-      free_.pop_back();
-      Operation& operation = all_[index];
-      operation.type = type;
-      operation.vcq = vcq;
-      operation.address = address;
-      if (++operation.turn == 0) operation.turn = 1;  // so that no tag is null
-      return &operation;
-    }
-    return nullptr;
+  Operation* take(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
+    if (crowded_ && choose(type_of(task), vcq, address) == nullptr) return nullptr;
+    return take_any(task, vcq, address);
   }
+  // The same, if they are not crowded.
+  Operation* take_any(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
+    Operation* operation = free_;
+    if (operation == nullptr) [[unlikely]] {
+      return nullptr;
+    }
+    free_ = static_cast<Operation*>(operation->result);
+    ++under_way_;
+    const bool plain = task == Task::put || task == Task::get;
+    operation->kind = static_cast<std::uint16_t>(type_of(task) | (plain ? 0U : Operation::kOther));
+    operation->task = task;
+    operation->vcq = vcq;
+    operation->address = address;
+    return operation;
+  }
+  // One whose lease is given back, and of which no TCQ record can be on its way.
   void give_back(Operation* operation) {
-    operation->task = Task::none;
-    operation->owes_source_free = false;
-    operation->orphan = false;
+    operation->kind = Operation::kFree;
+    operation->result = free_;
+    free_ = operation;
+    --under_way_;
+  }
+  // Any. Its TCQ record, if one is on its way, will be nobody's.
+  void retire(Operation* operation) {
+    const std::uintptr_t turn = (reinterpret_cast<std::uintptr_t>(operation->tag) >> 16) + 1;
+    operation->tag = tag_of(turn, operation->index());
     operation->lease = 0;
-    free_.push_back(operation->index);
+    operation->task = Task::none;
+    give_back(operation);
+  }
+
+  // Of a notice of success. True: *operation is the one, and its end is nothing but its completion. Else find() tells.
+  bool plain(const utofu_mrq_notice& notice, Operation** operation) {
+    Operation* one = &first_[notice.edata % kLanes];
+    if (crowded_) [[unlikely]] {
+      one = find(notice, false);
+      if (one == nullptr) return false;
+    }
+    *operation = one;
+    return one->kind == notice.notice_type;
   }
 
   // Null: none is like that. A notice of a failure may carry nothing but type, VCQ and edata.
-  Operation* find(const utofu_mrq_notice& notice, bool failed) {
+  [[gnu::noinline]] Operation* find(const utofu_mrq_notice& notice, bool failed) {
     Operation* alike = nullptr;
     for (std::size_t i = notice.edata % kLanes; i < all_.size(); i += kLanes) {
       Operation& operation = all_[i];
-      if (operation.task == Task::none || operation.type != notice.notice_type || operation.vcq != notice.vcq_id) {
+      if (operation.kind == Operation::kFree || operation.type() != notice.notice_type ||
+          operation.vcq != notice.vcq_id) {
         continue;
       }
       if (operation.address == notice.rmt_stadd) return &operation;
@@ -87,42 +144,61 @@ class Operations {
     return failed ? alike : nullptr;
   }
 
-  // What a TCQ record gives back.
-  static void* tag(const Operation& operation) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): uTofu takes a pointer, and gives it back without looking at it
-    return reinterpret_cast<void*>(std::uintptr_t{operation.turn} << 16 | operation.index);
-  }
-  // Null: that one is over.
+  // Of a TCQ record. Null: that one is over.
   Operation* tagged(const void* tag) {
-    const auto bits = reinterpret_cast<std::uintptr_t>(tag);
-    const std::size_t index = bits & 0xFFFF;
-    if (index >= all_.size() || all_[index].task == Task::none || all_[index].turn != (bits >> 16 & 0xFFFF)) {
-      return nullptr;
-    }
+    const std::size_t index = reinterpret_cast<std::uintptr_t>(tag) & 0xFFFF;
+    if (index >= all_.size() || all_[index].kind == Operation::kFree || all_[index].tag != tag) return nullptr;
     return &all_[index];
   }
 
   template <class Visit>
   void for_each_under_way(Visit visit) {
     for (Operation& operation : all_) {
-      if (operation.task != Task::none) visit(operation);
+      if (operation.kind != Operation::kFree) visit(operation);
     }
   }
 
-  [[nodiscard]] static std::uint64_t lane(const Operation& operation) { return operation.index % kLanes; }
-  [[nodiscard]] std::size_t under_way() const { return all_.size() - free_.size(); }
+  [[nodiscard]] static std::uint64_t lane(const Operation& operation) {
+    return reinterpret_cast<std::uintptr_t>(operation.tag) % kLanes;
+  }
+  // More than there are lanes: taking one and finding it take longer.
+  [[nodiscard]] bool crowded() const { return crowded_; }
+  [[nodiscard]] std::size_t under_way() const { return under_way_; }
 
  private:
+  static void* tag_of(std::uintptr_t turn, std::size_t index) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): uTofu takes a pointer, and gives it back without looking at it
+    return reinterpret_cast<void*>(turn << 16 | index);
+  }
   [[nodiscard]] bool lane_holds(std::size_t index, std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) const {
     for (std::size_t i = index % kLanes; i < all_.size(); i += kLanes) {
       const Operation& other = all_[i];
-      if (other.task != Task::none && other.address == address && other.vcq == vcq && other.type == type) return true;
+      if (other.kind != Operation::kFree && other.address == address && other.vcq == vcq && other.type() == type) {
+        return true;
+      }
     }
     return false;
   }
+  // The first free one whose lane has none alike, brought to the front of the free ones. Null: there is none.
+  [[gnu::noinline]] Operation* choose(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
+    Operation* before = nullptr;
+    for (Operation* at = free_; at != nullptr; before = at, at = static_cast<Operation*>(at->result)) {
+      if (lane_holds(at->index(), type, vcq, address)) continue;
+      if (before != nullptr) {
+        before->result = at->result;
+        at->result = free_;
+        free_ = at;
+      }
+      return at;
+    }
+    return nullptr;
+  }
 
   std::vector<Operation> all_;
-  std::vector<std::uint16_t> free_;
+  Operation* first_ = nullptr;
+  Operation* free_ = nullptr;
+  std::size_t under_way_ = 0;
+  const bool crowded_;
 };
 
 }  // namespace heddle::transport::utofu

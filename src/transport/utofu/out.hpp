@@ -30,6 +30,10 @@ class Worker::Out {
     completion.status = status;
     add(completion);
   }
+  // For who writes records itself, from next() on, and tells up to where.
+  [[nodiscard]] Completion* next() { return completions_.data() + count_; }
+  [[nodiscard]] Completion* end() { return completions_.data() + completions_.size(); }
+  void wrote(const Completion* next) { count_ = static_cast<std::size_t>(next - completions_.data()); }
   void source_free(Token token) {
     Completion completion;
     completion.event = Event::source_free;

@@ -8,35 +8,60 @@
 
 namespace heddle::transport::utofu {
 
-// Polling the TCQ is also what frees the slots of the TOQ.
+// Polling the TCQ is also what frees the slots of the TOQ. When nothing has been posted since all had ended, there is nothing in it.
 void Worker::drain_tcq(Out& out) {
   void* tag = nullptr;
   for (;;) {
-    const int code = call_.poll_tcq(handle_, 0, &tag);
-    if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) return;
+    const int code = calls_.poll_tcq(handle_, 0, &tag);
+    if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) break;
     Operation* operation = operations_.tagged(tag);
     if (operation == nullptr) continue;
     if (code != UTOFU_SUCCESS) {
       finished(operation, code, {}, out);
-    } else if (std::exchange(operation->owes_source_free, false)) {
+    } else if (operation->has(Operation::kOwesSource)) {
+      operation->clear(Operation::kOwesSource);
       out.source_free(operation->token);
     }
   }
+  tcq_due_ = operations_.under_way() != 0;
 }
 
 void Worker::drain_mrq(Out& out) {
   utofu_mrq_notice notice;
-  while (out.room()) {
-    const int code = call_.poll_mrq(handle_, 0, &notice);
-    if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) return;
-    after_notice();
-    if (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
-      if (code == UTOFU_SUCCESS) arrived(notice);
-      continue;
+  Completion* next = out.next();
+  Completion* const end = out.end();
+  while (next != end) {
+    const int code = calls_.poll_mrq(handle_, 0, &notice);
+    if (code == UTOFU_SUCCESS) [[likely]] {
+      after_notice();
+      Operation* operation = nullptr;
+      if (operations_.plain(notice, &operation)) [[likely]] {
+        next->event = Event::done;  // what a message would carry is left as it was
+        next->status = HEDDLE_DONE;
+        next->token = operation->token;
+        ++next;
+        if (operation->lease != 0) registrations_->release(std::exchange(operation->lease, 0));
+        operations_.give_back(operation);
+        continue;
+      }
+    } else if (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH) {
+      break;
     }
-    Operation* operation = operations_.find(notice, code != UTOFU_SUCCESS);
-    if (operation != nullptr) finished(operation, code, notice, out);
+    out.wrote(next);
+    noticed(notice, code, out);
+    next = out.next();
   }
+  out.wrote(next);
+}
+
+[[gnu::noinline]] void Worker::noticed(const utofu_mrq_notice& notice, int code, Out& out) {
+  after_notice();
+  if (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
+    if (code == UTOFU_SUCCESS) arrived(notice);
+    return;
+  }
+  Operation* operation = operations_.find(notice, code != UTOFU_SUCCESS);
+  if (operation != nullptr) finished(operation, code, notice, out);
 }
 
 base::Status Worker::outcome(const Operation& operation, int code) const {
@@ -55,8 +80,8 @@ base::Status Worker::outcome(const Operation& operation, int code) const {
 
 void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
   const Operation ended = *operation;
-  operations_.give_back(operation);
-  if (ended.orphan) [[unlikely]] {
+  operations_.retire(operation);
+  if (ended.has(Operation::kOrphan)) [[unlikely]] {
     if (ended.lease != 0) registrations_->release(ended.lease);
     if (ended.task == Task::message && ended.buffer != kNoBuffer) give_buffer(ended.buffer);
     return;
@@ -65,7 +90,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
     case Task::put:
     case Task::get:
       if (ended.lease != 0) registrations_->release(ended.lease);
-      if (ended.owes_source_free) out.source_free(ended.token);
+      if (ended.has(Operation::kOwesSource)) out.source_free(ended.token);
       out.done(ended.token, outcome(ended, code));
       return;
     case Task::atomic:
@@ -228,8 +253,9 @@ void Worker::return_credits() {
   for (const std::uint32_t number : owing_) {
     Ring& ring = rings_[number];
     if (failed_[ring.rank] != 0) continue;
-    const int code = call_.put_piggyback8(handle_, ring.vcq, ring.next, ring.credit_stadd, sizeof(std::uint64_t),
-                                          ring.owed, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+    const int code = calls_.put_piggyback8(handle_, ring.vcq, ring.next, ring.credit_stadd, sizeof(std::uint64_t),
+                                           ring.owed, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+    tcq_due_ = true;
     if (code == UTOFU_ERR_BUSY) {
       owing_[kept++] = number;
     } else {

@@ -89,7 +89,7 @@ base::Status Worker::send(Command& command) {
   channel->rank = rank;
   channel->worker = worker;
   channel->index = static_cast<std::uint32_t>(channels_.size());
-  channel->home_vcq = (*peer)->home_vcq;
+  channel->home_vcq = (*peer)->home_vcq();
   channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
   channel_of_[rank][worker] = channel->index;
   channels_.push_back(std::move(channel));
@@ -142,25 +142,24 @@ base::Status Worker::keep_waiting(Channel& channel, Command& command) {
 int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
                        Token token) {
   const utofu_stadd_t slot = channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
-  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_PUT, channel.vcq, slot + bytes);
+  Operation* operation = operations_.take(Task::message, channel.vcq, slot + bytes);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
   const std::uint64_t lane = Operations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (bytes <= kPiggyback) {
-    code = call_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags,
-                               Operations::tag(*operation));
+    code = calls_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags,
+                                operation->tag);
   } else {
     const std::uint64_t offset = sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
-    code = call_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags,
-                     Operations::tag(*operation));
+    code = calls_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags, operation->tag);
   }
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
     if (status != HEDDLE_AGAIN) break_off(channel, status);
     return code;
   }
-  operation->task = Task::message;
+  tcq_due_ = true;
   operation->token = token;
   operation->rank = channel.rank;
   operation->channel = channel.index;
@@ -244,27 +243,24 @@ bool Worker::send_waiting(Channel& channel) {
 
 int Worker::read_entry(Channel& channel) {
   const utofu_stadd_t local = station_->stadd + sizes_.entries_at() + channel.index * sizeof(Entry);
-  Operation* operation =
-      operations_.take(UTOFU_MRQ_TYPE_LCL_GET, channel.home_vcq, channel.entry_stadd + sizeof(Entry));
+  Operation* operation = operations_.take(Task::read_entry, channel.home_vcq, channel.entry_stadd + sizeof(Entry));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code =
-      call_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry), Operations::lane(*operation),
-                UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
-  return connecting_step(channel, operation, Task::read_entry, code);
+  const int code = calls_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry),
+                              Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
+  return connecting_step(channel, operation, code);
 }
 
 int Worker::claim(Channel& channel) {
-  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_ARMW, channel.vcq, channel.block_stadd);
+  Operation* operation = operations_.take(Task::claim, channel.vcq, channel.block_stadd);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code =
-      call_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd, Operations::lane(*operation),
-                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
-  return connecting_step(channel, operation, Task::claim, code);
+  const int code = calls_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd,
+                                Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
+  return connecting_step(channel, operation, code);
 }
 
 // The first slot tells the receiver whose ring it is.
 int Worker::greet(Channel& channel) {
-  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_PUT, channel.vcq, channel.ring_stadd + sizeof(Hello));
+  Operation* operation = operations_.take(Task::hello, channel.vcq, channel.ring_stadd + sizeof(Hello));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
   Hello hello;
   hello.rank = home_.rank();
@@ -272,23 +268,23 @@ int Worker::greet(Channel& channel) {
   hello.vcq = station_->vcq.id;
   hello.credit_stadd = station_->stadd + sizes_.credits_at() + channel.index * sizeof(std::uint64_t);
   seal(&hello, home_.secret());
-  const int code = call_.put_piggyback(
+  const int code = calls_.put_piggyback(
       handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
-      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, Operations::tag(*operation));
+      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, operation->tag);
   if (code == UTOFU_SUCCESS) {
     channel.next = channel.slots == 1 ? 0 : 1;
     channel.credits = channel.slots - 1;
   }
-  return connecting_step(channel, operation, Task::hello, code);
+  return connecting_step(channel, operation, code);
 }
 
-int Worker::connecting_step(Channel& channel, Operation* operation, Task task, int code) {
+int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
     if (status != HEDDLE_AGAIN) break_off(channel, status);
     return code;
   }
-  operation->task = task;
+  tcq_due_ = true;
   operation->rank = channel.rank;
   operation->channel = channel.index;
   return code;

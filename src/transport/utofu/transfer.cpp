@@ -1,15 +1,17 @@
-// Puts, gets and atomics of a worker: one uTofu command each. The target is the home VCQ of the region's owner.
+// Puts, gets and atomics of a worker: one uTofu command each. Puts and gets go to the port of the region's owner that has the number of
+// this worker's TNI, so that the workers of many TNIs come in by many. Atomics go to the port that the word has: no document says
+// whether two TNIs of a node are atomic against each other.
+#include <cstring>
+
+#include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
 
 namespace heddle::transport::utofu {
 namespace {
 
 // How import() fills RemoteMemory::handle.
-utofu_stadd_t stadd_of(const RemoteMemory& memory) {
-  return memory.handle[0];
-}
-utofu_vcq_id_t vcq_of(const RemoteMemory& memory) {
-  return memory.handle[1];
+const Way* ways_of(const RemoteMemory& memory) {
+  return reinterpret_cast<const Way*>(memory.handle[0]);  // NOLINT(performance-no-int-to-ptr)
 }
 std::uint64_t address_of(const RemoteMemory& memory) {
   return memory.handle[2];
@@ -31,6 +33,8 @@ base::Status check_target(const Command& command) {
   }
   return HEDDLE_DONE;
 }
+
+constexpr std::uint64_t kLine = 256;  // words that have one port
 
 struct ArmwRow {
   std::uint8_t narrow;
@@ -68,74 +72,139 @@ base::Status check_atomic(const Command& command) {
 }  // namespace
 
 base::Status Registrar::enroll(std::byte* begin, std::uint64_t bytes, memory::Access access, std::uint64_t* handle) {
+  while (!later_.empty() && library_.try_withdraw(vcq_, later_.back())) later_.pop_back();
   const auto stadd =
-      library_.enroll(vcq_, begin, bytes, access == memory::Access::read ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0UL);
+      library_.try_enroll(vcq_, begin, bytes, access == memory::Access::read ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0UL);
   if (!stadd) return stadd.status();
   *handle = *stadd;
   return HEDDLE_DONE;
 }
 
+void Registrar::withdraw(std::uint64_t handle) {
+  if (leaves_) return;
+  if (!library_.try_withdraw(vcq_, handle)) later_.push_back(handle);
+}
+
+void Registrar::finish() {
+  for (const std::uint64_t handle : later_) library_.withdraw(vcq_, handle);
+  later_.clear();
+}
+
 // After the call: AGAIN and nothing happened, or an error.
 [[gnu::cold]] base::Status Worker::refused(int code, Operation* operation) {
   if (operation->lease != 0) registrations_->release(operation->lease);
-  operations_.give_back(operation);
-  if (code == UTOFU_ERR_BUSY) return HEDDLE_AGAIN;
+  operations_.retire(operation);
+  if (code == UTOFU_ERR_BUSY) {
+    tcq_due_ = true;  // others of the CQ may have the places
+    return HEDDLE_AGAIN;
+  }
   return base::fail(HEDDLE_ERR_SYSTEM, "uTofu refuses a command: %s (%d)", error_name(code), code);
 }
 
-base::Status Worker::transfer(Command& command) {
+// What transfer() does not do: errors, and nothing.
+[[gnu::cold]] base::Status Worker::refuse_transfer(const Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (command.bytes == 0) return HEDDLE_DONE;
-  if (command.bytes > kMostTransfer) [[unlikely]] {
-    return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the utofu transport takes %llu in one command",
-                      static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(kMostTransfer));
+  return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the utofu transport takes %llu in one command",
+                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(kMostTransfer));
+}
+
+[[gnu::always_inline]] inline bool Worker::inside(const Command& command) {
+  const RemoteMemory* memory = command.remote;
+  return memory != nullptr && command.bytes <= memory->bytes && command.offset <= memory->bytes - command.bytes;
+}
+
+// Where a put or get of this worker goes.
+[[gnu::always_inline]] inline Way Worker::target_of(const Command& command) const {
+  const Way& way = ways_of(*command.remote)[way_];
+  return {way.stadd + command.offset, way.vcq};
+}
+
+// The data travels in the command.
+[[gnu::always_inline]] inline base::Status Worker::put_short(Command& command, Way target, Operation* operation) {
+  const std::uint64_t bytes = command.bytes;
+  const utofu_stadd_t remote = target.stadd;
+  const utofu_vcq_id_t vcq = target.vcq;
+  if (operation == nullptr) [[unlikely]] {
+    return HEDDLE_AGAIN;
   }
-  const bool get = command.opcode == Opcode::get;
-  const utofu_stadd_t remote = stadd_of(*command.remote) + command.offset;
-  const utofu_vcq_id_t vcq = vcq_of(*command.remote);
-  Operation* operation =
-      operations_.take(get ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_PUT, vcq, remote + command.bytes);
-  if (operation == nullptr) return HEDDLE_AGAIN;
-  operation->task = get ? Task::get : Task::put;
   operation->token = command.token;
-  operation->rank = command.rank;
+  operation->rank = command.remote->rank;
+  tcq_due_ = true;
+  constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+  void* tag = operation->tag;
   const std::uint64_t lane = Operations::lane(*operation);
-  if (!get && command.bytes <= kPiggyback) {
-    const int code = call_.put_piggyback(handle_, vcq, command.local, remote, command.bytes, lane,
-                                         UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, Operations::tag(*operation));
-    if (code != UTOFU_SUCCESS) return refused(code, operation);
-    command.source_free = true;
-    return HEDDLE_POSTED;
+  int code = UTOFU_SUCCESS;
+  if (bytes == sizeof(std::uint64_t)) {  // by value, which uTofu need not look up
+    std::uint64_t value = 0;
+    std::memcpy(&value, command.local, sizeof value);
+    code = calls_.put_piggyback8(handle_, vcq, value, remote, bytes, lane, kFlags, tag);
+  } else {
+    code = calls_.put_piggyback(handle_, vcq, command.local, remote, bytes, lane, kFlags, tag);
+  }
+  if (code != UTOFU_SUCCESS) [[unlikely]] {
+    return refused(code, operation);
+  }
+  command.source_free = true;
+  return HEDDLE_POSTED;
+}
+
+base::Status Worker::transfer_registered(Command& command) {
+  const auto [remote, vcq] = target_of(command);
+  const bool get = command.opcode == Opcode::get;
+  const std::uint64_t bytes = command.bytes;
+  Operation* operation = operations_.take(get ? Task::get : Task::put, vcq, remote + bytes);
+  if (operation == nullptr) [[unlikely]] {
+    return HEDDLE_AGAIN;
   }
   memory::RegistrationCache::Lease lease{};
   const auto access = get ? memory::Access::write : memory::Access::read;
-  const base::Status leased = registrations_->acquire(command.local, command.bytes, access, &lease);
-  if (leased != HEDDLE_DONE) {
+  const base::Status leased = registrations_->acquire(command.local, bytes, access, &lease);
+  if (leased != HEDDLE_DONE) [[unlikely]] {
     operations_.give_back(operation);
     return leased;
   }
+  operation->token = command.token;
+  operation->rank = command.remote->rank;
   operation->lease = lease.entry;
+  tcq_due_ = true;
   const utofu_stadd_t local = lease.handle + lease.offset;
   unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+  void* tag = operation->tag;
+  const std::uint64_t lane = Operations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (get) {
-    code = call_.get(handle_, vcq, local, remote, command.bytes, lane, flags, Operations::tag(*operation));
+    code = calls_.get(handle_, vcq, local, remote, bytes, lane, flags, tag);
   } else {
-    operation->owes_source_free = command.wants_source_free;
-    if (command.wants_source_free) flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
-    code = call_.put(handle_, vcq, local, remote, command.bytes, lane, flags, Operations::tag(*operation));
+    if (command.wants_source_free) {
+      operation->set(Operation::kOwesSource);
+      flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+    }
+    code = calls_.put(handle_, vcq, local, remote, bytes, lane, flags, tag);
   }
   return code == UTOFU_SUCCESS ? HEDDLE_POSTED : refused(code, operation);
+}
+
+// Puts and gets: one uTofu command each.
+[[gnu::always_inline]] inline base::Status Worker::transfer(Command& command) {
+  if (!inside(command) || command.bytes - 1 >= kMostTransfer) [[unlikely]] {
+    return refuse_transfer(command);
+  }
+  const bool travels = command.opcode == Opcode::put && command.bytes <= kPiggyback;
+  if (!travels) return transfer_registered(command);
+  const Way target = target_of(command);
+  return put_short(command, target, operations_.take(Task::put, target.vcq, target.stadd + command.bytes));
 }
 
 base::Status Worker::update(Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (const base::Status status = check_atomic(command); status != HEDDLE_DONE) return status;
-  const utofu_stadd_t remote = stadd_of(*command.remote) + command.offset;
-  const utofu_vcq_id_t vcq = vcq_of(*command.remote);
-  Operation* operation = operations_.take(UTOFU_MRQ_TYPE_LCL_ARMW, vcq, remote);
+  const std::uint64_t word = address_of(*command.remote) + command.offset;
+  const Way& way = ways_of(*command.remote)[word / kLine % kWays];
+  const utofu_stadd_t remote = way.stadd + command.offset;
+  const utofu_vcq_id_t vcq = way.vcq;
+  Operation* operation = operations_.take(Task::atomic, vcq, remote);
   if (operation == nullptr) return HEDDLE_AGAIN;
-  operation->task = Task::atomic;
   operation->token = command.token;
   operation->rank = command.rank;
   operation->result = command.local;
@@ -144,22 +213,148 @@ base::Status Worker::update(Command& command) {
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   const unsigned kind = command.atomic_op & 7U;
   const bool wide = command.bytes == 8;
-  void* tag = Operations::tag(*operation);  // comes back if the command fails on its way out
+  void* tag = operation->tag;  // comes back if the command fails on its way out
+  tcq_due_ = true;
   const auto narrow = static_cast<std::uint32_t>(command.operand);
   int code = UTOFU_SUCCESS;
   if (kind == HEDDLE_COMPARE_SWAP32) {
-    code = wide ? call_.cswap8(handle_, vcq, command.compare, command.operand, remote, lane, kFlags, tag)
-                : call_.cswap4(handle_, vcq, static_cast<std::uint32_t>(command.compare), narrow, remote, lane, kFlags,
-                               tag);
+    code = wide ? calls_.cswap8(handle_, vcq, command.compare, command.operand, remote, lane, kFlags, tag)
+                : calls_.cswap4(handle_, vcq, static_cast<std::uint32_t>(command.compare), narrow, remote, lane, kFlags,
+                                tag);
   } else {
-    code = wide ? call_.armw8(handle_, vcq, kArmw[kind].op, command.operand, remote, lane, kFlags, tag)
-                : call_.armw4(handle_, vcq, kArmw[kind].op, narrow, remote, lane, kFlags, tag);
+    code = wide ? calls_.armw8(handle_, vcq, kArmw[kind].op, command.operand, remote, lane, kFlags, tag)
+                : calls_.armw4(handle_, vcq, kArmw[kind].op, narrow, remote, lane, kFlags, tag);
   }
   if (code == UTOFU_SUCCESS) {
     command.source_free = true;
     return HEDDLE_POSTED;
   }
   return refused(code, operation);
+}
+
+// ---- commands ---------------------------------------------------------------------------------------------------------------
+
+base::Status Worker::start(Command& command) {
+  if (command.alone) return HEDDLE_AGAIN;  // nothing is done before post() returns
+  if (command.rank >= failed_.size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
+  }
+  if (failed_[command.rank] != 0) return HEDDLE_ERR_PEER_FAILED;
+  switch (command.opcode) {
+    case Opcode::message:
+      return send(command);
+    case Opcode::put:
+    case Opcode::get:
+      return transfer(command);
+    case Opcode::atomic:
+      return update(command);
+    case Opcode::kCount:
+      break;
+  }
+  return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
+}
+
+[[gnu::always_inline]] inline base::Status Worker::begin(Command& command) {
+  const bool transfers = command.opcode == Opcode::put || command.opcode == Opcode::get;
+  return transfers && !command.alone ? transfer(command) : start(command);
+}
+
+// The engine gives one at a time, and what it gives most is short. All else is elsewhere, so that little is saved and restored
+// here.
+std::size_t Worker::post(std::span<Command> batch) {
+  if (!quick_ || batch.size() != 1) [[unlikely]] {
+    return post_all(batch);
+  }
+  Command& command = batch.front();
+  if (command.alone || !inside(command)) [[unlikely]] {
+    return post_all(batch);
+  }
+  if (command.opcode == Opcode::put && command.bytes - 1 < kPiggyback) {
+    const Way target = target_of(command);
+    const base::Status status =
+        put_short(command, target, operations_.take_any(Task::put, target.vcq, target.stadd + command.bytes));
+    if (status == HEDDLE_POSTED) [[likely]] {
+      return 1;
+    }
+    return posted_otherwise(command, status);
+  }
+  if (command.opcode == Opcode::put) return post_again<Task::put>(command);
+  if (command.opcode == Opcode::get) return post_again<Task::get>(command);
+  return post_all(batch);
+}
+
+// Of the same memory as the last one, as far as its registration goes; in vain otherwise.
+template <Task task>
+[[gnu::noinline]] std::size_t Worker::post_again(Command& command) {
+  constexpr bool kGet = task == Task::get;
+  const std::uint64_t bytes = command.bytes;
+  const auto* lease = registrations_->latest(command.local, bytes, kGet ? memory::Access::write : memory::Access::read);
+  if (lease == nullptr || bytes - 1 >= kMostTransfer || command.wants_source_free) return post_all({&command, 1});
+  const Way target = target_of(command);
+  Operation* operation = operations_.take_any(task, target.vcq, target.stadd + bytes);
+  if (operation == nullptr) [[unlikely]] {
+    return 0;
+  }
+  const utofu_stadd_t local = registrations_->use_latest(command.local);
+  operation->token = command.token;
+  operation->rank = command.remote->rank;
+  operation->lease = registrations_->latest_entry();
+  tcq_due_ = true;
+  const auto call = kGet ? calls_.get : calls_.put;
+  const int code = call(handle_, target.vcq, local, target.stadd, bytes, Operations::lane(*operation),
+                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
+  if (code == UTOFU_SUCCESS) [[likely]] {
+    return 1;
+  }
+  return posted_otherwise(command, refused(code, operation));
+}
+
+[[gnu::noinline]] std::size_t Worker::posted_otherwise(Command& command, base::Status status) {
+  if (status == HEDDLE_AGAIN) return 0;
+  settle(command, status);
+  return 1;
+}
+
+[[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
+  if (careful_) [[unlikely]] {
+    return post_carefully(batch);
+  }
+  std::size_t accepted = 0;
+  for (Command& command : batch) {
+    const base::Status status = begin(command);
+    if (status == HEDDLE_AGAIN) break;
+    ++accepted;
+    if (status != HEDDLE_POSTED && !settle(command, status)) break;
+  }
+  return accepted;
+}
+
+[[gnu::cold]] std::size_t Worker::post_carefully(std::span<Command> batch) {
+  const HeldCq held(lock_);
+  if (!held || backlog_.size() >= kMostBacklog) return 0;
+  std::size_t accepted = 0;
+  for (Command& command : batch) {
+    const base::Status status = start(command);
+    if (status == HEDDLE_AGAIN) break;
+    ++accepted;
+    if (status != HEDDLE_POSTED && !settle(command, status)) break;
+  }
+  return accepted;
+}
+
+// It is over already. False: no more can be taken now.
+bool Worker::settle(Command& command, base::Status status) {
+  command.source_free = true;
+  if (status == HEDDLE_DONE) {
+    command.done = true;
+    return true;
+  }
+  Completion failure;
+  failure.token = command.token;
+  failure.status = status;
+  backlog_.push_back(failure);
+  set_careful(true);
+  return backlog_.size() < kMostBacklog;
 }
 
 }  // namespace heddle::transport::utofu

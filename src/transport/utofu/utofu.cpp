@@ -1,5 +1,6 @@
 #include "transport/utofu/utofu.hpp"
 
+#include "transport/utofu/session.hpp"
 #include "transport/utofu/worker.hpp"
 
 namespace heddle::transport::utofu {
@@ -20,7 +21,11 @@ class UtofuTransport final : public Transport {
     capabilities_.max_transfer = kMostTransfer;
     capabilities_.fetch_bytes = kFetchBytes;
     capabilities_.max_workers = home_->max_workers();
+    capabilities_.one_thread = one_thread(home_->environment());
     capabilities_.memory_per_peer = sizes.ring_bytes();
+    const bool wanted = home_->environment().config.number(base::Var::utofu_sessions) > 0;
+    if (wanted && home_->library().has_sessions() && !capabilities_.one_thread)
+      sessions_ = std::make_unique<Sessions>(*home_);
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -58,7 +63,7 @@ class UtofuTransport final : public Transport {
   }
   void withdraw(const LocalMemory& memory) override { home_->withdraw(memory.id); }
 
-  // handle: [0] STADD on the owner's home VCQ, [1] that VCQ, [2] address in the owner.
+  // handle: [0] its ways, [1] the VCQ of the first of them, [2] address in the owner.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= home_->size()) {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, home_->size() - 1);
@@ -75,19 +80,35 @@ class UtofuTransport final : public Transport {
     memory.opcodes = kMemoryOpcodes;
     memory.rank = rank;
     memory.bytes = name.bytes;
-    memory.handle = {name.stadd, (*peer)->home_vcq, name.address, 0};
+    std::unique_ptr<Way[]> ways(new (std::nothrow) Way[kWays]);
+    if (ways == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory to import a region of rank %u", rank);
+    if (home_->ways_to(**peer, name, ways.get()) != HEDDLE_DONE) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "the key names a VCQ or a number that rank %u does not have", rank);
+    }
+    memory.handle = {0, ways[0].vcq, name.address, 0};
+    memory.handle[0] = reinterpret_cast<std::uintptr_t>(ways.release());
     return memory;
   }
-  void release(const RemoteMemory&) override {}  // it holds nothing
+  void release(const RemoteMemory& memory) override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): as import() put it there
+    delete[] reinterpret_cast<const Way*>(memory.handle[0]);
+  }
+
+  [[nodiscard]] SessionQueues* sessions() override { return sessions_.get(); }
 
  private:
   static constexpr std::uint32_t kMemoryOpcodes = bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
 
   std::unique_ptr<Home> home_;
+  std::unique_ptr<Sessions> sessions_;  // not if one thread makes all calls: sessions are polled by any
   Capabilities capabilities_;
 };
 
 }  // namespace
+
+bool one_thread(const base::Environment& environment) {
+  return environment.config.flag(base::Var::utofu_single_thread);
+}
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
   auto home = Home::create(bootstrap, environment);

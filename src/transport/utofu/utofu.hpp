@@ -6,5 +6,7 @@
 namespace heddle::transport::utofu {
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
+// HEDDLE_UTOFU_SINGLE_THREAD.
+bool one_thread(const base::Environment& environment);
 
 }  // namespace heddle::transport::utofu

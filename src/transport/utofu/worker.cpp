@@ -12,8 +12,7 @@ namespace heddle::transport::utofu {
 namespace {
 
 // How long a NIC that lives has for its answer, many times over, after its process was found dead.
-constexpr std::uint64_t kGraceNs = 2'000'000'000;
-constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
+constexpr std::uint64_t kGraceNs = 10'000'000'000;
 
 // A message waits for this channel, and what it needs next comes without the peer doing anything.
 bool may_go_on(const Channel* channel) {
@@ -25,19 +24,21 @@ bool may_go_on(const Channel* channel) {
 }  // namespace
 
 Worker::Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
-    : home_(home),
-      call_(home.library().call()),
+    : handle_(station->vcq.handle),
+      lock_(station->vcq.lock),
+      way_((home.library().tni_index(station->vcq) + home.rank()) % kWays),
+      calls_(home.library().call()),
+      operations_(sizes.operations),
+      home_(home),
       station_(std::move(station)),
-      handle_(station_->vcq.handle),
-      lock_(station_->vcq.lock),
       sizes_(sizes),
       index_(index),
-      operations_(sizes.operations),
       registrar_(home.library(), station_->vcq),
       channel_of_(home.size()),
       buffers_(sizes.buffers),
       rings_(sizes.rings),
       failed_(home.size()) {
+  set_careful(lock_ != nullptr);
   const auto options = memory::RegistrationCache::Options::from(home.environment().config);
   registrations_.emplace(registrar_, memory::RegistrationCache::watch_for(options, home.environment().log), options);
   for (std::uint32_t i = sizes.buffers; i > 0; --i) give_buffer(i - 1);
@@ -104,36 +105,13 @@ Worker::~Worker() {
   {
     const CqGuard guard(station_->vcq);
     registrations_.reset();
+    registrar_.finish();
   }
   Entry entry;
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
   static_cast<void>(home_.announce(index_, entry));  // who cannot be told notices when the rank ends
   home_.keep(std::move(station_));
-}
-
-std::size_t Worker::post(std::span<Command> batch) {
-  if (batch.empty()) return 0;
-  const HeldCq held(lock_);
-  if (!held) return 0;
-  std::size_t accepted = 0;
-  for (Command& command : batch) {
-    if (backlog_.size() >= kMostBacklog) break;
-    const base::Status status = start(command);
-    if (status == HEDDLE_AGAIN) break;
-    ++accepted;
-    if (status == HEDDLE_POSTED) continue;
-    command.source_free = true;
-    if (status == HEDDLE_DONE) {
-      command.done = true;
-    } else {
-      Completion failure;
-      failure.token = command.token;
-      failure.status = status;
-      backlog_.push_back(failure);
-    }
-  }
-  return accepted;
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {
@@ -148,16 +126,21 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   }
   if (!backlog_.empty()) out.flush();
   if (!ready_.empty()) hand_out(out);  // first, so that a stream of other notices does not leave them no room
-  drain_tcq(out);
+  if (tcq_due_) drain_tcq(out);
   if (out.room()) drain_mrq(out);
   if (!ready_.empty()) hand_out(out);
   if (!connecting_.empty()) advance_channels(out);
+  if (careful_ || !backlog_.empty()) [[unlikely]] {
+    set_careful(lock_ != nullptr || any_failed_ || !backlog_.empty());
+  }
   return out.count();
 }
 
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank >= failed_.size() || failed_[rank] != 0) return;
   failed_[rank] = 1;
+  any_failed_ = true;
+  set_careful(true);
   for (auto& channel : channels_) {
     if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED);
   }
@@ -170,14 +153,17 @@ void Worker::peer_failed(std::uint32_t rank) {
 // What it holds, a lease or a buffer, is not used again before a notice says that the NIC has done with it; and its index not
 // either, so that there is room for that notice.
 void Worker::orphan(Operation& operation) {
-  if (operation.orphan) return;
-  operation.orphan = true;
+  if (operation.has(Operation::kOrphan)) return;
+  const bool owed_source = operation.has(Operation::kOwesSource);
+  operation.set(Operation::kOrphan);
+  operation.clear(Operation::kOwesSource);
   const bool callers = operation.task == Task::put || operation.task == Task::get || operation.task == Task::atomic ||
                        operation.task == Task::message;
   if (!callers) return;
+  set_careful(true);
   Completion end;
   end.token = operation.token;
-  if (std::exchange(operation.owes_source_free, false)) {
+  if (owed_source) {
     end.event = Event::source_free;
     backlog_.push_back(end);
     end.event = Event::done;
@@ -224,28 +210,6 @@ bool Worker::closed(Target target) {
     if (held) look_again(channel);
   }
   return channel.stage == Channel::Stage::closed;
-}
-
-// ---- commands ---------------------------------------------------------------------------------------------------------------
-
-base::Status Worker::start(Command& command) {
-  if (command.alone) return HEDDLE_AGAIN;  // nothing is done before post() returns
-  if (command.rank >= failed_.size()) {
-    return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
-  }
-  if (failed_[command.rank] != 0) return HEDDLE_ERR_PEER_FAILED;
-  switch (command.opcode) {
-    case Opcode::message:
-      return send(command);
-    case Opcode::put:
-    case Opcode::get:
-      return transfer(command);
-    case Opcode::atomic:
-      return update(command);
-    case Opcode::kCount:
-      break;
-  }
-  return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
 }
 
 }  // namespace heddle::transport::utofu

@@ -70,22 +70,24 @@ struct Ring {
   std::uint16_t length[kMostSlots] = {};
 };
 
-// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any.
+// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any. It waits for nobody: while another thread
+// sets something up, what shall be registered is to be asked for again, and what shall not be any more stays so for a while.
 class Registrar final : public memory::Registrar {
  public:
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
   [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                     std::uint64_t* handle) override;
-  void withdraw(std::uint64_t handle) override {
-    if (!leaves_) library_.withdraw(vcq_, handle);
-  }
+  void withdraw(std::uint64_t handle) override;
   // From now on what is registered stays so until the VCQ ends: commands may be under way that use it.
   void leave() { leaves_ = true; }
+  // What was left for a while; waits.
+  void finish();
 
  private:
   bool leaves_ = false;
   Library& library_;
   const Vcq vcq_;
+  std::vector<std::uint64_t> later_;  // to be withdrawn
 };
 
 class Worker final : public TransportWorker {
@@ -113,9 +115,28 @@ class Worker final : public TransportWorker {
   };
   class Out;
 
-  // transfer.cpp. DONE, POSTED, AGAIN (nothing happened) or the error that it completes with.
+  static constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
+
+  // transfer.cpp
+  template <Task task>
+  std::size_t post_again(Command& command);
+  std::size_t post_all(std::span<Command> batch);
+  std::size_t post_carefully(std::span<Command> batch);
+  std::size_t posted_otherwise(Command& command, base::Status status);
+  bool settle(Command& command, base::Status status);
+  void set_careful(bool careful) {
+    careful_ = careful;
+    quick_ = !careful && !operations_.crowded();
+  }
+  // DONE, POSTED, AGAIN (nothing happened) or the error that it completes with.
+  base::Status begin(Command& command);
   base::Status start(Command& command);
   base::Status transfer(Command& command);
+  base::Status put_short(Command& command, Way target, Operation* operation);
+  base::Status transfer_registered(Command& command);
+  [[nodiscard]] Way target_of(const Command& command) const;
+  static bool inside(const Command& command);
+  static base::Status refuse_transfer(const Command& command);
   base::Status update(Command& command);
   base::Status refused(int code, Operation* operation);
 
@@ -130,7 +151,7 @@ class Worker final : public TransportWorker {
   bool send_waiting(Channel& channel);
   void drop_first(Channel& channel);
   void look_again(Channel& channel);
-  int connecting_step(Channel& channel, Operation* operation, Task task, int code);
+  int connecting_step(Channel& channel, Operation* operation, int code);
   int read_entry(Channel& channel);
   int claim(Channel& channel);
   int greet(Channel& channel);
@@ -146,6 +167,7 @@ class Worker final : public TransportWorker {
   void release_lent();
   void drain_tcq(Out& out);
   void drain_mrq(Out& out);
+  void noticed(const utofu_mrq_notice& notice, int code, Out& out);
   void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
   void orphan(Operation& operation);
   void end_doomed();
@@ -158,17 +180,24 @@ class Worker final : public TransportWorker {
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
   void return_credits();
 
-  Home& home_;
-  const Functions& call_;
-  std::unique_ptr<Station> station_;
+  // What every operation reads, together.
   const utofu_vcq_hdl_t handle_;
   CqLock* const lock_;
+  const std::size_t way_;  // see target_of()
+  bool quick_;             // not careful_, and the operations are not crowded
+  bool careful_;           // there is a lock, a rank has failed, or the backlog is not empty: see post()
+  bool any_failed_ = false;
+  bool tcq_due_ = false;  // something was posted since the TCQ was last found empty with nothing under way
+  const Functions calls_;
+  Operations operations_;
+  std::optional<memory::RegistrationCache> registrations_;  // until the destructor has taken them back
+
+  Home& home_;
+  std::unique_ptr<Station> station_;
   const Sizes sizes_;
   const std::uint32_t index_;
-  Operations operations_;
   Registrar registrar_;
-  std::optional<memory::RegistrationCache> registrations_;  // until the destructor has taken them back
-  std::vector<std::vector<std::uint32_t>> channel_of_;      // by rank, then worker; empty until one is addressed
+  std::vector<std::vector<std::uint32_t>> channel_of_;  // by rank, then worker; empty until one is addressed
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> connecting_;
   std::vector<Buffer> buffers_;

@@ -2,15 +2,18 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <utofu.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
+#include "transport/utofu/layout.hpp"
 #include "transport/utofu/utofu.hpp"
 
 namespace heddle::transport::utofu {
@@ -138,6 +141,7 @@ void run(std::uint32_t workers, const char* exclusive) {
   std::memcpy(&sum, region->address, sizeof sum);
   EXPECT_EQ(sum, std::uint64_t{kRanks} * workers * kRounds);
   all.clear();
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) sides[rank].transport()->release(words[rank]);
   sides[0].transport()->free(*region);
 }
 
@@ -154,7 +158,135 @@ TEST(Workers, AllShareCqs) {
   run(12, "0");
 }
 
-// What is under way to a rank that has died, and of which the NIC says nothing, ends after two seconds; and its worker can be
+// Posts one command and waits for its end.
+void put_word(TransportWorker& worker, const RemoteMemory& remote, std::uint64_t offset, std::uint64_t value) {
+  Command put;
+  put.opcode = Opcode::put;
+  put.rank = remote.rank;
+  put.remote = &remote;
+  put.offset = offset;
+  put.local = &value;
+  put.bytes = sizeof value;
+  const test::Deadline deadline;
+  bool posted = false;
+  for (bool ended = false; !ended;) {
+    ASSERT_FALSE(deadline.over());
+    if (!posted) posted = worker.post({&put, 1}) == 1;
+    Completion completion;
+    if (worker.poll({&completion, 1}) == 0) {
+      sched_yield();
+      continue;
+    }
+    ASSERT_EQ(completion.status, HEDDLE_DONE) << base::last_message();
+    ended = true;
+  }
+}
+
+std::uint64_t word_at(const void* memory, std::uint64_t offset) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, static_cast<const std::byte*>(memory) + offset, sizeof value);
+  return value;
+}
+
+// The workers of a rank are spread over its TNIs; what they write comes in by as many.
+TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
+  constexpr std::uint32_t kWorkers = 8;
+  void* library = dlopen(HEDDLE_TOFUCOM, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto info = reinterpret_cast<decltype(&utofu_query_vcq_info)>(dlsym(library, "utofu_query_vcq_info"));
+  ASSERT_NE(info, nullptr);
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto region = sides[1].transport()->allocate(4096);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  auto remote = sides[0].transport()->import(1, region->key);
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  const auto* ways = reinterpret_cast<const Way*>(remote->handle[0]);  // NOLINT(performance-no-int-to-ptr)
+  std::set<utofu_tni_id_t> tnis;
+  for (std::size_t i = 0; i < kMostPorts; ++i) {
+    std::uint8_t coordinates[6];
+    utofu_tni_id_t tni = 0;
+    utofu_cq_id_t cq = 0;
+    std::uint16_t extra = 0;
+    ASSERT_EQ(info(ways[i].vcq, coordinates, &tni, &cq, &extra), UTOFU_SUCCESS);
+    tnis.insert(tni);
+  }
+  EXPECT_EQ(tnis.size(), kMostPorts);
+  std::vector<std::unique_ptr<TransportWorker>> workers;
+  for (std::uint32_t i = 0; i < kWorkers; ++i) {
+    auto worker = sides[0].transport()->open_worker(i);
+    ASSERT_TRUE(worker.ok()) << base::last_message();
+    workers.push_back(std::move(*worker));
+  }
+  for (std::uint32_t i = 0; i < kWorkers; ++i) {
+    ASSERT_NO_FATAL_FAILURE(put_word(*workers[i], *remote, 8 * i, 1000 + i));
+    EXPECT_EQ(word_at(region->address, 8 * i), 1000 + i);
+  }
+  // The caller's memory has one: whichever that is, all workers find it.
+  alignas(8) std::byte memory[64] = {};
+  for (unsigned turn = 0; turn < kMostPorts; ++turn) {
+    auto enrolled = sides[1].transport()->enroll(memory, sizeof memory);
+    ASSERT_TRUE(enrolled.ok()) << base::last_message();
+    auto theirs = sides[0].transport()->import(1, enrolled->key);
+    ASSERT_TRUE(theirs.ok()) << base::last_message();
+    ASSERT_NO_FATAL_FAILURE(put_word(*workers[turn], *theirs, 8, 7 + turn));
+    EXPECT_EQ(word_at(memory, 8), 7 + turn);
+    sides[0].transport()->release(*theirs);
+    sides[1].transport()->withdraw(*enrolled);
+  }
+  workers.clear();
+  sides[0].transport()->release(*remote);
+  sides[1].transport()->free(*region);
+}
+
+// Of the numbers from which peers compute STADDs there are 256; what comes then has one way, and numbers that are given back serve again.
+TEST(Workers, MoreRegionsThanNumbers) {
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto opened = sides[0].transport()->open_worker(0);
+  ASSERT_TRUE(opened.ok()) << base::last_message();
+  for (int turn = 0; turn < 2; ++turn) {
+    std::vector<LocalMemory> regions;
+    std::size_t many = 0;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      auto region = sides[1].transport()->allocate(64);
+      ASSERT_TRUE(region.ok()) << base::last_message();
+      regions.push_back(*region);
+      auto remote = sides[0].transport()->import(1, region->key);
+      ASSERT_TRUE(remote.ok()) << base::last_message();
+      const auto* ways = reinterpret_cast<const Way*>(remote->handle[0]);  // NOLINT(performance-no-int-to-ptr)
+      if (ways[0].vcq != ways[1].vcq) ++many;
+      ASSERT_NO_FATAL_FAILURE(put_word(**opened, *remote, 8, 500 + i));
+      EXPECT_EQ(word_at(region->address, 8), 500 + i);
+      sides[0].transport()->release(*remote);
+    }
+    EXPECT_EQ(many, 256U);
+    for (const LocalMemory& region : regions) sides[1].transport()->free(region);
+  }
+}
+
+TEST(Workers, DepthsThatDifferAreTold) {
+  bootstrap::inproc::Job job(kRanks);
+  Side sides[kRanks] = {{job, 0, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "1024"}}},
+                        {job, 1, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "512"}}}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto region = sides[1].transport()->allocate(64);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  auto remote = sides[0].transport()->import(1, region->key);
+  ASSERT_FALSE(remote.ok());
+  EXPECT_NE(std::strstr(base::last_message(), "HEDDLE_UTOFU_MRQ_DEPTH of rank 1 is 512, of this rank 1024"), nullptr)
+      << base::last_message();
+  sides[1].transport()->free(*region);
+}
+
+// What is under way to a rank that has died, and of which the NIC says nothing, ends after ten seconds; and its worker can be
 // closed, though the NIC may still use what it was given.
 TEST(Workers, SilentNodeThatDied) {
   void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
@@ -162,7 +294,8 @@ TEST(Workers, SilentNodeThatDied) {
   const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
   ASSERT_NE(silence, nullptr);
   bootstrap::inproc::Job job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+                                             {"HEDDLE_MAX_WORKERS", "1"}};  // one port: one VCQ falls silent
   StepClock clock;
   std::vector<std::byte> memory(4096);  // registered as long as rank 0 is there
   Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
@@ -204,7 +337,7 @@ TEST(Workers, SilentNodeThatDied) {
   EXPECT_EQ(completions[0].token, 4U);
   EXPECT_EQ(completions[0].status, HEDDLE_ERR_PEER_FAILED);
   ASSERT_EQ(worker->poll(completions), 0U) << "the NIC has time to answer";
-  clock.step(1'900'000'000);
+  clock.step(9'900'000'000);
   ASSERT_EQ(worker->poll(completions), 0U);
   std::vector<unsigned> done(kCommands);
   unsigned sources = 0;
@@ -225,6 +358,7 @@ TEST(Workers, SilentNodeThatDied) {
   ASSERT_EQ(worker->poll(completions), 0U) << "each of them once";
   worker.reset();
   silence(0);
+  sides[0].transport()->release(*remote);
   sides[1].transport()->free(*region);
 }
 

@@ -1,0 +1,130 @@
+#include "harness/collective_options.hpp"
+
+#include <algorithm>
+
+#include "base/config.hpp"
+#include "harness/option_values.hpp"
+
+namespace heddle::bench::harness {
+
+const char* const kCollectiveUsage =
+    "usage: heddle bench barrier|broadcast|reduce|allreduce|allgather|alltoall… [options]\n"
+    "Times of collective operations as CSV: what init and start take, wait, and all, from when the last member has "
+    "begun to when\n"
+    "the last one has ended; and all of it with a computation of that length between start and wait. With barrier and "
+    "two "
+    "ranks also\n"
+    "barriers one after another beside a cache line that goes to and fro.\n"
+    "  --ranks 2,4              processes; one job of each (inside a job: all that there are)\n"
+    "  --size 8,4K,1M           bytes of a block (default: 8, 64, then 1K to --max by powers of 4)\n"
+    "  --max 128M               (default 16M)\n"
+    "  --form FORM,…            persistent, nonblocking, blocking (default: all)\n"
+    "  --algorithm NAME         of persistent ones, such as broadcast.binomial (see heddle info)\n"
+    "  --memory KIND            allocated (default) or own\n"
+    "  --repeat R               repeats (default 5)\n"
+    "  --time MS                time of one repeat in milliseconds (default 20)\n"
+    "  --overlap yes|no         measure with a computation too (default yes)\n"
+    "heddle bench tune [OPERATION…] [--ranks 2,4] [--size …] [--repeat R] [--output FILE (default "
+    "heddle-collectives.txt)]: every algorithm, and a "
+    "table "
+    "of the fastest for HEDDLE_COLLECTIVE_TABLE\n";
+
+namespace {
+
+constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool size_of(std::string_view text, std::uint64_t* out) {
+  const auto bytes = base::parse_bytes(text);
+  if (!bytes || *bytes == 0 || *bytes % 8 != 0 || *bytes > kMaxSize) return false;
+  *out = *bytes;
+  return true;
+}
+
+// False: the value is none of this option.
+bool set_option(std::string_view name, const char* given, std::uint64_t* max, CollectiveOptions* to) {
+  const std::string_view value = given == nullptr ? "" : given;
+  const std::vector<std::string> list = split(value);
+  if (list.empty()) return false;
+  if (name == "--form") {
+    to->forms = list;
+    return std::all_of(list.begin(), list.end(), [](const auto& item) { return contains(kCollectiveForms, item); });
+  }
+  if (name == "--ranks") {
+    to->ranks.resize(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (!parse_number(list[i], 1, 64, &to->ranks[i])) return false;
+    return true;
+  }
+  if (name == "--size") {
+    to->sizes.resize(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (!size_of(list[i], &to->sizes[i])) return false;
+    return true;
+  }
+  if (name == "--max") return size_of(value, max);
+  if (name == "--repeat") return parse_number(value, 1, 1000, &to->repeat);
+  if (name == "--algorithm") {
+    to->algorithm = value;
+    return true;
+  }
+  if (name == "--memory") {
+    to->memory = value;
+    return value == "allocated" || value == "own";
+  }
+  if (name == "--overlap") {
+    to->overlap = value == "yes";
+    return value == "yes" || value == "no";
+  }
+  std::uint32_t milliseconds = 0;
+  if (name != "--time" || !parse_number(value, 1, 10'000, &milliseconds)) return false;
+  to->target_ns = std::uint64_t{milliseconds} * 1'000'000;
+  return true;
+}
+
+}  // namespace
+
+bool is_collective_name(std::string_view name) {
+  return contains(kCollectiveNames, name);
+}
+
+std::optional<CollectiveOptions> parse_collective_options(int argc, char** argv, std::string* error) {
+  CollectiveOptions options;
+  std::uint64_t max = std::uint64_t{1} << 24;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (is_collective_name(word)) {
+      options.names.emplace_back(word);
+      continue;
+    }
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (!set_option(word, value, &max, &options)) {
+      *error = std::string(word) + (value != nullptr ? std::string(" ") + value : "") + " is not understood";
+      return std::nullopt;
+    }
+    ++i;
+  }
+  if (options.names.empty()) {
+    *error = "no operation is named";
+    return std::nullopt;
+  }
+  const std::string& algorithm = options.algorithm;
+  if (!algorithm.empty() && !contains(options.names, algorithm.substr(0, algorithm.find('.')))) {
+    *error = "--algorithm " + algorithm + " is of none of the operations that are named";
+    return std::nullopt;
+  }
+  if (!algorithm.empty() && !contains(options.forms, "persistent")) {
+    *error = "--algorithm is for the persistent form; HEDDLE_COLLECTIVE_ALGORITHMS is for all";
+    return std::nullopt;
+  }
+  if (options.sizes.empty()) {
+    options.sizes = {8, 64};
+    for (std::uint64_t size = 1024; size <= max; size *= 4) options.sizes.push_back(size);
+  }
+  return options;
+}
+
+}  // namespace heddle::bench::harness

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
+
+    check_tidy.py BUILD_TREE [REGEX of paths]
+
+Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
+includes anew. These see the files of a target together, as if each were included into one; a group in which they find anything, or
+that does not compile as one, is halved until its files stand alone, and what is said of a file alone is what counts. The others, which
+look at the file itself or at ways through all of its functions, see each file alone.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
+TOGETHER = 12  # files in a group: few enough that the last group does not keep the other processors waiting
+# What is about the file that is compiled, not about what it includes, or is about all that a file declares.
+ABOUT_THE_FILE = {
+    "bugprone-forward-declaration-namespace",
+    "bugprone-suspicious-include",
+    "misc-definitions-in-headers",
+    "misc-unused-alias-decls",
+    "misc-unused-using-decls",
+}
+
+
+def sources(only):
+    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp"]
+    listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^shmem/tests/")
+    return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
+
+
+def command_of(entry):
+    """The command without what it makes of which file."""
+    words = shlex.split(entry["command"])
+    at = words.index("-o")
+    words = [word for word in words[:at] + words[at + 2:] if word not in ("-c", entry["file"])]
+    compiler = next(i for i, word in enumerate(words) if "clang" in os.path.basename(word) or "++" in os.path.basename(word))
+    return entry["directory"], tuple(words[compiler:])
+
+
+def checks():
+    """The names of .clang-tidy's checks: what sees each file alone, and what may see several together."""
+    listed = subprocess.run([TIDY, f"--config-file={ROOT}/.clang-tidy", "--list-checks"], capture_output=True, text=True, check=True)
+    names = [line.strip() for line in listed.stdout.splitlines() if line.startswith(" ")]
+    alone = [name for name in names if name.startswith("clang-analyzer-") or name in ABOUT_THE_FILE]
+    return alone, [name for name in names if name not in alone]
+
+
+class Checker:
+    def __init__(self, tree):
+        self.tree = tree
+        self.folder = tree / "tidy"
+        self.folder.mkdir(exist_ok=True)
+        self.alone, self.together = checks()
+
+    def tidy(self, file, database, names):
+        # Findings in the sources of a group are findings in what is included.
+        command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", f"--checks=-*,{','.join(names)}",
+                   r"--header-filter=/(src|tools|bench|shmem|include/heddle)/.*\.[hc]pp$", file]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+
+    def file_alone(self, file, names):
+        result = self.tidy(file, self.tree, names)
+        if result.returncode == 0:
+            return ""
+        return result.stdout or f"{file}: {TIDY} ended with {result.returncode}\n"
+
+    def group(self, number, command, files):
+        """What is found, or nothing."""
+        if len(files) == 1:
+            return self.file_alone(files[0], self.together)
+        folder = self.folder / number
+        folder.mkdir(exist_ok=True)
+        file = folder / "group.cpp"
+        file.write_text("".join(f'#include "{source}"\n' for source in files), encoding="utf-8")
+        directory, words = command
+        # The compiler's own warnings are the build's to tell, and not all mean something where files meet that never do.
+        entry = {"directory": directory, "file": str(file), "arguments": [*words, "-w", "-c", str(file)]}
+        (folder / "compile_commands.json").write_text(json.dumps([entry]), encoding="utf-8")
+        if self.tidy(file, folder, self.together).returncode == 0:
+            return ""
+        half = len(files) // 2
+        return self.group(f"{number}a", command, files[:half]) + self.group(f"{number}b", command, files[half:])
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    tree = pathlib.Path(sys.argv[1]).resolve()
+    database = tree / "compile_commands.json"
+    if not database.is_file():
+        sys.exit(f"check_tidy: {tree} has no compile_commands.json; configure it first")
+    # Only what the tree compiles: a file outside every target has no command, and clang-tidy would guess one.
+    commands = {}
+    for entry in json.loads(database.read_text(encoding="utf-8")):
+        if entry["file"].endswith(".cpp") and "-include-pch" not in entry["command"]:
+            commands.setdefault(entry["file"], command_of(entry))
+    files = [str(file) for file in sources(sys.argv[2] if len(sys.argv) > 2 else ".") if str(file) in commands]
+    if not files:
+        sys.exit("check_tidy: nothing to check")
+    alike = {}
+    for file in files:
+        alike.setdefault(commands[file], []).append(file)
+    checker = Checker(tree)
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        work = []
+        for command, members in alike.items():
+            for first in range(0, len(members), TOGETHER):
+                work.append(pool.submit(checker.group, str(len(work)), command, members[first:first + TOGETHER]))
+        work += [pool.submit(checker.file_alone, file, checker.alone) for file in files]
+        found = "".join(each.result() for each in work)
+    print(found, end="")
+    print(f"check_tidy: {len(files)} files")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

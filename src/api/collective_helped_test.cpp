@@ -1,0 +1,70 @@
+// Helpers and collectives: one that loses its core inside an operation is fetched by who waits for that operation.
+#include <sched.h>
+
+#include <atomic>
+
+#include "api/test_collective.hpp"
+#include "base/wait.hpp"
+
+namespace heddle::test {
+namespace {
+
+// The sum of bytes; a helper of the lowest priority stays inside until it is brought to another core.
+struct PutAside {
+  std::atomic<int> inside_on{-1};  // the helper's core
+  std::atomic<bool> brought{false};
+};
+
+void add_put_aside(void* inout, const void* in, std::size_t bytes, const void* arg) {
+  auto* test = static_cast<PutAside*>(const_cast<void*>(arg));
+  auto* to = static_cast<std::uint8_t*>(inout);
+  const auto* from = static_cast<const std::uint8_t*>(in);
+  for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::uint8_t>(to[i] + from[i]);
+  if (sched_getscheduler(0) != SCHED_IDLE || test->inside_on.load() >= 0) return;
+  cpu_set_t home;
+  sched_getaffinity(0, sizeof home, &home);
+  test->inside_on.store(sched_getcpu());
+  cpu_set_t now = home;
+  within_time([&] {
+    sched_yield();
+    sched_getaffinity(0, sizeof now, &now);
+    return !CPU_EQUAL(&now, &home);
+  });
+  test->brought.store(!CPU_EQUAL(&now, &home));
+}
+
+TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "skipped: needs two cores";
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", "idle"}});
+  PutAside test;
+  run_members(2, "shm", [&](const Member& member) {
+    const heddle_reduction sum{static_cast<heddle_type>(0), static_cast<heddle_operator>(0), add_put_aside, &test, 1};
+    std::array<std::uint8_t, 64> send{};
+    std::array<std::uint8_t, 64> receive{};
+    send.fill(static_cast<std::uint8_t>(1 + member.rank()));
+    heddle_collective made{};
+    must(heddle_reduce_init(member.world.handle(), send.data(), receive.data(), send.size(), &sum, 0, nullptr, &made),
+         "init");
+    // Rank 0 begins first, so that only its helper can combine.
+    if (member.rank() == 0) must(heddle_collective_start(made), "start");
+    must(heddle_barrier(member.world.handle()), "barrier");
+    if (member.rank() == 1) must(heddle_collective_start(made), "start");
+    if (member.rank() == 0) {
+      heddle::base::Nap off_the_core;
+      must_be(within_time([&] { return test.inside_on.load() >= 0; }, [&] { off_the_core.take(); }),
+              "a helper has come inside");
+      cpu_set_t mine = all;
+      CPU_CLR(test.inside_on.load(), &mine);
+      must_be(sched_setaffinity(0, sizeof mine, &mine) == 0, "this thread is on another core");
+    }
+    must(heddle_collective_wait(made, HEDDLE_FOREVER), "wait");
+    if (member.rank() == 0) must_be(receive[63] == 3, "the sum is right");
+    must(heddle_collective_free(made), "free");
+  });
+  EXPECT_TRUE(test.brought.load()) << "it was left where it was";
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,81 @@
+// Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against what it has to give.
+#include "api/test_collective.hpp"
+
+namespace heddle::test {
+namespace {
+
+class OperationsOf : public testing::TestWithParam<Operation> {};
+INSTANTIATE_TEST_SUITE_P(All, OperationsOf, testing::ValuesIn(all_operations()),
+                         [](const auto& row) { return collective::name_of(row.param); });
+
+// Null: the one that is chosen. Only those for any shape.
+std::vector<const char*> algorithms_for(Operation operation, std::uint32_t ranks) {
+  std::vector<const char*> names = {nullptr};
+  for (const collective::Algorithm& algorithm : collective::algorithms()) {
+    const collective::Request request{operation, 0, ranks, 0, 64, 1, 0, {0, 0, 0}};
+    if (algorithm.operation == operation && algorithm.refuses(request) == nullptr) names.push_back(algorithm.name);
+  }
+  return names;
+}
+
+// What comes after another has to be told from what was before: two runs each.
+void run_all(const Member& member, Operation operation, std::span<const std::uint64_t> sizes, std::uint32_t root) {
+  for (const char* algorithm : algorithms_for(operation, member.world.size())) {
+    for (const std::uint64_t bytes : sizes) {
+      for (const Memory memory : {Memory::own, Memory::allocated}) {
+        for (const bool in_place : {false, true}) {
+          Part part(member.context, member.world, {operation, bytes, root, memory, in_place, algorithm, 0});
+          part.run(Form::persistent, 2);
+          if (algorithm != nullptr) continue;
+          part.run(Form::blocking, 2);
+          part.run(Form::nonblocking, 2);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OperationsOf, SmallSizesByAllAlgorithmsOfOneToEightRanks) {
+  constexpr std::array<std::uint64_t, 4> kSizes = {0, 1, 8, 47};
+  for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
+    run_members(ranks, "shm",
+                [&](const Member& member) { run_all(member, GetParam(), kSizes, ranks > 2 ? ranks - 2 : 0); });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
+TEST_P(OperationsOf, LargerSizesByAllAlgorithms) {
+  constexpr std::array<std::uint64_t, 1> kPage = {4097};
+  for (const std::uint32_t ranks : {2U, 3U, 7U}) {
+    run_members(ranks, "shm", [&](const Member& member) { run_all(member, GetParam(), kPage, ranks - 1); });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
+TEST_P(OperationsOf, AMebibyteByAllAlgorithms) {
+  if (GetParam() == Operation::barrier) return;
+  run_members(3, "shm", [&](const Member& member) {
+    for (const char* algorithm : algorithms_for(GetParam(), 3)) {
+      const Memory memory = algorithm == nullptr ? Memory::own : Memory::allocated;
+      Part part(member.context, member.world, {GetParam(), std::uint64_t{1} << 20, 1, memory, false, algorithm, 0});
+      part.run(Form::persistent, 1);
+      if (algorithm == nullptr) part.run(Form::blocking, 1);
+    }
+  });
+}
+
+TEST_P(OperationsOf, PipelinesInSegmentsThatDoNotDivideTheBytes) {
+  for (const std::uint32_t ranks : {2U, 5U}) {
+    run_members(ranks, "shm", [&](const Member& member) {
+      for (const char* algorithm : algorithms_for(GetParam(), ranks)) {
+        if (algorithm == nullptr) continue;
+        Part part(member.context, member.world, {GetParam(), 5000, 0, Memory::allocated, false, algorithm, 700});
+        part.run(Form::persistent, 3);
+      }
+    });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test

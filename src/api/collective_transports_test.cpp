@@ -1,0 +1,41 @@
+// Every operation in every form over every transport.
+#include "api/test_collective.hpp"
+
+namespace heddle::test {
+namespace {
+
+class CollectivesOver : public testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(Settings, CollectivesOver, testing::ValuesIn(all_settings()), name_of);
+
+TEST_P(CollectivesOver, EveryOperationInEveryForm) {
+  const Variables variables(GetParam().variables);
+  for (const std::uint32_t ranks : {2U, 3U}) {
+    run_members(ranks, GetParam().transport, [&](const Member& member) {
+      for (const Operation operation : all_operations()) {
+        for (const std::uint64_t bytes : {std::uint64_t{24}, std::uint64_t{20000}}) {
+          for (const Memory memory : {Memory::own, Memory::allocated}) {
+            Part part(member.context, member.world,
+                      {operation, bytes, ranks - 1, memory, memory == Memory::own, nullptr, 0});
+            for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent}) part.run(form, 2);
+          }
+        }
+      }
+    });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
+// More than any ring or slot takes at once.
+TEST_P(CollectivesOver, LargeBroadcastsAndReductions) {
+  const Variables variables(GetParam().variables);
+  run_members(3, GetParam().transport, [&](const Member& member) {
+    for (const Operation operation : {Operation::broadcast, Operation::allreduce, Operation::alltoall}) {
+      Part part(member.context, member.world, {operation, 300'001, 1, Memory::own, false, nullptr, 0});
+      part.run(Form::blocking, 1);
+      part.run(Form::persistent, 2);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test

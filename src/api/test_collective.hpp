@@ -1,0 +1,464 @@
+// For tests of collective operations: ranks as threads, one of which that has failed is waited for by nobody; and what every
+// operation has to give, computed one byte after the other.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/test_job.hpp"
+#include "collective/algorithms/algorithms.hpp"
+
+namespace heddle::test {
+
+using collective::Operation;
+
+// An error, and what is not accepted, ends this rank, with its message.
+inline void must(Status status, const std::string& what) {
+  if (status != HEDDLE_DONE && status != HEDDLE_POSTED) {
+    throw std::runtime_error(what + ": " + heddle_status_name(status) +
+                             (status < 0 ? std::string(": ") + heddle_last_error() : ""));
+  }
+}
+inline void must_be(bool so, const std::string& what) {
+  if (!so) throw std::runtime_error("not so: " + what);
+}
+
+struct Member {
+  heddle_inproc_job job{};
+  Context& context;
+  Team& world;
+  [[nodiscard]] std::uint32_t rank() const { return context.rank(); }
+};
+
+// Runs `body` once per rank with a team of all. A rank whose body throws is a failure of the test and of the rank: the others are told.
+template <class Body>
+void run_members(std::uint32_t ranks, const char* transport, Body&& body) {
+  const Job job(ranks, transport);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Context context;
+      try {
+        context = job.join(rank);
+        Team world = Team::world(context);
+        Member member{job.handle(), context, world};
+        body(member);
+        must(heddle_barrier(world.handle()), "the last barrier");
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        static_cast<void>(heddle_inproc_fail(job.handle(), rank));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// ---- what is asked, and what has to come ---------------------------------------------------------------------------------
+
+inline const heddle_reduction kSumOfBytes{HEDDLE_UINT8, HEDDLE_SUM, nullptr, nullptr, 0};
+
+// Bytes of `run` that member `rank` gives.
+inline std::byte given(std::uint64_t run, std::uint32_t rank, std::uint64_t i) {
+  return static_cast<std::byte>((run * 31 + rank * 7 + i * 3 + (i >> 8U)) & 0xffU);
+}
+
+// Where the blocks of one side are; displacements in an order of their own, with gaps.
+struct Blocks {
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> displacements;
+  [[nodiscard]] heddle_blocks get() const { return {counts.data(), displacements.data(), 1}; }
+  [[nodiscard]] std::uint64_t extent() const {
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      if (counts[i] > 0) end = std::max<std::uint64_t>(end, displacements[i] + counts[i]);
+    return end;
+  }
+};
+
+// Neighbours for neighbor_alltoallv: the next, the one before, itself, and the next once more.
+inline std::vector<std::uint32_t> neighbors_of(std::uint32_t rank, std::uint32_t size, bool targets) {
+  const std::uint32_t next = (rank + 1) % size;
+  const std::uint32_t before = (rank + size - 1) % size;
+  return targets ? std::vector{next, before, rank, next} : std::vector{before, next, rank, before};
+}
+// Whom the blocks of one side are for, or from.
+inline std::vector<std::uint32_t> peers_of(Operation operation, std::uint32_t rank, std::uint32_t size, bool sends) {
+  if (operation == Operation::neighbor_alltoallv) return neighbors_of(rank, size, sends);
+  std::vector<std::uint32_t> all(size);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+// The bytes that one member gives to another where members list their blocks: none, or about as many as asked.
+inline std::uint64_t listed_bytes(Operation operation, std::uint64_t bytes, std::uint32_t root, std::uint32_t from,
+                                  std::uint32_t to) {
+  if (operation == Operation::gatherv && to != root) return 0;
+  if (operation == Operation::scatterv && from != root) return 0;
+  if (operation == Operation::allgatherv || operation == Operation::gatherv) to = 0;
+  return bytes * ((from * 3 + to * 5 + 1) % 4) / 2;
+}
+
+inline Blocks listed(Operation operation, std::uint64_t bytes, std::uint32_t root, std::uint32_t rank,
+                     std::uint32_t size, bool sends) {
+  const std::vector<std::uint32_t> peers = peers_of(operation, rank, size, sends);
+  const auto count = static_cast<std::uint32_t>(peers.size());
+  const bool neighbors = operation == Operation::neighbor_alltoallv;  // whose blocks are told apart by their places
+  // All that an allgatherv or a gatherv gives is one block.
+  const bool one = sends && (operation == Operation::allgatherv || operation == Operation::gatherv);
+  Blocks blocks;
+  blocks.counts.resize(count);
+  blocks.displacements.resize(count);
+  std::size_t at = sends ? 0 : 3;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t block = sends ? count - 1 - i : (i + rank) % count;
+    const std::uint32_t to = neighbors ? block : sends ? peers[block] : rank;
+    blocks.counts[block] = listed_bytes(operation, bytes, root, sends ? rank : peers[block], to);
+    blocks.displacements[block] = one ? 0 : at;
+    at += blocks.counts[block] + 1;
+  }
+  return blocks;
+}
+
+enum class Memory { allocated, own };
+enum class Form { blocking, nonblocking, persistent };
+
+// One member's part in an operation of blocks of `bytes` bytes.
+class Part {
+ public:
+  struct Asked {
+    Operation operation = Operation::barrier;
+    std::uint64_t bytes = 0;
+    std::uint32_t root = 0;
+    Memory memory = Memory::own;
+    bool in_place = false;
+    const char* algorithm = nullptr;
+    std::uint64_t segment_bytes = 0;
+  };
+
+  Part(const Context& context, const Team& team, const Asked& asked)
+      : asked_(asked), team_(team.handle()), rank_(team.rank()), size_(team.size()) {
+    const collective::Request request{asked.operation, rank_, size_, asked.root, asked.bytes, 1, 0, {0, 0, 0}};
+    if (collective::lists_blocks(asked.operation)) {
+      send_blocks_ = listed(asked.operation, asked.bytes, asked.root, rank_, size_, true);
+      receive_blocks_ = listed(asked.operation, asked.bytes, asked.root, rank_, size_, false);
+      sources_ = peers_of(asked.operation, rank_, size_, false);
+      targets_ = peers_of(asked.operation, rank_, size_, true);
+      for (std::size_t block = 0; block < sources_.size(); ++block) {
+        const Blocks theirs = listed(asked.operation, asked.bytes, asked.root, sources_[block], size_, true);
+        begins_.push_back(
+            theirs.displacements[asked.operation == Operation::neighbor_alltoallv ? block : std::size_t{rank_}]);
+      }
+      send_bytes_ = send_blocks_.extent();
+      receive_bytes_ = receive_blocks_.extent();
+      if (asked.operation == Operation::scatterv) receive_bytes_ = receive_blocks_.counts[asked.root];
+    } else {
+      send_bytes_ = collective::send_bytes(request, rank_);
+      receive_bytes_ = collective::receive_bytes(request, rank_);
+    }
+    // Apart by an odd number of bytes, so that nothing is aligned.
+    const std::uint64_t all = send_bytes_ + kGap + receive_bytes_;
+    if (asked.memory == Memory::allocated) {
+      region_ = context.alloc(all);
+      memory_ = region_.memory<std::byte>().first(all);
+    } else {
+      own_.resize(all);
+      memory_ = own_;
+    }
+    std::byte* begin = memory_.data();
+    receive_ = begin + send_bytes_ + kGap;
+    send_ = begin;
+    if (in_place()) place_over();
+  }
+
+  // Whether what was asked to be in place is so at this member.
+  [[nodiscard]] bool in_place() const {
+    return asked_.in_place && send_bytes_ > 0 && receive_bytes_ > 0 && asked_.operation != Operation::reduce_scatter &&
+           asked_.operation != Operation::alltoall && asked_.operation != Operation::alltoallv &&
+           asked_.operation != Operation::neighbor_alltoallv;
+  }
+
+  void fill(std::uint64_t run) {
+    const bool gives = asked_.operation == Operation::broadcast && rank_ == asked_.root;
+    for (std::uint64_t i = 0; i < receive_bytes_; ++i) receive_[i] = gives ? given(run, rank_, i) : std::byte{0xee};
+    for (std::uint64_t i = 0; i < send_bytes_; ++i) send_[i] = given(run, rank_, i);
+  }
+
+  void verify(std::uint64_t run) const {
+    for (std::uint64_t i = 0; i < receive_bytes_; ++i) {
+      if (receive_[i] == expected(run, i)) continue;
+      throw std::runtime_error(describe() + ", run " + std::to_string(run) + ", byte " + std::to_string(i) + " of " +
+                               std::to_string(receive_bytes_) + ": " + std::to_string(int(receive_[i])) + ", not " +
+                               std::to_string(int(expected(run, i))));
+    }
+    if (in_place()) return;
+    for (std::uint64_t i = 0; i < send_bytes_; ++i) {
+      if (send_[i] != given(run, rank_, i)) {
+        throw std::runtime_error(describe() + ": it has written to what it was given, byte " + std::to_string(i));
+      }
+    }
+  }
+
+  [[nodiscard]] Status blocking() const;
+  [[nodiscard]] Status start(heddle_collective* collective) const;
+  [[nodiscard]] Status init(heddle_collective* collective) const;
+
+  // `runs` runs in this form, each verified.
+  void run(Form form, std::uint64_t runs) {
+    heddle_collective collective{};
+    if (form == Form::persistent) must(init(&collective), describe() + ", init");
+    for (std::uint64_t run = 1; run <= runs; ++run) {
+      fill(run);
+      if (form == Form::blocking) {
+        must(blocking(), describe());
+      } else {
+        must(form == Form::nonblocking ? start(&collective) : heddle_collective_start(collective),
+             describe() + ", start");
+        must(heddle_collective_wait(collective, HEDDLE_FOREVER), describe() + ", wait");
+      }
+      verify(run);
+    }
+    if (form == Form::persistent) must(heddle_collective_free(collective), describe() + ", free");
+  }
+
+  [[nodiscard]] std::string describe() const {
+    return std::string(asked_.algorithm != nullptr ? asked_.algorithm : collective::name_of(asked_.operation)) +
+           " by member " + std::to_string(rank_) + " of " + std::to_string(size_) + ", root " +
+           std::to_string(asked_.root) + ", " + std::to_string(asked_.bytes) + " bytes" +
+           (asked_.memory == Memory::allocated ? " allocated" : "") + (asked_.in_place ? " in place" : "");
+  }
+
+ private:
+  static constexpr std::uint64_t kGap = 3;
+
+  void place_over() {
+    switch (asked_.operation) {
+      case Operation::gather:
+      case Operation::allgather:
+        send_ = receive_ + rank_ * asked_.bytes;
+        break;
+      case Operation::scatter:
+        receive_ = send_ + rank_ * asked_.bytes;
+        break;
+      case Operation::allgatherv:
+      case Operation::gatherv:
+        send_ = receive_ + receive_blocks_.displacements[rank_];
+        break;
+      case Operation::scatterv:
+        receive_ = send_ + send_blocks_.displacements[rank_];
+        break;
+      default:
+        send_ = receive_;
+    }
+  }
+
+  [[nodiscard]] std::byte sum(std::uint64_t run, std::uint32_t last, std::uint64_t i) const {
+    unsigned all = 0;
+    for (std::uint32_t rank = 0; rank <= last; ++rank) all += static_cast<unsigned>(given(run, rank, i));
+    return static_cast<std::byte>(all & 0xffU);
+  }
+  // Between blocks there is what was there before.
+  [[nodiscard]] std::byte expected_listed(std::uint64_t run, std::uint64_t i) const {
+    if (asked_.operation == Operation::scatterv) return given(run, asked_.root, begins_[asked_.root] + i);
+    for (std::size_t block = 0; block < sources_.size(); ++block) {
+      const std::uint64_t begin = receive_blocks_.displacements[block];
+      if (i < begin || i - begin >= receive_blocks_.counts[block]) continue;
+      return given(run, sources_[block], begins_[block] + i - begin);
+    }
+    return std::byte{0xee};
+  }
+  [[nodiscard]] std::byte expected(std::uint64_t run, std::uint64_t i) const {
+    const std::uint64_t n = asked_.bytes;
+    switch (asked_.operation) {
+      case Operation::broadcast:
+        return given(run, asked_.root, i);
+      case Operation::reduce:
+      case Operation::allreduce:
+        return sum(run, size_ - 1, i);
+      case Operation::reduce_scatter:
+        return sum(run, size_ - 1, rank_ * n + i);
+      case Operation::scan:
+        return sum(run, rank_, i);
+      case Operation::gather:
+      case Operation::allgather:
+        return given(run, static_cast<std::uint32_t>(i / n), i % n);
+      case Operation::scatter:
+        return given(run, asked_.root, rank_ * n + i);
+      case Operation::alltoall:
+        return given(run, static_cast<std::uint32_t>(i / n), rank_ * n + i % n);
+      case Operation::allgatherv:
+      case Operation::alltoallv:
+      case Operation::gatherv:
+      case Operation::scatterv:
+      case Operation::neighbor_alltoallv:
+        return expected_listed(run, i);
+      case Operation::barrier:
+      case Operation::kCount:
+        break;
+    }
+    return {};
+  }
+
+  Asked asked_;
+  heddle_team team_;
+  std::uint32_t rank_;
+  std::uint32_t size_;
+  std::uint64_t send_bytes_ = 0;
+  std::uint64_t receive_bytes_ = 0;
+  Blocks send_blocks_;
+  Blocks receive_blocks_;
+  std::vector<std::uint32_t> sources_;  // by block
+  std::vector<std::uint32_t> targets_;
+  std::vector<std::size_t> begins_;  // of the blocks for this member in what the others give, by block
+  Region region_;
+  std::vector<std::byte> own_;
+  std::span<std::byte> memory_;
+  std::byte* send_ = nullptr;
+  std::byte* receive_ = nullptr;
+};
+
+inline Status Part::blocking() const {
+  const std::uint64_t n = asked_.bytes;
+  const std::uint32_t root = asked_.root;
+  const heddle_blocks blocks = send_blocks_.get();
+  const heddle_blocks taken = receive_blocks_.get();
+  const heddle_neighbors neighbors{sources_.data(), sources_.size(), targets_.data(), targets_.size()};
+  switch (asked_.operation) {
+    case Operation::barrier:
+      return heddle_barrier(team_);
+    case Operation::broadcast:
+      return heddle_broadcast(team_, receive_, n, root);
+    case Operation::reduce:
+      return heddle_reduce(team_, send_, receive_, n, &kSumOfBytes, root);
+    case Operation::allreduce:
+      return heddle_allreduce(team_, send_, receive_, n, &kSumOfBytes);
+    case Operation::gather:
+      return heddle_gather(team_, send_, receive_, n, root);
+    case Operation::allgather:
+      return heddle_allgather(team_, send_, receive_, n);
+    case Operation::scatter:
+      return heddle_scatter(team_, send_, receive_, n, root);
+    case Operation::alltoall:
+      return heddle_alltoall(team_, send_, receive_, n);
+    case Operation::reduce_scatter:
+      return heddle_reduce_scatter(team_, send_, receive_, n, &kSumOfBytes);
+    case Operation::scan:
+      return heddle_scan(team_, send_, receive_, n, &kSumOfBytes);
+    case Operation::allgatherv:
+      return heddle_allgatherv(team_, send_, receive_, &taken);
+    case Operation::alltoallv:
+      return heddle_alltoallv(team_, send_, &blocks, receive_, &taken);
+    case Operation::gatherv:
+      return heddle_gatherv(team_, send_, send_bytes_, receive_, &taken, root);
+    case Operation::scatterv:
+      return heddle_scatterv(team_, send_, &blocks, receive_, receive_bytes_, root);
+    case Operation::neighbor_alltoallv:
+      return heddle_neighbor_alltoallv(team_, &neighbors, send_, &blocks, receive_, &taken);
+    case Operation::kCount:
+      break;
+  }
+  return HEDDLE_ERR_ARGUMENT;
+}
+
+inline Status Part::start(heddle_collective* to) const {
+  const std::uint64_t n = asked_.bytes;
+  const std::uint32_t root = asked_.root;
+  const heddle_blocks blocks = send_blocks_.get();
+  const heddle_blocks taken = receive_blocks_.get();
+  const heddle_neighbors neighbors{sources_.data(), sources_.size(), targets_.data(), targets_.size()};
+  switch (asked_.operation) {
+    case Operation::barrier:
+      return heddle_barrier_start(team_, to);
+    case Operation::broadcast:
+      return heddle_broadcast_start(team_, receive_, n, root, to);
+    case Operation::reduce:
+      return heddle_reduce_start(team_, send_, receive_, n, &kSumOfBytes, root, to);
+    case Operation::allreduce:
+      return heddle_allreduce_start(team_, send_, receive_, n, &kSumOfBytes, to);
+    case Operation::gather:
+      return heddle_gather_start(team_, send_, receive_, n, root, to);
+    case Operation::allgather:
+      return heddle_allgather_start(team_, send_, receive_, n, to);
+    case Operation::scatter:
+      return heddle_scatter_start(team_, send_, receive_, n, root, to);
+    case Operation::alltoall:
+      return heddle_alltoall_start(team_, send_, receive_, n, to);
+    case Operation::reduce_scatter:
+      return heddle_reduce_scatter_start(team_, send_, receive_, n, &kSumOfBytes, to);
+    case Operation::scan:
+      return heddle_scan_start(team_, send_, receive_, n, &kSumOfBytes, to);
+    case Operation::allgatherv:
+      return heddle_allgatherv_start(team_, send_, receive_, &taken, to);
+    case Operation::alltoallv:
+      return heddle_alltoallv_start(team_, send_, &blocks, receive_, &taken, to);
+    case Operation::gatherv:
+      return heddle_gatherv_start(team_, send_, send_bytes_, receive_, &taken, root, to);
+    case Operation::scatterv:
+      return heddle_scatterv_start(team_, send_, &blocks, receive_, receive_bytes_, root, to);
+    case Operation::neighbor_alltoallv:
+      return heddle_neighbor_alltoallv_start(team_, &neighbors, send_, &blocks, receive_, &taken, to);
+    case Operation::kCount:
+      break;
+  }
+  return HEDDLE_ERR_ARGUMENT;
+}
+
+inline Status Part::init(heddle_collective* to) const {
+  const heddle_collective_options own{sizeof own, asked_.algorithm, asked_.segment_bytes};
+  const heddle_collective_options* options = &own;
+  const std::uint64_t n = asked_.bytes;
+  const std::uint32_t root = asked_.root;
+  const heddle_blocks blocks = send_blocks_.get();
+  const heddle_blocks taken = receive_blocks_.get();
+  const heddle_neighbors neighbors{sources_.data(), sources_.size(), targets_.data(), targets_.size()};
+  switch (asked_.operation) {
+    case Operation::barrier:
+      return heddle_barrier_init(team_, options, to);
+    case Operation::broadcast:
+      return heddle_broadcast_init(team_, receive_, n, root, options, to);
+    case Operation::reduce:
+      return heddle_reduce_init(team_, send_, receive_, n, &kSumOfBytes, root, options, to);
+    case Operation::allreduce:
+      return heddle_allreduce_init(team_, send_, receive_, n, &kSumOfBytes, options, to);
+    case Operation::gather:
+      return heddle_gather_init(team_, send_, receive_, n, root, options, to);
+    case Operation::allgather:
+      return heddle_allgather_init(team_, send_, receive_, n, options, to);
+    case Operation::scatter:
+      return heddle_scatter_init(team_, send_, receive_, n, root, options, to);
+    case Operation::alltoall:
+      return heddle_alltoall_init(team_, send_, receive_, n, options, to);
+    case Operation::reduce_scatter:
+      return heddle_reduce_scatter_init(team_, send_, receive_, n, &kSumOfBytes, options, to);
+    case Operation::scan:
+      return heddle_scan_init(team_, send_, receive_, n, &kSumOfBytes, options, to);
+    case Operation::allgatherv:
+      return heddle_allgatherv_init(team_, send_, receive_, &taken, options, to);
+    case Operation::alltoallv:
+      return heddle_alltoallv_init(team_, send_, &blocks, receive_, &taken, options, to);
+    case Operation::gatherv:
+      return heddle_gatherv_init(team_, send_, send_bytes_, receive_, &taken, root, options, to);
+    case Operation::scatterv:
+      return heddle_scatterv_init(team_, send_, &blocks, receive_, receive_bytes_, root, options, to);
+    case Operation::neighbor_alltoallv:
+      return heddle_neighbor_alltoallv_init(team_, &neighbors, send_, &blocks, receive_, &taken, options, to);
+    case Operation::kCount:
+      break;
+  }
+  return HEDDLE_ERR_ARGUMENT;
+}
+
+inline std::vector<Operation> all_operations() {
+  std::vector<Operation> all;
+  for (int i = 0; i < static_cast<int>(Operation::kCount); ++i) all.push_back(static_cast<Operation>(i));
+  return all;
+}
+
+}  // namespace heddle::test

@@ -1,0 +1,19 @@
+// For tests: is this a build with AddressSanitizer? A test that repeats itself, or covers many cases alike, for most of a minute
+// may do less of it there; the builds without do all of it.
+#pragma once
+
+namespace heddle::base {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool kAddressSanitizer = true;
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
+}  // namespace heddle::base

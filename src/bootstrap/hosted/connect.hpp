@@ -1,0 +1,19 @@
+// A rank's way to rank 0.
+#pragma once
+
+#include "base/fd.hpp"
+#include "bootstrap/hosted/contact.hpp"
+
+namespace heddle::bootstrap::hosted {
+
+struct Connection {
+  base::Fd socket;
+  bool local = false;  // it passes descriptors
+};
+
+// A connection to the host whose contact this is, both sides having proved that they know the secret. By the local socket
+// where both are on one machine, else by the first address that answers. BOOTSTRAP: nobody answers, or who does is not
+// rank 0 of this job, or it refuses (this rank has been joined before). VERSION.
+base::Result<Connection> connect(const Contact& contact, std::uint32_t rank);
+
+}  // namespace heddle::bootstrap::hosted

@@ -1,0 +1,112 @@
+// Rank 0's side where a foreign launcher has started the job: a broker of our own, as `heddle run` has one, on a thread.
+//
+// Rank 0 listens on a local socket (and, for other machines, on TCP); ranks prove that they belong to the job (proof.hpp) and
+// are then the broker's. Who proves nothing is cut off, counted and told once to the log, and costs a bounded amount of memory.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "bootstrap/hosted/contact.hpp"
+#include "bootstrap/hosted/proof.hpp"
+#include "bootstrap/local/broker.hpp"
+
+namespace heddle::bootstrap::hosted {
+
+class Host {
+ public:
+  struct Options {
+    std::uint32_t size = 1;
+    bool other_machines = false;  // ranks may come by TCP
+    base::Log log;
+  };
+  // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not allowed, or there are no sockets,
+  // no thread, no random numbers.
+  static base::Result<std::unique_ptr<Host>> open(const Options& options);
+  // Waits for the others to leave, or to be found dead, if leave() was called. Otherwise their connections end at once.
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  [[nodiscard]] const Contact& contact() const { return contact_; }
+  // Rank 0's own connection to the broker; once.
+  [[nodiscard]] base::Fd own_end() { return std::move(own_end_); }
+  void leave() { left_ = true; }
+  // In a forked child, where the thread does not exist: forgets it.
+  void abandon() { thread_.detach(); }
+  // Connections that were cut off before they belonged to a rank.
+  [[nodiscard]] std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  // All ranks may come at once and have proved nothing yet; beyond them, so many strangers. One more, and the oldest is cut off.
+  static constexpr std::size_t kMaxStrangers = 64;
+  static constexpr std::int64_t kGuestTimeoutNs = 30'000'000'000;
+
+  enum class State : int { serving, draining, ending };
+
+  // What a descriptor that poll looks at belongs to.
+  struct Watched {
+    enum class Kind { wake, local_listener, machines_listener, seat, process, guest };
+    Kind kind = Kind::wake;
+    std::size_t index = 0;  // the rank, or the place among the guests
+  };
+
+  // A connection that has not proved anything.
+  struct Guest {
+    base::Fd socket;
+    std::int64_t deadline_ns = 0;
+    std::size_t got = 0;  // bytes of what is expected now
+    bool local = true;
+    bool answered = false;
+    bool heard = false;  // poll says so
+    Knock knock;
+    Code host_nonce{};
+    Code code{};
+  };
+
+  explicit Host(const Options& options);
+  base::Status listen_locally();
+  base::Status listen_to_machines();
+  void serve();
+  [[nodiscard]] bool finished() const;
+  [[nodiscard]] int poll_timeout(std::int64_t now) const;
+  void choose_descriptors();
+  void serve_seats();
+  void serve_guests(std::int64_t now);
+  void accept_guest(int listener, bool local, std::int64_t now);
+  // False: the guest is to be cut off, or has become a member.
+  bool hear(Guest& guest);
+  bool answer(Guest& guest);
+  bool admit(Guest& guest);
+  void refuse(const char* why);
+
+  const Options options_;
+  Contact contact_;
+  base::Fd own_end_;
+  base::Fd wake_;
+  base::Fd local_listener_;
+  base::Fd machines_listener_;
+  bool left_ = false;
+  // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
+  std::atomic<State> state_{State::serving};
+  std::atomic<std::uint64_t> refused_{0};  // relaxed: a count
+  // The thread's.
+  local::Broker broker_;
+  std::vector<bool> seated_;
+  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has forked keeps the connection open when
+  // the rank is dead. Of other machines the connection's end tells all that can be known.
+  std::vector<base::Fd> processes_;
+  std::vector<Guest> guests_;
+  std::vector<pollfd> polled_;    // valid ones only: poll counts all against the limit of descriptors
+  std::vector<Watched> watched_;  // what each of them is
+  bool pausing_ = false;          // nobody can be let in for now
+  std::thread thread_;
+};
+
+}  // namespace heddle::bootstrap::hosted

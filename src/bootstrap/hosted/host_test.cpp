@@ -1,0 +1,316 @@
+// Rank 0's doors against strangers: who proves nothing is turned away, counted, and harms nobody.
+#include "bootstrap/hosted/host.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+#include <random>
+
+#include "base/test_waits.hpp"
+#include "bootstrap/hosted/connect.hpp"
+#include "bootstrap/hosted/launcher.hpp"
+#include "bootstrap/hosted/sockets.hpp"
+#include "bootstrap/local/member.hpp"
+
+namespace heddle::bootstrap::hosted {
+namespace {
+
+base::Fd visit(const Contact& contact) {
+  base::Fd socket = make_socket(AF_UNIX);
+  const LocalName name(contact.socket_name());
+  EXPECT_EQ(::connect(socket.get(), name.address(), name.length()), 0);
+  return socket;
+}
+
+void say(const base::Fd& socket, const void* bytes, std::size_t count) {
+  EXPECT_EQ(::send(socket.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
+}
+
+void expect_cut_off(const base::Fd& socket) {
+  std::array<char, 256> bytes;
+  ssize_t got = 0;
+  while ((got = ::recv(socket.get(), bytes.data(), bytes.size(), 0)) > 0) {
+  }
+  EXPECT_LE(got, 0);
+}
+
+// A rank that knows the secret comes in as if nobody else had been there.
+void expect_open(const Contact& contact, std::uint32_t rank, std::uint32_t size) {
+  const auto connection = connect(contact, rank);
+  ASSERT_TRUE(connection.ok()) << base::last_message();
+  local::Reader reader(local::Direction::to_rank, size);
+  const auto welcome = local::greet({connection->socket.get(), rank, size}, reader);
+  ASSERT_TRUE(welcome.ok()) << base::last_message();
+  EXPECT_EQ(welcome->secret, JobSecret{});  // not over a wire
+}
+
+std::unique_ptr<Host> open_host(std::uint32_t size, bool other_machines = false) {
+  auto host = Host::open({size, other_machines, base::Log()});
+  EXPECT_TRUE(host.ok()) << base::last_message();
+  return std::move(*host);
+}
+
+testing::AssertionResult refused(const Host& host, std::uint64_t count) {
+  if (test::within_time([&] { return host.refused() == count; }, [] {})) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << host.refused() << " were refused instead of " << count;
+}
+
+TEST(host, garbage_is_refused) {
+  const auto host = open_host(2);
+  std::mt19937 random(5);
+  for (std::uint64_t i = 1; i <= 50; ++i) {
+    const base::Fd stranger = visit(host->contact());
+    std::array<std::uint32_t, 64> garbage;
+    for (std::uint32_t& word : garbage) word = static_cast<std::uint32_t>(random());
+    say(stranger, garbage.data(), sizeof garbage);
+    expect_cut_off(stranger);
+    EXPECT_TRUE(refused(*host, i));
+  }
+  expect_open(host->contact(), 1, 2);
+}
+
+TEST(host, a_wrong_secret_is_refused_by_both_sides) {
+  const auto host = open_host(2);
+  Contact wrong = host->contact();
+  wrong.secret[7] ^= 1;
+  EXPECT_EQ(connect(wrong, 1).status(), HEDDLE_ERR_BOOTSTRAP);
+  EXPECT_NE(std::strstr(base::last_message(), "secret"), nullptr) << base::last_message();
+  EXPECT_TRUE(refused(*host, 1));
+  // One that does not care whether the host knows it.
+  const base::Fd stranger = visit(host->contact());
+  Knock knock;
+  knock.rank = 1;
+  say(stranger, &knock, sizeof knock);
+  Answer answer;
+  ASSERT_EQ(::recv(stranger.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
+  say(stranger, answer.code.data(), answer.code.size());  // what the host has proved proves nothing of its guest
+  expect_cut_off(stranger);
+  EXPECT_TRUE(refused(*host, 2));
+  expect_open(host->contact(), 1, 2);
+}
+
+TEST(host, another_version_is_told_and_refused) {
+  const auto host = open_host(2);
+  const base::Fd stranger = visit(host->contact());
+  Knock knock;
+  knock.rank = 1;
+  knock.version = kKnockVersion + 1;
+  say(stranger, &knock, sizeof knock);
+  Answer answer;
+  ASSERT_EQ(::recv(stranger.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
+  EXPECT_EQ(answer.version, kKnockVersion);
+  EXPECT_EQ(answer.code, Code{});
+  expect_cut_off(stranger);
+  EXPECT_TRUE(refused(*host, 1));
+  expect_open(host->contact(), 1, 2);
+}
+
+TEST(host, a_rank_is_seated_once) {
+  const auto host = open_host(3);
+  const auto first = connect(host->contact(), 1);
+  ASSERT_TRUE(first.ok());
+  local::Reader reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({first->socket.get(), 1, 3}, reader).ok());
+  for (const std::uint32_t rank : {0U, 1U, 3U, ~0U}) {
+    const auto again = connect(host->contact(), rank);
+    if (again) expect_cut_off(again->socket);  // the proof was good: it is told by the end of the connection
+  }
+  EXPECT_TRUE(refused(*host, 4));
+  expect_open(host->contact(), 2, 3);
+}
+
+// Many who say nothing cost a bounded number of connections, and keep nobody out.
+TEST(host, silent_guests_keep_nobody_out) {
+  const auto host = open_host(2);
+  std::vector<base::Fd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(visit(host->contact()));
+  EXPECT_TRUE(refused(*host, 200 - (2 + 64)));
+  expect_open(host->contact(), 1, 2);
+  EXPECT_TRUE(refused(*host, 200 - (2 + 63)));
+}
+
+// The side of a rank that proves itself in two steps.
+struct Visitor {
+  base::Fd socket;
+  Knock knock;
+};
+
+void finish_proof(const Contact& contact, const Visitor& visitor) {
+  Answer answer;
+  ASSERT_EQ(::recv(visitor.socket.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
+  const Code code = proof(contact.secret, Side::rank, visitor.knock, answer.nonce);
+  say(visitor.socket, code.data(), code.size());
+}
+
+// They come when the launcher lets them go on: all at once.
+TEST(host, all_ranks_may_knock_before_one_has_proved_itself) {
+  constexpr std::uint32_t kSize = 150;
+  const auto host = open_host(kSize);
+  std::vector<Visitor> ranks;
+  for (std::uint32_t rank = 1; rank < kSize; ++rank) {
+    ranks.push_back({visit(host->contact()), {}});
+    ranks.back().knock.rank = rank;
+    say(ranks.back().socket, &ranks.back().knock, sizeof(Knock));
+  }
+  for (const Visitor& rank : ranks) finish_proof(host->contact(), rank);
+  for (const Visitor& rank : ranks) {
+    local::Reader reader(local::Direction::to_rank, kSize);
+    ASSERT_TRUE(local::greet({rank.socket.get(), rank.knock.rank, kSize}, reader).ok()) << base::last_message();
+  }
+  EXPECT_EQ(host->refused(), 0U);
+}
+
+// What rank 0 is told next, after its welcome; false: nothing within the time that only a fault takes.
+bool next_frame(int socket, local::Reader& reader, local::Frame* frame) {
+  while (reader.next(frame) != HEDDLE_DONE) {
+    pollfd readable{socket, POLLIN, 0};
+    if (::poll(&readable, 1, 60'000) <= 0 || reader.fill(socket, 0) != local::Reader::Fill::data) return false;
+  }
+  return true;
+}
+
+void expect_told_gone(int socket, local::Reader& reader, std::uint32_t rank) {
+  local::Frame frame;
+  ASSERT_TRUE(next_frame(socket, reader, &frame));
+  EXPECT_EQ(frame.header.type, local::FrameType::gone);
+  EXPECT_EQ(frame.header.rank, rank);
+}
+
+TEST(host, a_rank_that_ends_before_it_joins_is_told_to_the_others) {
+  const auto host = open_host(3);
+  const base::Fd own = host->own_end();
+  local::Reader reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({own.get(), 0, 3}, reader).ok());
+  {
+    ASSERT_TRUE(connect(host->contact(), 2).ok());
+  }  // it has proved itself, and says nothing more
+  expect_told_gone(own.get(), reader, 2);
+  expect_open(host->contact(), 1, 3);
+}
+
+// Joins as rank 1 when it is told where, and lives on; its child keeps the connection until `until` ends.
+[[noreturn]] void be_rank_with_child(int where, int until) {
+  std::string text(kMaxValueBytes, '\0');
+  const ssize_t got = ::read(where, text.data(), text.size());
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  const auto contact = decode_contact(text);
+  auto connection = contact ? connect(*contact, 1) : base::Result<Connection>(HEDDLE_ERR_BOOTSTRAP);
+  if (!connection) ::_exit(1);
+  const pid_t child = ::fork();
+  char none = 0;
+  if (child == 0) {
+    [[maybe_unused]] const auto ended = ::read(until, &none, 1);
+    ::_exit(0);
+  }
+  local::Reader reader(local::Direction::to_rank, 2);
+  if (child < 0 || !local::greet({connection->socket.get(), 1, 2}, reader)) ::_exit(1);
+  // From here on the child has the connection, and the host a member.
+  ::kill(::getpid(), SIGKILL);
+  ::_exit(1);
+}
+
+TEST(host, a_rank_dies_though_its_child_keeps_the_connection) {
+  const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!self.valid()) GTEST_SKIP() << "this kernel, or what stands for it, has no pidfd_open";
+  std::array<int, 2> where{};
+  std::array<int, 2> until{};
+  ASSERT_EQ(::pipe2(where.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(until.data(), O_CLOEXEC), 0);
+  const base::Fd reads_where(where[0]);
+  const base::Fd tells_where(where[1]);
+  const base::Fd reads_until(until[0]);
+  base::Fd holds_child(until[1]);
+  const pid_t rank = ::fork();  // before this process has threads
+  ASSERT_GE(rank, 0);
+  if (rank == 0) {
+    holds_child.reset();
+    be_rank_with_child(where[0], until[0]);
+  }
+  const auto host = open_host(2);
+  const base::Fd own = host->own_end();
+  local::Reader reader(local::Direction::to_rank, 2);
+  ASSERT_TRUE(local::greet({own.get(), 0, 2}, reader).ok());
+  const std::string text = encode(host->contact());
+  ASSERT_EQ(::write(tells_where.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  int status = 0;
+  ASSERT_EQ(::waitpid(rank, &status, 0), rank);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  expect_told_gone(own.get(), reader, 1);
+}
+
+rlimit descriptors() {
+  rlimit limit{};
+  EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  return limit;
+}
+
+TEST(host, a_large_job_is_allowed_its_descriptors) {
+  const rlimit before = descriptors();
+  if (before.rlim_max < 4 * 400 + 256) GTEST_SKIP() << "the hard limit of descriptors is " << before.rlim_max;
+  rlimit few = before;
+  few.rlim_cur = 200;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto host = open_host(400);
+  EXPECT_GE(descriptors().rlim_cur, 400U + 32U);
+  expect_open(host->contact(), 399, 400);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+// poll counts what it is given against the limit, and a rank that has not come yet is nothing to look at.
+TEST(host, ranks_that_have_not_come_count_for_nothing) {
+  const rlimit before = descriptors();
+  const auto host = open_host(400);
+  rlimit few = before;
+  few.rlim_cur = 100;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  expect_open(host->contact(), 399, 400);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(host, a_job_that_is_too_large_for_the_hard_limit_is_refused) {
+  const auto attempt = [] {
+    rlimit few = descriptors();
+    few.rlim_cur = few.rlim_max = 200;
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(1);
+    const auto host = Host::open({400, false, base::Log()});
+    if (host.status() != HEDDLE_ERR_SYSTEM) ::_exit(2);
+    ::_exit(std::strstr(base::last_message(), "ulimit -Hn") != nullptr ? 0 : 3);
+  };
+  EXPECT_EXIT(attempt(), testing::ExitedWithCode(0), "");
+}
+
+TEST(host, a_proof_in_pieces_is_a_proof) {
+  const auto host = open_host(2);
+  const base::Fd guest = visit(host->contact());
+  Knock knock;
+  knock.rank = 1;
+  for (std::size_t i = 0; i < sizeof knock; ++i) say(guest, reinterpret_cast<const char*>(&knock) + i, 1);
+  Answer answer;
+  ASSERT_EQ(::recv(guest.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
+  const Code code = proof(host->contact().secret, Side::rank, knock, answer.nonce);
+  for (const std::uint8_t byte : code) say(guest, &byte, 1);
+  local::Reader reader(local::Direction::to_rank, 2);
+  EXPECT_TRUE(local::greet({guest.get(), 1, 2}, reader).ok()) << base::last_message();
+  EXPECT_EQ(host->refused(), 0U);
+}
+
+TEST(host, listens_to_the_network_only_where_it_must) {
+  EXPECT_TRUE(open_host(2, false)->contact().addresses.empty());
+  const auto host = open_host(2, true);
+  ASSERT_FALSE(host->contact().addresses.empty());
+  Contact elsewhere = host->contact();
+  elsewhere.machine[0] ^= 1;
+  elsewhere.addresses = {{"127.0.0.1", 1}, {"127.0.0.1", host->contact().addresses.front().port}};
+  expect_open(elsewhere, 1, 2);  // the first address does not answer, the second does
+}
+
+}  // namespace
+}  // namespace heddle::bootstrap::hosted

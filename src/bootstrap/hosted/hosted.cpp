@@ -1,0 +1,190 @@
+#include "bootstrap/hosted/hosted.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/wait.hpp"
+#include "bootstrap/common.hpp"
+#include "bootstrap/hosted/connect.hpp"
+#include "bootstrap/hosted/host.hpp"
+#include "bootstrap/hosted/service.hpp"
+#include "bootstrap/local/member.hpp"
+
+namespace heddle::bootstrap::hosted {
+namespace {
+
+// What a rank has before it is a member. Made and ended from one thread; the launcher's calls are the service's.
+struct Joining {
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Launcher> launcher;
+  std::unique_ptr<Host> host;  // rank 0's
+  Contact contact;
+  Connection connection;
+};
+
+class Hosted final : public local::Member {
+ public:
+  Hosted(Joining joining, const local::Seat& seat, local::Reader reader, const base::Log& log)
+      : Member(seat, joining.contact.secret, std::move(reader)), log_(log), parts_(std::move(joining)) {}
+  ~Hosted() override;
+
+  // Who is on which machine. Waits for all ranks.
+  base::Status learn_hosts();
+
+  [[nodiscard]] const char* name() const override { return parts_.launcher->name(); }
+  [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return hosts_[rank]; }
+  void leave() override;
+  [[noreturn]] void abort(int code, const char* message) override;
+
+ private:
+  void lost(const char* what, const char* why) override;
+
+  const base::Log log_;
+  Joining parts_;
+  std::vector<std::uint32_t> hosts_;
+  bool left_ = false;
+};
+
+Hosted::~Hosted() {
+  const bool own = is_own_process();
+  end();
+  if (!own) {
+    // Threads and the launcher's connection are the parent's.
+    if (parts_.host != nullptr) parts_.host->abandon();
+    static_cast<void>(parts_.launcher.release());
+    return;
+  }
+  parts_.host.reset();  // the others may still be on their way out: waits for them
+  static_cast<void>(parts_.service->call([this] {
+    // A launcher that sees a rank end without this ends the others: as it should if the rank did not leave.
+    if (left_) parts_.launcher->finish();
+    parts_.launcher.reset();
+    return HEDDLE_DONE;
+  }));
+}
+
+base::Status Hosted::learn_hosts() {
+  const auto machine = this_machine();
+  if (!machine) return machine.status();
+  if (const auto status = exchange_start(std::as_bytes(std::span(*machine))); status != HEDDLE_DONE) return status;
+  std::vector<std::vector<std::byte>> all;
+  base::Nap nap;
+  base::Status status{};
+  while ((status = exchange_test(&all)) == HEDDLE_AGAIN) nap.take();
+  if (status != HEDDLE_DONE) return status;
+  std::vector<std::vector<std::byte>> seen;
+  for (const auto& one : all) {
+    const auto at = std::find(seen.begin(), seen.end(), one);
+    hosts_.push_back(static_cast<std::uint32_t>(at - seen.begin()));
+    if (at == seen.end()) seen.push_back(one);
+  }
+  return HEDDLE_DONE;
+}
+
+void Hosted::leave() {
+  Member::leave();
+  left_ = true;
+  if (parts_.host != nullptr) parts_.host->leave();
+}
+
+void Hosted::abort(int code, const char* message) {
+  print_abort(rank(), code, message);
+  static_cast<void>(parts_.service->call([&] {
+    parts_.launcher->abort(code, message != nullptr ? message : "");
+    return HEDDLE_DONE;
+  }));
+  std::_Exit(code);
+}
+
+void Hosted::lost(const char* what, const char* why) {
+  log_.line(base::Level::error, "rank 0, which keeps this job together, %s%s; all other ranks count as failed", what,
+            why);
+  count_all_gone(0);
+}
+
+base::Status open_launcher_on(Service& service, const OpenLauncher& open_launcher,
+                              std::unique_ptr<Launcher>* launcher) {
+  return service.call([&] {
+    auto opened = open_launcher();
+    if (!opened) return opened.status();
+    *launcher = std::move(*opened);
+    const std::uint32_t size = (*launcher)->size();
+    if (size >= 1 && size <= kMaxRanks && (*launcher)->rank() < size) return HEDDLE_DONE;
+    const base::Status status =
+        base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher says rank %u of %u; up to %u ranks are possible",
+                   (*launcher)->rank(), size, kMaxRanks);
+    launcher->reset();
+    return status;
+  });
+}
+
+// Rank 0 opens its doors and tells all where they are; everybody learns it.
+base::Status meet(Joining& joining, const base::Log& log) {
+  Launcher& launcher = *joining.launcher;
+  std::string mine;
+  if (launcher.rank() == 0) {
+    bool one_host = false;
+    static_cast<void>(joining.service->call([&] {
+      one_host = launcher.one_host();
+      return HEDDLE_DONE;
+    }));
+    auto host = Host::open({launcher.size(), !one_host, log});
+    if (!host) return host.status();
+    joining.host = std::move(*host);
+    mine = encode(joining.host->contact());
+  }
+  std::string told;
+  const base::Status shared = joining.service->call([&] {
+    auto value = launcher.share(mine);
+    if (value) told = std::move(*value);
+    return value.status();
+  });
+  if (shared != HEDDLE_DONE) return shared;
+  auto contact = decode_contact(told);
+  if (!contact) return contact.status();
+  joining.contact = std::move(*contact);
+  if (joining.host != nullptr) {
+    joining.connection = {joining.host->own_end(), true};
+    return HEDDLE_DONE;
+  }
+  auto connection = connect(joining.contact, launcher.rank());
+  if (!connection) return connection.status();
+  joining.connection = std::move(*connection);
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher, const base::Environment& environment) {
+  Joining joining;
+  auto service = Service::start();
+  if (!service) return service.status();
+  joining.service = std::move(*service);
+  base::Status status = open_launcher_on(*joining.service, open_launcher, &joining.launcher);
+  if (status != HEDDLE_DONE) return status;
+  const local::Seat seat_of{-1, joining.launcher->rank(), joining.launcher->size()};
+  base::Level level = base::Level::warn;
+  static_cast<void>(base::Log::parse(environment.config.text(base::Var::log), &level));
+  const base::Log log(level, seat_of.rank);
+  status = meet(joining, log);
+  const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local};
+  local::Reader reader(local::Direction::to_rank, seat.size);
+  if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
+  if (status != HEDDLE_DONE) {
+    const std::string why = base::last_message();
+    // Not finished: a launcher that hears nothing more of this rank ends the job, which could not come together.
+    static_cast<void>(joining.service->call([&] {
+      joining.launcher.reset();
+      return HEDDLE_DONE;
+    }));
+    return base::fail(status, "%s", why.c_str());
+  }
+  auto hosted = std::make_unique<Hosted>(std::move(joining), seat, std::move(reader), log);
+  status = hosted->start();
+  if (status == HEDDLE_DONE) status = hosted->learn_hosts();
+  if (status != HEDDLE_DONE) return status;
+  return std::unique_ptr<Bootstrap>(std::move(hosted));
+}
+
+}  // namespace heddle::bootstrap::hosted

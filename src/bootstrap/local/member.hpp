@@ -1,0 +1,101 @@
+// A rank's end of the launch protocol, whoever the broker at the other end belongs to: the launcher, or another rank.
+#pragma once
+
+#include <mutex>
+#include <thread>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/local/channel.hpp"
+
+namespace heddle::bootstrap::local {
+
+struct Seat {
+  int socket = -1;  // connected to the broker
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  bool passes_descriptors = true;  // the socket is a local one
+};
+
+// Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed, somebody else answers),
+// VERSION, PROTOCOL.
+base::Result<Welcome> greet(const Seat& seat, Reader& reader);
+
+// After the greeting. Over a socket that passes no descriptors, cards are published and fetched without. One thread listens to what the broker sends. The socket stays the caller's.
+class Member : public Bootstrap {
+ public:
+  Member(const Seat& seat, const JobSecret& secret, Reader reader);
+
+  // Starts the thread that listens.
+  base::Status start();
+
+  [[nodiscard]] std::uint32_t rank() const override { return rank_; }
+  [[nodiscard]] std::uint32_t size() const override { return size_; }
+  [[nodiscard]] const JobSecret& secret() const override { return secret_; }
+  [[nodiscard]] base::Status publish(const Card& card) override;
+  [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
+  [[nodiscard]] bool failed(std::uint32_t rank) const override {
+    return rank < size_ && gone_[rank].load(std::memory_order_acquire);
+  }
+  void leave() override;
+
+ protected:
+  // The broker has gone, or has broken the protocol, before this rank left. On the listening thread, which ends after it.
+  virtual void lost(const char* what, const char* why) = 0;
+
+  // Whoever derives calls it in its destructor, since the thread may be in lost(). Nothing is sent or heard afterwards.
+  void end();
+  // False in a forked child, which must leave connection and thread alone.
+  [[nodiscard]] bool is_own_process() const;
+
+  base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
+  // For lost(), where the job is to be told instead of the process ended: from now on every other rank counts as gone, and
+  // an exchange fails because of `missing`.
+  void count_all_gone(std::uint32_t missing);
+
+ private:
+  enum class Exchange { none, waiting, arrived };
+  struct CardBox {
+    enum class State { idle, asked, arrived };
+    State state = State::idle;
+    // Once arrived.
+    base::Fd fd;
+    bool fd_lost = false;
+    std::int32_t pid = 0;
+    std::vector<std::byte> bytes;
+  };
+
+  base::Status ask(std::uint32_t rank);
+  void give_up();
+  void serve();
+  base::Status handle(Frame& frame);
+  base::Status take_card(Frame& frame);
+  base::Status take_result(const Frame& frame);
+  base::Status take_gone(std::uint32_t rank);
+
+  const int socket_;
+  const bool passes_descriptors_;
+  const pid_t pid_;  // of the process that joined
+  const std::uint32_t rank_;
+  const std::uint32_t size_;
+  const JobSecret secret_;
+  Reader reader_;  // the listening thread's
+  std::thread thread_;
+  // Release when raised, before failure_epoch_; partner: the acquire load in failed().
+  std::unique_ptr<std::atomic<bool>[]> gone_;
+  // Release when set, before the socket is shut down; partner: the acquire load of the listening thread at its end.
+  std::atomic<bool> closing_{false};
+
+  std::mutex send_mutex_;  // one frame at a time; held while the socket takes a long one, so fetch() only tries it
+  std::mutex mutex_;       // guards what follows; never held for longer than a few instructions. May be held when
+                           // send_mutex_ is tried, not the other way round
+  std::vector<CardBox> boxes_;
+  Exchange exchange_ = Exchange::none;
+  std::uint32_t missing_ = Gathered::kNobody;
+  std::vector<std::vector<std::byte>> parts_;
+  bool published_ = false;
+  std::uint32_t keeper_ = Gathered::kNobody;  // whose end was the end of all; after count_all_gone()
+};
+
+}  // namespace heddle::bootstrap::local

@@ -1,0 +1,124 @@
+#include "bootstrap/pmi/client.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+namespace heddle::bootstrap::pmi {
+namespace {
+
+constexpr int kAnswerTimeoutMs = 60'000;
+constexpr const char* kContactKey = "heddle-contact";
+
+}  // namespace
+
+base::Result<std::unique_ptr<Client>> Client::open(const Given& given) {
+  std::unique_ptr<Client> client(new Client(given));
+  if (const base::Status status = client->greet(); status != HEDDLE_DONE) return status;
+  return client;
+}
+
+base::Status Client::greet() {
+  const auto greeting = ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", kAnswerTimeoutMs);
+  if (!greeting) return greeting.status();
+  if (const long version = greeting->number("pmi_version").value_or(-1); version != 1) {
+    return base::fail(HEDDLE_ERR_VERSION, "the launcher speaks PMI version %ld; version 1 is needed", version);
+  }
+  const auto most = ask("cmd=get_maxes", "maxes", kAnswerTimeoutMs);
+  if (!most) return most.status();
+  if (const long length = most->number("vallen_max").value_or(0); length <= static_cast<long>(hosted::kMaxValueBytes)) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMI takes values of less than %ld bytes; %zu are needed",
+                      length, hosted::kMaxValueBytes);
+  }
+  const auto space = ask("cmd=get_my_kvsname", "my_kvsname", kAnswerTimeoutMs);
+  if (!space) return space.status();
+  space_ = space->field("kvsname").value_or("");
+  if (space_.empty())
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMI does not name the job's key-value space");
+  return HEDDLE_DONE;
+}
+
+base::Status Client::send(const std::string& line) const {
+  const std::string whole = line + "\n";
+  std::size_t sent = 0;
+  while (sent < whole.size()) {
+    const ssize_t count = ::send(given_.fd, whole.data() + sent, whole.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the launcher has closed the PMI connection (PMI_FD)");
+    sent += static_cast<std::size_t>(count);
+  }
+  return HEDDLE_DONE;
+}
+
+base::Result<Line> Client::expect(std::string_view command, int timeout_ms) {
+  std::size_t end = 0;
+  while ((end = received_.find('\n')) == std::string::npos) {
+    if (received_.size() > kMaxLine) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "the launcher's PMI sends a line of more than %zu bytes", kMaxLine);
+    }
+    pollfd readable{given_.fd, POLLIN, 0};
+    const int ready = ::poll(&readable, 1, timeout_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+      return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMI has not answered for %d s", timeout_ms / 1000);
+    }
+    std::array<char, 1024> bytes;
+    const ssize_t got = ::recv(given_.fd, bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher has closed the PMI connection (PMI_FD)");
+    received_.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+  const auto line = Line::parse(std::string_view(received_).substr(0, end));
+  received_.erase(0, end + 1);
+  if (!line || line->command() != command) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the launcher's PMI answers \"%.40s\" where \"%.40s\" belongs",
+                      line ? std::string(line->command()).c_str() : "(not a line of PMI)",
+                      std::string(command).c_str());
+  }
+  if (line->number("rc").value_or(0) != 0) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMI refuses: %.40s, %.200s", std::string(command).c_str(),
+                      std::string(line->field("msg").value_or("no reason given")).c_str());
+  }
+  return *line;
+}
+
+base::Result<Line> Client::ask(const std::string& line, std::string_view answer, int timeout_ms) {
+  if (const base::Status status = send(line); status != HEDDLE_DONE) return status;
+  return expect(answer, timeout_ms);
+}
+
+base::Result<std::string> Client::get(const char* key) {
+  const auto line = ask("cmd=get kvsname=" + space_ + " key=" + key, "get_result", kAnswerTimeoutMs);
+  if (!line) return line.status();
+  return std::string(line->field("value").value_or(""));
+}
+
+bool Client::one_host() {
+  const auto mapping = get("PMI_process_mapping");
+  return given_.size == 1 || (mapping && maps_to_one_node(*mapping));
+}
+
+base::Result<std::string> Client::share(const std::string& value) {
+  if (given_.rank == 0) {
+    const auto put =
+        ask("cmd=put kvsname=" + space_ + " key=" + kContactKey + " value=" + value, "put_result", kAnswerTimeoutMs);
+    if (!put) return put.status();
+  }
+  // As long as it takes: a rank may be late, and a launcher ends the job if one dies.
+  const auto all_here = ask("cmd=barrier_in", "barrier_out", -1);
+  if (!all_here) return all_here.status();
+  return get(kContactKey);
+}
+
+void Client::finish() {
+  // Nothing depends on the answer, but a launcher may take a process that is gone before it for one that has died.
+  static_cast<void>(ask("cmd=finalize", "finalize_ack", kAnswerTimeoutMs));
+}
+
+void Client::abort(int code, const char*) {
+  static_cast<void>(send("cmd=abort exitcode=" + std::to_string(code)));
+}
+
+}  // namespace heddle::bootstrap::pmi

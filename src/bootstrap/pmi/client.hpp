@@ -1,0 +1,44 @@
+// The rank's side of PMI-1, the line protocol that hydra's mpiexec and Slurm's srun --mpi=pmi2 speak over PMI_FD.
+#pragma once
+
+#include <memory>
+
+#include "bootstrap/hosted/launcher.hpp"
+#include "bootstrap/pmi/line.hpp"
+
+namespace heddle::bootstrap::pmi {
+
+struct Given {
+  int fd = -1;  // not closed
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+};
+
+class Client final : public hosted::Launcher {
+ public:
+  // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or refuses; VERSION: it does not speak PMI-1.
+  static base::Result<std::unique_ptr<Client>> open(const Given& given);
+
+  [[nodiscard]] const char* name() const override { return "pmi"; }
+  [[nodiscard]] std::uint32_t rank() const override { return given_.rank; }
+  [[nodiscard]] std::uint32_t size() const override { return given_.size; }
+  [[nodiscard]] bool one_host() override;
+  base::Result<std::string> share(const std::string& value) override;
+  void finish() override;
+  void abort(int code, const char* message) override;
+
+ private:
+  explicit Client(const Given& given) : given_(given) {}
+  base::Status greet();
+  base::Status send(const std::string& line) const;
+  // The next line, which must be this command and not say that something failed. timeout_ms: -1 for ever.
+  base::Result<Line> expect(std::string_view command, int timeout_ms);
+  base::Result<Line> ask(const std::string& line, std::string_view answer, int timeout_ms);
+  base::Result<std::string> get(const char* key);
+
+  const Given given_;
+  std::string space_;     // the job's name for its keys
+  std::string received_;  // not cut into lines yet
+};
+
+}  // namespace heddle::bootstrap::pmi

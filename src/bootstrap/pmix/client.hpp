@@ -1,0 +1,36 @@
+// The rank's side of PMIx, as much of it as joining needs.
+#pragma once
+
+#include <memory>
+
+#include "bootstrap/hosted/launcher.hpp"
+#include "bootstrap/pmix/library.hpp"
+
+namespace heddle::bootstrap::pmix {
+
+class Client final : public hosted::Launcher {
+ public:
+  // BOOTSTRAP: no library, no server, or it does not tell the size of the job.
+  static base::Result<std::unique_ptr<Client>> open();
+
+  [[nodiscard]] const char* name() const override { return "pmix"; }
+  [[nodiscard]] std::uint32_t rank() const override { return self_.rank; }
+  [[nodiscard]] std::uint32_t size() const override { return size_; }
+  [[nodiscard]] bool one_host() override;
+  base::Result<std::string> share(const std::string& value) override;
+  void finish() override;
+  void abort(int code, const char* message) override;
+
+ private:
+  explicit Client(const Library& library) : library_(library) {}
+  base::Status greet();
+  base::Status failed(const char* call, pmix_status_t status) const;
+  [[nodiscard]] pmix_proc_t whole_job() const;
+  base::Result<std::uint32_t> number(const char* key);
+
+  const Library& library_;
+  pmix_proc_t self_{};
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace heddle::bootstrap::pmix

@@ -1,0 +1,45 @@
+#include "bootstrap/pmix/pmix.hpp"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "bootstrap/hosted/hosted.hpp"
+#include "bootstrap/pmix/client.hpp"
+#include "bootstrap/pmix/mark.hpp"
+
+namespace heddle::bootstrap::pmix {
+namespace {
+
+base::Status claim() {
+  static std::atomic<bool> claimed{false};  // relaxed: says nothing but whether
+  if (claimed.exchange(true, std::memory_order_relaxed)) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "this process has joined the launcher's job before; a process joins once (keep the context, or "
+                      "open further ones with bootstrap \"single\")");
+  }
+  return mark_process(std::getenv("PMIX_NAMESPACE"), std::getenv("PMIX_RANK"));
+}
+
+}  // namespace
+
+bool started_by_launcher() {
+  return std::getenv("PMIX_NAMESPACE") != nullptr && std::getenv("PMIX_RANK") != nullptr;
+}
+
+base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment) {
+  if (!started_by_launcher()) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                      "PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started by a launcher with PMIx "
+                      "(mpirun, prterun, srun --mpi=pmix)");
+  }
+  if (const base::Status status = claim(); status != HEDDLE_DONE) return status;
+  return hosted::open(
+      []() -> base::Result<std::unique_ptr<hosted::Launcher>> {
+        auto client = Client::open();
+        if (!client) return client.status();
+        return std::unique_ptr<hosted::Launcher>(std::move(*client));
+      },
+      environment);
+}
+
+}  // namespace heddle::bootstrap::pmix

@@ -1,0 +1,17 @@
+// Jobs started by a launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is found at run time.
+#pragma once
+
+#include "base/environment.hpp"
+#include "bootstrap/bootstrap.hpp"
+
+namespace heddle::bootstrap::pmix {
+
+// PMIX_NAMESPACE and PMIX_RANK are set.
+bool started_by_launcher();
+
+// Joins, once per process; blocks until all ranks have. Errors: BOOTSTRAP (Heddle was built without PMIx, libpmix.so.2 is not
+// found, the launcher refuses, this process has joined before), STATE (another living process has joined as this rank), and
+// those of hosted::open().
+base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
+
+}  // namespace heddle::bootstrap::pmix

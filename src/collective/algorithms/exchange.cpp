@@ -1,0 +1,103 @@
+// Blocks as the ranks list them, for all ranks or for neighbours: each rank puts to each that it gives to.
+//
+// A rank that does not keep says to those that give to it that it has begun, and they put straight into the caller's memory. One that
+// keeps has slots, free at first; it copies from there when all blocks have come, and gives the slots back. Which it is, is each
+// rank's own affair, so both kinds of counters are there, one pair for each rank that is given to.
+//   counter 0           blocks that have come; a rank that is a run ahead cannot add to it, since nobody has told it to put
+//   counter 1 + 2 slot  the peer has begun
+//   counter 2 + 2 slot  my slots at the peer are free; they are at first
+//   queue 0: the blocks, beginning with the next rank, so that nobody is everybody's target at once
+//   queue 1: the news, and what is taken
+#include "collective/exchange.hpp"
+#include "collective/algorithms/algorithms.hpp"
+
+namespace heddle::collective {
+namespace {
+
+constexpr std::uint32_t kBlocks = 0;
+
+constexpr std::uint32_t begun(std::uint32_t slot) {
+  return 1 + 2 * slot;
+}
+constexpr std::uint32_t free(std::uint32_t slot) {
+  return 2 + 2 * slot;
+}
+
+class Maker {
+ public:
+  Maker(const Request& request, bool kept)
+      : rank_(request.rank), mine_(exchange_of(request, request.rank, kept)), builder_(request) {}
+
+  Schedule make() {
+    for (const Message& message : mine_.taken) blocks_ += moves(message) ? 1 : 0;
+    builder_.scratch(kept_bytes(rank_, mine_));
+    builder_.counter(kBlocks, blocks_);
+    if (!mine_.kept) tell_peers(begun);
+    for (const Message& message : of_peer(mine_.given, rank_)) {
+      if (message.bytes > 0)
+        builder_.copy(1, {Place::send, message.here, message.bytes}, {Place::receive, message.there, message.bytes});
+    }
+    give_all();
+    if (blocks_ == 0) return builder_.take();
+    if (!mine_.kept) {
+      wait(builder_.nop(1), kBlocks, blocks_);
+      return builder_.take();
+    }
+    for (const Message& message : mine_.taken) {
+      if (!moves(message)) continue;
+      wait(builder_.copy(1, {Place::scratch, message.there, message.bytes},
+                         {Place::receive, message.here, message.bytes}),
+           kBlocks, blocks_);
+    }
+    tell_peers(free);
+    return builder_.take();
+  }
+
+ private:
+  [[nodiscard]] bool moves(const Message& message) const { return message.peer != rank_ && message.bytes > 0; }
+
+  // Once to each that gives.
+  void tell_peers(std::uint32_t (*counter)(std::uint32_t slot)) {
+    Rank last = rank_;
+    for (const Message& message : mine_.taken) {
+      if (!moves(message) || message.peer == last) continue;
+      last = message.peer;
+      builder_.signal(1, message.peer, counter(message.slot));
+    }
+  }
+
+  void give(const Message& message) {
+    if (!moves(message)) return;
+    builder_.counter(begun(message.slot), message.kept ? 0 : 1);
+    builder_.counter(free(message.slot), message.kept ? 1 : 0, 1);
+    const Place place = message.kept ? Place::scratch : Place::receive;
+    wait(give_shared(builder_.put(0, {Place::send, message.here, message.bytes}, message.peer,
+                                  {place, message.there, message.bytes}),
+                     kBlocks),
+         message.kept ? free(message.slot) : begun(message.slot), 1);
+  }
+
+  void give_all() {
+    for (const Message& message : mine_.given)
+      if (message.peer > rank_) give(message);
+    for (const Message& message : mine_.given)
+      if (message.peer < rank_) give(message);
+  }
+
+  const Rank rank_;
+  const Exchange mine_;
+  Builder builder_;
+  std::uint32_t blocks_ = 0;
+};
+
+}  // namespace
+
+Schedule exchange_direct(const Request& request) {
+  return Maker(request, false).make();
+}
+
+Schedule exchange_kept(const Request& request) {
+  return Maker(request, true).make();
+}
+
+}  // namespace heddle::collective

@@ -1,0 +1,172 @@
+#include "collective/commons.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "collective/collective.hpp"
+#include "collective/team.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::collective {
+namespace {
+
+// Counted while it lives.
+class Visitor {
+ public:
+  explicit Visitor(std::atomic<std::uint32_t>& count) : count_(count) {
+    count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Visitor() { count_.fetch_sub(1, std::memory_order_seq_cst); }
+  Visitor(const Visitor&) = delete;
+  Visitor& operator=(const Visitor&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+};
+
+}  // namespace
+
+base::Result<Commons*> Commons::of(engine::Context& context) {
+  if (auto* known = static_cast<Commons*>(context.attachment()); known != nullptr) return known;
+  const base::Config& config = context.environment().config;
+  auto table = SelectionTable::read(config.text(base::Var::collective_table));
+  if (!table) return table.status();
+  auto selection = Selection::read(config.text(base::Var::collective_algorithms),
+                                   config.number(base::Var::collective_segment_bytes), std::move(*table));
+  if (!selection) return selection.status();
+  auto region = context.open_region(nullptr, config.number(base::Var::collective_bytes));
+  if (!region) return region.status();
+  auto* attached = static_cast<Commons*>(context.attach(std::make_unique<Commons>(context, *selection, **region)));
+  if (&attached->region_ != *region) context.close_region(*region);  // another thread was faster
+  return attached;
+}
+
+Commons::Commons(engine::Context& context, Selection selection, engine::Region& region)
+    : context_(context),
+      selection_(std::move(selection)),
+      region_(region),
+      arena_(static_cast<std::byte*>(region.memory.address), region.memory.bytes),
+      teams_(std::make_unique<engine::Owned<Team>>()),
+      collectives_(std::make_unique<engine::Owned<Collective>>()) {}
+
+// Regions, imported ones too, are the context's and end with it.
+Commons::~Commons() = default;
+
+bool Commons::direct() const {
+  return context_.size() == 1 || context_.transport().capabilities().direct;
+}
+
+base::Status Commons::open_port() {
+  if (direct() || port() != nullptr) return HEDDLE_DONE;
+  engine::Context::WorkerOptions options;
+  options.sharing = engine::Sharing::shared;
+  options.internal = true;
+  auto opened = context_.open_worker(options);
+  if (!opened) return opened.status();
+  port_.store(*opened, std::memory_order_release);
+  return HEDDLE_DONE;
+}
+
+void Commons::know(std::span<const PackedRegion> arenas) {
+  const std::lock_guard lock(peers_mutex_);
+  if (!packed_.empty()) return;
+  arenas_.resize(arenas.size());
+  packed_.assign(arenas.begin(), arenas.end());
+}
+
+base::Result<engine::RemoteRegion*> Commons::arena_of(std::uint32_t rank) {
+  const std::lock_guard lock(peers_mutex_);
+  if (arenas_[rank] != nullptr) return arenas_[rank];
+  auto imported = context_.import(packed_[rank]);
+  if (!imported) return imported;
+  if ((*imported)->direct == nullptr && port() == nullptr && rank != context_.rank()) {
+    context_.close_remote(*imported);
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "the memory of rank %u cannot be mapped here, though that of others can",
+                      rank);
+  }
+  (*imported)->server = context_.internal_worker();
+  arenas_[rank] = *imported;
+  return imported;
+}
+
+void Commons::enlist(Collective& collective) {
+  const std::lock_guard lock(list_mutex_);
+  list_.push_back(&collective);
+}
+
+void Commons::delist(Collective& collective) {
+  {
+    const std::lock_guard lock(list_mutex_);
+    std::erase(list_, &collective);
+  }
+  base::Waiter waiter(context_.clock(), HEDDLE_FOREVER, &context_.crowd());
+  while (collective.visited()) {
+    static_cast<void>(waiter.idle());
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0 && !collective.fetch(ns)) rest(ns);
+  }
+}
+
+engine::Attachment::Found Commons::advance() {
+  const Visitor inside(inside_);
+  Found found = Found::nothing;
+  for (std::size_t i = 0; !ended_.load(std::memory_order_seq_cst); ++i) {
+    Collective* collective = nullptr;
+    {
+      const std::lock_guard lock(list_mutex_);
+      while (i < list_.size() && !list_[i]->wants_help()) ++i;
+      if (i >= list_.size()) break;  // it may have become shorter since
+      collective = list_[i];
+      collective->visit();
+    }
+    found = std::max(found, collective->move_on_as_anybody());
+    collective->leave();
+  }
+  // What peers put here may need it, though nothing of this rank is under way.
+  if (engine::Worker* worker = port(); worker != nullptr && !ended_.load(std::memory_order_seq_cst))
+    if (worker->progress() > 0) found = Found::moved;
+  return found;
+}
+
+bool Commons::active() const {
+  const std::lock_guard lock(list_mutex_);
+  return std::ranges::any_of(list_, [](const Collective* collective) { return collective->wants_help(); });
+}
+
+void Commons::end() {
+  ended_.store(true, std::memory_order_seq_cst);
+  base::Waiter waiter(context_.clock(), HEDDLE_FOREVER, &context_.crowd());
+  while (inside_.load(std::memory_order_seq_cst) > 0) {
+    static_cast<void>(waiter.idle());
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0 && !fetch_any(ns))
+      context_.nap(std::span<engine::Worker* const>(), ns);
+  }
+  const std::uint64_t offloaded = offloaded_.load(std::memory_order_relaxed);
+  const std::uint64_t others = not_offloaded_.load(std::memory_order_relaxed);
+  if (offloaded + others == 0 || !context_.environment().config.flag(base::Var::stats)) return;
+  context_.environment().log.say("collectives: persistent %llu offloaded %llu",
+                                 static_cast<unsigned long long>(offloaded + others),
+                                 static_cast<unsigned long long>(offloaded));
+}
+
+bool Commons::fetch_any(std::int64_t sleep_ns) {
+  const std::lock_guard lock(list_mutex_);
+  return std::ranges::any_of(list_, [&](Collective* collective) { return collective->fetch(sleep_ns); });
+}
+
+int Commons::progress() {
+  engine::Worker* worker = port();
+  return worker == nullptr ? 0 : std::max(worker->progress(), 0);
+}
+
+int Commons::progress_all() {
+  return context_.helpers().advance_all();
+}
+
+void Commons::rest(std::int64_t ns) {
+  engine::Worker* worker = port();
+  context_.nap({&worker, worker != nullptr ? std::size_t{1} : 0}, ns);
+}
+
+}  // namespace heddle::collective

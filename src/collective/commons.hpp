@@ -1,0 +1,114 @@
+// What all teams of a context share: memory that every rank reaches, the ways to the others' memory, and the list of operations
+// that helpers move on. Made with the first team; ends with the context.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "collective/arena.hpp"
+#include "collective/select.hpp"
+#include "engine/attachment.hpp"
+#include "engine/context.hpp"
+#include "engine/hang_report.hpp"
+#include "wire/packed_region.hpp"
+
+namespace heddle::collective {
+
+class Team;
+class Collective;
+
+using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
+
+class Commons final : public engine::Attachment {
+ public:
+  // Local. The first call in a context makes it.
+  static base::Result<Commons*> of(engine::Context& context);
+  explicit Commons(engine::Context& context, Selection selection, engine::Region& region);
+  ~Commons() override;
+
+  [[nodiscard]] engine::Context& context() { return context_; }
+  [[nodiscard]] Arena& arena() { return arena_; }
+  [[nodiscard]] const Selection& selection() const { return selection_; }
+  [[nodiscard]] PackedRegion packed_arena() const { return context_.pack(region_); }
+
+  // Whether ranks map each other's memory here.
+  [[nodiscard]] bool direct() const;
+  // The internal worker, where they do not. Further calls change nothing.
+  base::Status open_port();
+  // Where the ranks' arenas are, in the order of ranks. Further calls change nothing.
+  void know(std::span<const PackedRegion> arenas);
+  // Of a rank of the job. Any thread.
+  base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
+  // By which bytes and credits go to ranks whose memory is not this process's; null: there are none.
+  [[nodiscard]] engine::Worker* port() const { return port_.load(std::memory_order_acquire); }
+
+  // Operations that helpers move on. After delist() nobody is at it.
+  void enlist(Collective& collective);
+  void delist(Collective& collective);
+  Found advance() override;
+  [[nodiscard]] bool active() const override;
+  void end() override;
+
+  // Calls done() until it says true, makes progress in between. False: the time is over. `call`: for reports of long waits.
+  // `fetch(ns)`: brings a helper here that is at what is waited for, and sleeps so long at most; false: there is none.
+  template <class Done, class Describe, class Fetch>
+  bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch);
+
+  // A persistent operation is ready, and who runs it: for the report at the end (HEDDLE_STATS).
+  void count_persistent(bool offloaded) {
+    (offloaded ? offloaded_ : not_offloaded_).fetch_add(1, std::memory_order_relaxed);
+  }
+
+  engine::Owned<Team>& teams() { return *teams_; }
+  engine::Owned<Collective>& collectives() { return *collectives_; }
+
+ private:
+  int progress();
+  int progress_all();
+  void rest(std::int64_t ns);
+  bool fetch_any(std::int64_t sleep_ns);  // a helper that is at an operation; false: there is none
+
+  engine::Context& context_;
+  const Selection selection_;
+  engine::Region& region_;
+  Arena arena_;
+  std::atomic<engine::Worker*> port_{nullptr};  // release by open_port()
+  queue::FetchingMutex peers_mutex_;            // guards the two below
+  std::vector<PackedRegion> packed_;
+  std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not asked for yet
+  mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
+  std::vector<Collective*> list_;
+  // Who is in advance(), and whether it is over: seq_cst, so that end() sees who came before it, or they see it.
+  std::atomic<std::uint32_t> inside_{0};
+  std::atomic<bool> ended_{false};
+  std::atomic<std::uint64_t> offloaded_{0};
+  std::atomic<std::uint64_t> not_offloaded_{0};
+  std::unique_ptr<engine::Owned<Team>> teams_;
+  std::unique_ptr<engine::Owned<Collective>> collectives_;
+};
+
+template <class Done, class Describe, class Fetch>
+bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch) {
+  // What else the others may be waiting for is looked at by who has waited a while.
+  constexpr std::uint32_t kOthers = 256;
+  if (done()) return true;
+  base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
+  engine::Watch watch(context_, port(), wait.call);
+  for (std::uint32_t round = 1;; ++round) {
+    const int events = round % kOthers == 0 ? progress_all() : progress();
+    if (done()) return true;
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return false;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
+      static_cast<void>(progress_all());
+      if (!fetch(ns)) rest(ns);
+    }
+    watch.round(describe);
+  }
+}
+
+}  // namespace heddle::collective

@@ -1,0 +1,110 @@
+#include "collective/offload.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace heddle::collective {
+namespace {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+bool in_receive(const Block& block) {
+  return block.bytes == 0 || block.place == Place::receive;
+}
+
+// Of each counter that has credits, exactly one queue with a command for each of them.
+bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) {
+  std::vector<std::uint32_t> queue_of(schedule.counters.size(), kNone);
+  std::vector<std::uint32_t> commands(schedule.counters.size());
+  for (const Command& command : schedule.commands) {
+    if (command.waits[0].count == 0) continue;
+    const std::uint32_t counter = command.waits[0].counter;
+    if (queue_of[counter] != kNone && queue_of[counter] != command.queue) return false;
+    queue_of[counter] = command.queue;
+    ++commands[counter];
+  }
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const Counter& counter = schedule.counters[i];
+    if (counter.initial != 0 || counter.per_run != commands[i] || commands[i] > most_commands) return false;
+  }
+  return true;
+}
+
+bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limits) {
+  if (schedule.commands.empty() || schedule.counters.size() > SessionKeys::kMost ||
+      !runs_on_session_queues(schedule).fits) {
+    return false;
+  }
+  const auto alone = [&](const Command& command) {
+    return in_receive(command.source) && in_receive(command.destination) && command.source.bytes <= limits.bytes &&
+           command.credits <= limits.credits;
+  };
+  return std::ranges::all_of(schedule.commands, alone) && counters_are_queues(schedule, limits.commands);
+}
+
+}  // namespace
+
+std::unique_ptr<Offload> Offload::open(transport::SessionQueues* sessions, const Schedule& schedule,
+                                       std::span<std::byte> receive) {
+  if (sessions == nullptr || !fits(schedule, sessions->limits())) return nullptr;
+  std::array<std::uint32_t, SessionKeys::kMost> queue_of{};
+  std::uint32_t queues = 0;
+  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+    queue_of[i] = schedule.counters[i].per_run > 0 ? queues++ : kNone;
+  if (queues == 0) return nullptr;
+  auto session = sessions->open(queues, receive);
+  if (!session) return nullptr;
+  std::unique_ptr<Offload> offload(new Offload(std::move(*session)));
+  offload->queue_of_counter_ = queue_of;
+  offload->keys_.queues = queues;
+  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+    if (queue_of[i] != kNone) offload->keys_.by_counter[i] = offload->session_->key(queue_of[i]);
+  return offload;
+}
+
+base::Status Offload::bind(const Schedule& schedule, std::span<const SessionKeys* const> of_rank) {
+  std::vector<transport::SessionCommand> commands;
+  commands.reserve(schedule.commands.size());
+  for (const Command& command : schedule.commands) {
+    transport::SessionCommand& bound = commands.emplace_back();
+    const Wait& wait = command.waits[0];
+    bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
+    if (command.action != Action::put) continue;
+    if (command.counter >= SessionKeys::kMost)
+      return base::fail(HEDDLE_ERR_PROTOCOL, "a put to counter %u; there are %zu", command.counter, SessionKeys::kMost);
+    bound.target = &of_rank[command.target]->by_counter[command.counter];
+    bound.source = command.source.offset;
+    bound.destination = command.destination.offset;
+    bound.bytes = command.source.bytes;
+    bound.credits = command.credits;
+  }
+  return session_->bind(commands);
+}
+
+void Offload::start() {
+  // Who is inside has seen the end of the run before, and leaves.
+  while (!lock_.try_lock()) sched_yield();
+  session_->start();
+  // Release, partner: the acquire load in advance(), which must not look before the commands are there.
+  started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  lock_.unlock();
+}
+
+bool Offload::advance() {
+  if (done()) return true;
+  const queue::TryLock<>::Guard guard(lock_);
+  if (!guard) return false;
+  const std::uint64_t started = started_.load(std::memory_order_acquire);
+  if (completed_.load(std::memory_order_relaxed) == started) return true;  // while this thread came here
+  if (status() == HEDDLE_DONE) {
+    const base::Status status = session_->poll();
+    if (status == HEDDLE_AGAIN) return false;
+    if (status != HEDDLE_DONE) fail(status);
+  }
+  completed_.store(started, std::memory_order_release);
+  return true;
+}
+
+}  // namespace heddle::collective

@@ -1,0 +1,41 @@
+// How elements are combined: a kernel for every type and operator of heddle/collectives.h.
+//
+// Results do not depend on which of two values stands where, to the last bit (but for which NaN a NaN is): in recursive doubling
+// two ranks compute the same with their parts exchanged, and have to get the same. So no kernel may be contracted to fused
+// operations, and min and max decide between -0 and +0.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "collective/session_queue.hpp"
+#include "heddle/collectives.h"
+
+namespace heddle::collective {
+
+// "int32", "sum"; "no type", "no operator" for other values.
+const char* name_of(heddle_type type);
+const char* name_of(heddle_operator op);
+
+// 0: no such type.
+std::uint64_t element_bytes(heddle_type type);
+
+// A kernel's vectors are aligned as their type is. Null: the operator does not take the type.
+Reduction kernel(heddle_type type, heddle_operator op);
+
+// What the program has said, checked.
+struct NamedReduction {
+  Reduction reduction;
+  std::uint64_t element_bytes = 0;
+  std::uint64_t alignment = 1;  // of the program's vectors
+  std::uint32_t name = 0;       // the same for the same type and operator; one for all functions
+};
+// ARGUMENT: no such type or operator; a function with a type, or with elements of no bytes. UNSUPPORTED: the operator does not take
+// the type. `call` names the function.
+base::Result<NamedReduction> named_reduction(const char* call, const heddle_reduction& from);
+
+// For messages, from NamedReduction::name: "sum of int32", "a function", "none" for 0.
+std::array<char, 48> reduction_text(std::uint32_t name);
+
+}  // namespace heddle::collective

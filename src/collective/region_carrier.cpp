@@ -1,0 +1,50 @@
+#include "collective/region_carrier.hpp"
+
+#include "engine/commands.hpp"
+#include "engine/gate.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::collective {
+namespace {
+
+void end_put(void* arg, heddle_status status) {
+  // Release, partner: the acquire load in SessionQueue::settle().
+  static_cast<std::atomic<std::int32_t>*>(arg)->store(status == HEDDLE_DONE ? Carrier::kThere : status,
+                                                      std::memory_order_release);
+}
+
+}  // namespace
+
+bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
+                        std::atomic<std::int32_t>* ended) {
+  if (place == Place::beside) offset = beside_at(offset);
+  const Base& base = place == Place::beside ? counters_ : places_[static_cast<std::size_t>(place)];
+  if (base.region == nullptr || !base.region->range(base.offset + offset, bytes)) {
+    end_put(ended, HEDDLE_ERR_RANGE);
+    return true;
+  }
+  engine::Completion completion;
+  completion.fn = end_put;
+  completion.arg = ended;
+  // The source of a put is not written.
+  const base::Status status =
+      engine::post(port_, engine::BlockCommand{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
+                                               base.offset + offset, completion});
+  if (status == HEDDLE_AGAIN) return false;
+  if (status == HEDDLE_DONE || status < 0) end_put(ended, status);
+  return true;
+}
+
+// Nobody waits for its end: what can still go wrong is the peer's death, which is noticed otherwise.
+base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
+  const std::uint64_t offset = counters_.offset + counter * sizeof(CounterWord);
+  if (!counters_.region->range(offset, sizeof(CounterWord))) return HEDDLE_ERR_RANGE;
+  engine::Worker::AtomicRequest request{};
+  request.op = HEDDLE_ADD64;
+  request.remote = counters_.region;
+  request.offset = offset;
+  request.operand = credits;
+  return engine::post(port_, engine::AtomicCommand{request, counters_.region->rank, {}});
+}
+
+}  // namespace heddle::collective

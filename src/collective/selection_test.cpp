@@ -1,0 +1,153 @@
+// Which algorithm an operation gets: by the call, by variables, by a table, by what is built in; and tables that are wrong.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "collective/select.hpp"
+
+namespace heddle::collective {
+namespace {
+
+Selection selection(const std::string& names, const std::string& rows) {
+  auto table = SelectionTable::parse(rows, "table");
+  EXPECT_TRUE(table) << base::last_message();
+  auto made = Selection::read(names, 65'536, table ? *table : SelectionTable());
+  EXPECT_TRUE(made) << base::last_message();
+  return *made;
+}
+
+Call call_of(Operation operation, std::uint64_t bytes) {
+  Call call;
+  call.operation = operation;
+  call.bytes = bytes;
+  return call;
+}
+
+std::string chosen(const Selection& from, Operation operation, Rank ranks, std::uint64_t bytes, bool reachable = true,
+                   bool mapped = true) {
+  const Request request{operation, 0, ranks, 0, bytes, 1, 0, {0, 0, 0}};
+  const auto choice = from.choose(call_of(operation, bytes), request, reachable, mapped);
+  return choice ? choice->algorithm->name : base::last_message();
+}
+
+constexpr const char* kRows =
+    "# measured somewhere\n"
+    "broadcast callers 4 8K broadcast.flat -   # few\n"
+    "\n"
+    "broadcast callers 4 * broadcast.pull -\n"
+    "broadcast callers * * broadcast.chain 1K\n"
+    "broadcast kept * * broadcast.binomial -\n"
+    "allreduce kept 8 * allreduce.rabenseifner -\n";
+
+TEST(Selection, TakesTheFirstRowThatFits) {
+  const Selection from = selection("", kRows);
+  EXPECT_EQ(chosen(from, Operation::broadcast, 4, 8192), "broadcast.flat");
+  EXPECT_EQ(chosen(from, Operation::broadcast, 4, 8193), "broadcast.pull");
+  EXPECT_EQ(chosen(from, Operation::broadcast, 5, 1), "broadcast.chain");
+  EXPECT_EQ(chosen(from, Operation::broadcast, 5, 1, false), "broadcast.binomial");
+  EXPECT_EQ(chosen(from, Operation::allreduce, 8, 64, false), "allreduce.rabenseifner");
+}
+
+TEST(Selection, PassesRowsThatCannotDoIt) {
+  const Selection from = selection("", std::string("broadcast callers * * broadcast.trinaryx3 -\n") + kRows);
+  EXPECT_EQ(chosen(from, Operation::broadcast, 4, 8192), "broadcast.flat") << "no torus";
+  EXPECT_EQ(chosen(from, Operation::broadcast, 4, 9000, true, false), "broadcast.chain") << "memory is not mapped";
+}
+
+TEST(Selection, IsBuiltInWhereNoRowFits) {
+  const Selection from = selection("", kRows);
+  const Selection plain = selection("", "");
+  for (const Rank ranks : {2U, 9U, 40U})
+    for (const std::uint64_t bytes : {8U, 100'000U})
+      EXPECT_EQ(chosen(from, Operation::allreduce, ranks, bytes), chosen(plain, Operation::allreduce, ranks, bytes));
+}
+
+TEST(Selection, TheCallIsBeforeVariablesAndTheseBeforeTheTable) {
+  const Selection from = selection("broadcast.trinary", kRows);
+  EXPECT_EQ(chosen(from, Operation::broadcast, 4, 8), "broadcast.trinary");
+  Call call = call_of(Operation::broadcast, 8);
+  call.algorithm = "broadcast.kept";
+  const Request request{Operation::broadcast, 0, 4, 0, 8, 1, 0, {0, 0, 0}};
+  EXPECT_STREQ(from.choose(call, request, true, true)->algorithm->name, "broadcast.kept");
+}
+
+TEST(Selection, SegmentsAreTheCallsThenTheRowsThenTheVariables) {
+  const Selection from = selection("", kRows);
+  Call call = call_of(Operation::broadcast, 100'000);
+  Request request{Operation::broadcast, 0, 5, 0, 100'000, 1, 0, {0, 0, 0}};
+  EXPECT_EQ(from.choose(call, request, true, true)->segment_bytes, 1024U);
+  call.segment_bytes = 2048;
+  EXPECT_EQ(from.choose(call, request, true, true)->segment_bytes, 2048U);
+  request.ranks = 4;
+  call.segment_bytes = 0;
+  EXPECT_EQ(from.choose(call, request, true, true)->segment_bytes, 65'536U);
+}
+
+TEST(Table, OfWhatIsWrittenIsWhatWasRead) {
+  const SelectionTable::Row row{Operation::reduce, true, 7, 4096, find_algorithm("reduce.binomial"), 0};
+  EXPECT_EQ(SelectionTable::line(row), "reduce kept 7 4096 reduce.binomial -");
+  const SelectionTable::Row any{Operation::alltoall,
+                                false,
+                                SelectionTable::kAnyRanks,
+                                SelectionTable::kAnyBytes,
+                                find_algorithm("alltoall.bruck"),
+                                128};
+  EXPECT_EQ(SelectionTable::line(any), "alltoall callers * * alltoall.bruck 128");
+  const auto table = SelectionTable::parse(SelectionTable::line(row) + "\n" + SelectionTable::line(any), "table");
+  ASSERT_TRUE(table);
+  for (const SelectionTable::Row& written : {row, any}) {
+    const Request request{written.operation, 0, 7, 0, 4096, 1, 0, {0, 0, 0}};
+    const SelectionTable::Row* read = table->find(request, request.bytes, written.kept, true);
+    ASSERT_NE(read, nullptr);
+    EXPECT_EQ(SelectionTable::line(*read), SelectionTable::line(written));
+  }
+}
+
+class WrongTable : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(WrongTable, IsToldWithItsLine) {
+  const auto& [line, what] = GetParam();
+  ASSERT_FALSE(SelectionTable::parse(std::string("# one\n") + line, "/some/table")) << line;
+  const std::string error = base::last_message();
+  EXPECT_NE(error.find("/some/table:2: "), std::string::npos) << error;
+  EXPECT_NE(error.find(what), std::string::npos) << error;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Lines, WrongTable,
+    testing::Values(std::pair{"broadcast kept 2", "3 words"},
+                    std::pair{"bcast kept * * broadcast.kept -", "\"bcast\" is no operation"},
+                    std::pair{"broadcast mine * * broadcast.kept -", "neither kept nor callers"},
+                    std::pair{"broadcast kept 0 * broadcast.kept -", "ranks \"0\""},
+                    std::pair{"broadcast kept 4x * broadcast.kept -", "ranks \"4x\""},
+                    std::pair{"broadcast kept 99999999999 * broadcast.kept -", "ranks \"99999999999\""},
+                    std::pair{"broadcast kept * much broadcast.kept -", "bytes \"much\""},
+                    std::pair{"broadcast kept * * allreduce.ring -", "no algorithm for broadcast"},
+                    std::pair{"broadcast kept * * broadcast.quick -", "no algorithm for broadcast"},
+                    std::pair{"broadcast kept * * broadcast.kept 63", "segment \"63\""}));
+
+TEST(Table, MayBeEmpty) {
+  const std::string path = testing::TempDir() + "heddle_empty_table";
+  std::ofstream(path).close();
+  EXPECT_TRUE(SelectionTable::read(path)) << base::last_message();
+  std::remove(path.c_str());
+}
+
+TEST(Selection, AsksTheTableForTheWholeOfACallInPieces) {
+  const Selection from =
+      selection("", "broadcast kept * 64K broadcast.binomial -\nbroadcast kept * * broadcast.chain -\n");
+  Call piece = call_of(Operation::broadcast, 1024);
+  piece.whole = 1 << 20;
+  const Request request{Operation::broadcast, 0, 4, 0, 1024, 1, 0, {0, 0, 0}};
+  EXPECT_STREQ(from.choose(piece, request, false, true)->algorithm->name, "broadcast.chain");
+}
+
+TEST(Table, ThatIsNotThereIsTold) {
+  ASSERT_FALSE(SelectionTable::read("/no/such/table"));
+  EXPECT_NE(std::string(base::last_message()).find("/no/such/table cannot be read"), std::string::npos);
+  EXPECT_FALSE(SelectionTable::read("/")) << "a directory";
+}
+
+}  // namespace
+}  // namespace heddle::collective

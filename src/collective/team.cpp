@@ -1,0 +1,506 @@
+#include "collective/team.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <numeric>
+
+#include "collective/collective.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::collective {
+namespace {
+
+// More than any operation needs: what members tell is bounded, whatever it says.
+constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
+// Operations that a team keeps ready for blocking calls.
+constexpr std::size_t kMostKept = 64;
+// Vectors of blocking calls go in pieces of so many bytes, which stay in the cache while they are copied on.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 10;
+
+// What every rank tells of itself when it makes a team of the whole job.
+struct Announcement {
+  PackedRegion arena{};
+  std::uint64_t piece = 0;
+  std::int32_t status = HEDDLE_DONE;  // what keeps the rank from taking part
+  std::uint32_t direct = 0;           // it can map the others' memory
+};
+
+// Nobody any more.
+class Gone final : public Setup {
+ public:
+  [[nodiscard]] const Record& record() const override { return none_; }
+  base::Status assembled(std::span<const Record>, bool*) override { return HEDDLE_DONE; }
+  void settled(base::Status) override {}
+
+ private:
+  const Record none_{};
+};
+
+// A round of the assembly that a thread waits for.
+class Round final : public Setup {
+ public:
+  using Part = std::function<base::Status(std::span<const Record> records)>;
+  Round(Team& team, const Record& mine, Part part) : team_(team), mine_(mine), part_(std::move(part)) {}
+  ~Round() override {
+    if (!ended()) team_.withdraw(*this);
+  }
+  [[nodiscard]] const Record& record() const override { return mine_; }
+  base::Status assembled(std::span<const Record> records, bool* doubtful) override;
+  void settled(base::Status status) override {
+    if (status_ == HEDDLE_DONE && status != HEDDLE_DONE) keep(status);
+    ended_.store(true, std::memory_order_release);
+  }
+  [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
+  [[nodiscard]] base::Status status() const {
+    return status_ == HEDDLE_DONE ? HEDDLE_DONE : base::fail(status_, "%s", text_.c_str());
+  }
+
+ private:
+  base::Status keep(base::Status status) {
+    status_ = status;
+    text_ = base::last_message();
+    return status;
+  }
+  Team& team_;
+  const Record mine_;
+  const Part part_;
+  base::Status status_ = HEDDLE_DONE;
+  std::string text_;
+  std::atomic<bool> ended_{false};  // release when the rest is there, acquire by ended()
+};
+
+const char* name_of(Record::Kind kind) {
+  switch (kind) {
+    case Record::Kind::operation:
+      return "an operation";
+    case Record::Kind::split:
+      return "heddle_team_split";
+    case Record::Kind::subset:
+      return "heddle_team_subset or _strided";
+    case Record::Kind::verdict:
+      break;
+  }
+  return "something else";
+}
+
+base::Status judge(const Record& mine, std::span<const Record> records) {
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const Record& other = records[i];
+    if (other.kind != mine.kind) {
+      return base::fail(
+          HEDDLE_ERR_ARGUMENT,
+          "rank %zu of the team calls %s, this rank %s: all members make the same calls in the same order", i,
+          name_of(other.kind), name_of(mine.kind));
+    }
+    if (other.status != HEDDLE_DONE) {
+      return base::fail(static_cast<base::Status>(other.status),
+                        "rank %zu of the team has no room for one more team: free teams, or raise "
+                        "HEDDLE_COLLECTIVE_BYTES",
+                        i);
+    }
+    if (other.list != mine.list)
+      return base::fail(HEDDLE_ERR_ARGUMENT, "rank %zu of the team names other ranks than this one for the new team",
+                        i);
+  }
+  return HEDDLE_DONE;
+}
+
+// A team is there for all its members, or for none.
+base::Status Round::assembled(std::span<const Record> records, bool* doubtful) {
+  if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return keep(status);
+  *doubtful = true;
+  if (const auto failed = team_.failed_member()) return keep(team_.report_failed(*failed));
+  const base::Status status = part_(records);
+  return status == HEDDLE_DONE ? status : keep(status);
+}
+
+base::Status judge_announcement(std::size_t rank, const Announcement& theirs, const Announcement& mine) {
+  if (theirs.status != HEDDLE_DONE) {
+    return base::fail(static_cast<base::Status>(theirs.status),
+                      "rank %zu cannot be in a team: it has no room in HEDDLE_COLLECTIVE_BYTES, or no worker left for "
+                      "collectives (HEDDLE_MAX_WORKERS); free teams, or raise that",
+                      rank);
+  }
+  if (theirs.direct != mine.direct) {
+    return base::fail(
+        HEDDLE_ERR_CONFIG,
+        "rank %zu %s the memory of others, this rank %s: set HEDDLE_TRANSPORT and HEDDLE_SHM_DIRECT alike on "
+        "all ranks",
+        rank, theirs.direct != 0 ? "maps" : "does not map", mine.direct != 0 ? "does" : "does not");
+  }
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
+Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t member, std::uint64_t piece,
+           std::unique_ptr<Assembly> assembly)
+    : commons_(commons), ranks_(std::move(ranks)), member_(member), piece_(piece), assembly_(std::move(assembly)) {
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
+}
+
+Team::~Team() {
+  kept_by_key_.clear();
+  kept_.clear();
+  if (assembly_->status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly_->final_counters(), {});
+}
+
+base::Result<Team*> Team::world(engine::Context& context) {
+  auto commons = Commons::of(context);
+  if (!commons) return commons.status();
+  Commons& all = **commons;
+  const auto piece = all.arena().take(Assembly::bytes(context.size()));
+  Announcement mine{all.packed_arena(), piece.value_or(0), HEDDLE_DONE, all.direct() ? 1U : 0U};
+  if (piece) Assembly::prepare(all.arena(), *piece, context.size());
+  if (!piece) mine.status = HEDDLE_ERR_NO_MEMORY;
+  if (const base::Status opened = all.open_port(); opened != HEDDLE_DONE) mine.status = opened;
+  std::vector<std::vector<std::byte>> parts;
+  base::Status status =
+      context.exchange({engine::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
+  std::vector<PackedRegion> arenas(parts.size());
+  std::vector<std::uint64_t> pieces(parts.size());
+  for (std::size_t rank = 0; status == HEDDLE_DONE && rank < parts.size(); ++rank) {
+    Announcement theirs;
+    if (parts[rank].size() != sizeof theirs) {
+      status = base::fail(HEDDLE_ERR_PROTOCOL, "rank %zu does not say where its memory for collectives is", rank);
+      break;
+    }
+    std::memcpy(&theirs, parts[rank].data(), sizeof theirs);
+    arenas[rank] = theirs.arena;
+    pieces[rank] = theirs.piece;
+    status = judge_announcement(rank, theirs, mine);
+  }
+  if (status != HEDDLE_DONE) {
+    if (piece) all.arena().give_back(*piece);
+    return status;
+  }
+  all.know(arenas);
+  std::vector<std::uint32_t> ranks(parts.size());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  auto assembly = Assembly::make(all, ranks, context.rank(), pieces);
+  base::Result<Team*> made(static_cast<Team*>(nullptr));
+  if (assembly)
+    made = all.teams().add(std::make_unique<Team>(all, std::move(ranks), context.rank(), *piece, std::move(*assembly)));
+  else
+    made = assembly.status();
+  return confirmed(context, made);
+}
+
+// A team of the job is there for all its ranks, or for none.
+base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*> made) {
+  const std::string text = made ? "" : base::last_message();
+  const base::Status mine = made ? HEDDLE_DONE : made.status();
+  std::vector<std::vector<std::byte>> parts;
+  const base::Status exchanged =
+      context.exchange({engine::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
+  if (!made) return base::fail(mine, "%s", text.c_str());
+  base::Status status = exchanged;
+  for (std::size_t rank = 0; status == HEDDLE_DONE && rank < parts.size(); ++rank) {
+    base::Status theirs = HEDDLE_ERR_PROTOCOL;
+    if (parts[rank].size() == sizeof theirs) std::memcpy(&theirs, parts[rank].data(), sizeof theirs);
+    if (theirs != HEDDLE_DONE)
+      status = base::fail(theirs, "rank %zu could not make the team (%s), so nobody has it", rank,
+                          heddle_status_name(theirs));
+  }
+  if (status == HEDDLE_DONE) return made;
+  if (exchanged != HEDDLE_DONE) (*made)->assembly_->fail(exchanged);  // some may have it, and use it
+  (*made)->commons_.teams().remove(*made);
+  return status;
+}
+
+base::Result<Team*> Team::split(std::optional<std::uint32_t> colour, std::int64_t key) {
+  Record record;
+  record.kind = Record::Kind::split;
+  record.coloured = colour.has_value() ? 1 : 0;
+  record.colour = colour.value_or(0);
+  record.key = key;
+  return make(record);
+}
+
+base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
+  std::vector<bool> named(size());
+  Record record;
+  record.kind = Record::Kind::subset;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] >= size())
+      return base::fail(HEDDLE_ERR_RANK, "rank %u: the team has ranks 0-%u", ranks[i], size() - 1);
+    if (named[ranks[i]]) return base::fail(HEDDLE_ERR_ARGUMENT, "rank %u is named twice for the new team", ranks[i]);
+    named[ranks[i]] = true;
+    if (ranks[i] != member_) continue;
+    record.coloured = 1;
+    record.key = static_cast<std::int64_t>(i);
+  }
+  if (ranks.empty()) return base::fail(HEDDLE_ERR_ARGUMENT, "a team has one member at least; none was named");
+  record.list = wire::digest(std::as_bytes(ranks));
+  return make(record);
+}
+
+base::Result<Team*> Team::make(Record record) {
+  if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
+  const auto piece = commons_.arena().take(Assembly::bytes(size()));
+  if (piece) {
+    Assembly::prepare(commons_.arena(), *piece, size());
+    record.assembly = *piece;
+  } else {
+    record.status = HEDDLE_ERR_NO_MEMORY;
+  }
+  base::Result<Team*> made(static_cast<Team*>(nullptr));
+  bool taken = false;  // the piece is the new team's, which gives it back
+  Round round(*this, record, [&](std::span<const Record> records) {
+    made = build(record, records, &taken);
+    return made.status();
+  });
+  submit(round);
+  commons_.wait(
+      {"a call that makes a team"},
+      [&] {
+        advance_setups();
+        return round.ended();
+      },
+      [](std::span<char> text) { std::snprintf(text.data(), text.size(), "not all members have made the same call"); },
+      [this](std::int64_t ns) { return fetch_setup(ns); });
+  const base::Status status = round.status();
+  if (status == HEDDLE_DONE && *made != nullptr) return made;
+  if (made && *made != nullptr) {
+    // A member has died while all told each other that they have the team: some may have heard it, and use it.
+    if (status == HEDDLE_ERR_PEER_FAILED) (*made)->assembly_->fail(status);
+    commons_.teams().remove(*made);
+  }
+  if (piece && !taken) commons_.arena().give_back(*piece);
+  if (status != HEDDLE_DONE) return status;
+  return made;
+}
+
+// The team of those who have this member's colour; null: it has none.
+base::Result<Team*> Team::build(const Record& mine, std::span<const Record> records, bool* taken) {
+  if (mine.coloured == 0) return static_cast<Team*>(nullptr);
+  std::vector<std::uint32_t> chosen;
+  for (std::uint32_t i = 0; i < size(); ++i)
+    if (records[i].coloured != 0 && records[i].colour == mine.colour) chosen.push_back(i);
+  std::ranges::sort(chosen, {}, [&](std::uint32_t i) { return std::pair(records[i].key, i); });
+  std::vector<std::uint32_t> ranks;
+  std::vector<std::uint64_t> pieces;
+  for (const std::uint32_t i : chosen) {
+    ranks.push_back(ranks_[i]);
+    pieces.push_back(records[i].assembly);
+  }
+  const auto member = static_cast<std::uint32_t>(std::ranges::find(chosen, member_) - chosen.begin());
+  auto assembly = Assembly::make(commons_, ranks, member, pieces);
+  if (!assembly) return assembly.status();
+  auto team = std::make_unique<Team>(commons_, std::move(ranks), member, mine.assembly, std::move(*assembly));
+  *taken = true;
+  return commons_.teams().add(std::move(team));
+}
+
+base::Status Team::close() {
+  if (const std::size_t open = open_.load(std::memory_order_acquire); open > 0) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "the team has %zu operations that are not freed, or not waited for; end them before the team",
+                      open);
+  }
+  commons_.teams().remove(this);
+  return HEDDLE_DONE;
+}
+
+std::optional<std::uint32_t> Team::member(std::uint32_t rank_in_job) const {
+  const auto found = members_.find(rank_in_job);
+  return found == members_.end() ? std::nullopt : std::optional(found->second);
+}
+
+// ---- what members tell each other ------------------------------------------------------------------------------------------
+
+void Setup::tell(std::uint32_t, std::span<Record> members) {
+  std::ranges::fill(members, record());
+}
+
+void Setup::heard(std::uint32_t, std::span<const Record>) {}
+
+void Team::submit(Setup& setup) {
+  {
+    const std::lock_guard lock(setup_mutex_);
+    setups_.push_back(&setup);
+  }
+  advance_setups();
+}
+
+void Team::withdraw(Setup& setup) {
+  static Gone gone;
+  const std::lock_guard lock(setup_mutex_);
+  // Its turn among the others' stays.
+  std::ranges::replace(setups_, &setup, static_cast<Setup*>(&gone));
+}
+
+// The worst of what members say about their parts.
+base::Status Team::judge_verdicts() const {
+  const std::span<const Record> records = assembly_->records();
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].status == HEDDLE_DONE) continue;
+    const auto status = static_cast<base::Status>(records[i].status);
+    return base::fail(status, "rank %zu of the team could not do its part (%s), so nobody does", i,
+                      heddle_status_name(status));
+  }
+  return HEDDLE_DONE;
+}
+
+// What members tell in the next round: of the first setup, or how their parts went.
+void Team::start_round(Setup& first) {
+  if (confirming_) {
+    Record verdict;
+    verdict.kind = Record::Kind::verdict;
+    verdict.status = verdict_;
+    std::ranges::fill(assembly_->told(), verdict);
+  } else {
+    if (round_ == 0) first.told();
+    first.tell(round_, assembly_->told());
+  }
+  assembly_->start();
+  assembling_ = true;
+}
+
+// True: members tell more. All decide alike, since what they decide by is told to all.
+bool Team::heard_round(Setup& first) {
+  const std::span<const Record> records = assembly_->records();
+  first.heard(round_, records);
+  std::uint32_t rounds = 0;
+  for (const Record& record : records) rounds = std::max(rounds, record.rounds);
+  return ++round_ < std::min(rounds, kMostRounds);
+}
+
+void Team::advance_setups() {
+  const std::unique_lock lock(setup_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  while (!setups_.empty()) {
+    Setup& first = *setups_.front();
+    if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
+    if (assembling_ && !assembly_->advance()) {
+      if (!failed_member()) return;
+      assembly_->fail(HEDDLE_ERR_PEER_FAILED);
+      if (!assembly_->advance()) return;  // what was put to the living is still on its way
+    }
+    assembling_ = false;
+    base::Status status = assembly_->status();
+    if (status != HEDDLE_DONE) {
+      status = report_failed(failed_member().value_or(member_));
+    } else if (!confirming_) {
+      if (heard_round(first)) continue;
+      bool doubtful = false;
+      status = verdict_ = first.assembled(assembly_->records(), &doubtful);
+      confirming_ = doubtful;
+      if (doubtful) continue;
+    } else {
+      status = judge_verdicts();
+    }
+    confirming_ = false;
+    round_ = 0;
+    setups_.pop_front();
+    first.settled(status);
+  }
+}
+
+std::optional<std::uint32_t> Team::failed_member() const {
+  for (std::uint32_t i = 0; i < size(); ++i)
+    if (commons_.context().bootstrap().failed(ranks_[i])) return i;
+  return std::nullopt;
+}
+
+std::uint64_t Team::failure_epoch() const {
+  return commons_.context().bootstrap().failure_epoch().load(std::memory_order_acquire);
+}
+
+base::Status Team::report_failed(std::uint32_t member) const {
+  return base::fail(HEDDLE_ERR_PEER_FAILED,
+                    "rank %u of the team (%u of the job) has failed or left: this team is over; teams without it that "
+                    "were made before go on",
+                    member, ranks_[member]);
+}
+
+// ---- operations -------------------------------------------------------------------------------------------------------------
+
+base::Result<Collective*> Team::init(const Call& call) {
+  if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
+  auto made = Collective::open(*this, call, Collective::Use::persistent);
+  if (!made) return made;
+  if (const base::Status status = (*made)->wait_ready(); status != HEDDLE_DONE) {
+    commons_.collectives().remove(*made);
+    return status;
+  }
+  return made;
+}
+
+base::Result<Collective*> Team::start(const Call& call) {
+  return Collective::open(*this, call, Collective::Use::once);
+}
+
+std::size_t Team::KeyHash::operator()(const Key& key) const {
+  std::uint64_t hash = static_cast<std::uint64_t>(key.operation) << 32 | key.root;
+  for (const std::uint64_t part :
+       {key.bytes, key.whole, key.element_bytes, std::uint64_t{key.reduction_name} << 1 | key.turn})
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15ULL;
+  return hash ^ hash >> 32;
+}
+
+base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
+  const Key key{call.operation, call.root, call.bytes, call.whole, call.element_bytes, call.reduction_name, turn};
+  if (!kept_.empty() && kept_.front().key == key) return kept_.front().collective.get();
+  if (const auto known = kept_by_key_.find(key); known != kept_by_key_.end()) {
+    kept_.splice(kept_.begin(), kept_, known->second);
+    return kept_.front().collective.get();
+  }
+  if (kept_.size() == kMostKept) {
+    kept_by_key_.erase(kept_.back().key);
+    kept_.pop_back();
+  }
+  auto made = Collective::make(*this, call, Collective::Use::kept);
+  if (!made) return made.status();
+  submit(**made);
+  if (const base::Status status = (*made)->wait_ready(); status != HEDDLE_DONE) return status;
+  kept_.push_front({key, std::move(*made)});
+  kept_by_key_.emplace(key, kept_.begin());
+  return kept_.front().collective.get();
+}
+
+base::Status Team::run_piece(const Call& call, std::uint32_t turn) {
+  auto collective = kept(call, turn);
+  return collective ? (*collective)->run_with(call) : collective.status();
+}
+
+base::Status Team::run_whole(const Call& call) {
+  auto collective = start(call);
+  return collective ? (*collective)->wait(HEDDLE_FOREVER) : collective.status();
+}
+
+base::Status Team::run(const Call& call) {
+  if (engine::inside_of() != nullptr) return engine::refuse_wait("a collective call");
+  switch (call.operation) {
+    case Operation::barrier:
+      return run_piece(call);
+    case Operation::broadcast:
+    case Operation::reduce:
+    case Operation::allreduce:
+    case Operation::scan:
+      break;
+    case Operation::allgatherv:
+    case Operation::alltoallv:
+    case Operation::gatherv:
+    case Operation::scatterv:
+    case Operation::neighbor_alltoallv:
+      return run_whole(call);  // what the others list may have changed, though this member's lists have not
+    default:
+      return call.bytes * size() <= kPieceBytes ? run_piece(call) : run_whole(call);
+  }
+  const std::uint64_t most = std::max(kPieceBytes / call.element_bytes * call.element_bytes, call.element_bytes);
+  std::uint32_t turn = 0;
+  for (std::uint64_t at = 0; at < call.bytes; at += most, turn ^= 1) {
+    Call piece = call;
+    piece.bytes = std::min(most, call.bytes - at);
+    piece.whole = call.bytes;
+    if (call.send != nullptr) piece.send = static_cast<const std::byte*>(call.send) + at;
+    if (call.receive != nullptr) piece.receive = static_cast<std::byte*>(call.receive) + at;
+    if (const base::Status status = run_piece(piece, turn); status != HEDDLE_DONE) return status;
+  }
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::collective

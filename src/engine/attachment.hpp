@@ -1,0 +1,29 @@
+// What a room above the engine keeps with a context: its state ends with the context's, and who makes progress on the context
+// moves it on. The engine knows no more about it.
+#pragma once
+
+#include <cstdint>
+
+namespace heddle::engine {
+
+class Attachment {
+ public:
+  Attachment() = default;
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+  virtual ~Attachment() = default;
+
+  enum class Found : std::uint8_t {
+    nothing,  // nothing is under way
+    waits,    // something is, and waits for other ranks
+    moved
+  };
+  // Moves on what it can. Any thread, helpers among them.
+  virtual Found advance() = 0;
+  // The workers are about to be closed: afterwards advance() does nothing, and nobody is inside.
+  virtual void end() = 0;
+  // Whether something is under way. Any thread.
+  [[nodiscard]] virtual bool active() const = 0;
+};
+
+}  // namespace heddle::engine

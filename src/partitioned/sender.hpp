@@ -1,0 +1,83 @@
+// The sending side. Parts are put with a signal each: the receiver's word for a part becomes the number of the run, so that nothing is
+// reset between runs.
+//
+// Which part is whose to post: queue::PartMarks. A part that is claimed is being posted by who claimed it, is under way, or stands in
+// queue_. One that could not be posted in a handler of another worker is marked again, and stray_ says so to the next look().
+// Places are written before the first run is opened and never again. The receiver begins run r + 1 only when all parts of run r have
+// arrived: nothing of run r is put when that is open.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "partitioned/partitioned.hpp"
+#include "queue/part_marks.hpp"
+
+namespace heddle::partitioned {
+
+class Sender final : public Partitioned {
+ public:
+  // May throw std::bad_alloc.
+  Sender(engine::Worker& worker, Switchboard& board, const Shape& shape, const void* data);
+  ~Sender() override;
+
+  // heddle_pready. Any thread.
+  base::Status ready(std::uint32_t partition);
+
+  // ---- inside
+  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
+  // Its offer stands at the peer, unmatched.
+  [[nodiscard]] bool waits() const { return !matched() && !failed(); }
+  void accepted(std::uint64_t peer_number, const wire::PartitionedPlaces& places, std::uint64_t run);
+  void begun(std::uint64_t run);
+  bool advance() override;
+
+ private:
+  // What the completion of a put is told.
+  struct Part {
+    Sender* owner = nullptr;
+    std::uint32_t number = 0;
+  };
+
+  base::Status begin_run(std::uint64_t run) override;
+  base::Status look() override;
+  void describe(std::span<char> text) override;
+  [[nodiscard]] std::uint64_t notice_number(wire::PartitionedKind /*kind*/) const override { return sequence_; }
+
+  void end(std::uint32_t partition, base::Status status);
+  static void end_put(void* arg, heddle_status status);
+  bool put_directly(std::uint32_t partition, std::uint64_t run);
+  [[nodiscard]] engine::PutSignalCommand command(std::uint32_t partition, std::uint64_t run);
+  base::Status post(std::uint32_t partition, std::uint64_t run);
+  base::Status post_later(std::uint32_t partition);
+  bool posted(std::uint32_t partition, base::Status status);
+  bool post_queued();
+  void collect();
+  base::Result<engine::RemoteRegion*> import(std::span<const std::byte> packed, std::uint64_t offset,
+                                             std::uint64_t bytes);
+  [[gnu::cold]] base::Status refuse_mark(std::uint32_t partition) const;
+
+  // Read by every thread that marks.
+  std::byte* const source_;  // not written
+  std::unique_ptr<Part[]> parts_;
+  queue::PartMarks<> marks_;  // of the last run that the receiver has begun, once its places are known
+  engine::RemoteRegion* data_ = nullptr;
+  engine::RemoteRegion* words_ = nullptr;
+  std::uint64_t offset_ = 0;
+  // Release by post_later(), partner: the exchange in look().
+  std::atomic<bool> stray_{false};
+
+  // A part did not arrive. Relaxed: the release of its state tells.
+  std::atomic<bool> put_failed_{false};
+
+  std::uint32_t ended_ = 0;  // the program's thread: parts before it have ended in this run
+  // Inside.
+  bool bound_ = false;
+  bool told_ = false;        // the receiver, of a part that did not arrive
+  std::uint64_t begun_ = 0;  // also before it is bound
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint32_t> queue_;  // claimed, not posted: from head_ on. Room for all, so that it never grows
+  std::size_t head_ = 0;
+};
+
+}  // namespace heddle::partitioned

@@ -1,0 +1,331 @@
+// Who asks whom for what: notes between the home workers.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/fd.hpp"
+#include "transport/ucx/home.hpp"
+#include "transport/ucx/station.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+// An address or a key that is longer is none.
+constexpr std::uint32_t kMostNoteBytes = 64 << 10;
+
+// A note on its way, as UCX hands it back.
+struct Letter {
+  Bytes bytes;
+  std::uint32_t* sending;
+  const Functions* call;
+};
+
+}  // namespace
+
+Home::Peer& Home::peer(std::uint32_t rank) {
+  auto& known = peers_[rank];
+  if (known == nullptr) {
+    known = std::make_unique<Peer>();
+    known->rank = rank;
+    known->home = this;
+    known->workers.resize(max_workers_);
+  }
+  return *known;
+}
+
+base::Result<const Bytes*> Home::address(std::uint32_t rank, std::uint32_t worker) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
+  const auto result = [](Known known, const Bytes& address) -> base::Result<const Bytes*> {
+    if (known == Known::open) return &address;
+    return known == Known::closed ? HEDDLE_ERR_STATE : HEDDLE_AGAIN;
+  };
+  if (rank == this->rank()) return result(own_[worker].known, own_[worker].address);
+  if (failed(rank)) return HEDDLE_ERR_PEER_FAILED;
+  Peer& asked = peer(rank);
+  if (const base::Status status = meet(asked); status != HEDDLE_DONE) return status;
+  Entry& entry = asked.workers[worker];
+  if (entry.known == Known::nothing) {
+    entry.known = Known::asked;
+    Note note;
+    note.kind = Note::ask_worker;
+    note.number = worker;
+    say(rank, note, {});
+  }
+  return result(entry.known, entry.address);
+}
+
+bool Home::known_closed(std::uint32_t rank, std::uint32_t worker) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  if (rank == this->rank()) return own_[worker].known == Known::closed;
+  return peers_[rank] != nullptr && peers_[rank]->workers[worker].known == Known::closed;
+}
+
+base::Result<Bytes> Home::key(std::uint64_t import, std::uint64_t generation) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
+  if (import >= imports_.size() || imports_[import].generation != generation) return HEDDLE_ERR_RANGE;
+  Import& wanted = imports_[import];
+  if (wanted.rank == rank()) {
+    const auto found = regions_.find(wanted.id);
+    if (found == regions_.end()) return HEDDLE_ERR_RANGE;
+    return found->second.packed;
+  }
+  if (wanted.known == Known::open) return wanted.packed;
+  if (wanted.known == Known::closed) return HEDDLE_ERR_RANGE;
+  if (failed(wanted.rank)) return HEDDLE_ERR_PEER_FAILED;
+  if (wanted.known == Known::nothing) {
+    if (const base::Status status = meet(peer(wanted.rank)); status != HEDDLE_DONE) return status;
+    wanted.known = Known::asked;
+    Note note;
+    note.kind = Note::ask_key;
+    note.number = wanted.id;
+    say(wanted.rank, note, {});
+  }
+  return HEDDLE_AGAIN;
+}
+
+// Its card, and a connection between the home workers.
+base::Status Home::meet(Peer& peer) {
+  if (peer.met) return HEDDLE_DONE;
+  if (peer.refused != HEDDLE_DONE) return peer.refused;
+  const base::Status status = introduce(peer);
+  if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_NO_MEMORY || status == HEDDLE_ERR_PEER_FAILED) return status;
+  if (status == HEDDLE_DONE) {
+    peer.met = true;
+    return status;
+  }
+  peer.refused = status;
+  if (!std::exchange(version_told_, true)) {
+    environment_.log.line(base::Level::error, "rank %u cannot be met: %s", peer.rank, base::last_message());
+  }
+  return status;
+}
+
+base::Status Home::introduce(Peer& peer) {
+  const auto card = bootstrap_.fetch(peer.rank);
+  if (!card) return card.status();
+  const base::Fd fd(card->fd);  // of a rank with another transport
+  CardHead theirs;
+  const CardHead mine;
+  const bool whole = card->bytes.size() > sizeof theirs;
+  if (whole) std::memcpy(&theirs, card->bytes.data(), sizeof theirs);
+  if (!whole || std::memcmp(theirs.tag, mine.tag, sizeof mine.tag) != 0 ||
+      theirs.address_bytes != card->bytes.size() - sizeof theirs) {
+    return base::fail(
+        HEDDLE_ERR_CONFIG,
+        "rank %u does not use the ucx transport of this version; give all ranks the same HEDDLE_TRANSPORT", peer.rank);
+  }
+  if (const base::Status status = check_agreed(theirs.agreed, agreed_, peer.rank); status != HEDDLE_DONE) return status;
+  if (theirs.max_workers != max_workers_) {
+    return disagree("HEDDLE_MAX_WORKERS", peer.rank, theirs.max_workers, max_workers_);
+  }
+  if (theirs.window != window_) return disagree("HEDDLE_UCX_WINDOW_BYTES", peer.rank, theirs.window, window_);
+
+  const ucs_status_t status = connect(worker_, card->bytes.data() + sizeof theirs, on_broken, &peer, &peer.endpoint);
+  if (status == UCS_OK) return HEDDLE_DONE;
+  return base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_CONFIG,
+                    "UCX finds no way to rank %u: %s; look at HEDDLE_UCX_TLS and UCX_TLS", peer.rank,
+                    call_.status_string(status));
+}
+
+void Home::say(std::uint32_t rank, Note note, const Bytes& bytes) {
+  note.rank = this->rank();
+  note.bytes = static_cast<std::uint32_t>(bytes.size());
+  seal(&note, secret_);
+  Bytes letter(sizeof note + bytes.size());
+  std::memcpy(letter.data(), &note, sizeof note);
+  if (!bytes.empty()) std::memcpy(letter.data() + sizeof note, bytes.data(), bytes.size());
+  Peer& to = peer(rank);
+  if (to.outbox.empty()) talking_.push_back(&to);
+  to.outbox.push_back(std::move(letter));
+}
+
+void Home::empty_outbox(Peer& peer) {
+  const base::Status met = failed(peer.rank) ? HEDDLE_ERR_PEER_FAILED : meet(peer);
+  if (met == HEDDLE_AGAIN || met == HEDDLE_ERR_NO_MEMORY) return;
+  if (met != HEDDLE_DONE || peer.endpoint == nullptr) {
+    peer.outbox.clear();
+    return;
+  }
+  while (!peer.outbox.empty()) {
+    auto letter = std::make_unique<Letter>(Letter{std::move(peer.outbox.front()), &sending_, &call_});
+    peer.outbox.pop_front();
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    params.cb.send = on_sent;
+    params.user_data = letter.get();
+    void* request =
+        call_.am_send_nbx(peer.endpoint, kNoteId, nullptr, 0, letter->bytes.data(), letter->bytes.size(), &params);
+    if (request == nullptr) continue;
+    if (UCS_PTR_IS_ERR(request)) {
+      on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
+      return;
+    }
+    ++sending_;
+    static_cast<void>(letter.release());  // on_sent() takes it
+  }
+}
+
+void Home::on_sent(void* request, ucs_status_t, void* user) {
+  const std::unique_ptr<Letter> letter(static_cast<Letter*>(user));
+  --*letter->sending;
+  letter->call->request_free(request);
+}
+
+// Called within UCX's progress: the endpoint is closed afterwards.
+void Home::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
+  Peer& peer = *static_cast<Peer*>(arg);
+  Home& home = *peer.home;
+  if (home.unreachable_[peer.rank].exchange(true, std::memory_order_relaxed)) return;
+  const base::Level level = home.bootstrap_.failed(peer.rank) ? base::Level::debug : base::Level::info;
+  home.environment_.log.line(level, "the connection to rank %u broke: %s", peer.rank, home.call_.status_string(status));
+  home.broken_.push_back(&peer);
+}
+
+void Home::drop(Peer& peer) {
+  peer.outbox.clear();
+  if (peer.endpoint == nullptr || !recovers_) return;
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  void* request = call_.ep_close_nbx(std::exchange(peer.endpoint, nullptr), &params);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) closing_.push_back(request);
+}
+
+ucs_status_t Home::on_note(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
+                           const ucp_am_recv_param_t* param) {
+  Home& home = *static_cast<Home*>(arg);
+  Note note;
+  const bool here = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && header_bytes == 0 && bytes >= sizeof note;
+  if (here) std::memcpy(&note, data, sizeof note);
+  if (!here || !sealed(note, home.secret_) || note.rank >= home.size() || note.bytes != bytes - sizeof note ||
+      note.bytes > kMostNoteBytes) {
+    if (home.malformed_++ == 0) {
+      home.environment_.log.line(base::Level::error, "a note of %zu bytes that no rank of this job wrote is ignored",
+                                 bytes);
+    }
+    return UCS_OK;
+  }
+  try {
+    home.read_note(note, static_cast<const std::byte*>(data) + sizeof note);
+  } catch (const std::bad_alloc&) {
+    home.environment_.log.line(base::Level::error, "no memory for a note of rank %u: what it asks stays open",
+                               note.rank);
+  }
+  return UCS_OK;
+}
+
+void Home::read_note(const Note& note, const std::byte* data) {
+  switch (note.kind) {
+    case Note::ask_worker:
+      return answer_worker(note);
+    case Note::ask_key:
+      return answer_key(note);
+    case Note::worker:
+      return learn_worker(note, data);
+    case Note::key:
+      return learn_key(note, data);
+    default:
+      ++malformed_;
+  }
+}
+
+void Home::answer_worker(const Note& note) {
+  if (note.number >= max_workers_) {
+    ++malformed_;
+    return;
+  }
+  Own& own = own_[note.number];
+  if (std::ranges::find(own.asked, note.rank) == own.asked.end()) own.asked.push_back(note.rank);
+  if (own.known == Known::nothing) return;
+  Note answer;
+  answer.kind = Note::worker;
+  answer.number = note.number;
+  answer.state = own.known == Known::open ? Note::is_open : Note::is_closed;
+  say(note.rank, answer, own.address);
+}
+
+void Home::tell_those_who_asked(std::uint32_t worker) {
+  Own& own = own_[worker];
+  for (const std::uint32_t rank : own.asked) {
+    if (failed(rank)) continue;
+    Note answer;
+    answer.kind = Note::worker;
+    answer.number = worker;
+    answer.state = own.known == Known::open ? Note::is_open : Note::is_closed;
+    say(rank, answer, own.address);
+  }
+}
+
+void Home::answer_key(const Note& note) {
+  Note answer;
+  answer.kind = Note::key;
+  answer.number = note.number;
+  const auto found = regions_.find(note.number);
+  answer.state = found == regions_.end() ? Note::is_unknown : Note::is_open;
+  say(note.rank, answer, found == regions_.end() ? Bytes{} : found->second.packed);
+}
+
+void Home::learn_worker(const Note& note, const std::byte* data) {
+  if (note.number >= max_workers_ || (note.state != Note::is_open && note.state != Note::is_closed)) {
+    ++malformed_;
+    return;
+  }
+  Entry& entry = peer(note.rank).workers[note.number];
+  if (note.state == Note::is_closed) {
+    entry.known = Known::closed;
+  } else if (entry.known == Known::asked && note.bytes != 0) {  // the address stays where it is once it is known
+    entry.address.assign(data, data + note.bytes);
+    entry.known = Known::open;
+  }
+}
+
+void Home::learn_key(const Note& note, const std::byte* data) {
+  for (Import& import : imports_) {
+    if (import.known != Known::asked || import.rank != note.rank || import.id != note.number) continue;
+    import.known = note.state == Note::is_open ? Known::open : Known::closed;
+    if (import.known == Known::open) import.packed.assign(data, data + note.bytes);
+  }
+}
+
+void Home::progress() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  work();
+  if (!closed_.empty()) linger();
+}
+
+void Home::work() {
+  call_.worker_progress(worker_);
+  while (!broken_.empty()) {
+    Peer& peer = *broken_.back();
+    broken_.pop_back();
+    drop(peer);
+  }
+  if (!talking_.empty()) {
+    for (std::size_t i = 0; i < talking_.size(); ++i) empty_outbox(*talking_[i]);
+    std::erase_if(talking_, [](const Peer* peer) { return peer->outbox.empty(); });
+  }
+  if (!closing_.empty()) {
+    std::erase_if(closing_, [this](void* request) {
+      if (call_.request_check_status(request) == UCS_INPROGRESS) return false;
+      call_.request_free(request);
+      return true;
+    });
+  }
+}
+
+bool Home::has_unsent() const {
+  return sending_ != 0 || std::ranges::any_of(talking_, [this](const Peer* peer) { return !failed(peer->rank); });
+}
+
+bool Home::linger() {
+  bool moving = false;
+  for (const auto& station : closed_) moving |= station->linger();
+  return moving;
+}
+
+}  // namespace heddle::transport::ucx

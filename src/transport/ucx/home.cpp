@@ -1,0 +1,427 @@
+#include "transport/ucx/home.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/fd.hpp"
+#include "transport/ucx/station.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+// How long what was accepted may take to leave when its rank ends, if its peers do nothing.
+constexpr std::uint64_t kLeaveNs = 200'000'000;
+constexpr std::uint64_t kCloseNs = 2'000'000'000;
+
+}  // namespace
+
+base::Status meaning_of(ucs_status_t status) {
+  switch (status) {
+    case UCS_OK:
+      return HEDDLE_DONE;
+    case UCS_ERR_NO_MEMORY:
+      return HEDDLE_ERR_NO_MEMORY;
+    case UCS_ERR_NO_RESOURCE:
+      return HEDDLE_AGAIN;
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_UNSUPPORTED:
+    case UCS_ERR_INVALID_ADDR:
+      return HEDDLE_ERR_SYSTEM;
+    default:
+      return HEDDLE_ERR_PEER_FAILED;  // what UCX says of a connection, in many words
+  }
+}
+
+Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library)
+    : bootstrap_(bootstrap),
+      environment_(environment),
+      library_(&library),
+      call_(library.call()),
+      max_workers_(static_cast<std::uint32_t>(environment.config.number(base::Var::max_workers))),
+      window_(static_cast<std::uint32_t>(environment.config.number(base::Var::ucx_window_bytes))),
+      secret_(bootstrap.secret()),
+      agreed_(agreed_of(environment.config)),
+      unreachable_(bootstrap.size()),
+      peers_(bootstrap.size()),
+      own_(max_workers_) {}
+
+base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
+                                                 const base::Environment& environment) {
+  const auto library = Library::open(environment.config.text(base::Var::ucx_library));
+  if (!library) return library.status();
+  std::unique_ptr<Home> home(new Home(bootstrap, environment, **library));
+  if (const base::Status status = home->set_up(); status != HEDDLE_DONE) return status;
+  return home;
+}
+
+base::Status Home::set_up() {
+  ucp_config_t* config = nullptr;
+  if (const ucs_status_t status = call_.config_read(nullptr, nullptr, &config); status != UCS_OK) {
+    return base::fail(HEDDLE_ERR_CONFIG, "UCX does not accept its settings: %s; look at the UCX_* variables",
+                      call_.status_string(status));
+  }
+  base::Status status = configure(config);
+  if (status == HEDDLE_DONE) {
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM;
+    params.mt_workers_shared = 1;
+    params.name = "heddle";
+    const ucs_status_t made = call_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
+    if (made != UCS_OK) {
+      context_ = nullptr;
+      status = base::fail(
+          HEDDLE_ERR_CONFIG,
+          "UCX %s finds no network: %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_UCX_NET_DEVICES=\"%s\" and "
+          "the UCX_* variables",
+          library_->version().c_str(), call_.status_string(made), environment_.config.text(base::Var::ucx_tls).c_str(),
+          environment_.config.text(base::Var::ucx_net_devices).c_str());
+    }
+  }
+  call_.config_release(config);
+  if (status != HEDDLE_DONE) return status;
+  if (status = open_home_worker(); status != HEDDLE_DONE) return status;
+  return publish();
+}
+
+base::Status Home::configure(ucp_config_t* config) {
+  struct Setting {
+    const char* name;
+    std::string value;
+  };
+  const Setting settings[] = {
+      {"TLS", environment_.config.text(base::Var::ucx_tls)},
+      {"NET_DEVICES", environment_.config.text(base::Var::ucx_net_devices)},
+      // Allocated regions are zeros, and nothing of them is left when the process is killed.
+      {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},
+  };
+  for (const Setting& setting : settings) {
+    if (setting.value.empty()) continue;
+    if (call_.config_modify(config, setting.name, setting.value.c_str()) != UCS_OK) {
+      return base::fail(HEDDLE_ERR_CONFIG, "UCX does not accept \"%s\" as %s", setting.value.c_str(), setting.name);
+    }
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Home::open_home_worker() {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucs_status_t status = call_.worker_create(context_, &params, &worker_);
+  if (status != UCS_OK) {
+    worker_ = nullptr;
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no worker: %s", call_.status_string(status));
+  }
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.id = kNoteId;
+  handler.cb = on_note;
+  handler.arg = this;
+  status = call_.worker_set_am_recv_handler(worker_, &handler);
+  if (status == UCS_OK) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
+}
+
+base::Status Home::publish() {
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  if (const ucs_status_t status = call_.worker_get_address(worker_, &address, &bytes); status != UCS_OK) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
+  }
+  CardHead head;
+  head.agreed = agreed_;
+  head.max_workers = max_workers_;
+  head.window = window_;
+  head.address_bytes = bytes;
+  bootstrap::Card card;
+  card.pid = static_cast<std::int32_t>(::getpid());
+  card.bytes.resize(sizeof head + bytes);
+  std::memcpy(card.bytes.data(), &head, sizeof head);
+  std::memcpy(card.bytes.data() + sizeof head, address, bytes);
+  const base::Status usable = probe(address);
+  call_.worker_release_address(worker_, address);
+  if (usable != HEDDLE_DONE) return usable;
+  if (card.bytes.size() > bootstrap::kMaxCardBytes) {
+    return base::fail(HEDDLE_ERR_SYSTEM,
+                      "an address of UCX has %zu bytes, and a card takes %zu; let HEDDLE_UCX_TLS or "
+                      "HEDDLE_UCX_NET_DEVICES name fewer",
+                      bytes, bootstrap::kMaxCardBytes - sizeof head);
+  }
+  return bootstrap_.publish(card);
+}
+
+// What was accepted leaves, as long as the peers play their part; then connections end, whatever the peers do.
+Home::~Home() {
+  const std::lock_guard lock(mutex_);
+  ucp_context_h const context = context_;  // take_down() may leave it to the process
+  if (worker_ != nullptr) {
+    leave();
+    take_down();
+  }
+  // Not before: what peers have on its way to these regions arrives while closed workers are moved on.
+  for (const auto& [id, region] : regions_) call_.mem_unmap(context, region.memory);
+  if (context_ != nullptr) call_.cleanup(context_);
+}
+
+void Home::leave() {
+  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
+  for (;;) {
+    work();
+    const bool moving = linger();
+    if ((!moving && !has_unsent()) || environment_.clock->now_ns() > until) return;
+    sched_yield();
+  }
+}
+
+// An endpoint that still answers its peer's greeting must not be cut off: UCX 1.13 aborts. Such a worker does not end its flush, and is
+// left as it is.
+void Home::take_down() {
+  struct Flush {
+    ucp_worker_h worker;
+    void* request;
+    bool ended;
+  };
+  std::vector<Flush> flushes;
+  const auto begin = [&](ucp_worker_h worker) {
+    const ucp_request_param_t params{};
+    void* request = call_.worker_flush_nbx(worker, &params);
+    flushes.push_back({worker, request, request == nullptr});
+  };
+  begin(worker_);
+  for (const auto& station : closed_) begin(station->worker());
+  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
+  const auto ended = [&](Flush& flush) {
+    if (flush.ended || UCS_PTR_IS_ERR(flush.request)) return flush.ended;
+    call_.worker_progress(flush.worker);
+    if (call_.request_check_status(flush.request) == UCS_INPROGRESS) return false;
+    call_.request_free(flush.request);
+    return flush.ended = true;
+  };
+  const auto all_ended = [&] {
+    bool all = true;
+    for (Flush& flush : flushes) all = ended(flush) && all;
+    return all;
+  };
+  while (!all_ended() && environment_.clock->now_ns() < until) sched_yield();
+
+  bool buried = false;
+  for (std::size_t i = 0; i < closed_.size(); ++i) {
+    if (flushes[i + 1].ended) {
+      closed_[i]->end();
+      closed_[i].reset();
+    } else {
+      buried = true;
+      Library::bury(closed_[i].release());
+    }
+  }
+  closed_.clear();
+  if (flushes[0].ended) {
+    end_endpoints();
+    call_.worker_destroy(worker_);
+  } else {
+    buried = true;
+    Library::bury(worker_);
+  }
+  worker_ = nullptr;
+  if (!buried) return;
+  Library::bury(context_);
+  context_ = nullptr;
+  environment_.log.line(base::Level::info,
+                        "what UCX has begun with peers that do not answer stays until the process ends");
+}
+
+void Home::end_endpoints() {
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) drop(*peer);
+  }
+  const std::uint64_t until = environment_.clock->now_ns() + kCloseNs;
+  while (!closing_.empty() && environment_.clock->now_ns() < until) work();
+}
+
+ucs_status_t Home::connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
+                           ucp_ep_h* endpoint) const {
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+  params.address = static_cast<const ucp_address_t*>(address);
+  params.err_mode = recovers_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+  params.err_handler.cb = broken;
+  params.err_handler.arg = arg;
+  const ucs_status_t status = call_.ep_create(worker, &params, endpoint);
+  if (status != UCS_OK) *endpoint = nullptr;
+  return status;
+}
+
+// Whether there is a way to other processes that UCX watches; found with a connection to oneself, which is given up at once.
+base::Status Home::probe(const void* address) {
+  for (const bool recovers : {true, false}) {
+    recovers_ = recovers;
+    ucp_worker_params_t params{};
+    ucp_worker_h worker = nullptr;
+    if (call_.worker_create(context_, &params, &worker) != UCS_OK) break;
+    ucp_ep_h endpoint = nullptr;
+    const ucs_status_t status = [&] {
+      const Library::Hush hush;
+      return connect(worker, address, nullptr, nullptr, &endpoint);
+    }();
+    call_.worker_destroy(worker);
+    if (status == UCS_OK) return HEDDLE_DONE;
+  }
+  return base::fail(
+      HEDDLE_ERR_CONFIG,
+      "UCX %s has no transport that does for messages; look at HEDDLE_UCX_TLS=\"%s\" and the UCX_* variables",
+      library_->version().c_str(), environment_.config.text(base::Var::ucx_tls).c_str());
+}
+
+bool Home::failed(std::uint32_t rank) const {
+  return bootstrap_.failed(rank) || unreachable_[rank].load(std::memory_order_relaxed);
+}
+
+base::Status Home::take_number(std::uint32_t worker) {
+  if (worker >= max_workers_) {
+    return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
+  }
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(own_[worker].taken, true)) {
+    return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", worker);
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Home::announce(std::uint32_t worker, Bytes address) {
+  const std::lock_guard lock(mutex_);
+  own_[worker].address = std::move(address);
+  own_[worker].known = Known::open;
+  tell_those_who_asked(worker);
+  return HEDDLE_DONE;
+}
+
+void Home::close(std::uint32_t worker, std::unique_ptr<Station> station) {
+  const std::lock_guard lock(mutex_);
+  own_[worker].known = Known::closed;
+  own_[worker].address.clear();
+  tell_those_who_asked(worker);
+  closed_.push_back(std::move(station));
+  work();
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+base::Result<LocalMemory> Home::allocate(std::uint64_t bytes) {
+  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+  params.length = (bytes + page - 1) / page * page;
+  params.flags = UCP_MEM_MAP_ALLOCATE;
+  ucp_mem_h memory = nullptr;
+  const ucs_status_t status = bytes > kMost ? UCS_ERR_NO_MEMORY : call_.mem_map(context_, &params, &memory);
+  if (status != UCS_OK) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes: %s",
+                      static_cast<unsigned long long>(bytes), call_.status_string(status));
+  }
+  ucp_mem_attr_t attributes{};
+  attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+  if (call_.mem_query(memory, &attributes) != UCS_OK) {
+    call_.mem_unmap(context_, memory);
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX does not say where it has allocated memory");
+  }
+  return enter(memory, attributes.address, bytes);
+}
+
+base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes) {
+  if (address == nullptr || bytes == 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
+                      static_cast<unsigned long long>(bytes), address);
+  }
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = address;
+  params.length = bytes;
+  ucp_mem_h memory = nullptr;
+  if (const ucs_status_t status = call_.mem_map(context_, &params, &memory); status != UCS_OK) {
+    return base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
+                      "%llu bytes at %p cannot be registered with UCX: %s", static_cast<unsigned long long>(bytes),
+                      address, call_.status_string(status));
+  }
+  return enter(memory, address, bytes);
+}
+
+base::Result<LocalMemory> Home::enter(ucp_mem_h memory, void* address, std::uint64_t bytes) {
+  void* packed = nullptr;
+  std::size_t packed_bytes = 0;
+  if (const ucs_status_t status = call_.rkey_pack(context_, memory, &packed, &packed_bytes); status != UCS_OK) {
+    call_.mem_unmap(context_, memory);
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call_.status_string(status));
+  }
+  Region region;
+  region.memory = memory;
+  const auto* begin = static_cast<const std::byte*>(packed);
+  region.packed.assign(begin, begin + packed_bytes);
+  call_.rkey_buffer_release(packed);
+
+  KeyBytes key;
+  key.rank = rank();
+  key.address = reinterpret_cast<std::uintptr_t>(address);
+  key.bytes = bytes;
+  LocalMemory local;
+  local.address = address;
+  local.bytes = bytes;
+  const std::lock_guard lock(mutex_);
+  local.id = key.id = next_region_++;
+  regions_.emplace(local.id, std::move(region));
+  seal(&key, secret_);
+  std::memcpy(local.key.bytes.data(), &key, sizeof key);
+  return local;
+}
+
+void Home::withdraw(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return;
+  call_.mem_unmap(context_, found->second.memory);
+  regions_.erase(found);
+}
+
+base::Result<RemoteMemory> Home::import(std::uint32_t rank, const KeyBytes& key) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t number = imports_.size();
+  if (free_imports_.empty()) {
+    imports_.emplace_back();
+  } else {
+    number = free_imports_.back();
+    free_imports_.pop_back();
+  }
+  Import& import = imports_[number];
+  import = Import{};
+  import.generation = next_generation_++;
+  import.rank = rank;
+  import.id = key.id;
+  RemoteMemory memory;
+  memory.rank = rank;
+  memory.bytes = key.bytes;
+  memory.handle = {number, import.generation, key.address, 0};
+  return memory;
+}
+
+void Home::release(const RemoteMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = memory.handle[0];
+  if (number >= imports_.size() || imports_[number].generation != memory.handle[1]) return;
+  imports_[number] = Import{};
+  free_imports_.push_back(number);
+  releases_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Home::import_is(std::uint64_t import, std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  return import < imports_.size() && imports_[import].generation == generation;
+}
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,178 @@
+// What the workers of one rank share: UCX's context, the home worker, the regions, and what is known of the peers.
+//
+// The home worker is the one whose address is in the rank's card. Ranks ask each other through it, as they need it, for the addresses
+// of workers and the keys of regions, and tell each other of workers that were opened or closed after somebody had asked. No
+// operation goes through it. Whoever polls moves it on, one thread at a time, and nobody waits for that: what it is asked while
+// another thread has it is AGAIN.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/ucx/library.hpp"
+#include "transport/ucx/wire.hpp"
+
+namespace heddle::transport::ucx {
+
+class Station;
+
+using Bytes = std::vector<std::byte>;
+
+// DONE: UCX has said yes. Otherwise what its answer means here, without a message.
+base::Status meaning_of(ucs_status_t status);
+
+class Home {
+ public:
+  static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
+                                                    const base::Environment& environment);
+  ~Home();
+
+  [[nodiscard]] const Library& library() const { return *library_; }
+  [[nodiscard]] ucp_context_h context() const { return context_; }
+  [[nodiscard]] std::uint32_t rank() const { return bootstrap_.rank(); }
+  [[nodiscard]] std::uint32_t size() const { return bootstrap_.size(); }
+  [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
+  [[nodiscard]] std::uint32_t window() const { return window_; }
+  [[nodiscard]] const bootstrap::JobSecret& secret() const { return secret_; }
+  [[nodiscard]] const base::Environment& environment() const { return environment_; }
+  // UCX tells of connections that break, and can cut them off. Not so over its own shared memory in 1.13: there the bootstrap's news
+  // of who has died must do.
+  [[nodiscard]] bool recovers() const { return recovers_; }
+  [[nodiscard]] ucs_status_t connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
+                                     ucp_ep_h* endpoint) const;
+  // Dead or gone, or not to be reached any more.
+  [[nodiscard]] bool failed(std::uint32_t rank) const;
+
+  // A number may be taken once. RANK, STATE.
+  [[nodiscard]] base::Status take_number(std::uint32_t worker);
+  // Shows an open worker to who asks, and has asked.
+  [[nodiscard]] base::Status announce(std::uint32_t worker, Bytes address);
+  // The worker is closed to who asks; what it has accepted still leaves.
+  void close(std::uint32_t worker, std::unique_ptr<Station> station);
+
+  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or nobody has opened it yet. STATE: it was
+  // closed. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
+  [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
+  // That worker of a peer was closed, as far as is known.
+  [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
+  // The packed key of an imported region. AGAIN. RANGE: its owner has withdrawn it, or it was released here.
+  [[nodiscard]] base::Result<Bytes> key(std::uint64_t import, std::uint64_t generation);
+
+  // Any thread, often. One thread does it, the others return.
+  void progress();
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
+  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes);
+  void withdraw(std::uint64_t id);
+  // handle: [0] number of the import, [1] its generation, [2] address in the owner.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const KeyBytes& key);
+  void release(const RemoteMemory& memory);
+  // False: it was released.
+  [[nodiscard]] bool import_is(std::uint64_t import, std::uint64_t generation);
+  // Changes whenever an import is released.
+  [[nodiscard]] const std::atomic<std::uint64_t>& releases() const { return releases_; }
+
+ private:
+  enum class Known : std::uint8_t { nothing, asked, open, closed };
+  struct Entry {
+    Known known = Known::nothing;
+    Bytes address;
+  };
+  struct Peer {
+    std::uint32_t rank = 0;
+    Home* home = nullptr;
+    bool met = false;  // its card is here, and good
+    base::Status refused = HEDDLE_DONE;
+    ucp_ep_h endpoint = nullptr;
+    std::vector<Entry> workers;
+    std::deque<Bytes> outbox;
+  };
+  // A worker of this rank.
+  struct Own {
+    Known known = Known::nothing;
+    bool taken = false;
+    Bytes address;
+    std::vector<std::uint32_t> asked;  // ranks to be told when it changes
+  };
+  struct Region {
+    ucp_mem_h memory = nullptr;
+    Bytes packed;
+  };
+  struct Import {
+    std::uint64_t generation = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t id = 0;
+    Known known = Known::nothing;
+    Bytes packed;
+  };
+
+  Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library);
+  base::Status set_up();
+  base::Status configure(ucp_config_t* config);
+  base::Status open_home_worker();
+  base::Status publish();
+  base::Result<LocalMemory> enter(ucp_mem_h memory, void* address, std::uint64_t bytes);
+
+  // directory.cpp; all with mutex_ held
+  static ucs_status_t on_note(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
+                              const ucp_am_recv_param_t* param);
+  static void on_sent(void* request, ucs_status_t status, void* user);
+  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  void read_note(const Note& note, const std::byte* data);
+  void answer_worker(const Note& note);
+  void answer_key(const Note& note);
+  void learn_worker(const Note& note, const std::byte* data);
+  void learn_key(const Note& note, const std::byte* data);
+  Peer& peer(std::uint32_t rank);
+  base::Status meet(Peer& peer);
+  base::Status introduce(Peer& peer);
+  void say(std::uint32_t rank, Note note, const Bytes& bytes);
+  void empty_outbox(Peer& peer);
+  void tell_those_who_asked(std::uint32_t worker);
+  bool linger();  // true: something moves on still
+  void work();
+  void drop(Peer& peer);
+  [[nodiscard]] bool has_unsent() const;
+  base::Status probe(const void* address);
+  void leave();
+  void end_endpoints();
+  void take_down();
+
+  bootstrap::Bootstrap& bootstrap_;
+  const base::Environment& environment_;
+  const Library* library_;
+  const Functions& call_;
+  const std::uint32_t max_workers_;
+  const std::uint32_t window_;
+  const bootstrap::JobSecret secret_;
+  const Agreed agreed_;
+  ucp_context_h context_ = nullptr;
+  bool recovers_ = true;
+  std::vector<std::atomic<bool>> unreachable_;  // by rank: its connection broke. Relaxed: nothing is read by it
+  std::atomic<std::uint64_t> releases_{0};      // partner: the relaxed load in Station::poll; a late look does no harm
+
+  // Guards what follows; on the way of an operation only tried. Recursive: closed workers, which it guards, ask for addresses.
+  std::recursive_mutex mutex_;
+  ucp_worker_h worker_ = nullptr;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing is known
+  std::vector<Peer*> talking_;                // with something in their outbox
+  std::vector<Own> own_;
+  std::vector<std::unique_ptr<Station>> closed_;
+  std::uint32_t sending_ = 0;  // notes that UCX has not done with
+  std::unordered_map<std::uint64_t, Region> regions_;
+  std::uint64_t next_region_ = 1;
+  std::vector<Import> imports_;
+  std::vector<std::uint64_t> free_imports_;
+  std::uint64_t next_generation_ = 1;
+  std::vector<void*> closing_;  // requests of endpoints
+  std::vector<Peer*> broken_;
+  bool version_told_ = false;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace heddle::transport::ucx

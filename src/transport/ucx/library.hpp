@@ -1,0 +1,76 @@
+// libucp, opened at run time: one binary serves machines with and without it.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace heddle::transport::ucx {
+
+// The functions that the transport calls, typed by the header, so that a library of another shape does not compile.
+struct Functions {
+  decltype(&::ucp_get_version) get_version;
+  decltype(&::ucp_config_read) config_read;
+  decltype(&::ucp_config_modify) config_modify;
+  decltype(&::ucp_config_release) config_release;
+  decltype(&::ucp_init_version) init_version;
+  decltype(&::ucp_cleanup) cleanup;
+  decltype(&::ucp_worker_create) worker_create;
+  decltype(&::ucp_worker_destroy) worker_destroy;
+  decltype(&::ucp_worker_get_address) worker_get_address;
+  decltype(&::ucp_worker_release_address) worker_release_address;
+  decltype(&::ucp_worker_progress) worker_progress;
+  decltype(&::ucp_worker_set_am_recv_handler) worker_set_am_recv_handler;
+  decltype(&::ucp_worker_flush_nbx) worker_flush_nbx;
+  decltype(&::ucp_ep_create) ep_create;
+  decltype(&::ucp_ep_close_nbx) ep_close_nbx;
+  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx;
+  decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack;
+  decltype(&::ucp_rkey_destroy) rkey_destroy;
+  decltype(&::ucp_rkey_pack) rkey_pack;
+  decltype(&::ucp_rkey_buffer_release) rkey_buffer_release;
+  decltype(&::ucp_mem_map) mem_map;
+  decltype(&::ucp_mem_unmap) mem_unmap;
+  decltype(&::ucp_mem_query) mem_query;
+  decltype(&::ucp_am_send_nbx) am_send_nbx;
+  decltype(&::ucp_put_nbx) put_nbx;
+  decltype(&::ucp_get_nbx) get_nbx;
+  decltype(&::ucp_atomic_op_nbx) atomic_op_nbx;
+  decltype(&::ucp_request_check_status) request_check_status;
+  decltype(&::ucp_request_free) request_free;
+  decltype(&::ucs_status_string) status_string;
+};
+
+class Library {
+ public:
+  // Opens it, once per process and name; it stays open, since it has threads of its own. CONFIG: there is none, it lacks a
+  // function, or it is older than 1.13.
+  static base::Result<const Library*> open(const std::string& name);
+
+  [[nodiscard]] const Functions& call() const { return call_; }
+  [[nodiscard]] const std::string& version() const { return version_; }
+
+  // While it lives, UCX writes no messages for what this thread does: for questions whose answer may be no.
+  class Hush {
+   public:
+    Hush();
+    ~Hush();
+    Hush(const Hush&) = delete;
+    Hush& operator=(const Hush&) = delete;
+  };
+
+  // Objects of UCX that cannot be taken down, since they wait for a peer that does nothing, and UCX 1.13 aborts the program when what
+  // they have begun is cut off. Nobody touches them any more; they go with the process.
+  static void bury(void* object);
+
+ private:
+  Library() = default;
+  base::Status load(const std::string& name);
+
+  Functions call_{};
+  std::string version_;
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,209 @@
+// Messages on their way out, and credit on its way back.
+#include <algorithm>
+#include <cstring>
+
+#include "transport/ucx/station.hpp"
+
+namespace heddle::transport::ucx {
+
+namespace {
+
+std::uint32_t round_up(std::uint32_t bytes) {
+  return (bytes + 7U) & ~7U;
+}
+
+// The packet behind the head: header, zeros up to a multiple of 8, payload.
+void lay_out(std::byte* to, const void* header, std::uint32_t header_bytes, const void* payload, std::uint64_t bytes) {
+  if (header_bytes != 0) {
+    const std::uint32_t room = round_up(header_bytes);
+    std::memset(to + room - 8, 0, 8);
+    std::memcpy(to, header, header_bytes);
+    to += room;
+  }
+  if (bytes != 0) std::memcpy(to, payload, bytes);
+}
+
+}  // namespace
+
+void Station::fill_head(Head* head, Channel& channel, std::uint32_t immediate) {
+  head->rank = home_.rank();
+  head->worker = index_;
+  head->immediate = immediate;
+  head->position = channel.sent;
+  head->consumed = channel.consumed;
+  head->pass = pass_;
+}
+
+TransportWorker::Sent Station::try_send(TransportWorker::Target target, std::uint32_t immediate,
+                                        std::span<const std::byte> header, std::span<const std::byte> payload) {
+  using Sent = TransportWorker::Sent;
+  Channel* channel = slot(target.rank, target.worker);
+  const auto header_bytes = static_cast<std::uint32_t>(header.size());
+  const std::uint32_t bytes = round_up(header_bytes) + static_cast<std::uint32_t>(payload.size());
+  const std::uint32_t cost = cost_of(bytes);
+  // Behind packets that UCX still has, only another packet is sure to stay in order.
+  if (channel == nullptr || channel->stage != Channel::Stage::ready || channel->in_flight != 0 ||
+      bytes > kInlineBytes - sizeof(Head) || channel->sent - channel->acked + cost > window_) [[unlikely]] {
+    return Sent::unsuitable;
+  }
+  alignas(8) std::byte image[kInlineBytes];
+  Head head;
+  fill_head(&head, *channel, immediate);
+  std::memcpy(image, &head, sizeof head);
+  lay_out(image + sizeof head, header.data(), header_bytes, payload.data(), payload.size());
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+  params.flags = UCP_AM_SEND_FLAG_EAGER;
+  void* request = call_.am_send_nbx(channel->endpoint, kMessageId, nullptr, 0, image, sizeof head + bytes, &params);
+  if (request != nullptr) [[unlikely]]
+    return Sent::unsuitable;
+  channel->sent += cost;
+  channel->told = head.consumed;
+  channel->used = true;
+  return Sent::sent;
+}
+
+bool Station::post_message(Command& command) {
+  base::Status why = HEDDLE_DONE;
+  Channel* channel = channel_to(command.rank, command.worker, &why);
+  if (channel == nullptr) [[unlikely]]
+    return refuse(command, why);
+  const std::uint64_t packet_bytes = std::uint64_t{round_up(command.header_bytes)} + command.bytes;
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes > kMostMessage)
+      [[unlikely]] {
+    return refuse(command,
+                  base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the ucx transport takes %u",
+                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
+  }
+  const auto bytes = static_cast<std::uint32_t>(packet_bytes);
+  const std::uint32_t cost = cost_of(bytes);
+  if (channel->stage != Channel::Stage::ready || channel->sent - channel->acked + cost > window_) [[unlikely]] {
+    if (channel->stage == Channel::Stage::ready && home_.known_closed(channel->rank, channel->worker)) {
+      channel->stage = Channel::Stage::closed;
+    }
+    if (channel->stage == Channel::Stage::closed) {  // what is sent there is gone
+      command.done = command.source_free = true;
+      return true;
+    }
+    if (channel->stage == Channel::Stage::ready || channel->waiting_count == kWaitingPackets ||
+        channel->sent - channel->acked + cost > window_) {
+      return false;
+    }
+  }
+  const std::byte* header = static_cast<const std::byte*>(command.header);
+  const std::byte* payload = static_cast<const std::byte*>(command.local);
+  if (try_send({command.rank, command.worker}, command.immediate, {header, command.header_bytes},
+               {payload, command.bytes}) != TransportWorker::Sent::sent) {
+    if (free_packets_.empty()) return false;
+    Packet* packet = free_packets_.take();
+    Head head;
+    fill_head(&head, *channel, command.immediate);
+    std::memcpy(packet->data, &head, sizeof head);
+    lay_out(packet->data + sizeof head, header, command.header_bytes, payload, command.bytes);
+    packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
+    packet->channel = channel;
+    channel->sent += cost;
+    channel->told = head.consumed;
+    if (channel->stage == Channel::Stage::ready) {
+      send_packet(*channel, packet);
+    } else {
+      channel->waiting.append(packet);
+      ++channel->waiting_count;
+    }
+  }
+  command.done = command.source_free = true;
+  return true;
+}
+
+// The packet is UCX's, or free again. False: the connection is broken.
+bool Station::send_packet(Channel& channel, Packet* packet) {
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = UCP_AM_SEND_FLAG_EAGER;
+  params.cb.send = on_packet_sent;
+  params.user_data = packet;
+  void* request = call_.am_send_nbx(channel.endpoint, kMessageId, nullptr, 0, packet->data, packet->bytes, &params);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+    ++channel.in_flight;
+    ++packets_out_;
+    return true;
+  }
+  free_packets_.append(packet);
+  if (request == nullptr) {
+    channel.used = true;
+    return true;
+  }
+  on_broken(&channel, channel.endpoint, UCS_PTR_STATUS(request));
+  return false;
+}
+
+void Station::on_packet_sent(void* request, ucs_status_t status, void* user) {
+  auto* packet = static_cast<Packet*>(user);
+  if (status == UCS_OK) packet->channel->used = true;
+  Station& station = *packet->station;
+  --packet->channel->in_flight;
+  --station.packets_out_;
+  station.free_packets_.append(packet);
+  station.call_.request_free(request);
+}
+
+void Station::send_waiting(Channel& channel) {
+  while (!channel.waiting.empty()) {
+    Packet* packet = channel.waiting.take();
+    --channel.waiting_count;
+    if (!send_packet(channel, packet)) return;
+  }
+}
+
+void Station::drop_waiting(Channel& channel) {
+  while (!channel.waiting.empty()) free_packets_.append(channel.waiting.take());
+  channel.waiting_count = 0;
+}
+
+// ---- credit -------------------------------------------------------------------------------------------------------------
+
+// To be called whenever something was consumed.
+void Station::owe(Channel& channel) {
+  if (channel.consumed - channel.told < window_ / 2 || channel.owing) return;
+  channel.owing = true;
+  owing_.push_back(&channel);
+}
+
+void Station::send_credits() {
+  for (std::size_t i = 0; i < owing_.size(); ++i) send_credit(*owing_[i]);
+  std::erase_if(owing_, [](const Channel* channel) { return !channel->owing; });
+}
+
+void Station::send_credit(Channel& channel) {
+  if (channel.stage == Channel::Stage::unopened) connect(channel);
+  const bool over = channel.stage == Channel::Stage::broken || channel.stage == Channel::Stage::closed;
+  if (over || channel.told == channel.consumed) {
+    channel.owing = false;
+    return;
+  }
+  if (channel.stage != Channel::Stage::ready || channel.credit_flies) return;
+  fill_head(&channel.credit, channel, 0);
+  channel.told = channel.credit.consumed;
+  channel.owing = false;
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = UCP_AM_SEND_FLAG_EAGER;
+  params.cb.send = on_credit_sent;
+  params.user_data = &channel;
+  void* request =
+      call_.am_send_nbx(channel.endpoint, kCreditId, nullptr, 0, &channel.credit, sizeof channel.credit, &params);
+  if (request == nullptr) return;
+  if (UCS_PTR_IS_ERR(request)) {
+    on_broken(&channel, channel.endpoint, UCS_PTR_STATUS(request));
+    return;
+  }
+  channel.credit_flies = true;
+}
+
+void Station::on_credit_sent(void* request, ucs_status_t, void* user) {
+  auto& channel = *static_cast<Channel*>(user);
+  channel.credit_flies = false;
+  channel.station->call_.request_free(request);
+}
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,414 @@
+#include "transport/ucx/station.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace heddle::transport::ucx {
+namespace {
+
+// How long transfers may take to end when their worker is closed; then their connections are ended.
+constexpr std::uint64_t kCloseNs = 250'000'000;
+constexpr std::uint64_t kForceNs = 5'000'000'000;
+
+}  // namespace
+
+Station::Station(Home& home, std::uint32_t index)
+    : home_(home),
+      call_(home.library().call()),
+      index_(index),
+      max_workers_(home.max_workers()),
+      window_(home.window()),
+      pass_(pass_of(home.rank(), index, home.secret())),
+      channel_of_(std::size_t{home.size()} * max_workers_),
+      packets_(new Packet[kPackets]),
+      operation_count_(static_cast<std::uint32_t>(home.environment().config.number(base::Var::worker_operations))),
+      failed_(home.size()) {
+  for (std::uint32_t i = 0; i < kPackets; ++i) {
+    packets_[i].station = this;
+    free_packets_.append(&packets_[i]);
+  }
+  operations_ = std::make_unique<Operation[]>(operation_count_);
+  for (std::uint32_t i = operation_count_; i-- > 0;) {
+    operations_[i].station = this;
+    operations_[i].next = free_operation_;
+    free_operation_ = &operations_[i];
+  }
+  backlog_.resize(2 * kRefusals + 2 * std::size_t{operation_count_});
+}
+
+base::Result<std::unique_ptr<Station>> Station::create(Home& home, std::uint32_t index) {
+  std::unique_ptr<Station> station(new Station(home, index));
+  if (const base::Status status = station->open(); status != HEDDLE_DONE) return status;
+  return station;
+}
+
+base::Status Station::open() {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucs_status_t status = call_.worker_create(home_.context(), &params, &worker_);
+  if (status != UCS_OK) {
+    worker_ = nullptr;
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(status));
+  }
+  for (const unsigned id : {kMessageId, kCreditId}) {
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = id;
+    handler.cb = id == kMessageId ? on_message : on_credit;
+    handler.arg = this;
+    status = call_.worker_set_am_recv_handler(worker_, &handler);
+    if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
+  }
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  status = call_.worker_get_address(worker_, &address, &bytes);
+  if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
+  const auto* begin = reinterpret_cast<const std::byte*>(address);
+  Bytes copy(begin, begin + bytes);
+  call_.worker_release_address(worker_, address);
+  return home_.announce(index_, std::move(copy));
+}
+
+Station::~Station() {
+  if (worker_ != nullptr) end();
+}
+
+// Nothing is under way that must not be cut off.
+void Station::end() {
+  for (const auto& channel : channels_) break_off(*channel, HEDDLE_ERR_PEER_FAILED, true);
+  const std::uint64_t until = now_ns() + kForceNs;
+  while (!closing_.empty() && now_ns() < until) {
+    call_.worker_progress(worker_);
+    close_broken();
+  }
+  for (const Unpacked& unpacked : unpacked_) {
+    if (unpacked.key != nullptr) call_.rkey_destroy(unpacked.key);
+  }
+  for (ucp_rkey_h key : old_keys_) call_.rkey_destroy(key);
+  call_.worker_destroy(std::exchange(worker_, nullptr));
+}
+
+// ---- completions --------------------------------------------------------------------------------------------------------
+
+void Station::emit(Token token, base::Status status, Event event) {
+  Completion* record = nullptr;
+  if (room_ != 0) [[likely]] {
+    record = out_++;
+    --room_;
+  } else {
+    record = &backlog_[(backlog_first_ + backlog_count_++) % backlog_.size()];
+  }
+  *record = Completion{};
+  record->event = event;
+  record->status = status;
+  record->token = token;
+}
+
+std::size_t Station::drain_backlog(std::span<Completion> out) {
+  const std::size_t n = std::min(out.size(), backlog_count_);
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = backlog_[backlog_first_];
+    backlog_first_ = (backlog_first_ + 1) % backlog_.size();
+  }
+  backlog_count_ -= n;
+  if (backlog_count_ == 0) refusals_ = 0;
+  return n;
+}
+
+// Accepted, and fails: its completion comes from the next poll. False: not accepted.
+[[gnu::cold]] bool Station::refuse(Command& command, base::Status status) {
+  if (status == HEDDLE_AGAIN || refusals_ == kRefusals) return false;
+  ++refusals_;
+  command.source_free = true;
+  emit(command.token, status, Event::done);
+  return true;
+}
+
+// ---- the contract -------------------------------------------------------------------------------------------------------
+
+std::size_t Station::post(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  for (Command& command : batch) {
+    const bool taken = command.opcode == Opcode::message ? post_message(command) : post_transfer(command);
+    if (!taken) break;
+    ++accepted;
+  }
+  return accepted;
+}
+
+std::size_t Station::poll(std::span<Completion> completions) {
+  if (completions.empty()) [[unlikely]]
+    return 0;
+  if (!lending_.empty()) release_lent();
+  std::size_t n = 0;
+  if (backlog_count_ != 0) [[unlikely]]
+    n = drain_backlog(completions);
+  out_ = completions.data() + n;
+  room_ = completions.size() - n;
+  if (!dirty_.empty()) flush_dirty();
+  // What the flush has brought may be all that its caller waits for; UCX is asked often enough.
+  if (room_ == completions.size() || ++skipped_ >= 4) {
+    skipped_ = 0;
+    call_.worker_progress(worker_);
+  }
+  if (!changing_.empty()) [[unlikely]]
+    change_again();
+  if ((++turn_ & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
+      !owing_.empty()) [[unlikely]] {
+    after_progress();
+  }
+  n = completions.size() - room_;
+  room_ = 0;
+  if (!ready_.empty()) n += hand_out(completions.subspan(n));
+  return n;
+}
+
+// What is not looked at by every poll.
+void Station::after_progress() {
+  if (!owing_.empty()) send_credits();
+  if ((turn_ & (kHomePeriod - 1)) == 0 || (!connecting_.empty() && (turn_ & (kConnectingPeriod - 1)) == 0)) {
+    home_.progress();
+    if (!connecting_.empty()) advance_connecting();
+    const std::uint64_t releases = home_.releases().load(std::memory_order_relaxed);
+    if (releases != releases_seen_) {
+      releases_seen_ = releases;
+      forget_releases();
+    }
+  }
+  if (!to_break_.empty() || !closing_.empty()) close_broken();
+}
+
+void Station::peer_failed(std::uint32_t rank) {
+  if (rank >= failed_.size() || failed_[rank] != 0) return;
+  failed_[rank] = 1;
+  for (const auto& channel : channels_) {
+    if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED, false);
+  }
+}
+
+bool Station::closed(TransportWorker::Target target) const {
+  if (target.rank >= failed_.size() || target.worker >= max_workers_) return false;
+  const Channel* channel = channel_of_[std::size_t{target.rank} * max_workers_ + target.worker];
+  if (channel == nullptr) return false;
+  if (channel->stage == Channel::Stage::ready) return home_.known_closed(target.rank, target.worker);
+  return channel->stage == Channel::Stage::closed;
+}
+
+// The caller's memory is UCX's until the transfers have ended; peers that make no progress do not hold us up for long.
+void Station::close() {
+  closed_ = true;
+  room_ = 0;
+  const std::uint64_t until = now_ns() + kCloseNs;
+  const auto drive = [this] {
+    backlog_first_ = backlog_count_ = 0;
+    if (!dirty_.empty()) flush_dirty();
+    const bool some = call_.worker_progress(worker_) != 0;
+    if (!changing_.empty()) change_again();
+    turn_ = 0;  // after_progress() does everything
+    after_progress();
+    backlog_first_ = backlog_count_ = 0;
+    if (!some) sched_yield();
+  };
+  while (under_way_ != 0 && now_ns() < until) drive();
+  if (under_way_ == 0) return;
+  for (std::uint32_t i = 0; i < operation_count_; ++i) {
+    if (operations_[i].active) break_off(*operations_[i].channel, HEDDLE_ERR_PEER_FAILED, false);
+  }
+  const std::uint64_t forced = now_ns() + kForceNs;
+  while (under_way_ != 0 && now_ns() < forced) drive();
+}
+
+bool Station::linger() {
+  room_ = 0;
+  backlog_first_ = backlog_count_ = 0;
+  if (!lending_.empty()) release_lent();
+  const bool some = call_.worker_progress(worker_) != 0;
+  for (Channel* channel : ready_) {
+    channel->consumed = channel->arrived;
+    channel->records = 0;
+    channel->read_at = channel->write_at;
+    channel->queued = false;
+    owe(*channel);
+  }
+  ready_.clear();
+  if (!owing_.empty()) send_credits();
+  if (!connecting_.empty()) advance_connecting();
+  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  const bool waits = std::ranges::any_of(connecting_, [this](const Channel* channel) {
+    return channel->waiting_count != 0 && !home_.failed(channel->rank);
+  });
+  return some || waits || packets_out_ != 0;
+}
+
+// ---- channels -----------------------------------------------------------------------------------------------------------
+
+// Null: `why` says why not; AGAIN is not among it. The channel may not be connected yet.
+Channel* Station::channel_to(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+  if (rank >= home_.size()) {
+    *why = base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, home_.size() - 1);
+    return nullptr;
+  }
+  if (worker >= max_workers_) {
+    *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", worker, rank, max_workers_);
+    return nullptr;
+  }
+  Channel* channel = slot(rank, worker);
+  if (channel == nullptr) [[unlikely]] {
+    if (failed_[rank] != 0 || home_.failed(rank)) {
+      *why = HEDDLE_ERR_PEER_FAILED;
+      return nullptr;
+    }
+    try {
+      channel = new_channel(rank, worker);
+    } catch (const std::bad_alloc&) {
+      *why = HEDDLE_AGAIN;
+      return nullptr;
+    }
+  }
+  if (channel->stage == Channel::Stage::unopened) connect(*channel);
+  if (channel->stage == Channel::Stage::broken) {
+    *why = channel->status;
+    return nullptr;
+  }
+  return channel;
+}
+
+Channel* Station::new_channel(std::uint32_t rank, std::uint32_t worker) {
+  auto made = std::make_unique<Channel>();
+  // All lists have room for all channels, so that nothing needs memory later.
+  const std::size_t count = channels_.size() + 1;
+  const auto grow = [count](auto* list) {
+    if (list->capacity() < count) list->reserve(2 * count);
+  };
+  grow(&channels_);
+  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &connecting_, &to_break_}) grow(list);
+  grow(&closing_);
+  made->station = this;
+  made->rank = rank;
+  made->worker = worker;
+  made->pass = pass_of(rank, worker, home_.secret());
+  if (failed_[rank] != 0) {
+    made->stage = Channel::Stage::broken;
+    made->status = HEDDLE_ERR_PEER_FAILED;
+  }
+  channels_.push_back(std::move(made));
+  return slot(rank, worker) = channels_.back().get();
+}
+
+void Station::connect(Channel& channel) {
+  channel.stage = Channel::Stage::connecting;
+  connecting_.push_back(&channel);
+  if (connection_ready(channel)) connecting_.pop_back();
+}
+
+void Station::advance_connecting() {
+  std::erase_if(connecting_, [this](Channel* channel) { return connection_ready(*channel); });
+}
+
+// True: it does not connect any more, for one reason or another.
+bool Station::connection_ready(Channel& channel) {
+  if (channel.stage != Channel::Stage::connecting) return true;
+  const auto address = home_.address(channel.rank, channel.worker);
+  if (address.status() == HEDDLE_AGAIN || address.status() == HEDDLE_ERR_NO_MEMORY) return false;
+  if (address.status() == HEDDLE_ERR_STATE) {
+    channel.stage = Channel::Stage::closed;
+    drop_waiting(channel);
+    return true;
+  }
+  if (!address) {
+    channel.stage = Channel::Stage::broken;
+    channel.status = address.status();
+    drop_waiting(channel);
+    return true;
+  }
+  const ucs_status_t status = home_.connect(worker_, (*address)->data(), on_broken, &channel, &channel.endpoint);
+  if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE) {
+    return false;
+  }
+  if (status != UCS_OK) {
+    channel.stage = Channel::Stage::broken;
+    channel.status = HEDDLE_ERR_PEER_FAILED;
+    home_.environment().log.line(base::Level::error, "UCX finds no way to worker %u of rank %u: %s", channel.worker,
+                                 channel.rank, call_.status_string(status));
+    drop_waiting(channel);
+    return true;
+  }
+  channel.stage = Channel::Stage::ready;
+  if (!channel.waiting.empty()) send_waiting(channel);
+  return true;
+}
+
+// Called within UCX's progress: the endpoint is closed afterwards.
+void Station::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
+  Channel& channel = *static_cast<Channel*>(arg);
+  Station& station = *channel.station;
+  if (channel.stage == Channel::Stage::broken) return;
+  channel.given_up = false;
+  const base::Level level =
+      station.failed_[channel.rank] != 0 || station.home_.failed(channel.rank) ? base::Level::debug : base::Level::info;
+  station.home_.environment().log.line(level, "worker %u has lost worker %u of rank %u: %s", station.index_,
+                                       channel.worker, channel.rank, station.call_.status_string(status));
+  if (std::ranges::find(station.to_break_, &channel) == station.to_break_.end()) station.to_break_.push_back(&channel);
+}
+
+// The stream has a gap, and nothing behind it could be taken: better a connection that is lost, which the other end is told where UCX
+// watches it, than one that is silent. Called within UCX's progress, as on_broken().
+[[gnu::cold]] void Station::give_up(Channel& channel) {
+  if (channel.stage == Channel::Stage::broken || channel.given_up) return;
+  channel.given_up = true;
+  home_.environment().log.line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap",
+                               index_, channel.worker, channel.rank);
+  if (std::ranges::find(to_break_, &channel) == to_break_.end()) to_break_.push_back(&channel);
+}
+
+// Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself gave the connection up, or it was used.
+// Else UCX may still be answering the peer's greeting, and 1.13 aborts when that is cut off: the endpoint stays, with what it has.
+void Station::break_off(Channel& channel, base::Status status, bool sure) {
+  if (channel.stage == Channel::Stage::broken && (channel.endpoint == nullptr || !sure)) return;
+  channel.stage = Channel::Stage::broken;
+  channel.status = status;
+  drop_waiting(channel);
+  if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* request = call_.ep_close_nbx(std::exchange(channel.endpoint, nullptr), &params);
+    if (request != nullptr && !UCS_PTR_IS_ERR(request)) closing_.emplace_back(request, &channel);
+  } else if (channel.endpoint != nullptr) {
+    orphan(channel);
+  }
+  if (!channel.flush_flies) flush_ended(channel, status);
+}
+
+// UCX keeps what it has; nobody waits for it any more.
+[[gnu::cold]] void Station::orphan(Channel& channel) {
+  for (std::uint32_t i = 0; i < operation_count_; ++i) {
+    Operation& operation = operations_[i];
+    if (!operation.active || operation.channel != &channel || operation.orphan) continue;
+    if (operation.local_done && !channel.flush_flies) continue;  // flush_ended() ends it
+    operation.orphan = true;
+    operation.owes_source = false;
+    emit(operation.token, HEDDLE_ERR_PEER_FAILED, Event::done);
+    --under_way_;
+    ++orphans_;
+  }
+}
+
+void Station::close_broken() {
+  while (!to_break_.empty()) {
+    Channel& channel = *to_break_.back();
+    to_break_.pop_back();
+    break_off(channel, HEDDLE_ERR_PEER_FAILED, !channel.given_up);
+  }
+  std::erase_if(closing_, [this](const auto& closing) {
+    if (call_.request_check_status(closing.first) == UCS_INPROGRESS) return false;
+    call_.request_free(closing.first);
+    return true;
+  });
+}
+
+}  // namespace heddle::transport::ucx

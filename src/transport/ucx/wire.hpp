@@ -1,0 +1,102 @@
+// What ranks of a job tell each other through UCX, and in their cards. All ranks have one byte order: cards differ otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/agreed.hpp"
+#include "transport/seal.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::ucx {
+
+// ---- the card: this, then the address of the home worker
+
+struct CardHead {
+  char tag[16] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'u', 'c', 'x', ' ', '1'};
+  Agreed agreed;
+  std::uint64_t max_workers = 0;
+  std::uint64_t window = 0;
+  std::uint64_t address_bytes = 0;
+};
+
+// ---- regions
+
+struct KeyBytes {
+  std::uint32_t magic = kMagic;
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t address = 0;  // in its owner
+  std::uint64_t bytes = 0;
+  std::uint64_t padding = 0;
+  std::uint64_t seal = 0;
+  static constexpr std::uint32_t kMagic = 0x31585548;  // "HUX1"
+};
+static_assert(sizeof(KeyBytes) == kKeyBytes);
+
+// ---- notes between home workers: asks and answers
+
+inline constexpr unsigned kNoteId = 1;  // UCX's number of the active message
+
+struct Note {
+  enum Kind : std::uint32_t { ask_worker = 1, worker, ask_key, key };
+  enum State : std::uint32_t { is_open = 1, is_closed, is_unknown };
+  std::uint32_t kind = 0;
+  std::uint32_t rank = 0;    // who says it
+  std::uint64_t number = 0;  // of the worker, or of the region
+  std::uint32_t state = 0;   // in answers
+  std::uint32_t bytes = 0;   // that follow: an address, or a packed rkey
+  std::uint64_t seal = 0;
+};
+static_assert(sizeof(Note) == 32);
+
+template <class Record>
+void seal(Record* record, const bootstrap::JobSecret& secret) {
+  record->seal = seal_of_words(record, offsetof(Record, seal), secret);
+}
+template <class Record>
+bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
+  return record.seal == seal_of_words(&record, offsetof(Record, seal), secret);
+}
+
+// ---- messages between workers: a head, then the packet
+
+inline constexpr unsigned kMessageId = 2;
+inline constexpr unsigned kCreditId = 3;  // a head alone
+
+inline constexpr std::uint32_t kMostMessage = 8192;  // header + payload
+
+struct Head {
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;  // of the sender
+  std::uint32_t immediate = 0;
+  std::uint32_t position = 0;  // of this message in the stream; see cost_of()
+  std::uint32_t consumed = 0;  // up to where the sender has consumed the stream towards itself
+  std::uint32_t pass = 0;      // of the sender; see pass_of()
+};
+static_assert(sizeof(Head) == 24);
+
+// What every message of one worker shows: that it is of this job.
+inline std::uint32_t pass_of(std::uint32_t rank, std::uint32_t worker, const bootstrap::JobSecret& secret) {
+  const std::uint64_t name = std::uint64_t{rank} << 32 | worker;
+  return static_cast<std::uint32_t>(seal_of_words(&name, sizeof name, secret));
+}
+
+// The streams of messages are counted in bytes as they lie in the receiver's ring; at most a window of them may be on its
+// way or wait. Counters wrap.
+inline constexpr std::uint32_t kRecordHead = 16;
+constexpr std::uint32_t cost_of(std::uint32_t bytes) {
+  return kRecordHead + ((bytes + 7U) & ~7U);
+}
+// What a head says of the stream towards its receiver, who has sent up to `sent` and knows that all is consumed up to `acked`. A head
+// that was overtaken by a credit, or by a later message, says what is known: that is no fault. It cannot be older than 2 GiB.
+enum class News : std::uint8_t { fresh, stale, impossible };
+constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_t sent) {
+  if (consumed - acked <= sent - acked) return News::fresh;
+  return acked - consumed < std::uint32_t{1} << 31 ? News::stale : News::impossible;
+}
+// A window is at least this: credit comes back by halves, and half must do for the longest message.
+inline constexpr std::uint32_t kLeastWindow = 24 << 10;
+static_assert(kLeastWindow >= 2 * cost_of(kMostMessage));
+
+}  // namespace heddle::transport::ucx

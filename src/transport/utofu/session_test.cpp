@@ -1,0 +1,293 @@
+// Session queues on the emulator: chains of ranks that forward without anybody calling anything, runs that overlap, and what is
+// refused. In strict mode the emulator ends the job for credits that are left over when a queue is freed.
+#include "transport/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "base/test_waits.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "transport/utofu/utofu.hpp"
+
+namespace heddle::transport::utofu {
+namespace {
+
+using Overrides = base::Config::Overrides;
+
+class Side {
+ public:
+  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {}) {
+    variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
+    variables.insert({"HEDDLE_MAX_WORKERS", "1"});
+    auto config = base::Config::read(variables);
+    EXPECT_TRUE(config.ok()) << base::last_message();
+    environment_.config = *config;
+    environment_.log = base::Log(base::Level::error, rank);
+    environment_.clock = &clock_;
+    bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
+    auto transport = open(*bootstrap_, environment_);
+    EXPECT_TRUE(transport.ok()) << base::last_message();
+    if (transport) transport_ = std::move(*transport);
+  }
+  [[nodiscard]] SessionQueues* sessions() { return transport_->sessions(); }
+
+ private:
+  base::SystemClock clock_;
+  base::Environment environment_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+  std::unique_ptr<Transport> transport_;
+};
+
+// One rank of a chain. Queue 0: segments, released by their arrival; queue 1, not at the ends: the successor's readiness. The root
+// sends when its successor is ready, so its queue 1 gives credits to its queue 0.
+class Link {
+ public:
+  Link(Side& side, std::uint32_t rank, std::uint32_t ranks, std::uint32_t segments, std::size_t bytes)
+      : rank_(rank), ranks_(ranks), segments_(segments), memory_(segments * bytes), bytes_(bytes) {
+    auto opened = side.sessions()->open(last() ? 1 : 2, memory_);
+    EXPECT_TRUE(opened.ok()) << base::last_message();
+    if (opened) session_ = std::move(*opened);
+  }
+
+  [[nodiscard]] Session& session() { return *session_; }
+  [[nodiscard]] bool root() const { return rank_ == 0; }
+  [[nodiscard]] bool last() const { return rank_ + 1 == ranks_; }
+
+  void bind(Link* previous, Link* next) {
+    std::vector<SessionCommand> commands;
+    const SessionKey mine = session_->key(0);
+    const SessionKey onward = next != nullptr ? next->session_->key(0) : SessionKey{};
+    const SessionKey back = previous != nullptr ? previous->session_->key(1) : SessionKey{};
+    for (std::uint32_t i = 0; i < segments_; ++i) {
+      const std::uint64_t at = i * bytes_;
+      commands.push_back(last() ? SessionCommand{0} : SessionCommand{0, &onward, at, at, bytes_, 1});
+    }
+    if (root()) release(&mine, &commands);
+    if (!root()) commands.push_back({last() ? SessionCommand::kFreeQueue : 1, &back, 0, 0, 0, previous->reports()});
+    ASSERT_EQ(session_->bind(commands), HEDDLE_DONE) << base::last_message();
+  }
+
+  void fill(std::uint64_t run) {
+    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = root() ? expected(run, i) : std::byte{0};
+  }
+  [[nodiscard]] bool right(std::uint64_t run) const {
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      if (memory_[i] != expected(run, i)) return false;
+    return true;
+  }
+
+ private:
+  static std::byte expected(std::uint64_t run, std::size_t i) {
+    return static_cast<std::byte>((run * 29 + i * 3 + (i >> 8U)) & 0xffU);
+  }
+  // Credits that the readiness of its successor brings: to the root as many as it has puts to itself.
+  [[nodiscard]] std::uint32_t reports() const { return root() ? (segments_ + 14) / 15 : 1; }
+  void release(const SessionKey* mine, std::vector<SessionCommand>* commands) const {
+    for (std::uint32_t left = segments_; left > 0;) {
+      const std::uint32_t credits = std::min(left, 15U);
+      commands->push_back({1, mine, 0, 0, 0, credits});
+      left -= credits;
+    }
+  }
+
+  const std::uint32_t rank_;
+  const std::uint32_t ranks_;
+  const std::uint32_t segments_;
+  std::vector<std::byte> memory_;
+  const std::size_t bytes_;
+  std::unique_ptr<Session> session_;
+};
+
+class Chain {
+ public:
+  Chain(std::uint32_t ranks, std::uint32_t segments, std::size_t bytes, const Overrides& variables = {}) : job_(ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      sides_.push_back(std::make_unique<Side>(job_, rank, variables));
+      links_.push_back(std::make_unique<Link>(*sides_.back(), rank, ranks, segments, bytes));
+    }
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      links_[rank]->bind(rank > 0 ? links_[rank - 1].get() : nullptr,
+                         rank + 1 < ranks ? links_[rank + 1].get() : nullptr);
+  }
+  [[nodiscard]] std::vector<std::unique_ptr<Link>>& links() { return links_; }
+  [[nodiscard]] Link& last() { return *links_.back(); }
+
+ private:
+  bootstrap::inproc::Job job_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+bool ends(Session& session) {
+  base::Status status = HEDDLE_AGAIN;
+  return test::within_time([&] { return (status = session.poll()) != HEDDLE_AGAIN; }) && status == HEDDLE_DONE;
+}
+
+// Whoever computes between start and end is not needed: only the last one looks.
+TEST(UtofuSession, TheLastOneReceivesThoughNobodyElseCallsAnything) {
+  for (const std::uint32_t ranks : {2U, 3U, 5U}) {
+    for (const std::uint32_t segments : {1U, 2U, 30U}) {
+      Chain chain(ranks, segments, 3000);
+      for (std::uint64_t run = 1; run <= 10; ++run) {
+        for (auto& link : chain.links()) link->fill(run);
+        // In another order each time: who starts first has credits kept for it, or commands that wait.
+        std::vector<std::size_t> order(ranks);
+        std::iota(order.begin(), order.end(), run % ranks);
+        for (const std::size_t i : order) chain.links()[i % ranks]->session().start();
+        ASSERT_TRUE(ends(chain.last().session())) << base::last_message();
+        ASSERT_TRUE(chain.last().right(run)) << ranks << " ranks, " << segments << " segments, run " << run;
+        for (auto& link : chain.links()) {
+          ASSERT_TRUE(ends(link->session())) << base::last_message();
+          ASSERT_TRUE(link->right(run));
+          ASSERT_EQ(link->session().poll(), HEDDLE_DONE);  // and stays so
+        }
+      }
+    }
+  }
+}
+
+TEST(UtofuSession, ARankThatIsARunAheadWaits) {
+  Chain chain(3, 4, 5000);
+  for (auto& link : chain.links()) link->fill(1);
+  for (auto& link : chain.links()) link->session().start();
+  ASSERT_TRUE(ends(chain.last().session()));
+  // The last one begins again before the others have seen the end of the run before.
+  chain.last().fill(2);
+  chain.last().session().start();
+  EXPECT_EQ(chain.last().session().poll(), HEDDLE_AGAIN);
+  for (std::size_t i : {1U, 0U}) {
+    ASSERT_TRUE(ends(chain.links()[i]->session()));
+    chain.links()[i]->fill(2);
+  }
+  chain.links()[1]->session().start();
+  EXPECT_EQ(chain.links()[1]->session().poll(), HEDDLE_AGAIN);
+  chain.links()[0]->session().start();
+  for (auto& link : chain.links()) {
+    ASSERT_TRUE(ends(link->session()));
+    EXPECT_TRUE(link->right(2));
+  }
+}
+
+// More commands than there are slots: brought by polls. The emulator has 64 or 32 here.
+TEST(UtofuSession, CommandsThatHaveNoRoomFollow) {
+  Chain chain(3, 200, 64);
+  for (std::uint64_t run = 1; run <= 3; ++run) {
+    for (auto& link : chain.links()) link->fill(run);
+    for (auto& link : chain.links()) link->session().start();
+    ASSERT_TRUE(test::within_time([&] {
+      bool all = true;
+      for (auto& link : chain.links()) all = link->session().poll() == HEDDLE_DONE && all;
+      return all;
+    })) << base::last_message();
+    for (auto& link : chain.links()) ASSERT_TRUE(link->right(run));
+  }
+}
+
+TEST(UtofuSession, QueuesAreGivenBack) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  std::vector<std::byte> memory(64);
+  std::size_t most = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<Session>> open;
+    for (;;) {
+      auto opened = side.sessions()->open(1, memory);
+      if (!opened) {
+        EXPECT_EQ(opened.status(), HEDDLE_ERR_NO_MEMORY) << base::last_message();
+        break;
+      }
+      open.push_back(std::move(*opened));
+    }
+    EXPECT_GT(open.size(), 4U);
+    EXPECT_TRUE(round == 0 || open.size() == most);
+    most = open.size();
+    open.pop_back();
+    EXPECT_FALSE(side.sessions()->open(2, memory).ok());  // and takes nothing
+    EXPECT_TRUE(side.sessions()->open(1, memory).ok());
+  }
+}
+
+TEST(UtofuSession, AsManyAsAllowed) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0, {{"HEDDLE_UTOFU_SESSIONS", "2"}});
+  EXPECT_TRUE(side.sessions()->open(2, {}).ok());
+  EXPECT_EQ(side.sessions()->open(3, {}).status(), HEDDLE_ERR_NO_MEMORY);
+  EXPECT_TRUE(side.sessions()->open(2, {}).ok());
+}
+
+TEST(UtofuSession, ThereAreNoneWhereNotWanted) {
+  bootstrap::inproc::Job job(1);
+  EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_SESSIONS", "0"}}).sessions(), nullptr);
+  bootstrap::inproc::Job other(1);
+  EXPECT_EQ(Side(other, 0, {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}}).sessions(), nullptr);
+}
+
+TEST(UtofuSession, WhatIsNotSoIsRefused) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  std::vector<std::byte> memory(100);
+  auto opened = side.sessions()->open(2, memory);
+  ASSERT_TRUE(opened.ok()) << base::last_message();
+  Session& session = **opened;
+  const SessionKey key = session.key(0);
+  SessionKey forged = key;
+  forged.bytes[8] ^= std::byte{1};
+  const auto bind = [&](const SessionCommand& command) { return session.bind({&command, 1}); };
+  EXPECT_EQ(bind({0, &forged, 0, 0, 8, 1}), HEDDLE_ERR_PROTOCOL);
+  EXPECT_EQ(bind({0, &key, 93, 0, 8, 1}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({0, &key, 0, 93, 8, 1}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({0, &key, ~0ULL, 0, 8, 1}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({0, &key, 0, ~0ULL, 8, 1}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({0, &key, 0, 0, 8, 16}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({2, &key, 0, 0, 8, 1}), HEDDLE_ERR_RANGE);
+  EXPECT_EQ(bind({SessionCommand::kFreeQueue, &key, 92, 92, 8, 0}), HEDDLE_DONE) << base::last_message();
+  EXPECT_EQ(session.poll(), HEDDLE_DONE);
+}
+
+// Data out of the free queue, which many Sessions share.
+TEST(UtofuSession, TheFreeQueueIsFree) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  constexpr std::size_t kSessions = 4;
+  std::vector<std::vector<std::byte>> memory(kSessions, std::vector<std::byte>(2048));
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (std::size_t i = 0; i < kSessions; ++i) {
+    auto opened = side.sessions()->open(1, memory[i]);
+    ASSERT_TRUE(opened.ok()) << base::last_message();
+    sessions.push_back(std::move(*opened));
+    const SessionKey key = sessions.back()->key(0);
+    const SessionCommand commands[] = {{SessionCommand::kFreeQueue, &key, 0, 1024, 1000, 1}, {0}};
+    ASSERT_EQ(sessions.back()->bind(commands), HEDDLE_DONE) << base::last_message();
+  }
+  for (unsigned run = 1; run <= 20; ++run) {
+    for (std::size_t i = 0; i < kSessions; ++i) {
+      std::memset(memory[i].data(), static_cast<int>(run + i), 1000);
+      sessions[i]->start();
+    }
+    for (std::size_t i = kSessions; i-- > 0;) {
+      ASSERT_TRUE(ends(*sessions[i])) << base::last_message();
+      ASSERT_EQ(std::memcmp(memory[i].data(), memory[i].data() + 1024, 1000), 0);
+    }
+  }
+}
+
+// Of a run that never ends: queue, commands and memory stay with the interface, and the process ends as usual.
+TEST(UtofuSession, WhatIsLeftStays) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  static std::vector<std::byte> memory(64);
+  auto opened = side.sessions()->open(1, memory);
+  ASSERT_TRUE(opened.ok()) << base::last_message();
+  const SessionCommand wait{0};
+  ASSERT_EQ((*opened)->bind({&wait, 1}), HEDDLE_DONE);
+  (*opened)->start();
+  EXPECT_EQ((*opened)->poll(), HEDDLE_AGAIN);
+  (*opened)->leave();
+}
+
+}  // namespace
+}  // namespace heddle::transport::utofu
