@@ -309,10 +309,7 @@ void AmRendezvous::end(Fetch* fetch, base::Status status) {
 // As a message that has arrived whole: see Worker::arrived_fragment().
 void AmRendezvous::hand_on(Fetch* fetch) {
   protocol::Reassembly::Message& whole = fetch->whole;
-  if (class_of(*fetch) == kUser) {
-    leave(*fetch);  // the store counts it from here
-    return worker_.store_large(fetch->from, &whole);
-  }
+  if (class_of(*fetch) == kUser) return worker_.store_large(fetch->from, &whole, Tasks::Room::reserved);
   worker_.responder_.answer(fetch->from, fetch->head.token, HEDDLE_DONE);
   worker_.run_handler(fetch->from, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
                       whole.total_bytes);

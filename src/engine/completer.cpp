@@ -180,7 +180,7 @@ void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment
       drop(source, "its parts exceed HEDDLE_AM_REASSEMBLY_BYTES");
       return responder_.answer(source, whole.token, HEDDLE_ERR_NO_MEMORY);
     case protocol::Reassembly::Outcome::complete:
-      if (whole.handler >= HEDDLE_AM_USER) return store_large(source, &whole);
+      if (whole.handler >= HEDDLE_AM_USER) return store_large(source, &whole, Tasks::Room::asked);
       responder_.answer(source, whole.token, HEDDLE_DONE);
       return run_handler(source, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
                          whole.total_bytes);

@@ -79,13 +79,14 @@ Tasks::Stored Tasks::store(heddle_peer peer, const wire::ActiveMessage& message)
   return Stored::yes;
 }
 
-Tasks::Stored Tasks::store(heddle_peer peer, protocol::Reassembly::Message* whole) noexcept {
+Tasks::Stored Tasks::store(heddle_peer peer, protocol::Reassembly::Message* whole, Room room) noexcept {
   const std::uint64_t charge = protocol::credit_charge(whole->header_bytes, whole->total_bytes, bounds_.window);
   Source* source = nullptr;
   if (const Stored admitted = admit(peer, charge, &source); admitted != Stored::yes) return admitted;
-  Task* task = admits(whole->total_bytes) ? allocate(0) : nullptr;
+  const bool has_room = room == Room::reserved || whole->total_bytes <= charge || admits(whole->total_bytes);
+  Task* task = has_room ? allocate(0) : nullptr;
   if (task == nullptr) return Stored::no_memory;
-  large_bytes_.fetch_add(whole->total_bytes, std::memory_order_relaxed);
+  if (room == Room::asked) large_bytes_.fetch_add(whole->total_bytes, std::memory_order_relaxed);
   source->held += charge;
   task->source = source;
   task->peer = peer;
@@ -190,8 +191,9 @@ void Worker::arrived_user(heddle_peer source, const transport::Completion& compl
   if (!responder_.grant(source, bytes) && tasks_.owe(source, bytes)) owes_grants_ = true;
 }
 
-void Worker::store_large(heddle_peer source, protocol::Reassembly::Message* whole) {
-  const Tasks::Stored stored = tasks_.store(source, whole);
+void Worker::store_large(heddle_peer source, protocol::Reassembly::Message* whole, Tasks::Room room) {
+  const Tasks::Stored stored = tasks_.store(source, whole, room);
+  if (stored != Tasks::Stored::yes && room == Tasks::Room::reserved) tasks_.release(whole->total_bytes);
   // Told of the error, the sender gives itself back what the message was counted as.
   responder_.answer(source, whole->token, stored == Tasks::Stored::yes ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY);
   if (stored != Tasks::Stored::yes) refuse_task(source, stored);

@@ -48,7 +48,7 @@ class Tasks {
     [[nodiscard]] const std::byte* payload() { return large != nullptr ? large.get() : small(); }
   };
 
-  // `most_large`: bytes of payloads that came in parts.
+  // `most_large`: bytes of payloads that came in parts or were fetched. Those in parts that their sender's window covers exceed it.
   struct Bounds {
     std::uint32_t ranks;
     std::uint32_t workers;
@@ -67,9 +67,12 @@ class Tasks {
   [[nodiscard]] bool admits(std::uint64_t bytes) const {
     return bytes <= bounds_.most_large - std::min(large_bytes_.load(std::memory_order_relaxed), bounds_.most_large);
   }
-  Stored store(heddle_peer peer, protocol::Reassembly::Message* whole) noexcept;
-  // Room for a payload that is on its way: counted as if it were here. release() goes before its store(). False: there is none
-  // until a large message has been handled.
+  // Where the room for such a payload comes from. `reserved`: reserve() has counted it. `asked`: there must be some, unless all of the
+  // payload is within its sender's window: that bounds it already, and its sender was promised that it is stored.
+  enum class Room { asked, reserved };
+  Stored store(heddle_peer peer, protocol::Reassembly::Message* whole, Room room) noexcept;
+  // Room for a payload that is on its way: counted as if it were here, until its task has ended or release(). False: there is
+  // none until a large message has been handled.
   [[nodiscard]] bool reserve(std::uint64_t bytes) {
     if (!admits(bytes)) return false;
     large_bytes_.fetch_add(bytes, std::memory_order_relaxed);

@@ -107,17 +107,40 @@ TEST(Tasks, LargePayloadsAreBoundedTogether) {
   };
   auto first = large(6000);
   const std::byte* where = first.payload.get();
-  ASSERT_EQ(tasks.store({1, 0}, &first), Tasks::Stored::yes);
+  ASSERT_EQ(tasks.store({1, 0}, &first, Tasks::Room::asked), Tasks::Stored::yes);
   auto second = large(4001);
-  EXPECT_EQ(tasks.store({1, 1}, &second), Tasks::Stored::no_memory);
+  EXPECT_EQ(tasks.store({1, 1}, &second, Tasks::Room::asked), Tasks::Stored::no_memory);
   EXPECT_NE(second.payload, nullptr) << "what is refused stays the caller's";
   auto third = large(4000);
-  EXPECT_EQ(tasks.store({1, 2}, &third), Tasks::Stored::yes);
+  EXPECT_EQ(tasks.store({1, 2}, &third, Tasks::Room::asked), Tasks::Stored::yes);
   Tasks::Task* task = tasks.take();
   EXPECT_EQ(task->payload(), where) << "not copied";
   EXPECT_EQ(task->charge, kWindow / 2);
   EXPECT_TRUE(tasks.end(task, true));
-  EXPECT_EQ(tasks.store({1, 3}, &second), Tasks::Stored::yes);
+  EXPECT_EQ(tasks.store({1, 3}, &second, Tasks::Room::asked), Tasks::Stored::yes);
+}
+
+// The sender of a payload within its window was told that it is stored; who has reserved was told that there is room.
+TEST(Tasks, AFullStoreTakesWhatItHasPromised) {
+  Tasks tasks({2, 4, kWindow, 10'000}, false);
+  const auto large = [](std::uint64_t bytes) {
+    protocol::Reassembly::Message whole;
+    whole.total_bytes = bytes;
+    whole.handler = HEDDLE_AM_USER + 3;
+    whole.payload = std::make_unique<std::byte[]>(bytes);
+    return whole;
+  };
+  ASSERT_TRUE(tasks.reserve(10'000));
+  auto beyond = large(kWindow / 2 + 1);
+  EXPECT_EQ(tasks.store({1, 0}, &beyond, Tasks::Room::asked), Tasks::Stored::no_memory);
+  auto within = large(kWindow / 2 - 192);
+  EXPECT_EQ(tasks.store({1, 1}, &within, Tasks::Room::asked), Tasks::Stored::yes);
+  auto fetched = large(10'000);
+  EXPECT_EQ(tasks.store({1, 2}, &fetched, Tasks::Room::reserved), Tasks::Stored::yes);
+  EXPECT_FALSE(tasks.reserve(1));
+  while (Tasks::Task* task = tasks.take()) static_cast<void>(tasks.end(task, true));
+  EXPECT_TRUE(tasks.reserve(10'000)) << "each payload was counted once and given back once";
+  EXPECT_FALSE(tasks.reserve(1));
 }
 
 // One puts in and grants, three take out: each message is taken once, and what is granted is what was handled.

@@ -278,7 +278,7 @@ class Worker {
 
   // tasks.cpp
   void arrived_user(heddle_peer source, const transport::Completion& completion);
-  void store_large(heddle_peer source, protocol::Reassembly::Message* whole);
+  void store_large(heddle_peer source, protocol::Reassembly::Message* whole, Tasks::Room room);
   void refuse_task(heddle_peer source, Tasks::Stored stored);
   void run_task(heddle_worker handle, Tasks::Task* task);
   void grant(heddle_peer source, Tasks::Source* from);
