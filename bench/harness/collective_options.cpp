@@ -8,13 +8,17 @@
 namespace heddle::bench::harness {
 
 const char* const kCollectiveUsage =
-    "usage: heddle bench barrier|broadcast|reduce|allreduce|allgather|alltoall… [options]\n"
+    "usage: heddle bench barrier|broadcast|reduce|allreduce|reduce_scatter|scan|gather|gatherv|allgather|allgatherv|\n"
+    "                    scatter|scatterv|alltoall|alltoallv|neighbor_alltoallv… [options]\n"
     "Times of collective operations as CSV: what init and start take, wait, and all, from when the last member has "
     "begun to when\n"
     "the last one has ended; and all of it with a computation of that length between start and wait. With barrier and "
     "two "
     "ranks also\n"
-    "barriers one after another beside a cache line that goes to and fro.\n"
+    "barriers one after another beside a cache line that goes to and fro. Blocks are all equal, those in lists (…v) "
+    "too; neighbours "
+    "are\n"
+    "a ring, a block to each side.\n"
     "  --ranks 2,4              processes; one job of each (inside a job: all that there are)\n"
     "  --size 8,4K,1M           bytes of a block (default: 8, 64, then 1K to --max by powers of 4)\n"
     "  --max 128M               (default 16M)\n"

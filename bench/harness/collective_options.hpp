@@ -9,8 +9,10 @@
 
 namespace heddle::bench::harness {
 
-inline const std::vector<std::string> kCollectiveNames = {"barrier",   "broadcast", "reduce",
-                                                          "allreduce", "allgather", "alltoall"};
+inline const std::vector<std::string> kCollectiveNames = {
+    "barrier", "broadcast", "reduce",   "allreduce", "reduce_scatter",
+    "scan",    "gather",    "gatherv",  "allgather", "allgatherv",
+    "scatter", "scatterv",  "alltoall", "alltoallv", "neighbor_alltoallv"};
 inline const std::vector<std::string> kCollectiveForms = {"persistent", "nonblocking", "blocking"};
 
 struct CollectiveOptions {

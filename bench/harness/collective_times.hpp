@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/channel.hpp"
@@ -29,18 +30,42 @@ namespace heddle::bench::harness {
  *   void drop();
  * }; */
 
+// Blocks of each member's send and receive. A member that needs fewer, as one that is not the root, uses fewer.
+inline std::uint32_t send_blocks(std::string_view operation, std::uint32_t ranks) {
+  const bool spreads = operation.starts_with("scatter") || operation.starts_with("alltoall");
+  if (operation == "neighbor_alltoallv") return 2;
+  return spreads || operation == "reduce_scatter" ? ranks : 1;
+}
+inline std::uint32_t receive_blocks(std::string_view operation, std::uint32_t ranks) {
+  const bool collects = operation.starts_with("gather") || operation.starts_with("allgather");
+  if (operation == "neighbor_alltoallv") return 2;
+  return collects || operation.starts_with("alltoall") ? ranks : 1;
+}
+inline bool only_root_receives(std::string_view operation) {
+  return operation == "reduce" || operation.starts_with("gather");
+}
+
 // What member `rank` gives in place `i`.
 inline double collective_given(std::uint32_t rank, std::size_t i) {
   return static_cast<double>(rank + 1 + i % 5);
 }
-inline double collective_expected(const std::string& operation, std::uint32_t rank, std::uint32_t ranks,
+// What member `rank` of `ranks` has in place `i` of receive in the end; blocks of `doubles`. The root is 0.
+inline double collective_expected(std::string_view operation, std::uint32_t rank, std::uint32_t ranks,
                                   std::size_t doubles, std::size_t i) {
-  if (operation == "broadcast") return collective_given(0, i);
   const std::size_t block = i / doubles;
-  if (operation == "allgather") return collective_given(static_cast<std::uint32_t>(block), i % doubles);
-  if (operation == "alltoall") return collective_given(static_cast<std::uint32_t>(block), rank * doubles + i % doubles);
+  const std::size_t at = i % doubles;
+  if (operation == "broadcast") return collective_given(0, i);
+  if (operation.starts_with("scatter")) return collective_given(0, rank * doubles + i);
+  if (operation.starts_with("gather") || operation.starts_with("allgather"))
+    return collective_given(static_cast<std::uint32_t>(block), at);
+  if (operation.starts_with("alltoall"))
+    return collective_given(static_cast<std::uint32_t>(block), rank * doubles + at);
+  // From the one before its first block, which goes to the next; from the next its second.
+  if (operation == "neighbor_alltoallv") return collective_given((rank + (block == 0 ? ranks - 1 : 1)) % ranks, i);
+  const std::size_t place = operation == "reduce_scatter" ? rank * doubles + i : i;
+  const std::uint32_t givers = operation == "scan" ? rank + 1 : ranks;
   double sum = 0;
-  for (std::uint32_t other = 0; other < ranks; ++other) sum += collective_given(other, i);
+  for (std::uint32_t other = 0; other < givers; ++other) sum += collective_given(other, place);
   return sum;
 }
 
@@ -110,7 +135,7 @@ class CollectiveTimes {
   }
 
   void fill(const std::string& name, std::size_t doubles) {
-    const std::size_t all = name == "alltoall" ? doubles * library_.size() : doubles;
+    const std::size_t all = doubles * send_blocks(name, library_.size());
     if (name == "broadcast") {
       std::fill_n(library_.receive(), doubles, -1);
       for (std::size_t i = 0; i < doubles && library_.rank() == 0; ++i) library_.receive()[i] = collective_given(0, i);
@@ -119,8 +144,8 @@ class CollectiveTimes {
     }
   }
   bool is_right(const std::string& name, std::size_t doubles) {
-    if (name == "reduce" && library_.rank() != 0) return true;
-    const std::size_t all = name == "alltoall" || name == "allgather" ? doubles * library_.size() : doubles;
+    if (only_root_receives(name) && library_.rank() != 0) return true;
+    const std::size_t all = doubles * receive_blocks(name, library_.size());
     for (std::size_t i = 0; i < all; ++i) {
       if (library_.receive()[i] != collective_expected(name, library_.rank(), library_.size(), doubles, i))
         return false;

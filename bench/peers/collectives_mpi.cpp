@@ -5,19 +5,184 @@
 #include <mpi-ext.h>
 #endif
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "harness/collective_times.hpp"
 
 #if MPI_VERSION >= 4
-#define HEDDLE_PEER_PERSISTENT(name) MPI_##name##_init
+#define HEDDLE_PEER_INIT(name, ...) MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, call.request)
 #elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ)
-#define HEDDLE_PEER_PERSISTENT(name) MPIX_##name##_init
+#define HEDDLE_PEER_INIT(name, ...) MPIX_##name##_init(__VA_ARGS__, MPI_INFO_NULL, call.request)
+#else
+#define HEDDLE_PEER_INIT(name, ...) MPI_ERR_UNSUPPORTED_OPERATION
 #endif
 
 namespace heddle::bench::peers {
 namespace {
+
+enum class Form { persistent, nonblocking, blocking };
+
+// What one process passes; the root is 0.
+struct Call {
+  Form form = Form::blocking;
+  MPI_Comm all = MPI_COMM_NULL;
+  MPI_Comm ring = MPI_COMM_NULL;  // each process and the next and last one
+  double* send = nullptr;
+  double* receive = nullptr;
+  int count = 0;
+  const int* counts = nullptr;  // of the blocks of lists, all `count`
+  const int* displacements = nullptr;
+  MPI_Request* request = nullptr;
+};
+
+int barrier(const Call& call) {
+  if (call.form == Form::blocking) return MPI_Barrier(call.all);
+  if (call.form == Form::nonblocking) return MPI_Ibarrier(call.all, call.request);
+  return HEDDLE_PEER_INIT(Barrier, call.all);
+}
+int broadcast(const Call& call) {
+  if (call.form == Form::blocking) return MPI_Bcast(call.receive, call.count, MPI_DOUBLE, 0, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Ibcast(call.receive, call.count, MPI_DOUBLE, 0, call.all, call.request);
+  return HEDDLE_PEER_INIT(Bcast, call.receive, call.count, MPI_DOUBLE, 0, call.all);
+}
+int reduce(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Reduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Ireduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all, call.request);
+  return HEDDLE_PEER_INIT(Reduce, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all);
+}
+int allreduce(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Allreduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iallreduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
+  return HEDDLE_PEER_INIT(Allreduce, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+}
+int reduce_scatter(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Reduce_scatter_block(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Ireduce_scatter_block(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
+  return HEDDLE_PEER_INIT(Reduce_scatter_block, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+}
+int scan(const Call& call) {
+  if (call.form == Form::blocking) return MPI_Scan(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iscan(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
+  return HEDDLE_PEER_INIT(Scan, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
+}
+int gather(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Gather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Igather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all,
+                       call.request);
+  return HEDDLE_PEER_INIT(Gather, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
+}
+int gatherv(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Gatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE, 0,
+                       call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Igatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE, 0,
+                        call.all, call.request);
+  return HEDDLE_PEER_INIT(Gatherv, call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements,
+                          MPI_DOUBLE, 0, call.all);
+}
+int allgather(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Allgather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iallgather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all,
+                          call.request);
+  return HEDDLE_PEER_INIT(Allgather, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
+}
+int allgatherv(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Allgatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE,
+                          call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iallgatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE,
+                           call.all, call.request);
+  return HEDDLE_PEER_INIT(Allgatherv, call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements,
+                          MPI_DOUBLE, call.all);
+}
+int scatter(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Scatter(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iscatter(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all,
+                        call.request);
+  return HEDDLE_PEER_INIT(Scatter, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0,
+                          call.all);
+}
+int scatterv(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Scatterv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0,
+                        call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Iscatterv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE,
+                         0, call.all, call.request);
+  return HEDDLE_PEER_INIT(Scatterv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count,
+                          MPI_DOUBLE, 0, call.all);
+}
+int alltoall(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Alltoall(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Ialltoall(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all,
+                         call.request);
+  return HEDDLE_PEER_INIT(Alltoall, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
+}
+int alltoallv(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
+                         call.displacements, MPI_DOUBLE, call.all);
+  if (call.form == Form::nonblocking)
+    return MPI_Ialltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
+                          call.displacements, MPI_DOUBLE, call.all, call.request);
+  return HEDDLE_PEER_INIT(Alltoallv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
+                          call.displacements, MPI_DOUBLE, call.all);
+}
+int neighbor_alltoallv(const Call& call) {
+  if (call.form == Form::blocking)
+    return MPI_Neighbor_alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
+                                  call.displacements, MPI_DOUBLE, call.ring);
+  if (call.form == Form::nonblocking)
+    return MPI_Ineighbor_alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
+                                   call.displacements, MPI_DOUBLE, call.ring, call.request);
+  return HEDDLE_PEER_INIT(Neighbor_alltoallv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive,
+                          call.counts, call.displacements, MPI_DOUBLE, call.ring);
+}
+
+struct Row {
+  std::string_view name;
+  int (*call)(const Call& call);
+};
+constexpr std::array kRows = {
+    Row{"barrier", barrier},
+    Row{"broadcast", broadcast},
+    Row{"reduce", reduce},
+    Row{"allreduce", allreduce},
+    Row{"reduce_scatter", reduce_scatter},
+    Row{"scan", scan},
+    Row{"gather", gather},
+    Row{"gatherv", gatherv},
+    Row{"allgather", allgather},
+    Row{"allgatherv", allgatherv},
+    Row{"scatter", scatter},
+    Row{"scatterv", scatterv},
+    Row{"alltoall", alltoall},
+    Row{"alltoallv", alltoallv},
+    Row{"neighbor_alltoallv", neighbor_alltoallv},
+};
 
 class Mpi {
  public:
@@ -28,7 +193,17 @@ class Mpi {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     rank_ = static_cast<std::uint32_t>(rank);
     size_ = static_cast<std::uint32_t>(size);
+    // To the next its first block and from the last the first: see harness/collective_times.hpp.
+    const std::array<int, 2> targets{(rank + 1) % size, (rank + size - 1) % size};
+    const std::array<int, 2> sources{targets[1], targets[0]};
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources.data(), MPI_UNWEIGHTED, 2, targets.data(), MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &call_.ring);
+    call_.all = MPI_COMM_WORLD;
+    call_.request = &request_;
   }
+  Mpi(const Mpi&) = delete;
+  Mpi& operator=(const Mpi&) = delete;
+  ~Mpi() { MPI_Comm_free(&call_.ring); }
 
   [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
@@ -43,98 +218,47 @@ class Mpi {
   [[nodiscard]] static std::string algorithm() { return "-"; }
 
   bool make(const std::string& operation, const std::string& form, std::size_t doubles) {
-    operation_ = operation;
-    form_ = form;
-    count_ = static_cast<int>(doubles);
-    send_.assign(doubles * size_ + 1, 0);
-    receive_.assign(doubles * size_ + 1, 0);
-    return form != "persistent" || init();
+    row_ = std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) { return row.name == operation; });
+    if (row_ == kRows.end()) return false;
+    call_.form = form == "blocking" ? Form::blocking : form == "persistent" ? Form::persistent : Form::nonblocking;
+    call_.count = static_cast<int>(doubles);
+    const std::size_t blocks = std::max<std::size_t>(size_, 2);
+    send_.assign(doubles * blocks + 1, 0);
+    receive_.assign(doubles * blocks + 1, 0);
+    counts_.assign(blocks, call_.count);
+    displacements_.resize(blocks);
+    for (std::size_t i = 0; i < blocks; ++i) displacements_[i] = static_cast<int>(i * doubles);
+    call_.send = send_.data();
+    call_.receive = receive_.data();
+    call_.counts = counts_.data();
+    call_.displacements = displacements_.data();
+    return call_.form != Form::persistent || row_->call(call_) == MPI_SUCCESS;
   }
   void start() {
-    if (form_ == "persistent") MPI_Start(&request_);
-    if (form_ == "nonblocking") begin();
+    if (call_.form == Form::persistent) MPI_Start(&request_);
+    if (call_.form == Form::nonblocking) row_->call(call_);
   }
   void wait() {
-    if (form_ == "blocking") {
-      block();
+    if (call_.form == Form::blocking) {
+      row_->call(call_);
     } else {
       MPI_Wait(&request_, MPI_STATUS_IGNORE);
     }
   }
   void drop() {
-    if (form_ == "persistent") MPI_Request_free(&request_);
+    if (call_.form == Form::persistent) MPI_Request_free(&request_);
   }
 
  private:
-  bool init() {
-#ifdef HEDDLE_PEER_PERSISTENT
-    double* const to = receive_.data();
-    const double* const from = send_.data();
-    const MPI_Comm all = MPI_COMM_WORLD;
-    if (operation_ == "barrier") {
-      HEDDLE_PEER_PERSISTENT(Barrier)(all, MPI_INFO_NULL, &request_);
-    } else if (operation_ == "broadcast") {
-      HEDDLE_PEER_PERSISTENT(Bcast)(to, count_, MPI_DOUBLE, 0, all, MPI_INFO_NULL, &request_);
-    } else if (operation_ == "reduce") {
-      HEDDLE_PEER_PERSISTENT(Reduce)(from, to, count_, MPI_DOUBLE, MPI_SUM, 0, all, MPI_INFO_NULL, &request_);
-    } else if (operation_ == "allreduce") {
-      HEDDLE_PEER_PERSISTENT(Allreduce)(from, to, count_, MPI_DOUBLE, MPI_SUM, all, MPI_INFO_NULL, &request_);
-    } else if (operation_ == "allgather") {
-      HEDDLE_PEER_PERSISTENT(Allgather)(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all, MPI_INFO_NULL,
-                                        &request_);
-    } else {
-      HEDDLE_PEER_PERSISTENT(Alltoall)(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all, MPI_INFO_NULL, &request_);
-    }
-    return true;
-#else
-    return false;
-#endif
-  }
-  void begin() {
-    double* const to = receive_.data();
-    const double* const from = send_.data();
-    const MPI_Comm all = MPI_COMM_WORLD;
-    if (operation_ == "barrier") {
-      MPI_Ibarrier(all, &request_);
-    } else if (operation_ == "broadcast") {
-      MPI_Ibcast(to, count_, MPI_DOUBLE, 0, all, &request_);
-    } else if (operation_ == "reduce") {
-      MPI_Ireduce(from, to, count_, MPI_DOUBLE, MPI_SUM, 0, all, &request_);
-    } else if (operation_ == "allreduce") {
-      MPI_Iallreduce(from, to, count_, MPI_DOUBLE, MPI_SUM, all, &request_);
-    } else if (operation_ == "allgather") {
-      MPI_Iallgather(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all, &request_);
-    } else {
-      MPI_Ialltoall(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all, &request_);
-    }
-  }
-  void block() {
-    double* const to = receive_.data();
-    const double* const from = send_.data();
-    const MPI_Comm all = MPI_COMM_WORLD;
-    if (operation_ == "barrier") {
-      MPI_Barrier(all);
-    } else if (operation_ == "broadcast") {
-      MPI_Bcast(to, count_, MPI_DOUBLE, 0, all);
-    } else if (operation_ == "reduce") {
-      MPI_Reduce(from, to, count_, MPI_DOUBLE, MPI_SUM, 0, all);
-    } else if (operation_ == "allreduce") {
-      MPI_Allreduce(from, to, count_, MPI_DOUBLE, MPI_SUM, all);
-    } else if (operation_ == "allgather") {
-      MPI_Allgather(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all);
-    } else {
-      MPI_Alltoall(from, count_, MPI_DOUBLE, to, count_, MPI_DOUBLE, all);
-    }
-  }
-
   const char* name_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 0;
-  std::string operation_;
-  std::string form_;
-  int count_ = 0;
+  const Row* row_ = nullptr;
+  Call call_;
   std::vector<double> send_;
   std::vector<double> receive_;
+  std::vector<int> counts_;
+  std::vector<int> displacements_;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "harness/collective_times.hpp"
 #include "harness/cores.hpp"
 #include "heddle/heddle.h"
+#include "work/collective_calls.hpp"
 
 namespace heddle::bench::work {
 
@@ -50,13 +52,13 @@ class Heddle {
     operation_ = operation;
     form_ = form;
     doubles_ = doubles;
-    place(doubles * size_);
+    place(doubles * std::max(size_, 2U));
     algorithm_ = "-";
     if (form != "persistent") return true;
     // Of another operation than the one that is named: what is chosen.
     const bool named = options_.algorithm.starts_with(operation + ".");
     const heddle_collective_options options{sizeof options, named ? options_.algorithm.c_str() : nullptr, 0};
-    must(init(&options), "the init");
+    must(call(Form::persistent, &options), "the init");
     const char* text = nullptr;
     must(heddle_collective_algorithm(collective_, &text), "heddle_collective_algorithm");
     algorithm_ = text;
@@ -64,11 +66,11 @@ class Heddle {
   }
   void start() {
     if (form_ == "persistent") must(heddle_collective_start(collective_), "heddle_collective_start");
-    if (form_ == "nonblocking") must(begin(), "the start");
+    if (form_ == "nonblocking") must(call(Form::nonblocking, nullptr), "the start");
   }
   void wait() {
     if (form_ == "blocking") {
-      must(block(), "the operation");
+      must(call(Form::blocking, nullptr), "the operation");
     } else {
       must(heddle_collective_wait(collective_, HEDDLE_FOREVER), "heddle_collective_wait");
     }
@@ -101,37 +103,9 @@ class Heddle {
     receive_ = send_ + doubles + 8;
   }
 
-  heddle_status init(const heddle_collective_options* options) {
-    const std::size_t bytes = doubles_ * sizeof(double);
-    if (operation_ == "barrier") return heddle_barrier_init(team_, options, &collective_);
-    if (operation_ == "broadcast") return heddle_broadcast_init(team_, receive_, bytes, 0, options, &collective_);
-    if (operation_ == "reduce")
-      return heddle_reduce_init(team_, send_, receive_, doubles_, &kSum, 0, options, &collective_);
-    if (operation_ == "allreduce")
-      return heddle_allreduce_init(team_, send_, receive_, doubles_, &kSum, options, &collective_);
-    if (operation_ == "allgather") return heddle_allgather_init(team_, send_, receive_, bytes, options, &collective_);
-    return heddle_alltoall_init(team_, send_, receive_, bytes, options, &collective_);
+  heddle_status call(Form form, const heddle_collective_options* options) {
+    return call_collective(operation_, {form, team_, rank_, size_, send_, receive_, doubles_, options, &collective_});
   }
-  heddle_status begin() {
-    const std::size_t bytes = doubles_ * sizeof(double);
-    if (operation_ == "barrier") return heddle_barrier_start(team_, &collective_);
-    if (operation_ == "broadcast") return heddle_broadcast_start(team_, receive_, bytes, 0, &collective_);
-    if (operation_ == "reduce") return heddle_reduce_start(team_, send_, receive_, doubles_, &kSum, 0, &collective_);
-    if (operation_ == "allreduce") return heddle_allreduce_start(team_, send_, receive_, doubles_, &kSum, &collective_);
-    if (operation_ == "allgather") return heddle_allgather_start(team_, send_, receive_, bytes, &collective_);
-    return heddle_alltoall_start(team_, send_, receive_, bytes, &collective_);
-  }
-  heddle_status block() {
-    const std::size_t bytes = doubles_ * sizeof(double);
-    if (operation_ == "barrier") return heddle_barrier(team_);
-    if (operation_ == "broadcast") return heddle_broadcast(team_, receive_, bytes, 0);
-    if (operation_ == "reduce") return heddle_reduce(team_, send_, receive_, doubles_, &kSum, 0);
-    if (operation_ == "allreduce") return heddle_allreduce(team_, send_, receive_, doubles_, &kSum);
-    if (operation_ == "allgather") return heddle_allgather(team_, send_, receive_, bytes);
-    return heddle_alltoall(team_, send_, receive_, bytes);
-  }
-
-  static constexpr heddle_reduction kSum{HEDDLE_DOUBLE, HEDDLE_SUM, nullptr, nullptr, 0};
 
   const harness::CollectiveOptions& options_;
   heddle_context context_{};

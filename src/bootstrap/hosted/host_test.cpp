@@ -219,7 +219,7 @@ TEST(host, a_rank_that_ends_before_it_joins_is_told_to_the_others) {
 
 TEST(host, a_rank_dies_though_its_child_keeps_the_connection) {
   const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (!self.valid()) GTEST_SKIP() << "this kernel, or what stands for it, has no pidfd_open";
+  if (!self.valid()) GTEST_SKIP() << "skipped: this kernel, or what stands for it, has no pidfd_open";
   std::array<int, 2> where{};
   std::array<int, 2> until{};
   ASSERT_EQ(::pipe2(where.data(), O_CLOEXEC), 0);
@@ -254,7 +254,7 @@ rlimit descriptors() {
 
 TEST(host, a_large_job_is_allowed_its_descriptors) {
   const rlimit before = descriptors();
-  if (before.rlim_max < 4 * 400 + 256) GTEST_SKIP() << "the hard limit of descriptors is " << before.rlim_max;
+  if (before.rlim_max < 4 * 400 + 256) GTEST_SKIP() << "skipped: the hard limit of descriptors is " << before.rlim_max;
   rlimit few = before;
   few.rlim_cur = 200;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
