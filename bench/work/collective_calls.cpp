@@ -37,7 +37,8 @@ heddle_status broadcast(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_broadcast_start(call.team, call.receive, call.doubles * sizeof(double), 0, call.collective);
     case Form::persistent:
-      return heddle_broadcast_init(call.team, call.receive, call.doubles * sizeof(double), 0, call.options, call.collective);
+      return heddle_broadcast_init(call.team, call.receive, call.doubles * sizeof(double), 0, call.options,
+                                   call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -49,7 +50,8 @@ heddle_status reduce(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_reduce_start(call.team, call.send, call.receive, call.doubles, &kSum, 0, call.collective);
     case Form::persistent:
-      return heddle_reduce_init(call.team, call.send, call.receive, call.doubles, &kSum, 0, call.options, call.collective);
+      return heddle_reduce_init(call.team, call.send, call.receive, call.doubles, &kSum, 0, call.options,
+                                call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -61,7 +63,8 @@ heddle_status allreduce(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_allreduce_start(call.team, call.send, call.receive, call.doubles, &kSum, call.collective);
     case Form::persistent:
-      return heddle_allreduce_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options, call.collective);
+      return heddle_allreduce_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options,
+                                   call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -73,7 +76,8 @@ heddle_status reduce_scatter(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_reduce_scatter_start(call.team, call.send, call.receive, call.doubles, &kSum, call.collective);
     case Form::persistent:
-      return heddle_reduce_scatter_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options, call.collective);
+      return heddle_reduce_scatter_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options,
+                                        call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -97,7 +101,8 @@ heddle_status gather(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_gather_start(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.collective);
     case Form::persistent:
-      return heddle_gather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options, call.collective);
+      return heddle_gather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options,
+                                call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -108,9 +113,11 @@ heddle_status gatherv(const CollectiveCall& call) {
     case Form::blocking:
       return heddle_gatherv(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0);
     case Form::nonblocking:
-      return heddle_gatherv_start(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0, call.collective);
+      return heddle_gatherv_start(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0,
+                                  call.collective);
     case Form::persistent:
-      return heddle_gatherv_init(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0, call.options, call.collective);
+      return heddle_gatherv_init(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0,
+                                 call.options, call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -122,7 +129,8 @@ heddle_status allgather(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_allgather_start(call.team, call.send, call.receive, call.doubles * sizeof(double), call.collective);
     case Form::persistent:
-      return heddle_allgather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options, call.collective);
+      return heddle_allgather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options,
+                                   call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -145,9 +153,11 @@ heddle_status scatter(const CollectiveCall& call) {
     case Form::blocking:
       return heddle_scatter(call.team, call.send, call.receive, call.doubles * sizeof(double), 0);
     case Form::nonblocking:
-      return heddle_scatter_start(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.collective);
+      return heddle_scatter_start(call.team, call.send, call.receive, call.doubles * sizeof(double), 0,
+                                  call.collective);
     case Form::persistent:
-      return heddle_scatter_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options, call.collective);
+      return heddle_scatter_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options,
+                                 call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -158,9 +168,11 @@ heddle_status scatterv(const CollectiveCall& call) {
     case Form::blocking:
       return heddle_scatterv(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0);
     case Form::nonblocking:
-      return heddle_scatterv_start(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0, call.collective);
+      return heddle_scatterv_start(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0,
+                                   call.collective);
     case Form::persistent:
-      return heddle_scatterv_init(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0, call.options, call.collective);
+      return heddle_scatterv_init(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0,
+                                  call.options, call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -172,7 +184,8 @@ heddle_status alltoall(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_alltoall_start(call.team, call.send, call.receive, call.doubles * sizeof(double), call.collective);
     case Form::persistent:
-      return heddle_alltoall_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options, call.collective);
+      return heddle_alltoall_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options,
+                                  call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -185,7 +198,8 @@ heddle_status alltoallv(const CollectiveCall& call) {
     case Form::nonblocking:
       return heddle_alltoallv_start(call.team, call.send, &blocks.list, call.receive, &blocks.list, call.collective);
     case Form::persistent:
-      return heddle_alltoallv_init(call.team, call.send, &blocks.list, call.receive, &blocks.list, call.options, call.collective);
+      return heddle_alltoallv_init(call.team, call.send, &blocks.list, call.receive, &blocks.list, call.options,
+                                   call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }
@@ -199,9 +213,11 @@ heddle_status neighbor_alltoallv(const CollectiveCall& call) {
     case Form::blocking:
       return heddle_neighbor_alltoallv(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list);
     case Form::nonblocking:
-      return heddle_neighbor_alltoallv_start(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list, call.collective);
+      return heddle_neighbor_alltoallv_start(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list,
+                                             call.collective);
     case Form::persistent:
-      return heddle_neighbor_alltoallv_init(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list, call.options, call.collective);
+      return heddle_neighbor_alltoallv_init(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list,
+                                            call.options, call.collective);
   }
   return HEDDLE_ERR_ARGUMENT;
 }

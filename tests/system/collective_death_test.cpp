@@ -1,0 +1,75 @@
+// A rank is killed in the midst of each collective operation: no other hangs, who needs it is told by the operation, and all can leave.
+#include <ostream>
+#include <utility>
+
+#include "launched.hpp"
+
+namespace heddle::tests {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* operation;
+  const char* form;
+  const char* doubles;
+  bool all_need_it;  // nobody can go on without the dead one
+  std::vector<const char*> options;
+};
+[[maybe_unused]] std::ostream& operator<<(std::ostream& out, const Case& one) {
+  return out << one.name;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* form : {"persistent", "nonblocking", "blocking"}) {
+    for (const char* operation : {"barrier", "allreduce", "allgather", "alltoall", "reduce_scatter"}) {
+      all.push_back({"shm", operation, form, "1000", true, {}});
+    }
+    for (const char* operation : {"broadcast", "reduce", "scan", "gather", "scatter", "alltoallv", "gatherv",
+                                  "neighbor_alltoallv"}) {
+      all.push_back({"shm", operation, form, "1000", false, {}});
+    }
+    for (const char* operation : {"broadcast", "allreduce"}) {
+      all.push_back({"large", operation, form, "200000", operation[0] == 'a', {}});
+    }
+  }
+  const std::vector<const char*> utofu = {"--utofu", "2x2x1x1x1x1", "--env", "HEDDLE_TRANSPORT=utofu"};
+  for (const char* form : {"persistent", "blocking"}) {
+    for (const char* operation : {"barrier", "allreduce"}) {
+      all.push_back({"utofu", operation, form, "4", true, utofu});
+    }
+  }
+  for (const auto& [name, algorithm] :
+       {std::pair("utofu_chain", "HEDDLE_COLLECTIVE_ALGORITHMS=broadcast.chain_session"),
+        std::pair("utofu_trinary", "HEDDLE_COLLECTIVE_ALGORITHMS=broadcast.trinary_session")}) {
+    auto options = utofu;
+    options.insert(options.end(), {"--env", algorithm});
+    all.push_back({name, "broadcast", "persistent", "5000", false, options});
+  }
+  return all;
+}
+
+class CollectiveDeath : public testing::TestWithParam<Case> {};
+
+TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
+  const Case& one = GetParam();
+  std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", "4", "--grace", "50"};
+  words.insert(words.end(), one.options.begin(), one.options.end());
+  words.insert(words.end(), {HEDDLE_COLLECTIVE_DEATH_RANK, one.operation, one.form, one.doubles});
+  Launched job(words);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL) << job.out() << job.err();
+  EXPECT_EQ(job.numbers("pid").size(), 1U) << job.out() << job.err();
+  if (one.all_need_it) {
+    EXPECT_EQ(job.numbers("told").size(), 3U) << job.out() << job.err();
+  }
+  auto survived = job.numbers("survived");
+  std::sort(survived.begin(), survived.end());
+  EXPECT_EQ(survived, (std::vector<long long>{0, 2, 3})) << job.out() << job.err();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CollectiveDeath, testing::ValuesIn(cases()), [](const testing::TestParamInfo<Case>& one) {
+  return std::string(one.param.operation) + "_" + one.param.form + "_" + one.param.name;
+});
+
+}  // namespace
+}  // namespace heddle::tests
