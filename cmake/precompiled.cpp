@@ -1,4 +1,4 @@
-// The program that the tests' precompiled header is made for: a target of the same kind and flags as theirs. It is not run.
+// What the precompiled headers are made for: a library and a program of the same flags as the rooms and the tests. It is not run.
 int main() {
   return 0;
 }

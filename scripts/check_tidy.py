@@ -20,6 +20,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
+# The analyzer follows so many states of a function, not 225,000: a quarter of the time.
+ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000")]
 TOGETHER = 12  # files in a group: few enough that the last group does not keep the other processors waiting
 # What is about the file that is compiled, not about what it includes, or is about all that a file declares.
 ABOUT_THE_FILE = {
@@ -38,9 +40,25 @@ def sources(only):
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
 
 
+def without_precompiled(words):
+    """Each word of these comes with an -Xclang before it: -include-pch FILE -include FILE."""
+    kept = []
+    rest = iter(words)
+    for word in rest:
+        if word != "-Xclang":
+            kept.append(word)
+            continue
+        option = next(rest)
+        if option in ("-include-pch", "-include"):
+            next(rest), next(rest)
+        elif option != "-emit-pch":
+            kept += [word, option]
+    return kept
+
+
 def command_of(entry):
-    """The command without what it makes of which file."""
-    words = shlex.split(entry["command"])
+    """The command without what it makes of which file, and without what was parsed before: here every file stands alone."""
+    words = without_precompiled(shlex.split(entry["command"]))
     at = words.index("-o")
     words = [word for word in words[:at] + words[at + 2:] if word not in ("-c", entry["file"])]
     compiler = next(i for i, word in enumerate(words) if "clang" in os.path.basename(word) or "++" in os.path.basename(word))
@@ -64,7 +82,7 @@ class Checker:
 
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
-        command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", f"--checks=-*,{','.join(names)}",
+        command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
                    r"--header-filter=/(src|tools|bench|shmem|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
@@ -102,7 +120,7 @@ def main():
     # Only what the tree compiles: a file outside every target has no command, and clang-tidy would guess one.
     commands = {}
     for entry in json.loads(database.read_text(encoding="utf-8")):
-        if entry["file"].endswith(".cpp") and "-include-pch" not in entry["command"]:
+        if entry["file"].endswith(".cpp"):
             commands.setdefault(entry["file"], command_of(entry))
     files = [str(file) for file in sources(sys.argv[2] if len(sys.argv) > 2 else ".") if str(file) in commands]
     if not files:

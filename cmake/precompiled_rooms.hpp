@@ -1,9 +1,6 @@
-// What nearly every test reads before its first own line, parsed once for all of them where HEDDLE_PRECOMPILE is ON. No header of the
-// project belongs here: a change of one must rebuild what includes it, no more.
-#pragma once
-
-#include <gtest/gtest.h>
-
+// What nearly every file of the library reads before its first own line, parsed once for all of them where HEDDLE_PRECOMPILE is ON. No header
+// of the project belongs here: a change of one must rebuild what includes it, no more. Without a guard, which compilers
+// warn of in what they precompile.
 #include <algorithm>
 #include <array>
 #include <atomic>
