@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "rank_support.hpp"
 #include "bench/work/collective_calls.hpp"
+#include "rank_support.hpp"
 
 namespace heddle::tests {
 namespace {

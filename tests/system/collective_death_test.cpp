@@ -25,8 +25,8 @@ std::vector<Case> cases() {
     for (const char* operation : {"barrier", "allreduce", "allgather", "alltoall", "reduce_scatter"}) {
       all.push_back({"shm", operation, form, "1000", true, {}});
     }
-    for (const char* operation : {"broadcast", "reduce", "scan", "gather", "scatter", "alltoallv", "gatherv",
-                                  "neighbor_alltoallv"}) {
+    for (const char* operation :
+         {"broadcast", "reduce", "scan", "gather", "scatter", "alltoallv", "gatherv", "neighbor_alltoallv"}) {
       all.push_back({"shm", operation, form, "1000", false, {}});
     }
     for (const char* operation : {"broadcast", "allreduce"}) {
