@@ -11,6 +11,7 @@
 #include <regex>
 #include <string>
 
+#include "api/test_collective.hpp"
 #include "api/test_job.hpp"
 
 namespace heddle::test {
@@ -248,6 +249,23 @@ TEST(HangReportOff, NothingIsToldUnlessItIsAskedFor) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(worker.wait(context.counter(), 1, 1'200'000'000), HEDDLE_ERR_TIMEOUT);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// Two of three members are in a barrier.
+TEST(HangReportOfCollectives, NamesTheMemberThatHasNotCome) {
+  const Variables variables{{{"HEDDLE_HANG_SECONDS", "1"}, {"HEDDLE_PROGRESS", "none"}}};
+  Errors errors;
+  std::string told;
+  run_members(3, "shm", [&](const Member& member) {
+    must(member.world.barrier(), "the first barrier");  // from here on the operation is ready, and is run alone
+    if (member.rank() == 1) told = errors.lines(2);
+    must(member.world.barrier(), "the barrier that member 1 comes late to");
+  });
+  // Member 0 collects; member 2 waits for it alone.
+  EXPECT_NE(told.find("barrier of 0 bytes on a team of 3, rank 0 there: it waits for member 1\n"), std::string::npos)
+      << told;
+  EXPECT_NE(told.find("barrier of 0 bytes on a team of 3, rank 2 there: it waits for member 0\n"), std::string::npos)
+      << told;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
+#include "collective/givers.hpp"
 #include "collective/reduction.hpp"
 #include "engine/worker.hpp"
 
@@ -544,11 +545,27 @@ base::Status Collective::close() {
   return HEDDLE_DONE;
 }
 
-void Collective::describe(std::span<char> text) const {
-  const char* what =
-      stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";
+void Collective::describe(std::span<char> text) {
+  std::string what;
+  try {
+    what = awaited_members();
+  } catch (const std::bad_alloc&) {  // it is told without
+  }
+  if (what.empty()) {
+    what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";
+  }
   std::snprintf(text.data(), text.size(), "%s of %" PRIu64 " bytes on a team of %u, rank %u there: %s",
-                name_of(call_.operation), call_.bytes, team_.size(), team_.rank(), what);
+                name_of(call_.operation), call_.bytes, team_.size(), team_.rank(), what.c_str());
+}
+
+// "it waits for member 2", or nothing where that is not known.
+std::string Collective::awaited_members() {
+  if (stage() != Stage::ready || queue_ == nullptr) return {};
+  const std::vector<Rank> members = givers(*choice_.algorithm, request_, queue_->awaited());
+  std::string list;
+  for (const Rank member : members) list += (list.empty() ? " " : ", ") + std::to_string(member);
+  if (list.empty()) return {};
+  return "it waits for member" + std::string(members.size() > 1 ? "s" : "") + list;
 }
 
 }  // namespace heddle::collective

@@ -97,7 +97,8 @@ class Collective final : public Setup {
   [[nodiscard]] base::Status run_status() const { return offload_ != nullptr ? offload_->status() : queue_->status(); }
   void set_buffers(const Call& call);
   void look_for_failures();
-  void describe(std::span<char> text) const;
+  void describe(std::span<char> text);
+  std::string awaited_members();
   void retire();
 
   Team& team_;

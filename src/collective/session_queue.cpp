@@ -187,6 +187,19 @@ bool SessionQueue::advance_queue(Queue& queue) {
   return queue.carries ? settle(queue) : queue.next == queue.end;
 }
 
+std::vector<std::uint32_t> SessionQueue::awaited() {
+  std::vector<std::uint32_t> counters;
+  const queue::TryLock<>::Guard guard(lock_);
+  if (!guard || done()) return counters;
+  const auto* first = reinterpret_cast<const CounterWord*>(places_[static_cast<std::size_t>(Place::beside)]);
+  for (std::size_t i = 0; i < open_; ++i) {
+    if (queues_[i].next == queues_[i].end) continue;
+    for (const Due& due : steps_[queues_[i].next].dues)
+      if (!released(due)) counters.push_back(static_cast<std::uint32_t>(due.counter - first));
+  }
+  return counters;
+}
+
 void SessionQueue::begin_run(std::uint64_t run) {
   running_ = run;
   open_ = queues_.size();

@@ -125,6 +125,8 @@ class SessionQueue {
   [[nodiscard]] base::Status status() const { return failure_.load(std::memory_order_relaxed); }
   // Commands that were executed so far, of all runs; for those who want to know whether advance() has moved anything. Relaxed.
   [[nodiscard]] std::uint64_t executed() const { return executed_.load(std::memory_order_relaxed); }
+  // For reports: the counters that the run which is under way waits for now. Empty: none, or somebody else is inside. Any thread.
+  [[nodiscard]] std::vector<std::uint32_t> awaited();
   [[nodiscard]] std::uint64_t runs() const { return started_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,0 +1,52 @@
+#include "collective/givers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace heddle::collective {
+namespace {
+
+Request request_of(Operation operation, Rank rank, Rank ranks, std::uint64_t bytes) {
+  return {operation, rank, ranks, 0, bytes, 8, 0, {0, 0, 0}};
+}
+std::vector<std::uint32_t> all_counters(const Schedule& schedule) {
+  std::vector<std::uint32_t> all(schedule.counters.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+TEST(Givers, OfAFlatBarrierAreAllOthersForTheFirstAndTheFirstForThem) {
+  const Algorithm& algorithm = *find_algorithm("barrier.flat");
+  const Request first = request_of(Operation::barrier, 0, 5, 0);
+  EXPECT_EQ(givers(algorithm, first, all_counters(algorithm.schedule(first))), (std::vector<Rank>{1, 2, 3, 4}));
+  const Request other = request_of(Operation::barrier, 2, 5, 0);
+  EXPECT_EQ(givers(algorithm, other, all_counters(algorithm.schedule(other))), (std::vector<Rank>{0}));
+}
+
+TEST(Givers, OfOneCounterAreItsOwn) {
+  const Algorithm& algorithm = *find_algorithm("barrier.dissemination");
+  const Request request = request_of(Operation::barrier, 0, 8, 0);
+  std::vector<Rank> found;
+  const std::vector<std::uint32_t> counters = all_counters(algorithm.schedule(request));
+  for (const std::uint32_t counter : counters) {
+    const std::vector<Rank> one = givers(algorithm, request, std::span(&counter, 1));
+    EXPECT_LE(one.size(), 1U) << "counter " << counter;
+    found.insert(found.end(), one.begin(), one.end());
+  }
+  std::ranges::sort(found);
+  EXPECT_EQ(found, (std::vector<Rank>{4, 6, 7})) << "those at a distance of 1, 2 and 4";
+  EXPECT_TRUE(givers(algorithm, request, {}).empty());
+}
+
+TEST(Givers, AreNotLookedForInVastTeamsOrListsOfOthers) {
+  const Algorithm& vast = *find_algorithm("barrier.dissemination");
+  const Request request = request_of(Operation::barrier, 0, kMostSearched + 1, 0);
+  EXPECT_TRUE(givers(vast, request, all_counters(vast.schedule(request))).empty());
+  const Algorithm& lists = *find_algorithm("alltoallv.direct");
+  const Request listed = request_of(Operation::alltoallv, 0, 4, 64);
+  EXPECT_TRUE(givers(lists, listed, all_counters(lists.schedule(listed))).empty());
+}
+
+}  // namespace
+}  // namespace heddle::collective
