@@ -268,11 +268,16 @@ std::string Verdict::text() const {
   return all;
 }
 
-Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof, std::uint32_t runs) {
+Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof, std::uint32_t runs,
+              Buffers buffers) {
   Verdict verdict;
-  checking::Job job{request, schedules, runs, verdict, {0}, {}, {}};
+  std::vector<Schedule> in_place;
+  if (buffers == Buffers::in_place) in_place = schedules;
+  checking::Job job{request, buffers == Buffers::in_place ? in_place : schedules, runs, verdict, {0}, {}, {}, {}};
   for (Rank rank = 0; rank < schedules.size(); ++rank)
     job.buffers.push_back({send_bytes(request, rank), receive_bytes(request, rank)});
+  job.send_at.assign(schedules.size(), checking::kNoPart);
+  if (buffers == Buffers::in_place) checking::put_in_place(request, &in_place, &job);
   for (const Schedule& schedule : schedules) job.first_queue.push_back(job.first_queue.back() + schedule.queues + 1);
   if (!checking::check_form(job) || !checking::check_balance(job) || !checking::check_givers(job) ||
       !checking::execute(job))

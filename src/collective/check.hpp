@@ -28,6 +28,11 @@ namespace heddle::collective {
 
 enum class Proof : std::uint8_t { whole, contents_only };
 
+// Where the callers have their buffers. In place, as heddle/collectives.h allows it: send is receive (reductions), or the rank's own block
+// of it (gather, allgather), receive the root's own block of send (scatter), at each rank that has both. Other operations
+// have no such form.
+enum class Buffers : std::uint8_t { apart, in_place };
+
 struct Verdict {
   std::vector<std::string> faults;  // the first few, each with rank, command and bytes
   std::uint64_t commands = 0;       // that were looked at, all runs and ranks together
@@ -37,6 +42,6 @@ struct Verdict {
 
 // `schedules[i]` is that of rank i, made from `request` with that rank.
 Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof = Proof::whole,
-              std::uint32_t runs = 3);
+              std::uint32_t runs = 3, Buffers buffers = Buffers::apart);
 
 }  // namespace heddle::collective

@@ -67,6 +67,9 @@ class Contents {
     for (std::uint64_t i = 0; i < places[0].size(); ++i) places[0][i] = contribution(run, rank, i);
     const bool gives = job_.request.operation == Operation::broadcast && rank == job_.request.root;
     for (std::uint64_t i = 0; i < places[1].size(); ++i) places[1][i] = gives ? contribution(run, rank, i) : junk();
+    if (job_.send_at[rank] != kNoPart)
+      for (std::uint64_t i = 0; i < send_bytes(job_.request, rank); ++i)
+        places[1][job_.send_at[rank] + i] = contribution(run, rank, i);
     if (!listed_.empty()) before_[rank] = places[1];
   }
 

@@ -30,11 +30,13 @@ struct Job {
   Verdict& verdict;
   std::vector<std::uint32_t> first_queue;  // per rank, and one more: how many there are
   std::vector<Event> events;               // in an order of execution
-  struct Buffers {
+  struct Bytes {
     std::uint64_t send = 0;
     std::uint64_t receive = 0;
   };
-  std::vector<Buffers> buffers;  // of each rank: bytes
+  std::vector<Bytes> buffers;  // of each rank: bytes
+  // By rank: where send begins in receive, if callers have it there; kNoPart: they have not.
+  std::vector<std::uint64_t> send_at;
 
   void fault(std::string text) const {
     if (verdict.faults.size() < kMostFaults) verdict.faults.push_back(std::move(text));
@@ -43,6 +45,11 @@ struct Job {
 };
 
 std::string describe(const Job& job, const Event& event);
+
+// The same schedules for callers whose buffers are in place: what was one of them is the other; a copy of a block to where it is has gone. And
+// how many bytes each rank's buffers have then, and where send begins in receive (kNoPart: it is no part of it).
+inline constexpr std::uint64_t kNoPart = ~std::uint64_t{0};
+void put_in_place(const Request& request, std::vector<Schedule>* schedules, Job* job);
 
 bool check_form(const Job& job);
 bool check_balance(const Job& job);

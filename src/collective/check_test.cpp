@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/test_sanitizer.hpp"
 #include "collective/algorithms/algorithms.hpp"
@@ -28,11 +29,29 @@ std::array<Rank, 3> shape_of(Rank ranks) {
 
 class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
 
+bool has_form_in_place(Operation operation) {
+  switch (operation) {
+    case Operation::reduce:
+    case Operation::allreduce:
+    case Operation::scan:
+    case Operation::gather:
+    case Operation::allgather:
+    case Operation::scatter:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void prove(const Algorithm& algorithm, const Request& request, Proof proof, std::uint32_t runs) {
-  const Verdict verdict = check(request, schedules(algorithm, request), proof, runs);
-  EXPECT_TRUE(verdict.proved()) << algorithm.name << " ranks " << request.ranks << " root " << request.root << " bytes "
-                                << request.bytes << " segment " << request.segment_bytes << "\n"
-                                << verdict.text();
+  for (const Buffers buffers : {Buffers::apart, Buffers::in_place}) {
+    if (buffers == Buffers::in_place && !has_form_in_place(algorithm.operation)) continue;
+    const Verdict verdict = check(request, schedules(algorithm, request), proof, runs, buffers);
+    EXPECT_TRUE(verdict.proved()) << algorithm.name << (buffers == Buffers::apart ? "" : " in place") << " ranks "
+                                  << request.ranks << " root " << request.root << " bytes " << request.bytes
+                                  << " segment " << request.segment_bytes << "\n"
+                                  << verdict.text();
+  }
 }
 
 TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
@@ -118,6 +137,17 @@ TEST(Check, FindsABufferTouchedTooEarly) {
   Broken broken("broadcast.chain", Operation::broadcast);
   for (Command& command : broken.all[0].commands) command.waits = {};  // the root does not wait for its child
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
+}
+
+// The first takes another's contribution first, and adds its own to that: right, unless its own was where the result is.
+TEST(Check, FindsWhatIsWrongInPlaceOnly) {
+  Broken broken("allreduce.flat", Operation::allreduce, 3);
+  std::vector<Command>& commands = broken.all[0].commands;
+  std::swap(commands[0].source, commands[1].source);
+  std::swap(commands[0].waits, commands[1].waits);
+  EXPECT_EQ(broken.faults(), "");
+  const std::string in_place = check(broken.request, broken.all, Proof::whole, 3, Buffers::in_place).text();
+  EXPECT_NE(in_place.find("contents"), std::string::npos) << in_place;
 }
 
 TEST(Check, FindsADeadlock) {
