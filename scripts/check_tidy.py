@@ -4,9 +4,9 @@
     check_tidy.py BUILD_TREE [REGEX of paths]
 
 Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
-includes anew. These see the files of a target together, as if each were included into one; a group in which they find anything, or
-that does not compile as one, is halved until its files stand alone, and what is said of a file alone is what counts. The others, which
-look at the file itself or at ways through all of its functions, see each file alone.
+includes anew. These see the files of a target together, as if each were included into one. Files that define a name which one before them
+has, too, go into a group of their own. A group in which they find anything is halved until its files stand alone, and what is
+said of a file alone is what counts. The others, which look at the file itself or at ways through all of its functions, see each file alone.
 """
 
 import concurrent.futures
@@ -92,6 +92,14 @@ class Checker:
             return ""
         return result.stdout or f"{file}: {TIDY} ended with {result.returncode}\n"
 
+    @staticmethod
+    def at_odds(command, file):
+        """The files of those that this one includes which do not compile beside those before them."""
+        directory, words = command
+        compiled = subprocess.run([*words, "-w", "-fsyntax-only", "-ferror-limit=0", file], cwd=directory, stderr=subprocess.PIPE,
+                                  text=True, check=False)
+        return set(re.findall(r"^([^:\n]+):\d+:\d+: (?:fatal )?error:", compiled.stderr, re.M))
+
     def group(self, number, command, files):
         """What is found, or nothing."""
         if len(files) == 1:
@@ -100,6 +108,11 @@ class Checker:
         folder.mkdir(exist_ok=True)
         file = folder / "group.cpp"
         file.write_text("".join(f'#include "{source}"\n' for source in files), encoding="utf-8")
+        odd = self.at_odds(command, file)
+        apart = [source for source in files if source in odd]
+        if apart and len(apart) < len(files):
+            rest = [source for source in files if source not in odd]
+            return self.group(f"{number}a", command, rest) + self.group(f"{number}b", command, apart)
         directory, words = command
         # The compiler's own warnings are the build's to tell, and not all mean something where files meet that never do.
         entry = {"directory": directory, "file": str(file), "arguments": [*words, "-w", "-c", str(file)]}

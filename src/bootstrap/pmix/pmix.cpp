@@ -10,29 +10,37 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-base::Status claim() {
+// What the launcher says that this process is; null: it has not said it.
+struct Told {
+  const char* name_space = std::getenv("PMIX_NAMESPACE");
+  const char* rank = std::getenv("PMIX_RANK");
+  [[nodiscard]] bool all() const { return name_space != nullptr && rank != nullptr; }
+};
+
+base::Status claim(const Told& told) {
   static std::atomic<bool> claimed{false};  // relaxed: says nothing but whether
   if (claimed.exchange(true, std::memory_order_relaxed)) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP,
                       "this process has joined the launcher's job before; a process joins once (keep the context, or "
                       "open further ones with bootstrap \"single\")");
   }
-  return mark_process(std::getenv("PMIX_NAMESPACE"), std::getenv("PMIX_RANK"));
+  return mark_process(told.name_space, told.rank);
 }
 
 }  // namespace
 
 bool started_by_launcher() {
-  return std::getenv("PMIX_NAMESPACE") != nullptr && std::getenv("PMIX_RANK") != nullptr;
+  return Told().all();
 }
 
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment) {
-  if (!started_by_launcher()) {
+  const Told told;
+  if (!told.all()) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP,
                       "PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started by a launcher with PMIx "
                       "(mpirun, prterun, srun --mpi=pmix)");
   }
-  if (const base::Status status = claim(); status != HEDDLE_DONE) return status;
+  if (const base::Status status = claim(told); status != HEDDLE_DONE) return status;
   return hosted::open(
       []() -> base::Result<std::unique_ptr<hosted::Launcher>> {
         auto client = Client::open();

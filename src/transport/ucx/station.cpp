@@ -36,7 +36,7 @@ Station::Station(Home& home, std::uint32_t index)
     operations_[i].next = free_operation_;
     free_operation_ = &operations_[i];
   }
-  backlog_.resize(2 * kRefusals + 2 * std::size_t{operation_count_});
+  backlog_.resize(std::size_t{2} * kRefusals + 2 * std::size_t{operation_count_});
 }
 
 base::Result<std::unique_ptr<Station>> Station::create(Home& home, std::uint32_t index) {
