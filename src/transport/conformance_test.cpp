@@ -1,8 +1,6 @@
 // The ways in which transports are set up for the conformance suite. A new transport: a few rows here.
-#include <dlfcn.h>
-
-#include "base/fence.hpp"
 #include "transport/conformance.hpp"
+#include "transport/test_ucx.hpp"
 
 namespace heddle::transport::conformance {
 namespace {
@@ -46,23 +44,6 @@ const Variables kUcxSysv = {{"HEDDLE_UCX_TLS", "sysv,self"}};
 const Variables kUcxSmallWindow = both(kUcxTcp, {{"HEDDLE_UCX_WINDOW_BYTES", "24K"}});
 const Variables kUcxPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)
-constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
-
-// Why UCX is not tried, or nothing.
-std::string no_ucx() {
-  if (kAddressSanitizer) return "skipped: UCX's library leaks 56 bytes with some connections that are cut off";
-  if (!HEDDLE_HAS_UCX) return "skipped: built without UCX";
-  if (base::kThreadSanitizer) return "skipped: ThreadSanitizer does not see how UCX's library synchronises its threads";
-  if (dlopen("libucp.so.0", RTLD_NOW | RTLD_NODELETE) == nullptr) return "skipped: there is no libucp.so.0";
-  return "";
-}
-
 std::vector<Setting> settings() {
   return {
       {"loopback", "loopback", {}},
@@ -95,11 +76,11 @@ std::vector<Setting> settings() {
       {"utofu uncached", "utofu", kUtofuUncached},
       {"utofu unwatched", "utofu", kUtofuUnwatched},
       {"fault utofu everything", "fault+utofu", both(kUtofu, kEverything)},
-      {"ucx tcp", "ucx", kUcxTcp, false, no_ucx()},
-      {"ucx small window", "ucx", kUcxSmallWindow, false, no_ucx()},
-      {"ucx posix", "ucx", kUcxPosix, false, no_ucx()},
-      {"ucx sysv", "ucx", kUcxSysv, false, no_ucx()},
-      {"fault ucx everything", "fault+ucx", both(kUcxTcp, kEverything), false, no_ucx()},
+      {"ucx tcp", "ucx", kUcxTcp, false, ucx::why_no_ucx()},
+      {"ucx small window", "ucx", kUcxSmallWindow, false, ucx::why_no_ucx()},
+      {"ucx posix", "ucx", kUcxPosix, false, ucx::why_no_ucx()},
+      {"ucx sysv", "ucx", kUcxSysv, false, ucx::why_no_ucx()},
+      {"fault ucx everything", "fault+ucx", both(kUcxTcp, kEverything), false, ucx::why_no_ucx()},
   };
 }
 

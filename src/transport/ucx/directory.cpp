@@ -274,6 +274,7 @@ void Home::learn_worker(const Note& note, const std::byte* data) {
     ++malformed_;
     return;
   }
+  learned_ = true;
   Entry& entry = peer(note.rank).workers[note.number];
   if (note.state == Note::is_closed) {
     entry.known = Known::closed;
@@ -284,6 +285,7 @@ void Home::learn_worker(const Note& note, const std::byte* data) {
 }
 
 void Home::learn_key(const Note& note, const std::byte* data) {
+  learned_ = true;
   for (Import& import : imports_) {
     if (import.known != Known::asked || import.rank != note.rank || import.id != note.number) continue;
     import.known = note.state == Note::is_open ? Known::open : Known::closed;
@@ -298,8 +300,8 @@ void Home::progress() {
   if (!closed_.empty()) linger();
 }
 
-void Home::work() {
-  call_.worker_progress(worker_);
+bool Home::work() {
+  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty();
   while (!broken_.empty()) {
     Peer& peer = *broken_.back();
     broken_.pop_back();
@@ -316,6 +318,7 @@ void Home::work() {
       return true;
     });
   }
+  return some;
 }
 
 bool Home::has_unsent() const {

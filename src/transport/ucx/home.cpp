@@ -47,7 +47,8 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       agreed_(agreed_of(environment.config)),
       unreachable_(bootstrap.size()),
       peers_(bootstrap.size()),
-      own_(max_workers_) {}
+      own_(max_workers_),
+      helper_(*this, *environment.clock) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
@@ -68,7 +69,7 @@ base::Status Home::set_up() {
   if (status == HEDDLE_DONE) {
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
-    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
     params.mt_workers_shared = 1;
     params.name = "heddle";
     const ucs_status_t made = call_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
@@ -85,7 +86,12 @@ base::Status Home::set_up() {
   call_.config_release(config);
   if (status != HEDDLE_DONE) return status;
   if (status = open_home_worker(); status != HEDDLE_DONE) return status;
-  return publish();
+  int descriptor = -1;
+  if (const ucs_status_t asked = call_.worker_get_efd(worker_, &descriptor); asked != UCS_OK) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no descriptor to sleep on: %s", call_.status_string(asked));
+  }
+  if (status = publish(); status != HEDDLE_DONE) return status;
+  return helper_.start(descriptor);
 }
 
 base::Status Home::configure(ucp_config_t* config) {
@@ -157,6 +163,7 @@ base::Status Home::publish() {
 
 // What was accepted leaves, as long as the peers play their part; then connections end, whatever the peers do.
 Home::~Home() {
+  helper_.stop();
   const std::lock_guard lock(mutex_);
   ucp_context_h const context = context_;  // take_down() may leave it to the process
   if (worker_ != nullptr) {
@@ -308,6 +315,7 @@ void Home::close(std::uint32_t worker, std::unique_ptr<Station> station) {
   tell_those_who_asked(worker);
   closed_.push_back(std::move(station));
   work();
+  helper_.wake();
 }
 
 // ---- memory -----------------------------------------------------------------------------------------------------------

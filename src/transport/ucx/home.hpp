@@ -2,8 +2,8 @@
 //
 // The home worker is the one whose address is in the rank's card. Ranks ask each other through it, as they need it, for the addresses
 // of workers and the keys of regions, and tell each other of workers that were opened or closed after somebody had asked. No
-// operation goes through it. Whoever polls moves it on, one thread at a time, and nobody waits for that: what it is asked while
-// another thread has it is AGAIN.
+// operation goes through it. Whoever polls moves it on, and so does the helper, one thread at a time; no operation waits for that: what
+// it is asked while another thread has it is AGAIN.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/ucx/helper.hpp"
 #include "transport/ucx/library.hpp"
 #include "transport/ucx/wire.hpp"
 
@@ -65,6 +66,13 @@ class Home {
 
   // Any thread, often. One thread does it, the others return.
   void progress();
+  [[nodiscard]] Helper& helper() { return helper_; }
+  struct Served {
+    bool moving = false;   // something is under way that no descriptor tells of
+    bool learned = false;  // what workers may have waited for
+  };
+  // By the helper: progress on the home worker and on closed workers, which are then armed.
+  [[nodiscard]] Served serve();
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes);
@@ -135,7 +143,8 @@ class Home {
   void empty_outbox(Peer& peer);
   void tell_those_who_asked(std::uint32_t worker);
   bool linger();  // true: something moves on still
-  void work();
+  bool work();    // true: something has happened
+  [[nodiscard]] bool arm_all();
   void drop(Peer& peer);
   [[nodiscard]] bool has_unsent() const;
   base::Status probe(const void* address);
@@ -172,7 +181,10 @@ class Home {
   std::vector<void*> closing_;  // requests of endpoints
   std::vector<Peer*> broken_;
   bool version_told_ = false;
+  bool learned_ = false;  // an address or a key, since serve() has said so
   std::uint64_t malformed_ = 0;
+
+  Helper helper_;  // takes mutex_
 };
 
 }  // namespace heddle::transport::ucx

@@ -60,6 +60,8 @@ bool find_all(void* handle, Functions* call) {
       .find("ucp_worker_get_address", &call->worker_get_address)
       .find("ucp_worker_release_address", &call->worker_release_address)
       .find("ucp_worker_progress", &call->worker_progress)
+      .find("ucp_worker_get_efd", &call->worker_get_efd)
+      .find("ucp_worker_arm", &call->worker_arm)
       .find("ucp_worker_set_am_recv_handler", &call->worker_set_am_recv_handler)
       .find("ucp_worker_flush_nbx", &call->worker_flush_nbx)
       .find("ucp_ep_create", &call->ep_create)

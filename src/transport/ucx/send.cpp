@@ -126,6 +126,7 @@ bool Station::send_packet(Channel& channel, Packet* packet) {
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
     ++channel.in_flight;
     ++packets_out_;
+    leaves_something();
     return true;
   }
   free_packets_.append(packet);
@@ -198,11 +199,14 @@ void Station::send_credit(Channel& channel) {
     return;
   }
   channel.credit_flies = true;
+  ++credits_out_;
+  leaves_something();
 }
 
 void Station::on_credit_sent(void* request, ucs_status_t, void* user) {
   auto& channel = *static_cast<Channel*>(user);
   channel.credit_flies = false;
+  --channel.station->credits_out_;
   channel.station->call_.request_free(request);
 }
 

@@ -63,9 +63,14 @@ base::Status Station::open() {
     status = call_.worker_set_am_recv_handler(worker_, &handler);
     if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
   }
+  if (const base::Status watched = be_watched(); watched != HEDDLE_DONE) return watched;
+  return show();
+}
+
+base::Status Station::show() {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
-  status = call_.worker_get_address(worker_, &address, &bytes);
+  const ucs_status_t status = call_.worker_get_address(worker_, &address, &bytes);
   if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
   const auto* begin = reinterpret_cast<const std::byte*>(address);
   Bytes copy(begin, begin + bytes);
@@ -153,11 +158,14 @@ std::size_t Station::poll(std::span<Completion> completions) {
   // What the flush has brought may be all that its caller waits for; UCX is asked often enough.
   if (room_ == completions.size() || ++skipped_ >= 4) {
     skipped_ = 0;
-    call_.worker_progress(worker_);
+    if (call_.worker_progress(worker_) != 0 && armed()) [[unlikely]]
+      armed_.store(false, std::memory_order_relaxed);
   }
   if (!changing_.empty()) [[unlikely]]
     change_again();
-  if ((++turn_ & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
+  const std::uint32_t turn = polls() + 1;
+  turn_.store(turn, std::memory_order_relaxed);
+  if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
       !owing_.empty()) [[unlikely]] {
     after_progress();
   }
@@ -170,7 +178,8 @@ std::size_t Station::poll(std::span<Completion> completions) {
 // What is not looked at by every poll.
 void Station::after_progress() {
   if (!owing_.empty()) send_credits();
-  if ((turn_ & (kHomePeriod - 1)) == 0 || (!connecting_.empty() && (turn_ & (kConnectingPeriod - 1)) == 0)) {
+  const std::uint32_t turn = polls();
+  if ((turn & (kHomePeriod - 1)) == 0 || (!connecting_.empty() && (turn & (kConnectingPeriod - 1)) == 0)) {
     home_.progress();
     if (!connecting_.empty()) advance_connecting();
     const std::uint64_t releases = home_.releases().load(std::memory_order_relaxed);
@@ -208,7 +217,7 @@ void Station::close() {
     if (!dirty_.empty()) flush_dirty();
     const bool some = call_.worker_progress(worker_) != 0;
     if (!changing_.empty()) change_again();
-    turn_ = 0;  // after_progress() does everything
+    turn_.store(0, std::memory_order_relaxed);  // after_progress() does everything
     after_progress();
     backlog_first_ = backlog_count_ = 0;
     if (!some) sched_yield();
@@ -303,10 +312,12 @@ void Station::connect(Channel& channel) {
   channel.stage = Channel::Stage::connecting;
   connecting_.push_back(&channel);
   if (connection_ready(channel)) connecting_.pop_back();
+  waits_for_home_.store(!connecting_.empty(), std::memory_order_relaxed);
 }
 
 void Station::advance_connecting() {
   std::erase_if(connecting_, [this](Channel* channel) { return connection_ready(*channel); });
+  waits_for_home_.store(!connecting_.empty(), std::memory_order_relaxed);
 }
 
 // True: it does not connect any more, for one reason or another.

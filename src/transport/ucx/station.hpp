@@ -1,5 +1,6 @@
 // One worker with everything that UCX knows of it. It outlives the TransportWorker: what was accepted leaves although nobody polls for
-// this worker any more, and peers that do not know yet may write to it. One thread at a time.
+// this worker any more, and peers that do not know yet may write to it. One thread at a time: its owner, within a Turn; the helper, by
+// serve(), while the owner is elsewhere; the home, once it is retired.
 //
 // Messages of one worker to another are a stream, and each end of it a Channel. The receiver has a ring of a window's size for each
 // sender, into which it copies what UCX brings; the sender counts what is on its way or not consumed yet and stops at a window.
@@ -14,10 +15,12 @@
 // A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted between two polls share one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "queue/handover.hpp"
 #include "transport/ucx/home.hpp"
 #include "transport/ucx/wire.hpp"
 
@@ -137,8 +140,42 @@ class Station {
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
 
-  // Nobody polls any more: the caller's memory is not used after this; messages are.
-  void close();
+  // While it lives, its thread has the station: the owner. It waits for the helper to leave.
+  class Turn {
+   public:
+    explicit Turn(Station& station) : station_(station) { station.handover_.enter(); }
+    ~Turn() { station_.handover_.leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Station& station_;
+  };
+  // The same without waiting. False: the helper is there.
+  [[nodiscard]] bool try_enter() { return handover_.try_enter(); }
+  void leave() { handover_.leave(); }
+
+  // service.cpp. For sleeping, by the owner; see TransportWorker.
+  [[nodiscard]] bool arm();
+  [[nodiscard]] bool has_arrivals() const { return !armed(); }
+  // ---- any thread ----
+  [[nodiscard]] bool armed() const { return armed_.load(std::memory_order_acquire); }
+  // True: it was armed, and it is the caller who must ring.
+  [[nodiscard]] bool disarm() { return armed() && armed_.exchange(false, std::memory_order_acq_rel); }
+  // A number that changes when its owner polls. Relaxed: a hint.
+  [[nodiscard]] std::uint32_t polls() const { return turn_.load(std::memory_order_relaxed); }
+  // UCX was armed by the helper, and the owner has left nothing in its hands since.
+  [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool waits_for_home() const { return waits_for_home_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
+  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may not tell the end of (its shared memory does
+  // not tell that a peer has room again). more: it was busy until the end. stuck: only time helps. never: the kernel has no membarrier.
+  enum class Served : std::uint8_t { quiet, waiting, more, stuck, never };
+  // The helper, with its thread's number: moves it on in its owner's stead.
+  [[nodiscard]] Served serve(std::uint32_t thread);
+
+  // By the owner, at last: nobody polls any more. The caller's memory is not used after this; messages are. The station is the home's.
+  void retire();
   // After close(), for the Home. True: something moves on still.
   bool linger();
   // At last: UCX's worker ends.
@@ -154,10 +191,18 @@ class Station {
 
   Station(Home& home, std::uint32_t index);
   base::Status open();
+  base::Status show();
+  void close();
   [[nodiscard]] Channel*& slot(std::uint32_t rank, std::uint32_t worker) {
     return channel_of_[std::size_t{rank} * max_workers_ + worker];
   }
   [[nodiscard]] std::uint64_t now_ns() const { return home_.environment().clock->now_ns(); }
+
+  // service.cpp
+  base::Status be_watched();
+  [[nodiscard]] bool at_rest() const;
+  [[nodiscard]] bool move_on();
+  void leaves_something();
 
   // station.cpp
   void emit(Token token, base::Status status, Event event);
@@ -236,8 +281,8 @@ class Station {
   std::vector<Channel*> channel_of_;  // by rank and worker
   Completion* out_ = nullptr;         // where the running poll writes; see emit()
   std::size_t room_ = 0;
-  std::uint32_t turn_ = 0;
-  std::uint32_t skipped_ = 0;  // polls that have not asked UCX
+  std::atomic<std::uint32_t> turn_{0};  // polls; written by the owner. Relaxed
+  std::uint32_t skipped_ = 0;           // polls that have not asked UCX
   bool closed_ = false;
   List<Operation> changing_;       // atomics to be tried again
   std::vector<Channel*> dirty_;    // with puts that are not flushed
@@ -250,6 +295,7 @@ class Station {
   std::unique_ptr<Packet[]> packets_;
   List<Packet> free_packets_;
   std::uint32_t packets_out_ = 0;
+  std::uint32_t credits_out_ = 0;
   std::unique_ptr<Operation[]> operations_;
   std::uint32_t operation_count_;
   Operation* free_operation_ = nullptr;
@@ -266,6 +312,15 @@ class Station {
   std::uint32_t refusals_ = 0;                       // in the backlog, at most
   std::vector<std::pair<void*, Channel*>> closing_;  // requests of endpoints
   std::uint64_t malformed_ = 0;
+
+  queue::Handover<> handover_;  // between the owner and the helper; entered for good when retired
+  int descriptor_ = -1;         // UCX's
+  std::uint32_t watch_ = 0;     // the helper's number of it
+  // UCX is armed for an owner that wants to sleep, and nothing has come since. Set by arm(), taken back by whoever finds something.
+  std::atomic<bool> armed_{false};
+  std::atomic<bool> quiet_{false};  // set by the helper, taken back by the owner, which then wakes it; both inside
+  std::atomic<bool> waits_for_home_{false};  // connecting_ is not empty. Relaxed: who misses it looks again
+  std::atomic<bool> retired_{false};  // release by retire(), acquire by the helper, which does not touch it afterwards
 };
 
 }  // namespace heddle::transport::ucx

@@ -17,20 +17,47 @@ class Worker final : public TransportWorker {
  public:
   Worker(Home& home, std::unique_ptr<Station> station) : home_(home), station_(std::move(station)) {}
   ~Worker() override {
-    station_->close();
+    station_->retire();
     const std::uint32_t index = station_->index();
     home_.close(index, std::move(station_));
   }
 
-  [[nodiscard]] std::size_t post(std::span<Command> batch) override { return station_->post(batch); }
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override {
+    if (!station_->try_enter()) return 0;
+    const std::size_t accepted = station_->post(batch);
+    station_->leave();
+    return accepted;
+  }
   [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
                               std::span<const std::byte> payload) override {
-    return station_->try_send(target, immediate, header, payload);
+    if (!station_->try_enter()) return Sent::full;
+    const Sent sent = station_->try_send(target, immediate, header, payload);
+    station_->leave();
+    return sent;
   }
-  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override { return station_->poll(completions); }
-  void peer_failed(std::uint32_t rank) override { station_->peer_failed(rank); }
-  [[nodiscard]] bool closed(Target target) override { return station_->closed(target); }
-  [[nodiscard]] WorkerCounters counters() const override { return {station_->malformed()}; }
+  // Waits for the helper to leave: who was not taken comes here.
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
+    const Station::Turn turn(*station_);
+    return station_->poll(completions);
+  }
+  void peer_failed(std::uint32_t rank) override {
+    const Station::Turn turn(*station_);
+    station_->peer_failed(rank);
+  }
+  [[nodiscard]] bool closed(Target target) override {
+    const Station::Turn turn(*station_);
+    return station_->closed(target);
+  }
+  [[nodiscard]] bool arm() override {
+    const Station::Turn turn(*station_);
+    return station_->arm();
+  }
+  [[nodiscard]] bool armed() const override { return station_->armed(); }
+  [[nodiscard]] bool has_arrivals() override { return station_->has_arrivals(); }
+  [[nodiscard]] WorkerCounters counters() const override {
+    const Station::Turn turn(*station_);
+    return {station_->malformed()};
+  }
 
  private:
   Home& home_;
@@ -39,7 +66,10 @@ class Worker final : public TransportWorker {
 
 class UcxTransport final : public Transport {
  public:
-  explicit UcxTransport(std::unique_ptr<Home> home) : home_(std::move(home)) {
+  UcxTransport(bootstrap::Bootstrap& bootstrap, std::unique_ptr<Home> home)
+      : bootstrap_(bootstrap), home_(std::move(home)) {
+    bootstrap_.set_bell(&home_->helper().bell());
+    capabilities_.sleeping = Sleeping::free;  // what wakes UCX costs its senders nothing that they do not do anyway
     capabilities_.name = "ucx";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
@@ -50,6 +80,8 @@ class UcxTransport final : public Transport {
     capabilities_.max_workers = home_->max_workers();
     capabilities_.memory_per_peer = std::uint64_t{home_->window()} + cost_of(kMostMessage);
   }
+
+  ~UcxTransport() override { bootstrap_.set_bell(nullptr); }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
@@ -91,7 +123,12 @@ class UcxTransport final : public Transport {
   }
   void release(const RemoteMemory& memory) override { home_->release(memory); }
 
+  [[nodiscard]] std::uint32_t bell() override { return home_->helper().bell().rings(); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { home_->helper().bell().wait(seen, timeout_ns); }
+  void ring() override { home_->helper().bell().ring(); }
+
  private:
+  bootstrap::Bootstrap& bootstrap_;
   std::unique_ptr<Home> home_;
   Capabilities capabilities_;
 };
@@ -101,7 +138,7 @@ class UcxTransport final : public Transport {
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
   auto home = Home::create(bootstrap, environment);
   if (!home) return home.status();
-  return std::unique_ptr<Transport>(std::make_unique<UcxTransport>(std::move(*home)));
+  return std::unique_ptr<Transport>(std::make_unique<UcxTransport>(bootstrap, std::move(*home)));
 }
 
 }  // namespace heddle::transport::ucx

@@ -1,0 +1,205 @@
+#include "transport/ucx/helper.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <system_error>
+
+#include "base/quiet_thread.hpp"
+#include "queue/handover.hpp"
+#include "transport/ucx/home.hpp"
+#include "transport/ucx/station.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+// Between looks at what moves without its descriptor telling, or has an owner that polls.
+constexpr std::uint64_t kLongestNapNs = 5 * kMs;
+constexpr std::uint32_t kHome = 0;
+constexpr std::uint32_t kWaker = UINT32_MAX;
+
+}  // namespace
+
+base::Status Helper::enter(const Watch& watch, std::uint32_t number) const {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  event.data.u32 = number;
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, watch.descriptor, &event) == 0) return HEDDLE_DONE;
+  return base::fail_errno(HEDDLE_ERR_SYSTEM, "UCX's descriptor %d cannot be watched", watch.descriptor);
+}
+
+base::Status Helper::start(int home_descriptor) {
+  events_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  waker_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!events_.valid() || !waker_.valid()) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "no descriptors for the thread that answers for ucx");
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = kWaker;
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, waker_.get(), &event) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "a descriptor of one's own cannot be watched");
+  }
+  Watch home;
+  home.descriptor = home_descriptor;
+  if (const base::Status status = enter(home, kHome); status != HEDDLE_DONE) return status;
+  stir(home, 0);  // it arms the home worker
+  watches_.push_back(home);
+  pid_ = ::getpid();
+  try {
+    thread_ = base::start_quiet_thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that answers for ucx: %s", error.what());
+  }
+  pthread_setname_np(thread_.native_handle(), "heddle-ucx");
+  return HEDDLE_DONE;
+}
+
+void Helper::stop() {
+  if (!thread_.joinable()) return;
+  if (::getpid() != pid_) {
+    thread_.detach();  // it lives in the parent only
+    return;
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  wake();
+  thread_.join();
+}
+
+base::Result<std::uint32_t> Helper::watch(Station& station, int descriptor) {
+  const std::lock_guard lock(mutex_);
+  Watch watch;
+  watch.station = &station;
+  watch.descriptor = descriptor;
+  const auto number = static_cast<std::uint32_t>(watches_.size());
+  try {
+    watches_.push_back(watch);
+  } catch (const std::bad_alloc&) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for one worker more");
+  }
+  if (const base::Status status = enter(watch, number); status != HEDDLE_DONE) {
+    watches_.pop_back();
+    return status;
+  }
+  wake();
+  return number;
+}
+
+void Helper::watch_again(std::uint32_t number, int descriptor) const {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  event.data.u32 = number;
+  static_cast<void>(::epoll_ctl(events_.get(), EPOLL_CTL_MOD, descriptor, &event));
+}
+
+void Helper::wake() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(waker_.get(), &one, sizeof one));
+}
+
+void Helper::stir(Watch& watch, std::uint64_t nap) {
+  watch.stirs = true;
+  watch.nap = nap;
+  watch.look_at = clock_.now_ns() + nap;
+}
+
+void Helper::settle(Watch& watch, std::uint32_t number) {
+  watch.stirs = false;
+  watch.nap = 0;
+  watch_again(number, watch.descriptor);
+}
+
+// ms until something must be looked at; -1: until there is an event.
+int Helper::pause() {
+  std::uint64_t next = UINT64_MAX;
+  for (const Watch& watch : watches_) {
+    if (watch.stirs) next = std::min(next, watch.look_at);
+  }
+  if (next == UINT64_MAX) return -1;
+  const std::uint64_t now = clock_.now_ns();
+  return next <= now ? 0 : static_cast<int>(std::min((next - now + kMs - 1) / kMs, kLongestNapNs / kMs));
+}
+
+void Helper::run() {
+  number_ = queue::SystemHandover::kStays | static_cast<std::uint32_t>(::syscall(SYS_gettid));
+  std::array<epoll_event, 32> events;
+  int ms = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), ms);
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < count; ++i) note(events[static_cast<std::size_t>(i)].data.u32);
+    for (std::uint32_t number = 0; number < watches_.size(); ++number) {
+      Watch& watch = watches_[number];
+      if (!watch.stirs || watch.look_at > clock_.now_ns()) continue;
+      number == kHome ? look_at_home(watch) : look(watch, number);
+    }
+    ms = pause();
+  }
+}
+
+void Helper::note(std::uint32_t number) {
+  if (number == kWaker) {
+    std::uint64_t times = 0;
+    static_cast<void>(::read(waker_.get(), &times, sizeof times));
+    stir(watches_[kHome], 0);
+    for (Watch& watch : watches_) {
+      if (watch.station != nullptr && !watch.stirs && !watch.station->quiet() && !watch.station->retired())
+        stir(watch, 0);
+    }
+    return;
+  }
+  Watch& watch = watches_[number];
+  if (watch.station == nullptr || watch.station->retired()) return stir(watches_[kHome], 0);
+  if (watch.station->disarm()) bell_.ring();
+  stir(watch, 0);
+}
+
+void Helper::look(Watch& watch, std::uint32_t number) {
+  Station& station = *watch.station;
+  if (station.retired() || station.armed()) {  // the home's from now on; watched by its owner
+    watch.stirs = false;
+    return;
+  }
+  if (const std::uint64_t polls = station.polls(); polls != watch.polls) {
+    watch.polls = polls;
+    return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+  }
+  switch (station.serve(number_)) {
+    case Station::Served::quiet:
+      return settle(watch, number);
+    case Station::Served::never:
+      watch.stirs = false;
+      return;
+    case Station::Served::waiting:
+      watch_again(number, watch.descriptor);
+      return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+    case Station::Served::more:
+      return stir(watch, 0);
+    case Station::Served::stuck:
+      return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+  }
+}
+
+void Helper::look_at_home(Watch& watch) {
+  const Home::Served served = home_.serve();
+  if (served.learned) {  // what waits for an address, perhaps of a worker that nobody polls
+    for (std::uint32_t number = 1; number < watches_.size(); ++number) {
+      Watch& other = watches_[number];
+      if (!other.stirs && !other.station->retired() && other.station->waits_for_home()) stir(other, 0);
+    }
+    bell_.ring();
+  }
+  if (served.moving) return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+  settle(watch, kHome);
+  for (std::uint32_t number = 1; number < watches_.size(); ++number) {
+    if (watches_[number].station->retired()) watch_again(number, watches_[number].descriptor);
+  }
+}
+
+}  // namespace heddle::transport::ucx

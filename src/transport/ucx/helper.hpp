@@ -1,0 +1,89 @@
+// The thread of a rank that does what peers need of it while none of its own threads polls: it answers the notes to the home worker, and
+// moves the stations on, since UCX's puts, gets and atomics over TCP, and the first contact over every network, are made by the
+// target's processor. It sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
+//
+// It runs nothing of the application's: what it brings waits in the station for the next poll of its owner.
+//
+//   station                              helper
+//   quiet: UCX is armed, the descriptor is watched once
+//                                        an event: its owner wanted to sleep ? the bell. Else its owner has polled since ? look again
+//                                        after a nap that grows, else claim it, move it on until nothing comes, arm it: quiet
+//
+// Invariants
+//   A station that nobody polls is quiet, or in the helper's list of those that stir: so it is never forgotten. An owner that leaves something in
+//   UCX's hands that no descriptor tells of wakes the helper if the station was quiet.
+//   What UCX's descriptor tells stays told until UCX is armed anew: an event that comes before its station is watched again is not lost.
+//   `mutex_` guards watches_. It is taken before the Home's, never with it held.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "queue/bell.hpp"
+
+namespace heddle::transport::ucx {
+
+class Home;
+class Station;
+
+class Helper {
+ public:
+  explicit Helper(Home& home, base::Clock& clock) : home_(home), clock_(clock), bell_(&words_) {}
+  ~Helper() { stop(); }
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+  // Once the home worker is open, whose descriptor this is. SYSTEM, NO_MEMORY.
+  base::Status start(int home_descriptor);
+  // Afterwards it is in nobody.
+  void stop();
+
+  // From now on, until its UCX worker ends. Returns the number for watch_again(). NO_MEMORY, SYSTEM.
+  base::Result<std::uint32_t> watch(Station& station, int descriptor);
+  // By the station's owner, which has armed it. Any thread.
+  void watch_again(std::uint32_t number, int descriptor) const;
+  // There is something to do that no descriptor tells of: a worker was opened or closed, or is not quiet any more. Any thread.
+  void wake() const;
+
+  [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
+
+ private:
+  // Station null: the home.
+  struct Watch {
+    Station* station = nullptr;
+    int descriptor = -1;
+    bool stirs = false;
+    std::uint64_t polls = 0;    // of its owner, when last looked at
+    std::uint64_t look_at = 0;  // ns
+    std::uint64_t nap = 0;      // ns
+  };
+  void run();
+  [[nodiscard]] int pause();
+  void note(std::uint32_t number);
+  void look(Watch& watch, std::uint32_t number);
+  void look_at_home(Watch& watch);
+  void stir(Watch& watch, std::uint64_t nap);
+  void settle(Watch& watch, std::uint32_t number);
+  base::Status enter(const Watch& watch, std::uint32_t number) const;
+
+  Home& home_;
+  base::Clock& clock_;
+  queue::BellWords<> words_;
+  queue::Bell<> bell_;
+  base::Fd events_;
+  base::Fd waker_;
+  std::thread thread_;
+  int pid_ = 0;                    // of the process that has the thread
+  std::uint32_t number_ = 0;       // of the thread, for Handover
+  std::atomic<bool> stop_{false};  // relaxed: wake() and join() order it
+  std::mutex mutex_;
+  std::deque<Watch> watches_;  // by number; the home's is 0
+};
+
+}  // namespace heddle::transport::ucx
