@@ -59,7 +59,8 @@ class Session {
   virtual void start() = 0;
   // DONE: all commands of the run are executed, so what the credits announced is in the memory, and what was put may be
   // overwritten here. AGAIN. Else the error with which the run has failed: no further run may be started.
-  // Within Limits::commands a run needs no call of it; beyond, each call may bring commands to the interface.
+  // Within what the interface takes at once, which Limits::commands should say, a run needs no call of it; beyond, each call may bring
+  // commands to it.
   [[nodiscard]] virtual base::Status poll() = 0;
 
   // It ends although a run has not: the interface may still use queues and memory, so they stay known to it to the end of the process.
@@ -74,9 +75,10 @@ class SessionQueues {
   virtual ~SessionQueues() = default;  // after all Sessions
 
   struct Limits {
-    std::uint32_t commands = 0;  // of one queue in one run: more are taken, but see Session::poll()
-    std::uint32_t credits = 0;   // of one put
-    std::uint64_t bytes = 0;     // of one put
+    // Of one queue in one run, as the rank was told of its interface: more are taken, but see Session::poll().
+    std::uint32_t commands = 0;
+    std::uint32_t credits = 0;  // of one put
+    std::uint64_t bytes = 0;    // of one put
   };
   [[nodiscard]] virtual Limits limits() const = 0;
 

@@ -26,12 +26,24 @@ base::Status status_of(int code) {
   return base::fail(HEDDLE_ERR_SYSTEM, "a command of a session queue has failed: %s (%d)", error_name(code), code);
 }
 
+// What poll_tcq says of a command that has failed, and poll_mrq of one for which there is a notice; other errors come without a record.
+bool is_of_command(int code) {
+  return code <= UTOFU_ERR_TCQ_OTHER && code >= UTOFU_ERR_TCQ_LENGTH;
+}
+bool is_of_notice(int code) {
+  return code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH;
+}
+
 // Queues that were left may still be put to, and read.
-void keep_to_the_end(Pages pages) {
+struct Kept {
+  Pages words;
+  std::vector<std::unique_ptr<FreeEnd>> ends;
+};
+void keep_to_the_end(Kept kept) {
   static std::mutex mutex;
-  static auto* kept = new std::vector<Pages>;  // never freed: as long as the process
+  static auto* all = new std::vector<Kept>;  // never freed: as long as the process
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(pages));
+  all->push_back(std::move(kept));
 }
 
 // A queue's commands, as the interface takes them.
@@ -240,16 +252,28 @@ void UtofuSession::post_queue(Queue& queue) {
       fail(code);
       return;
     }
+    if (commands.posted == 0) sessions_.refused(words / kSlotWords);
     words = words / kSlotWords / 2 * kSlotWords;
   }
 }
 
+// Likewise; between its parts other Sessions' may stand.
 void UtofuSession::post_free() {
-  int code = UTOFU_SUCCESS;
-  if (sessions_.post_plain(free_.slots, free_end_.get(), &code))
-    free_.posted = free_.slots.size();
-  else if (code != UTOFU_ERR_BUSY)
-    fail(code);
+  std::size_t words = free_.slots.size() - free_.posted;
+  while (words > 0) {
+    const int code = sessions_.post_plain(std::span(free_.slots).subspan(free_.posted, words), free_end_.get());
+    if (code == UTOFU_SUCCESS) {
+      free_.posted += words;
+      words = free_.slots.size() - free_.posted;
+      continue;
+    }
+    const bool too_many = code == UTOFU_ERR_INVALID_DESC && words > kSlotWords;
+    if (code != UTOFU_ERR_BUSY && !too_many) {
+      fail(code);
+      return;
+    }
+    words = words / kSlotWords / 2 * kSlotWords;
+  }
 }
 
 // What releases others goes last, when all that they may release here is there.
@@ -261,7 +285,10 @@ void UtofuSession::start() {
   }
   free_.posted = 0;
   free_ended_ = free_.slots.empty();
-  if (!free_ended_) post_free();
+  if (free_ended_) return;
+  // Before it can end.
+  free_end_->code.store(FreeEnd::kUnderWay, std::memory_order_relaxed);
+  post_free();
 }
 
 // True: it has ended.
@@ -281,17 +308,14 @@ bool UtofuSession::poll_queue(Queue& queue) {
 }
 
 bool UtofuSession::poll_free() {
-  if (!free_.all_posted()) {
-    sessions_.poll_plain();
-    post_free();
-    return false;
-  }
   int code = free_end_->code.load(std::memory_order_acquire);
   if (code == FreeEnd::kUnderWay) {
-    sessions_.poll_plain();
+    const int polled = sessions_.poll_plain();
     code = free_end_->code.load(std::memory_order_acquire);
+    if (code == FreeEnd::kUnderWay && polled < 0) code = polled;
   }
   if (code < 0) fail(code);
+  if (code == FreeEnd::kUnderWay && !free_.all_posted()) post_free();
   free_ended_ = code == UTOFU_SUCCESS;
   return free_ended_;
 }
@@ -313,15 +337,19 @@ base::Status UtofuSession::poll() {
 
 Sessions::Sessions(Home& home) : home_(home) {}
 
+// Where Sessions were left, the common VCQ stays too, with what it has registered and what its commands name.
 Sessions::~Sessions() {
   if (!ready_) return;
+  if (!left_.empty()) {
+    keep_to_the_end({std::move(words_), std::move(left_)});
+    return;
+  }
   Library& library = home_.library();
   {
     const CqGuard guard(plain_);
     library.withdraw(plain_, plain_words_);
   }
   library.destroy(plain_);
-  if (!left_.empty()) keep_to_the_end(std::move(words_));
 }
 
 SessionQueues::Limits Sessions::limits() const {
@@ -364,23 +392,23 @@ base::Result<std::unique_ptr<Session>> Sessions::open(std::uint32_t queues, std:
   return std::unique_ptr<Session>(std::move(session));
 }
 
-bool Sessions::post_plain(std::span<const std::uint64_t> slots, FreeEnd* end, int* code) {
+int Sessions::post_plain(std::span<const std::uint64_t> slots, FreeEnd* end) {
   const CqGuard guard(plain_);
-  // Before it can end.
-  end->code.store(FreeEnd::kUnderWay, std::memory_order_relaxed);
   // What is posted is not written.
-  *code =
-      home_.library().call().post_toq(plain_.handle, const_cast<std::uint64_t*>(slots.data()), slots.size_bytes(), end);
-  return *code == UTOFU_SUCCESS;
+  return home_.library().call().post_toq(plain_.handle, const_cast<std::uint64_t*>(slots.data()), slots.size_bytes(),
+                                         end);
 }
 
-void Sessions::poll_plain() {
+int Sessions::poll_plain() {
   const HeldCq held(plain_.lock);
-  if (!held) return;
+  if (!held) return UTOFU_SUCCESS;
   const Functions& call = home_.library().call();
-  for (void* tag = nullptr;;) {
+  for (;;) {
+    void* tag = nullptr;
     const int code = call.poll_tcq(plain_.handle, 0, &tag);
     if (code == UTOFU_ERR_NOT_FOUND) break;
+    // Of no command: the VCQ itself is not well.
+    if (code != UTOFU_SUCCESS && !is_of_command(code)) return code;
     std::atomic<int>& end = static_cast<FreeEnd*>(tag)->code;
     // An error is not made good by the end of the commands behind it.
     if (code != UTOFU_SUCCESS || end.load(std::memory_order_relaxed) == FreeEnd::kUnderWay)
@@ -388,8 +416,18 @@ void Sessions::poll_plain() {
   }
   // Nobody asks for notices: what comes there is of commands whose Session finds out otherwise.
   utofu_mrq_notice notice{};
-  while (call.poll_mrq(plain_.handle, 0, &notice) != UTOFU_ERR_NOT_FOUND) {
-  }
+  int code = UTOFU_SUCCESS;
+  while (code == UTOFU_SUCCESS || is_of_notice(code)) code = call.poll_mrq(plain_.handle, 0, &notice);
+  return code == UTOFU_ERR_NOT_FOUND ? UTOFU_SUCCESS : code;
+}
+
+void Sessions::refused(std::size_t commands) {
+  if (commands > limits().commands || told_.exchange(true, std::memory_order_relaxed)) return;
+  home_.environment().log.line(base::Level::warn,
+                               "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSION_DEPTH is %u: "
+                               "they follow by the calls of "
+                               "who waits; set it to what the machine's queues take, alike on all ranks",
+                               commands, limits().commands);
 }
 
 void Sessions::keep(std::unique_ptr<FreeEnd> end) {

@@ -44,10 +44,12 @@ class Sessions final : public SessionQueues {
   // The common VCQ. Its registrations belong to who has made them.
   [[nodiscard]] const Vcq& plain() const { return plain_; }
   [[nodiscard]] utofu_stadd_t plain_words() const { return plain_words_; }
-  // Slots of 4 words each. True: all were taken; *end tells when they are executed. False: none, and *code says why.
-  bool post_plain(std::span<const std::uint64_t> slots, FreeEnd* end, int* code);
-  // Looks for the ends of what was posted.
-  void poll_plain();
+  // Slots of 4 words each. SUCCESS: all were taken; *end, which is under way, tells when the last of a run is executed. Else none, and why.
+  int post_plain(std::span<const std::uint64_t> slots, FreeEnd* end);
+  // Looks for the ends of what was posted. Negative: the common VCQ cannot be polled.
+  int poll_plain();
+  // A queue without commands has not taken so many at once. Tells it, if limits() says otherwise; once.
+  void refused(std::size_t commands);
   // It may still be written to.
   void keep(std::unique_ptr<FreeEnd> end);
 
@@ -55,7 +57,8 @@ class Sessions final : public SessionQueues {
   base::Status set_up_locked();
 
   Home& home_;
-  std::mutex mutex_;  // guards what follows; what is set up once is read without it
+  std::atomic<bool> told_{false};  // by refused(). Relaxed: nothing follows from it
+  std::mutex mutex_;               // guards what follows; what is set up once is read without it
   bool ready_ = false;
   Pages words_;
   Vcq plain_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "base/test_waits.hpp"
@@ -20,13 +21,14 @@ using Overrides = base::Config::Overrides;
 
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {}) {
+  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {},
+       base::Level level = base::Level::error) {
     variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();
     environment_.config = *config;
-    environment_.log = base::Log(base::Level::error, rank);
+    environment_.log = base::Log(level, rank);
     environment_.clock = &clock_;
     bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
     auto transport = open(*bootstrap_, environment_);
@@ -172,6 +174,25 @@ TEST(UtofuSession, ARankThatIsARunAheadWaits) {
   }
 }
 
+// The setting says 1024, the emulator has 64 or 32 here: who reads it sets it right.
+TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
+  for (const bool right : {false, true}) {
+    bootstrap::inproc::Job job(1);
+    Side side(job, 0, right ? Overrides{{"HEDDLE_UTOFU_SESSION_DEPTH", "16"}} : Overrides{}, base::Level::warn);
+    auto opened = side.sessions()->open(1, {});
+    ASSERT_TRUE(opened.ok()) << base::last_message();
+    const SessionKey key = (*opened)->key(0);
+    std::vector<SessionCommand> commands(right ? 16 : 200, SessionCommand{0});
+    commands.insert(commands.end(), commands.size(), {SessionCommand::kFreeQueue, &key, 0, 0, 0, 1});
+    ASSERT_EQ((*opened)->bind(commands), HEDDLE_DONE) << base::last_message();
+    testing::internal::CaptureStderr();
+    (*opened)->start();
+    EXPECT_TRUE(ends(**opened)) << base::last_message();
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(told.find("HEDDLE_UTOFU_SESSION_DEPTH") != std::string::npos, !right) << told;
+  }
+}
+
 // More commands than there are slots: brought by polls. The emulator has 64 or 32 here.
 TEST(UtofuSession, CommandsThatHaveNoRoomFollow) {
   Chain chain(3, 200, 64);
@@ -275,15 +296,50 @@ TEST(UtofuSession, TheFreeQueueIsFree) {
   }
 }
 
+// More commands of the free queue than the common VCQ has slots, of two Sessions at once.
+TEST(UtofuSession, TheFreeQueueGoesInPieces) {
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  constexpr std::uint64_t kCommands = 300;
+  std::vector<std::vector<std::byte>> memory(2, std::vector<std::byte>(2 * kCommands));
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (std::vector<std::byte>& its : memory) {
+    auto opened = side.sessions()->open(1, its);
+    ASSERT_TRUE(opened.ok()) << base::last_message();
+    sessions.push_back(std::move(*opened));
+    const SessionKey key = sessions.back()->key(0);
+    std::vector<SessionCommand> commands;
+    for (std::uint64_t i = 0; i < kCommands; ++i)
+      commands.push_back({SessionCommand::kFreeQueue, &key, i, kCommands + i, 1, 1});
+    commands.insert(commands.end(), kCommands, SessionCommand{0});
+    ASSERT_EQ(sessions.back()->bind(commands), HEDDLE_DONE) << base::last_message();
+  }
+  for (unsigned run = 1; run <= 3; ++run) {
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
+      for (std::size_t at = 0; at < kCommands; ++at) memory[i][at] = static_cast<std::byte>(run + i + at);
+      sessions[i]->start();
+    }
+    ASSERT_TRUE(test::within_time([&] {
+      bool all = true;
+      for (auto& session : sessions) all = session->poll() == HEDDLE_DONE && all;
+      return all;
+    })) << base::last_message();
+    for (const std::vector<std::byte>& its : memory)
+      ASSERT_EQ(std::memcmp(its.data(), its.data() + kCommands, kCommands), 0);
+  }
+}
+
 // Of a run that never ends: queue, commands and memory stay with the interface, and the process ends as usual.
 TEST(UtofuSession, WhatIsLeftStays) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
   static std::vector<std::byte> memory(64);
-  auto opened = side.sessions()->open(1, memory);
+  auto opened = side.sessions()->open(2, memory);
   ASSERT_TRUE(opened.ok()) << base::last_message();
-  const SessionCommand wait{0};
-  ASSERT_EQ((*opened)->bind({&wait, 1}), HEDDLE_DONE);
+  // What the free queue has put is registered with the VCQ that all Sessions share: that stays, too.
+  const SessionKey key = (*opened)->key(1);
+  const SessionCommand commands[] = {{0}, {SessionCommand::kFreeQueue, &key, 0, 32, 8, 1}, {1}};
+  ASSERT_EQ((*opened)->bind(commands), HEDDLE_DONE);
   (*opened)->start();
   EXPECT_EQ((*opened)->poll(), HEDDLE_AGAIN);
   (*opened)->leave();
