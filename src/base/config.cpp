@@ -154,6 +154,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "1024",
      "commands of one run that such a VCQ is given, at most; alike on all ranks",
      {8, 1 << 20}},
+    {Var::utofu_gates, "HEDDLE_UTOFU_GATES", Type::count, "48",
+     "barrier gates that a process may take for barriers and small reductions of teams; 0: these run in software"},
     {Var::utofu_single_thread, "HEDDLE_UTOFU_SINGLE_THREAD", Type::flag, "0",
      "one thread of the process makes all calls of the uTofu library; all workers are then in offload mode"},
     {Var::ucx_library, "HEDDLE_UCX_LIBRARY", Type::text, "libucp.so.0",

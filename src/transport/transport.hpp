@@ -219,6 +219,7 @@ class TransportWorker {
 };
 
 class SessionQueues;  // session.hpp
+class BarrierGates;   // gates.hpp
 
 class Transport {
  public:
@@ -253,6 +254,8 @@ class Transport {
 
   // Queues whose commands are released by what arrives. Null: there are none, and never will be. They end with the transport.
   [[nodiscard]] virtual SessionQueues* sessions() { return nullptr; }
+  // Barriers and small reductions by the interface. Null: there are none, and never will be. They end with the transport.
+  [[nodiscard]] virtual BarrierGates* gates() { return nullptr; }
 
   // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
   //

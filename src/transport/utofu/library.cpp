@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 
 namespace heddle::transport::utofu {
@@ -55,6 +57,12 @@ const char* error_name(int code) {
       return "INVALID_ADDRESS";
     case UTOFU_ERR_INVALID_SIZE:
       return "INVALID_SIZE";
+    case UTOFU_ERR_INVALID_VBG_ID:
+      return "INVALID_VBG_ID";
+    case UTOFU_ERR_BARRIER_MISMATCH:
+      return "BARRIER_MISMATCH";
+    case UTOFU_ERR_BARRIER_OTHER:
+      return "BARRIER_OTHER";
     case UTOFU_ERR_FATAL:
       return "FATAL";
     default:
@@ -100,6 +108,15 @@ base::Status Library::load(const std::string& name) {
   has_sessions_ = find(handle, "utofu_prepare_put", &call_.prepare_put) &&
                   find(handle, "utofu_prepare_nop", &call_.prepare_nop) &&
                   find(handle, "utofu_post_toq", &call_.post_toq);
+  const bool gates = find(handle, "utofu_get_barrier_tnis", &call_.get_barrier_tnis) &&
+                     find(handle, "utofu_query_barrier_caps", &call_.query_barrier_caps) &&
+                     find(handle, "utofu_alloc_vbg", &call_.alloc_vbg) &&
+                     find(handle, "utofu_free_vbg", &call_.free_vbg) && find(handle, "utofu_set_vbg", &call_.set_vbg) &&
+                     find(handle, "utofu_barrier", &call_.barrier) &&
+                     find(handle, "utofu_reduce_uint64", &call_.reduce_uint64) &&
+                     find(handle, "utofu_poll_barrier", &call_.poll_barrier) &&
+                     find(handle, "utofu_poll_reduce_uint64", &call_.poll_reduce_uint64);
+  if (all && gates) ask_for_gates();
   if (all) return HEDDLE_DONE;
   const base::Status status = base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no uTofu library: %s", name.c_str(), dlerror());
   dlclose(handle);
@@ -130,6 +147,56 @@ base::Status Library::ask_machine() {
   }
   has_sessions_ = has_sessions_ && (caps->flags & UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE) != 0;
   return HEDDLE_DONE;
+}
+
+// They are a help, not needed: where they are not as expected, there are none.
+void Library::ask_for_gates() {
+  utofu_tni_id_t* ids = nullptr;
+  std::size_t count = 0;
+  if (call_.get_barrier_tnis(&ids, &count) != UTOFU_SUCCESS || count == 0) return;
+  gate_tnis_.assign(ids, ids + count);
+  std::free(ids);
+  constexpr unsigned long kNeeded = UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER | UTOFU_BARRIER_CAP_REDUCE_OP_BAND |
+                                    UTOFU_BARRIER_CAP_REDUCE_OP_BOR | UTOFU_BARRIER_CAP_REDUCE_OP_BXOR |
+                                    UTOFU_BARRIER_CAP_REDUCE_OP_MAX | UTOFU_BARRIER_CAP_REDUCE_OP_SUM;
+  std::size_t words = SIZE_MAX;
+  for (const utofu_tni_id_t tni : gate_tnis_) {
+    utofu_barrier_caps* caps = nullptr;
+    if (call_.query_barrier_caps(tni, &caps) != UTOFU_SUCCESS || caps == nullptr) return;
+    if ((caps->reduce_ops & kNeeded) != kNeeded) return;
+    words = std::min(words, caps->max_uint64_reduction);
+  }
+  gate_words_ = static_cast<std::uint32_t>(words);
+}
+
+base::Status Library::take_gates(utofu_tni_id_t tni, std::uint64_t most, std::vector<utofu_vbg_id_t>* ids) {
+  const std::lock_guard lock(set_up_);
+  if (ids->size() > most || gates_ > most - ids->size()) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY,
+                      "this process has %llu barrier gates; %zu more would be above HEDDLE_UTOFU_GATES=%llu",
+                      static_cast<unsigned long long>(gates_), ids->size(), static_cast<unsigned long long>(most));
+  }
+  const int code = call_.alloc_vbg(tni, ids->size(), 0, ids->data());
+  if (code != UTOFU_SUCCESS) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "TNI %u has no %zu barrier gates left: %s (%d)", unsigned{tni}, ids->size(),
+                      error_name(code), code);
+  }
+  gates_ += ids->size();
+  return HEDDLE_DONE;
+}
+
+base::Status Library::set_gates(std::vector<utofu_vbg_setting>* settings) {
+  const std::lock_guard lock(set_up_);
+  const int code = call_.set_vbg(settings->data(), settings->size());
+  if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_SYSTEM, "%zu barrier gates cannot be set: %s (%d)", settings->size(), error_name(code),
+                    code);
+}
+
+void Library::free_gates(std::vector<utofu_vbg_id_t>* ids) {
+  const std::lock_guard lock(set_up_);
+  call_.free_vbg(ids->data(), ids->size());
+  gates_ -= ids->size();
 }
 
 int Library::create_on(const Tni& tni, unsigned long flags, Vcq* vcq) {

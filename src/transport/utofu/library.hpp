@@ -47,6 +47,16 @@ struct Functions {
   decltype(&::utofu_prepare_put) prepare_put;
   decltype(&::utofu_prepare_nop) prepare_nop;
   decltype(&::utofu_post_toq) post_toq;
+  // For barrier gates; likewise.
+  decltype(&::utofu_get_barrier_tnis) get_barrier_tnis;
+  decltype(&::utofu_query_barrier_caps) query_barrier_caps;
+  decltype(&::utofu_alloc_vbg) alloc_vbg;
+  decltype(&::utofu_free_vbg) free_vbg;
+  decltype(&::utofu_set_vbg) set_vbg;
+  decltype(&::utofu_barrier) barrier;
+  decltype(&::utofu_reduce_uint64) reduce_uint64;
+  decltype(&::utofu_poll_barrier) poll_barrier;
+  decltype(&::utofu_poll_reduce_uint64) poll_reduce_uint64;
 };
 
 // Between a load and what must be read or written after it, where the other side is the NIC: a notice and what it announces, a slot
@@ -91,6 +101,14 @@ class Library {
   base::Result<Vcq> create_session(std::uint64_t most);
   [[nodiscard]] bool has_sessions() const { return has_sessions_; }
   void destroy(const Vcq& vcq);
+
+  // Barrier gates of a TNI: ids[0] is a start gate, the others relay. Words of an operation; 0: there are no gates.
+  [[nodiscard]] std::uint32_t gate_words() const { return gate_words_; }
+  [[nodiscard]] utofu_tni_id_t gate_tni(std::uint32_t lane) const { return gate_tnis_[lane % gate_tnis_.size()]; }
+  // NO_MEMORY: that TNI has not so many left, or this process would have more than `most`.
+  base::Status take_gates(utofu_tni_id_t tni, std::uint64_t most, std::vector<utofu_vbg_id_t>* ids);
+  base::Status set_gates(std::vector<utofu_vbg_setting>* settings);
+  void free_gates(std::vector<utofu_vbg_id_t>* ids);
   // Its place among the TNIs of this process.
   [[nodiscard]] std::size_t tni_index(const Vcq& vcq) const;
 
@@ -109,6 +127,7 @@ class Library {
   Library() = default;
   base::Status load(const std::string& name);
   base::Status ask_machine();
+  void ask_for_gates();
   // What this process has on a TNI.
   struct Tni {
     utofu_tni_id_t id = 0;
@@ -131,6 +150,9 @@ class Library {
   std::uint64_t sessions_ = 0;                              // VCQs in session mode, on all TNIs
   std::uint64_t exclusive_ = 0;                             // other VCQs with a CQ of their own
   std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ
+  std::uint32_t gate_words_ = 0;
+  std::vector<utofu_tni_id_t> gate_tnis_;
+  std::uint64_t gates_ = 0;  // that this process has
 };
 
 // The words of a return code.

@@ -1,5 +1,6 @@
 #include "transport/utofu/utofu.hpp"
 
+#include "transport/utofu/gates.hpp"
 #include "transport/utofu/session.hpp"
 #include "transport/utofu/worker.hpp"
 
@@ -23,9 +24,7 @@ class UtofuTransport final : public Transport {
     capabilities_.max_workers = home_->max_workers();
     capabilities_.one_thread = one_thread(home_->environment());
     capabilities_.memory_per_peer = sizes.ring_bytes();
-    const bool wanted = home_->environment().config.number(base::Var::utofu_sessions) > 0;
-    if (wanted && home_->library().has_sessions() && !capabilities_.one_thread)
-      sessions_ = std::make_unique<Sessions>(*home_);
+    open_offloads();
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -95,12 +94,30 @@ class UtofuTransport final : public Transport {
   }
 
   [[nodiscard]] SessionQueues* sessions() override { return sessions_.get(); }
+  [[nodiscard]] BarrierGates* gates() override { return gates_.get(); }
 
  private:
+  // Session queues and gates are polled by any thread.
+  void open_offloads() {
+    const base::Config& config = home_->environment().config;
+    const bool sessions = config.number(base::Var::utofu_sessions) > 0 && home_->library().has_sessions();
+    const bool gates = config.number(base::Var::utofu_gates) > 0 && home_->library().gate_words() > 0;
+    if (capabilities_.one_thread) {
+      if (sessions || gates) {
+        home_->environment().log.line(base::Level::info,
+                                      "HEDDLE_UTOFU_SINGLE_THREAD: no session queues and no barrier gates, since any "
+                                      "thread polls them; software runs what they would");
+      }
+      return;
+    }
+    if (sessions) sessions_ = std::make_unique<Sessions>(*home_);
+    if (gates) gates_ = std::make_unique<Gates>(*home_);
+  }
   static constexpr std::uint32_t kMemoryOpcodes = bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
 
   std::unique_ptr<Home> home_;
-  std::unique_ptr<Sessions> sessions_;  // not if one thread makes all calls: sessions are polled by any
+  std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<Gates> gates_;
   Capabilities capabilities_;
 };
 

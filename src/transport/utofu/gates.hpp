@@ -1,0 +1,21 @@
+// Barrier gates as VBGs: a chain is what one utofu_alloc_vbg gives, a start gate and relays of one TNI. All chains of a network are on
+// the same TNI of their nodes, as Tofu's own libraries have it. Operations are those of words (utofu_reduce_uint64), or of none.
+#pragma once
+
+#include "transport/gates.hpp"
+#include "transport/utofu/home.hpp"
+
+namespace heddle::transport::utofu {
+
+class Gates final : public BarrierGates {
+ public:
+  explicit Gates(Home& home) : home_(home) {}
+
+  [[nodiscard]] Limits limits() const override { return {home_.library().gate_words()}; }
+  [[nodiscard]] base::Result<std::unique_ptr<GateChain>> open(std::uint32_t gates, std::uint32_t lane) override;
+
+ private:
+  Home& home_;
+};
+
+}  // namespace heddle::transport::utofu
