@@ -169,13 +169,16 @@ HEDDLE_API heddle_status heddle_collective_wait(heddle_collective collective, in
  * wait and the free sees to that).
  * Errors: STATE (a run is under way; or the operation is not persistent: wait for it). */
 HEDDLE_API heddle_status heddle_collective_free(heddle_collective collective);
-/* Which algorithm it runs, such as "broadcast.binomial"; the text lives as long as the library. */
+/* Which algorithm it runs, such as "broadcast.binomial"; the text lives as long as the library. "barrier.gates", "reduce.gates" and
+ * "allreduce.gates" are what barrier gates run (see heddle_collective_offloaded): no names for options. */
 HEDDLE_API heddle_status heddle_collective_algorithm(heddle_collective collective, const char** name);
 
 /* 1: the network's interface runs it, and no thread of this process is needed between a start and its end; else 0. So it is with persistent
  * operations by a ..._session algorithm over uTofu, as long as there are session-mode VCQs for all members (HEDDLE_UTOFU_SESSIONS).
  * While it is open the interface knows the buffer: it is not to be unmapped. After PEER_FAILED it may be, but what has been
- * begun may still be read and written by the interface. */
+ * begun may still be read and written by the interface. So it is too with persistent barriers, and reduces and allreduces of few words, for which
+ * no algorithm is named, as long as there are barrier gates for all members (HEDDLE_UTOFU_GATES): six elements of integers (but for products), six of
+ * floating point (least and greatest), or 48 bytes of band, bor and bxor. Buffers are then read by the start, and written by test or wait. */
 HEDDLE_API heddle_status heddle_collective_offloaded(heddle_collective collective, int* offloaded);
 
 /* ---- operations ---------------------------------------------------------------------------------------------------- */

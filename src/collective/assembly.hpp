@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collective/commons.hpp"
+#include "collective/gate_offload.hpp"
 #include "collective/offload.hpp"
 #include "collective/region_carrier.hpp"
 #include "collective/session_queue.hpp"
@@ -53,6 +54,7 @@ struct Record {
   };
   std::array<Listed, 2> listed{};  // of this round
   SessionKeys sessions;            // its queues of the network's interface, which are used if all members have theirs
+  GateKeys gates;                  // likewise its barrier gates, for the member that is told
   // split, subset
   std::int64_t key = 0;
   std::uint32_t colour = 0;

@@ -159,24 +159,6 @@ base::Status Collective::choose() {
   return HEDDLE_DONE;
 }
 
-// So long that the commands of a run fit the interface's queues, with up to three children.
-std::uint64_t Collective::segment_for_queues() const {
-  transport::SessionQueues* sessions = team_.context().transport().sessions();
-  if (sessions == nullptr) return choice_.segment_bytes;
-  constexpr std::uint64_t kChildren = 3;
-  const std::uint64_t segments = std::max<std::uint64_t>(sessions->limits().commands / kChildren, 1);
-  return std::max(choice_.segment_bytes, ((call_.bytes + segments - 1) / segments + 63) / 64 * 64);
-}
-
-// The interface puts into the caller's buffer, wherever that is.
-void Collective::open_offload() {
-  if (use_ != Use::persistent || !choice_.algorithm->session) return;
-  const std::uint64_t bytes = receive_bytes(request_, request_.rank);
-  offload_ =
-      Offload::open(team_.context().transport().sessions(), schedule_, {static_cast<std::byte*>(call_.receive), bytes});
-  if (offload_ != nullptr) record_.sessions = offload_->keys();
-}
-
 // Counters stand in the arena. So do slots, if they are not too large.
 base::Status Collective::prepare_places() {
   Commons& commons = team_.commons();
@@ -261,8 +243,7 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
     return keep(status);
   }
   agreed_ = true;
-  const auto has_queues = [](const Record& record) { return record.sessions.queues > 0; };
-  if (!std::ranges::all_of(records, has_queues)) offload_.reset();
+  if (offload_ != nullptr && !offload_->agreed(records)) drop_offload();
   // What is in the arenas is reached already; regions of their own have to be mapped first. Lists concern two members each.
   *doubtful = lists || offload_ != nullptr || std::ranges::any_of(records, [](const Record& record) {
                 return record.scratch_in == Where::scratch_region || record.receive_in == Where::receive_region ||
@@ -295,89 +276,6 @@ void Collective::settled(base::Status status) {
 
 base::Status Collective::refused() const {
   return base::fail(refusal_, "%s", refusal_text_.c_str());
-}
-
-base::Status Collective::bind_offload(std::span<const Record> records) {
-  std::vector<const SessionKeys*> keys;
-  keys.reserve(records.size());
-  for (const Record& record : records) keys.push_back(&record.sessions);
-  return offload_->bind(schedule_, keys);
-}
-
-base::Status Collective::bind(std::span<const Record> records) {
-  if (offload_ != nullptr) return bind_offload(records);
-  std::vector<RankMemory> memory(team_.size());
-  std::vector<bool> bound(team_.size());
-  RankMemory& mine = memory[team_.rank()];
-  if (const base::Status status = bind_member(team_.rank(), record_, &mine); status != HEDDLE_DONE) return status;
-  bound[team_.rank()] = true;
-  for (const Command& command : schedule_.commands) {
-    if ((command.action != Action::put && command.action != Action::get) || bound[command.target]) continue;
-    bound[command.target] = true;
-    const base::Status status = bind_member(command.target, records[command.target], &memory[command.target]);
-    if (status != HEDDLE_DONE) return status;
-  }
-  mine.counters = reinterpret_cast<CounterWord*>(team_.commons().arena().base() + record_.counters);
-  mine.places[static_cast<std::size_t>(Place::scratch)] = scratch_;
-  queue_ = std::make_unique<SessionQueue>(schedule_, memory, call_.reduction);
-  set_buffers(call_);
-  return HEDDLE_DONE;
-}
-
-base::Result<engine::RemoteRegion*> Collective::region_of(std::uint32_t member, const Record& record, Where where) {
-  if (where == Where::nowhere) return static_cast<engine::RemoteRegion*>(nullptr);
-  if (where == Where::arena) return team_.commons().arena_of(team_.rank_in_job(member));
-  auto imported =
-      team_.context().import(where == Where::scratch_region ? record.scratch_region : record.receive_region);
-  if (!imported) return imported;
-  (*imported)->server = team_.context().internal_worker();
-  imported_.push_back(*imported);
-  return imported;
-}
-
-// Where the member is reached: directly, or by a carrier if its memory cannot be mapped.
-base::Status Collective::bind_member(std::uint32_t member, const Record& record, RankMemory* memory) {
-  engine::Worker* port = team_.commons().port();
-  if (member == team_.rank() && port == nullptr) return HEDDLE_DONE;
-  auto arena = region_of(member, record, Where::arena);
-  if (!arena) return arena.status();
-  const bool direct = (*arena)->direct != nullptr;
-  std::array<RegionCarrier::Base, 3> places;
-  const std::array<std::pair<Place, std::pair<Where, std::uint64_t>>, 2> wanted = {
-      {{Place::receive, {record.receive_in, record.receive}}, {Place::scratch, {record.scratch_in, record.scratch}}}};
-  for (const auto& [place, at] : wanted) {
-    if (member == team_.rank()) break;  // its own places are addresses
-    auto region = region_of(member, record, at.first);
-    if (!region) return region.status();
-    if (*region == nullptr) continue;
-    places[static_cast<std::size_t>(place)] = {*region, at.second};
-    if (!direct) continue;
-    if ((*region)->direct == nullptr || at.second > (*region)->bytes) {
-      return base::fail(HEDDLE_ERR_UNSUPPORTED,
-                        "a buffer of rank %u of the team cannot be mapped here, though others can", member);
-    }
-    memory->places[static_cast<std::size_t>(place)] = (*region)->direct + at.second;
-  }
-  if (direct) {
-    memory->counters = reinterpret_cast<CounterWord*>((*arena)->direct + record.counters);
-    return HEDDLE_DONE;
-  }
-  carriers_.push_back(std::make_unique<RegionCarrier>(*port, RegionCarrier::Base{*arena, record.counters}, places));
-  memory->carrier = carriers_.back().get();
-  return HEDDLE_DONE;
-}
-
-// The caller's buffers of the next run.
-void Collective::set_buffers(const Call& call) {
-  // What is sent is not written.
-  queue_->set_place(Place::send, const_cast<std::byte*>(static_cast<const std::byte*>(call.send)));
-  auto* received = static_cast<std::byte*>(call.receive);
-  queue_->set_place(Place::receive, staged_ != nullptr ? staged_ : received);
-  if (staged_ == nullptr) return;
-  if (choice_.algorithm->reach == Algorithm::Reach::get)
-    queue_->set_exposed(received);
-  else
-    queue_->set_delivery({received, staged_, receive_bytes(request_, request_.rank)});
 }
 
 base::Status Collective::wait_ready() {
@@ -475,6 +373,12 @@ base::Status Collective::start() {
 base::Status Collective::end_of(base::Status status) {
   if (status == HEDDLE_DONE) return HEDDLE_DONE;
   if (const auto failed = team_.failed_member()) return team_.report_failed(*failed);
+  if (by_gates_ != nullptr && status == HEDDLE_ERR_ARGUMENT) {
+    return base::fail(status,
+                      "%s has failed: members of the team have made other calls, or with other arguments; its blocking "
+                      "calls of few words cannot go on",
+                      name_of(call_.operation));
+  }
   return base::fail(status, "%s has failed: what was put to a member did not arrive", name_of(call_.operation));
 }
 
@@ -512,21 +416,23 @@ base::Status Collective::wait(std::int64_t timeout_ns) {
 
 base::Status Collective::run_with(const Call& call) {
   set_buffers(call);
-  queue_->set_reduction(call.reduction);
-  if (queue_->status() == HEDDLE_DONE) {
+  if (offload_ == nullptr) queue_->set_reduction(call.reduction);
+  if (run_status() != HEDDLE_DONE) return end_of(run_status());
+  if (offload_ != nullptr)
+    offload_->start();
+  else
     queue_->start();
-    if (!queue_->done()) {
-      team_.commons().wait(
-          {"a collective call"},
-          [this] {
-            if (queue_->advance()) return true;
-            look_for_failures();
-            return false;
-          },
-          [this](std::span<char> text) { describe(text); }, [this](std::int64_t ns) { return fetch(ns); });
-    }
+  if (!run_over()) {
+    team_.commons().wait(
+        {"a collective call"},
+        [this] {
+          if (offload_ != nullptr ? offload_->advance() : queue_->advance()) return true;
+          look_for_failures();
+          return false;
+        },
+        [this](std::span<char> text) { describe(text); }, [this](std::int64_t ns) { return fetch(ns); });
   }
-  return end_of(queue_->status());
+  return end_of(run_status());
 }
 
 base::Status Collective::close() {
@@ -554,8 +460,9 @@ void Collective::describe(std::span<char> text) {
   if (what.empty()) {
     what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";
   }
-  std::snprintf(text.data(), text.size(), "%s of %" PRIu64 " bytes on a team of %u, rank %u there: %s",
-                name_of(call_.operation), call_.bytes, team_.size(), team_.rank(), what.c_str());
+  std::snprintf(text.data(), text.size(), "%s of %" PRIu64 " bytes on a team of %u, rank %u there%s: %s",
+                name_of(call_.operation), call_.bytes, team_.size(), team_.rank(),
+                offloaded() ? ", by the network's interface" : "", what.c_str());
 }
 
 // "it waits for member 2", or nothing where that is not known.

@@ -32,10 +32,13 @@ class Collective final : public Setup {
 
   [[nodiscard]] std::uint64_t handle() const { return team_.commons().collectives().handle(this); }
   [[nodiscard]] bool persistent() const { return use_ == Use::persistent; }
-  [[nodiscard]] const char* algorithm() const { return choice_.algorithm->name; }
+  // OPERATION.gates where barrier gates run it.
+  [[nodiscard]] const char* algorithm() const;
   // Ready, and the network's interface runs it.
   [[nodiscard]] bool offloaded() const { return stage() == Stage::ready && offload_ != nullptr; }
   [[nodiscard]] Team& team() { return team_; }
+  // Null: gates do not run it.
+  [[nodiscard]] std::shared_ptr<TeamGates> gates() const { return by_gates_ != nullptr ? by_gates_->gates() : nullptr; }
 
   // Until it is ready: DONE, or why it is not.
   base::Status wait_ready();
@@ -83,8 +86,10 @@ class Collective final : public Setup {
   base::Status prepare_places();
   [[nodiscard]] std::uint64_t segment_for_queues() const;
   void open_offload();
+  void open_queues();
+  void open_gates();
+  void drop_offload();
   base::Status bind(std::span<const Record> records);
-  base::Status bind_offload(std::span<const Record> records);
   base::Status bind_member(std::uint32_t member, const Record& record, RankMemory* memory);
   base::Result<engine::RemoteRegion*> region_of(std::uint32_t member, const Record& record, Record::Where where);
   [[nodiscard]] base::Status judge(std::span<const Record> records) const;
@@ -121,6 +126,7 @@ class Collective final : public Setup {
   // Who executes: one of them when it is ready.
   std::unique_ptr<SessionQueue> queue_;
   std::unique_ptr<Offload> offload_;
+  GateOffload* by_gates_ = nullptr;  // offload_, if it is that
 
   std::atomic<Stage> stage_{Stage::setting_up};  // release when it is ready or refused; acquire by stage()
   base::Status refusal_ = HEDDLE_DONE;

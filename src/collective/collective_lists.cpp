@@ -23,6 +23,8 @@ void Collective::prepare_lists(bool reached) {
 
 void Collective::tell(std::uint32_t round, std::span<Record> members) {
   std::ranges::fill(members, record_);
+  for (std::uint32_t member = 0; offload_ != nullptr && member < members.size(); ++member)
+    offload_->tell(member, &members[member]);
   if (!lists_blocks(call_.operation)) return;
   for (std::uint32_t member = 0; member < members.size(); ++member) {
     Record& record = members[member];

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "collective/assembly.hpp"
+
 namespace heddle::collective {
 namespace {
 
@@ -46,48 +48,13 @@ bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limi
 
 }  // namespace
 
-std::unique_ptr<Offload> Offload::open(transport::SessionQueues* sessions, const Schedule& schedule,
-                                       std::span<std::byte> receive) {
-  if (sessions == nullptr || !fits(schedule, sessions->limits())) return nullptr;
-  std::array<std::uint32_t, SessionKeys::kMost> queue_of{};
-  std::uint32_t queues = 0;
-  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
-    queue_of[i] = schedule.counters[i].per_run > 0 ? queues++ : kNone;
-  if (queues == 0) return nullptr;
-  auto session = sessions->open(queues, receive);
-  if (!session) return nullptr;
-  std::unique_ptr<Offload> offload(new Offload(std::move(*session)));
-  offload->queue_of_counter_ = queue_of;
-  offload->keys_.queues = queues;
-  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
-    if (queue_of[i] != kNone) offload->keys_.by_counter[i] = offload->session_->key(queue_of[i]);
-  return offload;
-}
-
-base::Status Offload::bind(const Schedule& schedule, std::span<const SessionKeys* const> of_rank) {
-  std::vector<transport::SessionCommand> commands;
-  commands.reserve(schedule.commands.size());
-  for (const Command& command : schedule.commands) {
-    transport::SessionCommand& bound = commands.emplace_back();
-    const Wait& wait = command.waits[0];
-    bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
-    if (command.action != Action::put) continue;
-    if (command.counter >= SessionKeys::kMost)
-      return base::fail(HEDDLE_ERR_PROTOCOL, "a put to counter %u; there are %zu", command.counter, SessionKeys::kMost);
-    bound.target = &of_rank[command.target]->by_counter[command.counter];
-    bound.source = command.source.offset;
-    bound.destination = command.destination.offset;
-    bound.bytes = command.source.bytes;
-    bound.credits = command.credits;
-  }
-  return session_->bind(commands);
-}
+// ---- whatever runs it ---------------------------------------------------------------------------------------------------------
 
 void Offload::start() {
   // Who is inside has seen the end of the run before, and leaves.
   while (!lock_.try_lock()) sched_yield();
-  session_->start();
-  // Release, partner: the acquire load in advance(), which must not look before the commands are there.
+  begin();
+  // Release, partner: the acquire load in advance(), which must not look before the run has begun.
   started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   lock_.unlock();
 }
@@ -99,12 +66,59 @@ bool Offload::advance() {
   const std::uint64_t started = started_.load(std::memory_order_acquire);
   if (completed_.load(std::memory_order_relaxed) == started) return true;  // while this thread came here
   if (status() == HEDDLE_DONE) {
-    const base::Status status = session_->poll();
+    const base::Status status = look();
     if (status == HEDDLE_AGAIN) return false;
     if (status != HEDDLE_DONE) fail(status);
   }
   completed_.store(started, std::memory_order_release);
   return true;
+}
+
+// ---- session queues -------------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<SessionOffload> SessionOffload::open(transport::SessionQueues* sessions, const Schedule& schedule,
+                                                     std::span<std::byte> receive) {
+  if (sessions == nullptr || !fits(schedule, sessions->limits())) return nullptr;
+  std::array<std::uint32_t, SessionKeys::kMost> queue_of{};
+  std::uint32_t queues = 0;
+  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+    queue_of[i] = schedule.counters[i].per_run > 0 ? queues++ : kNone;
+  if (queues == 0) return nullptr;
+  auto session = sessions->open(queues, receive);
+  if (!session) return nullptr;
+  std::unique_ptr<SessionOffload> offload(new SessionOffload(std::move(*session)));
+  offload->queue_of_counter_ = queue_of;
+  offload->keys_.queues = queues;
+  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+    if (queue_of[i] != kNone) offload->keys_.by_counter[i] = offload->session_->key(queue_of[i]);
+  return offload;
+}
+
+void SessionOffload::tell(Rank, Record* record) const {
+  record->sessions = keys_;
+}
+
+bool SessionOffload::agreed(std::span<const Record> records) const {
+  return std::ranges::all_of(records, [](const Record& record) { return record.sessions.queues > 0; });
+}
+
+base::Status SessionOffload::bind(const Schedule& schedule, std::span<const Record> records) {
+  std::vector<transport::SessionCommand> commands;
+  commands.reserve(schedule.commands.size());
+  for (const Command& command : schedule.commands) {
+    transport::SessionCommand& bound = commands.emplace_back();
+    const Wait& wait = command.waits[0];
+    bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
+    if (command.action != Action::put) continue;
+    if (command.counter >= SessionKeys::kMost)
+      return base::fail(HEDDLE_ERR_PROTOCOL, "a put to counter %u; there are %zu", command.counter, SessionKeys::kMost);
+    bound.target = &records[command.target].sessions.by_counter[command.counter];
+    bound.source = command.source.offset;
+    bound.destination = command.destination.offset;
+    bound.bytes = command.source.bytes;
+    bound.credits = command.credits;
+  }
+  return session_->bind(commands);
 }
 
 }  // namespace heddle::collective

@@ -273,15 +273,19 @@ base::Result<NamedReduction> named_reduction(const char* call, const heddle_redu
   return NamedReduction{reduction, type->bytes, type->alignment, type_number << kOperatorBits | op_number};
 }
 
+std::optional<TypeAndOperator> reduction_of(std::uint32_t name) {
+  if (name == 0 || name == kFunction) return std::nullopt;
+  return TypeAndOperator{static_cast<heddle_type>(name >> kOperatorBits),
+                         static_cast<heddle_operator>(name & ((1U << kOperatorBits) - 1))};
+}
+
 std::array<char, 48> reduction_text(std::uint32_t name) {
   std::array<char, 48> text{};
-  if (name == 0 || name == kFunction) {
-    std::snprintf(text.data(), text.size(), "%s", name == 0 ? "none" : "a function");
+  if (const auto named = reduction_of(name)) {
+    std::snprintf(text.data(), text.size(), "%s of %s", name_of(named->op), name_of(named->type));
     return text;
   }
-  std::snprintf(text.data(), text.size(), "%s of %s",
-                name_of(static_cast<heddle_operator>(name & ((1U << kOperatorBits) - 1))),
-                name_of(static_cast<heddle_type>(name >> kOperatorBits)));
+  std::snprintf(text.data(), text.size(), "%s", name == 0 ? "none" : "a function");
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "base/error.hpp"
 #include "collective/session_queue.hpp"
@@ -34,6 +35,13 @@ struct NamedReduction {
 // ARGUMENT: no such type or operator; a function with a type, or with elements of no bytes. UNSUPPORTED: the operator does not take
 // the type. `call` names the function.
 base::Result<NamedReduction> named_reduction(const char* call, const heddle_reduction& from);
+
+struct TypeAndOperator {
+  heddle_type type;
+  heddle_operator op;
+};
+// What NamedReduction::name names; empty: a function, or nothing.
+std::optional<TypeAndOperator> reduction_of(std::uint32_t name);
 
 // For messages, from NamedReduction::name: "sum of int32", "a function", "none" for 0.
 std::array<char, 48> reduction_text(std::uint32_t name);

@@ -91,7 +91,7 @@ base::Result<Selection::Choice> Selection::choose(const Call& call, const Reques
       call.algorithm == nullptr && forced == nullptr
           ? table_.find(request, call.whole != 0 ? call.whole : request.bytes, !reachable, mapped)
           : nullptr;
-  Choice choice{nullptr, call.segment_bytes};
+  Choice choice{nullptr, call.segment_bytes, call.algorithm != nullptr || forced != nullptr};
   if (choice.segment_bytes == 0 && row != nullptr) choice.segment_bytes = row->segment_bytes;
   if (choice.segment_bytes == 0) choice.segment_bytes = segment_bytes_;
   // A schedule has commands for each segment.

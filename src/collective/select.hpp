@@ -23,6 +23,7 @@ class Selection {
   struct Choice {
     const Algorithm* algorithm = nullptr;
     std::uint64_t segment_bytes = 0;
+    bool named = false;  // by the call, or by HEDDLE_COLLECTIVE_ALGORITHMS: nothing else is to run it
   };
   // `mapped`: ranks map each other's memory. `reachable`: peers put into the callers' buffers, so that nothing need be copied. ARGUMENT: call.algorithm is not one of this
   // operation, or refuses it.

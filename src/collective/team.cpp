@@ -144,6 +144,8 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
 Team::~Team() {
   kept_by_key_.clear();
   kept_.clear();
+  // Others may have begun what this member has not.
+  if (gates_ != nullptr && failed_member()) gates_->chain().leave();
   if (assembly_->status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly_->final_counters(), {});
 }
 
@@ -454,11 +456,29 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
   }
   auto made = Collective::make(*this, call, Collective::Use::kept);
   if (!made) return made.status();
-  submit(**made);
-  if (const base::Status status = (*made)->wait_ready(); status != HEDDLE_DONE) return status;
+  if (const base::Status status = make_ready(**made); status != HEDDLE_DONE) return status;
   kept_.push_front({key, std::move(*made)});
   kept_by_key_.emplace(key, kept_.begin());
   return kept_.front().collective.get();
+}
+
+base::Status Team::make_ready(Collective& made) {
+  submit(made);
+  const base::Status status = made.wait_ready();
+  if (has_gates_ != Gates::asked) return status;
+  has_gates_ = status == HEDDLE_DONE ? Gates::decided : Gates::unknown;
+  if (status == HEDDLE_DONE) gates_ = made.gates();
+  return status;
+}
+
+std::shared_ptr<TeamGates> Team::open_gates() {
+  return TeamGates::open(context().transport().gates(), member_, size(), ranks_[0] + gates_opened_++);
+}
+
+std::shared_ptr<TeamGates> Team::gates() {
+  if (has_gates_ == Gates::decided) return gates_;
+  has_gates_ = Gates::asked;
+  return open_gates();
 }
 
 base::Status Team::run_piece(const Call& call, std::uint32_t turn) {

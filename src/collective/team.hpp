@@ -95,6 +95,11 @@ class Team {
   [[nodiscard]] std::optional<std::uint32_t> failed_member() const;
   [[nodiscard]] std::uint64_t failure_epoch() const;
   base::Status report_failed(std::uint32_t member) const;
+  // Of the network's interface, for one operation; null: there are none. In the order of the calls.
+  std::shared_ptr<TeamGates> open_gates();
+  // For a blocking call: those that blocking calls have in common. The first operation that asks decides, by becoming ready, whether the
+  // team has any.
+  std::shared_ptr<TeamGates> gates();
   void opened() { open_.fetch_add(1, std::memory_order_relaxed); }
   // The last that an operation does with its team.
   void closed() { open_.fetch_sub(1, std::memory_order_release); }
@@ -125,6 +130,7 @@ class Team {
   void start_round(Setup& first);
   bool heard_round(Setup& first);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
+  base::Status make_ready(Collective& made);
   base::Status run_piece(const Call& call, std::uint32_t turn = 0);
   base::Status run_whole(const Call& call);
 
@@ -142,6 +148,10 @@ class Team {
   base::Status verdict_ = HEDDLE_DONE;
   // Persistent and nonblocking operations. Release by closed(), partner: the acquire load in close().
   std::atomic<std::size_t> open_{0};
+  // For the one thread that is in a collective call, as what follows; all members count and decide alike.
+  std::uint32_t gates_opened_ = 0;
+  enum class Gates : std::uint8_t { unknown, asked, decided } has_gates_ = Gates::unknown;
+  std::shared_ptr<TeamGates> gates_;  // null: unknown, or there are none
   // Of blocking calls, the one used last first. For the one thread that is in a collective call; all members keep and drop alike.
   std::list<Kept> kept_;
   std::unordered_map<Key, std::list<Kept>::iterator, KeyHash> kept_by_key_;
