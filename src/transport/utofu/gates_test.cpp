@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,13 +22,14 @@ constexpr std::uint32_t kNone = GateWires::kNone;
 
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {}) {
+  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {},
+       base::Level level = base::Level::error) {
     variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();
     environment_.config = *config;
-    environment_.log = base::Log(base::Level::error, rank);
+    environment_.log = base::Log(level, rank);
     environment_.clock = &clock_;
     bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
     auto transport = open(*bootstrap_, environment_);
@@ -192,7 +194,10 @@ TEST(UtofuGates, ThereAreNoneWhereNotWanted) {
   bootstrap::inproc::Job job(1);
   EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_GATES", "0"}}).gates(), nullptr);
   bootstrap::inproc::Job other(1);
-  EXPECT_EQ(Side(other, 0, {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}}).gates(), nullptr);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Side(other, 0, {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}}, base::Level::info).gates(), nullptr);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("no session queues and no barrier gates"), std::string::npos) << told;
 }
 
 // An operation that never ends: its gates stay with the interface.
