@@ -70,7 +70,7 @@ void fill(base::Random& random, heddle_type type, std::span<std::byte> bytes) {
 }
 
 // NaNs are alike.
-template <class T>
+template <class T, class Bits>
 bool same_values(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   for (std::size_t at = 0; at < a.size(); at += sizeof(T)) {
     T x;
@@ -78,13 +78,13 @@ bool same_values(const std::vector<std::byte>& a, const std::vector<std::byte>& 
     std::memcpy(&x, &a[at], sizeof x);
     std::memcpy(&y, &b[at], sizeof y);
     if (std::isnan(x) != std::isnan(y)) return false;
-    if (!std::isnan(x) && std::memcmp(&x, &y, sizeof x) != 0) return false;
+    if (!std::isnan(x) && std::bit_cast<Bits>(x) != std::bit_cast<Bits>(y)) return false;
   }
   return true;
 }
 bool same(heddle_type type, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
-  if (type == HEDDLE_FLOAT) return same_values<float>(a, b);
-  if (type == HEDDLE_DOUBLE) return same_values<double>(a, b);
+  if (type == HEDDLE_FLOAT) return same_values<float, std::uint32_t>(a, b);
+  if (type == HEDDLE_DOUBLE) return same_values<double, std::uint64_t>(a, b);
   return a == b;
 }
 

@@ -150,7 +150,7 @@ TEST(TeamGates, AreABarrierAndAReductionForAnyNumberOfRanks) {
   for (Rank ranks = 2; ranks <= 64; ++ranks) {
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
       Network network(ranks, seed);
-      base::Random random(ranks * 100 + seed);
+      base::Random random(std::uint64_t{ranks} * 100 + seed);
       std::uint64_t verified = 0;
       for (std::uint64_t idle = 0; network.ends() < kRuns * ranks && idle < 100'000;) {
         const auto rank = static_cast<Rank>(random.next() % ranks);
