@@ -103,6 +103,20 @@ base::Status Home::meet(Peer& peer) {
   return status;
 }
 
+base::Status Home::check_versions(const CardHead& theirs, std::uint32_t rank) const {
+  if (theirs.wire != kWireVersion) {
+    return base::fail(HEDDLE_ERR_VERSION,
+                      "rank %u has version %u of the ucx transport, this rank %u; use one Heddle in all ranks", rank,
+                      theirs.wire, kWireVersion);
+  }
+  const std::string version(theirs.ucx, ::strnlen(theirs.ucx, sizeof theirs.ucx));
+  const auto series = [](const std::string& of) { return of.substr(0, of.rfind('.')); };
+  if (series(version) == series(library_->version())) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_VERSION,
+                    "rank %u has UCX %s, this rank %s; use one UCX in all ranks (HEDDLE_UCX_LIBRARY)", rank,
+                    version.c_str(), library_->version().c_str());
+}
+
 base::Status Home::introduce(Peer& peer) {
   const auto card = bootstrap_.fetch(peer.rank);
   if (!card) return card.status();
@@ -111,11 +125,14 @@ base::Status Home::introduce(Peer& peer) {
   const CardHead mine;
   const bool whole = card->bytes.size() > sizeof theirs;
   if (whole) std::memcpy(&theirs, card->bytes.data(), sizeof theirs);
-  if (!whole || std::memcmp(theirs.tag, mine.tag, sizeof mine.tag) != 0 ||
-      theirs.address_bytes != card->bytes.size() - sizeof theirs) {
-    return base::fail(
-        HEDDLE_ERR_CONFIG,
-        "rank %u does not use the ucx transport of this version; give all ranks the same HEDDLE_TRANSPORT", peer.rank);
+  if (!whole || std::memcmp(theirs.tag, mine.tag, sizeof mine.tag) != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "rank %u does not use the ucx transport; give all ranks the same HEDDLE_TRANSPORT", peer.rank);
+  }
+  if (const base::Status status = check_versions(theirs, peer.rank); status != HEDDLE_DONE) return status;
+  if (theirs.address_bytes != card->bytes.size() - sizeof theirs) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u has %zu bytes for an address of %llu", peer.rank,
+                      card->bytes.size() - sizeof theirs, static_cast<unsigned long long>(theirs.address_bytes));
   }
   if (const base::Status status = check_agreed(theirs.agreed, agreed_, peer.rank); status != HEDDLE_DONE) return status;
   if (theirs.max_workers != max_workers_) {

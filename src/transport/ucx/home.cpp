@@ -140,6 +140,7 @@ base::Status Home::publish() {
     return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
   }
   CardHead head;
+  library_->version().copy(head.ucx, sizeof head.ucx - 1);
   head.agreed = agreed_;
   head.max_workers = max_workers_;
   head.window = window_;

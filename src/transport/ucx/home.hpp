@@ -139,6 +139,7 @@ class Home {
   Peer& peer(std::uint32_t rank);
   base::Status meet(Peer& peer);
   base::Status introduce(Peer& peer);
+  [[nodiscard]] base::Status check_versions(const CardHead& theirs, std::uint32_t rank) const;
   void say(std::uint32_t rank, Note note, const Bytes& bytes);
   void empty_outbox(Peer& peer);
   void tell_those_who_asked(std::uint32_t worker);

@@ -43,9 +43,35 @@ Channel* Station::sender_of(const Head& head) {
 // What the peer says of the stream towards it. False: it cannot be.
 bool Station::told_by(Channel& channel, const Head& head) {
   const News news = news_of(head.consumed, channel.acked, channel.sent);
-  if (news == News::fresh) [[likely]]
-    channel.acked = head.consumed;
-  return news != News::impossible;
+  if (news != News::fresh) [[unlikely]]
+    return news == News::stale;
+  if (head.arrived - head.consumed > channel.sent - head.consumed) [[unlikely]]
+    return false;
+  channel.acked = head.consumed;
+  channel.delivered = later_of(channel.delivered, head.arrived);
+  if (!channel.undelivered.empty()) delivered(channel);
+  return true;
+}
+
+void Station::delivered(Channel& channel) {
+  do {
+    const bool there = channel.delivered - channel.undelivered.first->end < std::uint32_t{1} << 31;
+    if (!there) return;
+    end_message(channel, HEDDLE_DONE);
+  } while (!channel.undelivered.empty());
+}
+
+void Station::end_message(Channel& channel, base::Status status) {
+  Sending* sending = channel.undelivered.take();
+  --undelivered_;
+  emit(sending->token, status, Event::done);
+  sending->next = free_sending_;
+  free_sending_ = sending;
+}
+
+// Nothing is known of them any more.
+[[gnu::cold]] void Station::end_messages(Channel& channel, base::Status status) {
+  while (!channel.undelivered.empty()) end_message(channel, status);
 }
 
 ucs_status_t Station::on_credit(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
@@ -96,6 +122,11 @@ bool Station::arrived(Channel& channel, const Head& head, const std::byte* data,
   if (channel.ring == nullptr && !open_ring(channel)) [[unlikely]]
     return false;
   channel.arrived += cost;
+  if (!channel.telling) {
+    channel.telling = true;
+    if (telling_.empty()) tell_at_ = polls() + kTellPolls;
+    telling_.push_back(&channel);
+  }
   if (closed_) [[unlikely]] {
     channel.consumed += cost;
     owe(channel);

@@ -23,6 +23,11 @@ void lay_out(std::byte* to, const void* header, std::uint32_t header_bytes, cons
   if (bytes != 0) std::memcpy(to, payload, bytes);
 }
 
+void told(Channel& channel, const Head& head) {
+  channel.told = head.consumed;
+  channel.told_arrived = head.arrived;
+}
+
 }  // namespace
 
 void Station::fill_head(Head* head, Channel& channel, std::uint32_t immediate) {
@@ -31,36 +36,69 @@ void Station::fill_head(Head* head, Channel& channel, std::uint32_t immediate) {
   head->immediate = immediate;
   head->position = channel.sent;
   head->consumed = channel.consumed;
+  head->arrived = channel.arrived;
   head->pass = pass_;
 }
 
-TransportWorker::Sent Station::try_send(TransportWorker::Target target, std::uint32_t immediate,
-                                        std::span<const std::byte> header, std::span<const std::byte> payload) {
-  using Sent = TransportWorker::Sent;
-  Channel* channel = slot(target.rank, target.worker);
-  const auto header_bytes = static_cast<std::uint32_t>(header.size());
-  const std::uint32_t bytes = round_up(header_bytes) + static_cast<std::uint32_t>(payload.size());
-  const std::uint32_t cost = cost_of(bytes);
+// False: it is better sent as a packet.
+bool Station::send_by_value(Channel& channel, const Command& command) {
+  const std::uint32_t bytes = round_up(command.header_bytes) + static_cast<std::uint32_t>(command.bytes);
   // Behind packets that UCX still has, only another packet is sure to stay in order.
-  if (channel == nullptr || channel->stage != Channel::Stage::ready || channel->in_flight != 0 ||
-      bytes > kInlineBytes - sizeof(Head) || channel->sent - channel->acked + cost > window_) [[unlikely]] {
-    return Sent::unsuitable;
+  if (channel.stage != Channel::Stage::ready || channel.in_flight != 0 || bytes > kInlineBytes - sizeof(Head))
+      [[unlikely]] {
+    return false;
   }
   alignas(8) std::byte image[kInlineBytes];
   Head head;
-  fill_head(&head, *channel, immediate);
+  fill_head(&head, channel, command.immediate);
   std::memcpy(image, &head, sizeof head);
-  lay_out(image + sizeof head, header.data(), header_bytes, payload.data(), payload.size());
+  lay_out(image + sizeof head, command.header, command.header_bytes, command.local, command.bytes);
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   params.flags = UCP_AM_SEND_FLAG_EAGER;
-  void* request = call_.am_send_nbx(channel->endpoint, kMessageId, nullptr, 0, image, sizeof head + bytes, &params);
+  void* request = call_.am_send_nbx(channel.endpoint, kMessageId, nullptr, 0, image, sizeof head + bytes, &params);
   if (request != nullptr) [[unlikely]]
-    return Sent::unsuitable;
-  channel->sent += cost;
-  channel->told = head.consumed;
-  channel->used = true;
-  return Sent::sent;
+    return false;
+  told(channel, head);
+  channel.sent += cost_of(bytes);
+  channel.used = true;
+  return true;
+}
+
+// There is a packet free.
+void Station::keep_packet(Channel& channel, const Command& command, std::uint32_t bytes) {
+  Packet* packet = free_packets_.take();
+  Head head;
+  fill_head(&head, channel, command.immediate);
+  std::memcpy(packet->data, &head, sizeof head);
+  lay_out(packet->data + sizeof head, command.header, command.header_bytes, command.local, command.bytes);
+  packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
+  packet->channel = &channel;
+  told(channel, head);
+  channel.sent += cost_of(bytes);
+  if (channel.stage == Channel::Stage::ready) {
+    send_packet(channel, packet);
+  } else {
+    channel.waiting.append(packet);
+    ++channel.waiting_count;
+  }
+}
+
+// A message is done when the peer says that it has arrived.
+void Station::remember(Channel& channel, Token token) {
+  Sending* sending = free_sending_;
+  free_sending_ = sending->next;
+  sending->token = token;
+  sending->end = channel.sent;
+  channel.undelivered.append(sending);
+  ++undelivered_;
+}
+
+// What is sent to a closed worker is gone, which is no error.
+[[gnu::cold]] bool Station::post_to_closed(Channel& channel, Command& command) {
+  channel.stage = Channel::Stage::closed;
+  command.done = command.source_free = true;
+  return true;
 }
 
 bool Station::post_message(Command& command) {
@@ -76,42 +114,22 @@ bool Station::post_message(Command& command) {
                              command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
   }
   const auto bytes = static_cast<std::uint32_t>(packet_bytes);
-  const std::uint32_t cost = cost_of(bytes);
-  if (channel->stage != Channel::Stage::ready || channel->sent - channel->acked + cost > window_) [[unlikely]] {
-    if (channel->stage == Channel::Stage::ready && home_.known_closed(channel->rank, channel->worker)) {
-      channel->stage = Channel::Stage::closed;
+  const bool full = channel->sent - channel->acked + cost_of(bytes) > window_;
+  if (channel->stage != Channel::Stage::ready || full) [[unlikely]] {
+    const bool ready = channel->stage == Channel::Stage::ready;
+    if (channel->stage == Channel::Stage::closed || (ready && home_.known_closed(channel->rank, channel->worker))) {
+      return post_to_closed(*channel, command);
     }
-    if (channel->stage == Channel::Stage::closed) {  // what is sent there is gone
-      command.done = command.source_free = true;
-      return true;
-    }
-    if (channel->stage == Channel::Stage::ready || channel->waiting_count == kWaitingPackets ||
-        channel->sent - channel->acked + cost > window_) {
-      return false;
-    }
+    if (ready || full || channel->waiting_count == kWaitingPackets) return false;
   }
-  const std::byte* header = static_cast<const std::byte*>(command.header);
-  const std::byte* payload = static_cast<const std::byte*>(command.local);
-  if (try_send({command.rank, command.worker}, command.immediate, {header, command.header_bytes},
-               {payload, command.bytes}) != TransportWorker::Sent::sent) {
+  if (free_sending_ == nullptr || backlog_count_ > kRefusals) [[unlikely]]
+    return false;
+  if (!send_by_value(*channel, command)) {
     if (free_packets_.empty()) return false;
-    Packet* packet = free_packets_.take();
-    Head head;
-    fill_head(&head, *channel, command.immediate);
-    std::memcpy(packet->data, &head, sizeof head);
-    lay_out(packet->data + sizeof head, header, command.header_bytes, payload, command.bytes);
-    packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
-    packet->channel = channel;
-    channel->sent += cost;
-    channel->told = head.consumed;
-    if (channel->stage == Channel::Stage::ready) {
-      send_packet(*channel, packet);
-    } else {
-      channel->waiting.append(packet);
-      ++channel->waiting_count;
-    }
+    keep_packet(*channel, command, bytes);
   }
-  command.done = command.source_free = true;
+  remember(*channel, command.token);
+  command.source_free = true;
   return true;
 }
 
@@ -170,6 +188,18 @@ void Station::owe(Channel& channel) {
   owing_.push_back(&channel);
 }
 
+// Who has sent something is told that it is here, if no message of ours has done so.
+void Station::tell_all() {
+  for (Channel* channel : telling_) {
+    channel->telling = false;
+    if (channel->told_arrived == channel->arrived || channel->owing) continue;
+    channel->owing = true;
+    owing_.push_back(channel);
+  }
+  telling_.clear();
+  send_credits();
+}
+
 void Station::send_credits() {
   for (std::size_t i = 0; i < owing_.size(); ++i) send_credit(*owing_[i]);
   std::erase_if(owing_, [](const Channel* channel) { return !channel->owing; });
@@ -178,13 +208,13 @@ void Station::send_credits() {
 void Station::send_credit(Channel& channel) {
   if (channel.stage == Channel::Stage::unopened) connect(channel);
   const bool over = channel.stage == Channel::Stage::broken || channel.stage == Channel::Stage::closed;
-  if (over || channel.told == channel.consumed) {
+  if (over || (channel.told == channel.consumed && channel.told_arrived == channel.arrived)) {
     channel.owing = false;
     return;
   }
   if (channel.stage != Channel::Stage::ready || channel.credit_flies) return;
   fill_head(&channel.credit, channel, 0);
-  channel.told = channel.credit.consumed;
+  told(channel, channel.credit);
   channel.owing = false;
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;

@@ -52,6 +52,7 @@ Station::Served Station::serve(std::uint32_t thread) {
   room_ = 0;
   bool some = true;
   for (int round = 0; round < kRounds && some; ++round) some = move_on();
+  if (!telling_.empty()) tell_all();
   const bool armed = !some && call_.worker_arm(worker_) == UCS_OK;
   const bool waiting = packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty();
   quiet_.store(armed && !waiting, std::memory_order_release);
@@ -79,12 +80,13 @@ bool Station::move_on() {
 }
 
 bool Station::at_rest() const {
-  return under_way_ == 0 && backlog_count_ == 0 && packets_out_ + credits_out_ == 0 && ready_.empty() &&
+  return under_way_ + undelivered_ == 0 && backlog_count_ == 0 && packets_out_ + credits_out_ == 0 && ready_.empty() &&
          lending_.empty() && owing_.empty() && dirty_.empty() && changing_.empty() && connecting_.empty() &&
          to_break_.empty() && closing_.empty();
 }
 
 bool Station::arm() {
+  if (!telling_.empty()) tell_all();
   room_ = 0;
   if (!at_rest()) return false;
   if (armed()) return true;

@@ -36,7 +36,12 @@ Station::Station(Home& home, std::uint32_t index)
     operations_[i].next = free_operation_;
     free_operation_ = &operations_[i];
   }
-  backlog_.resize(std::size_t{2} * kRefusals + 2 * std::size_t{operation_count_});
+  sendings_ = std::make_unique<Sending[]>(operation_count_);
+  for (std::uint32_t i = 0; i < operation_count_; ++i) {
+    sendings_[i].next = free_sending_;
+    free_sending_ = &sendings_[i];
+  }
+  backlog_.resize(std::size_t{2} * kRefusals + 3 * std::size_t{operation_count_});
 }
 
 base::Result<std::unique_ptr<Station>> Station::create(Home& home, std::uint32_t index) {
@@ -165,6 +170,7 @@ std::size_t Station::poll(std::span<Completion> completions) {
     change_again();
   const std::uint32_t turn = polls() + 1;
   turn_.store(turn, std::memory_order_relaxed);
+  if (!telling_.empty() && turn - tell_at_ < std::uint32_t{1} << 31) tell_all();
   if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
       !owing_.empty()) [[unlikely]] {
     after_progress();
@@ -244,6 +250,7 @@ bool Station::linger() {
     owe(*channel);
   }
   ready_.clear();
+  if (!telling_.empty()) tell_all();
   if (!owing_.empty()) send_credits();
   if (!connecting_.empty()) advance_connecting();
   if (!to_break_.empty() || !closing_.empty()) close_broken();
@@ -294,7 +301,7 @@ Channel* Station::new_channel(std::uint32_t rank, std::uint32_t worker) {
     if (list->capacity() < count) list->reserve(2 * count);
   };
   grow(&channels_);
-  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &connecting_, &to_break_}) grow(list);
+  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &telling_, &connecting_, &to_break_}) grow(list);
   grow(&closing_);
   made->station = this;
   made->rank = rank;
@@ -328,12 +335,14 @@ bool Station::connection_ready(Channel& channel) {
   if (address.status() == HEDDLE_ERR_STATE) {
     channel.stage = Channel::Stage::closed;
     drop_waiting(channel);
+    end_messages(channel, HEDDLE_DONE);
     return true;
   }
   if (!address) {
     channel.stage = Channel::Stage::broken;
     channel.status = address.status();
     drop_waiting(channel);
+    end_messages(channel, channel.status);
     return true;
   }
   const ucs_status_t status = home_.connect(worker_, (*address)->data(), on_broken, &channel, &channel.endpoint);
@@ -346,6 +355,7 @@ bool Station::connection_ready(Channel& channel) {
     home_.environment().log.line(base::Level::error, "UCX finds no way to worker %u of rank %u: %s", channel.worker,
                                  channel.rank, call_.status_string(status));
     drop_waiting(channel);
+    end_messages(channel, channel.status);
     return true;
   }
   channel.stage = Channel::Stage::ready;
@@ -383,6 +393,7 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
   channel.stage = Channel::Stage::broken;
   channel.status = status;
   drop_waiting(channel);
+  end_messages(channel, status);
   if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;

@@ -9,6 +9,7 @@
 // Invariants of a stream, in bytes by cost_of(), modulo 2^32:
 //   sender:   sent_ - acked_ <= window;  receiver: told_ <= consumed_ <= arrived_ <= consumed_ + window
 //   acked_ (here) <= told_ (there) and arrived_ (there) <= sent_ (here)
+//   acked_ <= delivered_ <= sent_; what lies before delivered_ is in the receiver's memory, and done
 //   A record begins where the one before it has ended, or at 0 if that was beyond a window; the ring is longer than a window
 //   by one record, so it never meets records that are not consumed.
 //
@@ -83,6 +84,13 @@ struct List {
   }
 };
 
+// A message that UCX may have delivered, or not yet.
+struct Sending {
+  Sending* next = nullptr;
+  Token token = 0;
+  std::uint32_t end = 0;  // in its stream
+};
+
 // This worker and one worker of a rank: both directions.
 struct Channel {
   enum class Stage : std::uint8_t { unopened, connecting, ready, closed, broken };
@@ -98,9 +106,11 @@ struct Channel {
   // Towards the peer.
   std::uint32_t sent = 0;
   std::uint32_t acked = 0;
+  std::uint32_t delivered = 0;
   std::uint32_t in_flight = 0;  // packets that UCX has
   std::uint32_t waiting_count = 0;
   List<Packet> waiting;  // accepted before there was a connection
+  List<Sending> undelivered;
 
   // From the peer.
   std::unique_ptr<std::byte[]> ring;  // null: nothing has come yet
@@ -108,12 +118,14 @@ struct Channel {
   std::uint32_t arrived = 0;
   std::uint32_t consumed = 0;
   std::uint32_t told = 0;
+  std::uint32_t told_arrived = 0;
   std::uint32_t write_at = 0;
   std::uint32_t read_at = 0;
   std::uint32_t records = 0;  // not handed out
   std::uint32_t lent = 0;     // cost of what the last poll has handed out
   bool queued = false;        // in ready_
   bool owing = false;         // in owing_
+  bool telling = false;       // in telling_
   bool credit_flies = false;
   Head credit;
 
@@ -132,8 +144,6 @@ class Station {
   Station& operator=(const Station&) = delete;
 
   [[nodiscard]] std::size_t post(std::span<Command> batch);
-  [[nodiscard]] TransportWorker::Sent try_send(TransportWorker::Target target, std::uint32_t immediate,
-                                               std::span<const std::byte> header, std::span<const std::byte> payload);
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   void peer_failed(std::uint32_t rank);
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
@@ -222,6 +232,11 @@ class Station {
 
   // send.cpp
   bool post_message(Command& command);
+  bool post_to_closed(Channel& channel, Command& command);
+  bool send_by_value(Channel& channel, const Command& command);
+  void keep_packet(Channel& channel, const Command& command, std::uint32_t bytes);
+  void remember(Channel& channel, Token token);
+  void end_messages(Channel& channel, base::Status status);
   bool send_packet(Channel& channel, Packet* packet);
   void send_waiting(Channel& channel);
   void drop_waiting(Channel& channel);
@@ -229,6 +244,7 @@ class Station {
   void send_credit(Channel& channel);
   void send_credits();
   void owe(Channel& channel);
+  void tell_all();
   static void on_packet_sent(void* request, ucs_status_t status, void* user);
   static void on_credit_sent(void* request, ucs_status_t status, void* user);
 
@@ -239,6 +255,8 @@ class Station {
                                 const ucp_am_recv_param_t* param);
   Channel* sender_of(const Head& head);
   bool told_by(Channel& channel, const Head& head);
+  void delivered(Channel& channel);
+  void end_message(Channel& channel, base::Status status);
   bool arrived(Channel& channel, const Head& head, const std::byte* data, std::uint32_t bytes);
   bool open_ring(Channel& channel);
   void malformed(const char* what);
@@ -267,7 +285,8 @@ class Station {
   static constexpr std::uint32_t kWaitingPackets = 16;   // of one channel
   static constexpr std::uint32_t kPackets = 48;          // of this worker
   static constexpr std::uint32_t kRefusals = 256;        // that wait for a poll
-  static constexpr std::uint32_t kInlineBytes = 96;      // head included: what networks take by value
+  static constexpr std::uint32_t kInlineBytes = 104;     // head included: what networks take by value
+  static constexpr std::uint32_t kTellPolls = 16;        // from an arrival until it is told by a message of its own
   static constexpr std::uint32_t kHomePeriod = 32;       // polls
   static constexpr std::uint32_t kConnectingPeriod = 4;  // polls while something connects
 
@@ -289,6 +308,8 @@ class Station {
   std::vector<Channel*> ready_;    // with messages to hand out
   std::vector<Channel*> lending_;  // with messages that the last poll has handed out
   std::vector<Channel*> owing_;    // with credit to give back
+  std::vector<Channel*> telling_;  // with arrivals that the peer may not have been told of
+  std::uint32_t tell_at_ = 0;      // turn_
   std::vector<Channel*> connecting_;
   std::vector<Channel*> to_break_;  // UCX has said so; see on_broken()
   std::vector<std::unique_ptr<Channel>> channels_;
@@ -296,6 +317,9 @@ class Station {
   List<Packet> free_packets_;
   std::uint32_t packets_out_ = 0;
   std::uint32_t credits_out_ = 0;
+  std::unique_ptr<Sending[]> sendings_;
+  Sending* free_sending_ = nullptr;
+  std::uint32_t undelivered_ = 0;
   std::unique_ptr<Operation[]> operations_;
   std::uint32_t operation_count_;
   Operation* free_operation_ = nullptr;

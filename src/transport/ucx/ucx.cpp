@@ -28,13 +28,6 @@ class Worker final : public TransportWorker {
     station_->leave();
     return accepted;
   }
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override {
-    if (!station_->try_enter()) return Sent::full;
-    const Sent sent = station_->try_send(target, immediate, header, payload);
-    station_->leave();
-    return sent;
-  }
   // Waits for the helper to leave: who was not taken comes here.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const Station::Turn turn(*station_);

@@ -109,6 +109,17 @@ TEST_P(Ucx, WhatIsPostedLeavesWithoutItsOwner) {
   world.transport(1).free(*target);
 }
 
+// A message is done when its target has it, not when UCX has taken it.
+TEST_P(Ucx, AMessageThatDoesNotArriveFails) {
+  World world(GetParam(), 2, 1);
+  Token token = 0;
+  ASSERT_TRUE(alone(world.port(0), [&] { return (token = world.port(0).post_one(message_to(1, 3, {}))) != 0; }));
+  EXPECT_FALSE(world.port(0).done(token)) << "nobody has opened worker 3 of rank 1";
+  world.fail(1);
+  EXPECT_TRUE(alone(world.port(0), [&] { return world.port(0).done(token); }));
+  EXPECT_EQ(world.port(0).status(token), HEDDLE_ERR_PEER_FAILED);
+}
+
 // The helper hands nothing out: what came while nobody polled is there for the first poll.
 TEST_P(Ucx, MessagesWaitForTheirOwner) {
   World world(GetParam(), 2, 1);
@@ -117,7 +128,8 @@ TEST_P(Ucx, MessagesWaitForTheirOwner) {
   for (std::size_t i = 0; i < kMessages; ++i) {
     ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).send(message_to(1, 0, payload)); }));
   }
-  ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }));
+  ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }))
+      << "it does not say that it has them";
   EXPECT_TRUE(alone(world.port(1), [&] { return world.port(1).arrivals.size() == kMessages; }));
   for (const auto& arrival : world.port(1).arrivals) EXPECT_TRUE(arrival.data == payload);
 }

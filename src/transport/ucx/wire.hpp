@@ -12,8 +12,14 @@ namespace heddle::transport::ucx {
 
 // ---- the card: this, then the address of the home worker
 
+// Of everything in this file; ranks that differ refuse each other, and so do those whose UCX differs in more than its last number: nobody
+// promises that they understand each other.
+inline constexpr std::uint32_t kWireVersion = 2;
+
 struct CardHead {
-  char tag[16] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'u', 'c', 'x', ' ', '1'};
+  char tag[12] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'u', 'c', 'x'};
+  std::uint32_t wire = kWireVersion;
+  char ucx[16] = {};  // its version, and zeros
   Agreed agreed;
   std::uint64_t max_workers = 0;
   std::uint64_t window = 0;
@@ -72,9 +78,11 @@ struct Head {
   std::uint32_t immediate = 0;
   std::uint32_t position = 0;  // of this message in the stream; see cost_of()
   std::uint32_t consumed = 0;  // up to where the sender has consumed the stream towards itself
+  std::uint32_t arrived = 0;   // up to where it has it in its memory
   std::uint32_t pass = 0;      // of the sender; see pass_of()
+  std::uint32_t padding = 0;
 };
-static_assert(sizeof(Head) == 24);
+static_assert(sizeof(Head) == 32);
 
 // What every message of one worker shows: that it is of this job.
 inline std::uint32_t pass_of(std::uint32_t rank, std::uint32_t worker, const bootstrap::JobSecret& secret) {
@@ -94,6 +102,11 @@ enum class News : std::uint8_t { fresh, stale, impossible };
 constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_t sent) {
   if (consumed - acked <= sent - acked) return News::fresh;
   return acked - consumed < std::uint32_t{1} << 31 ? News::stale : News::impossible;
+}
+// Up to where the peer has the stream, if `arrived` is what it says and `known` was so before. It may have been overtaken as well.
+// Who believes it has seen that consumed <= arrived <= sent.
+constexpr std::uint32_t later_of(std::uint32_t known, std::uint32_t arrived) {
+  return arrived - known < std::uint32_t{1} << 31 ? arrived : known;
 }
 // A window is at least this: credit comes back by halves, and half must do for the longest message.
 inline constexpr std::uint32_t kLeastWindow = 24 << 10;

@@ -36,5 +36,15 @@ TEST(UcxNews, WhatWasNotSentCannotBeConsumed) {
   }
 }
 
+TEST(UcxNews, WhatHasArrivedOnlyGrows) {
+  for (const std::uint32_t known : kStarts) {
+    EXPECT_EQ(later_of(known, known), known);
+    for (const std::uint32_t more : {1U, 8U, 4096U, 1U << 30}) {
+      EXPECT_EQ(later_of(known, known + more), known + more) << known << " + " << more;
+      EXPECT_EQ(later_of(known, known - more), known) << known << " - " << more;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::transport::ucx

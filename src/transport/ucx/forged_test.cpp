@@ -1,0 +1,328 @@
+// What a peer may write that no rank of ours would: notes, messages and credits that are forged, cut off or out of their turn, and cards of
+// other versions. Rank 1 is this test itself, with UCX alone.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/test_waits.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "transport/test_ucx.hpp"
+#include "transport/transport.hpp"
+#include "transport/ucx/library.hpp"
+#include "transport/ucx/wire.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+constexpr std::uint32_t kRaw = 1;
+
+// A UCX worker that says what it is told to.
+class RawRank {
+ public:
+  RawRank(bootstrap::Bootstrap& bootstrap, const base::Config& config) : bootstrap_(bootstrap), config_(config) {
+    call_ = &(*Library::open("libucp.so.0"))->call();
+    ucp_config_t* settings = nullptr;
+    EXPECT_EQ(call_->config_read(nullptr, nullptr, &settings), UCS_OK);
+    EXPECT_EQ(call_->config_modify(settings, "TLS", "tcp"), UCS_OK);
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    EXPECT_EQ(call_->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, settings, &context_), UCS_OK);
+    call_->config_release(settings);
+    ucp_worker_params_t worker{};
+    EXPECT_EQ(call_->worker_create(context_, &worker, &worker_), UCS_OK);
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = kNoteId;
+    handler.cb = on_note;
+    handler.arg = this;
+    EXPECT_EQ(call_->worker_set_am_recv_handler(worker_, &handler), UCS_OK);
+  }
+  ~RawRank() {
+    // Whom it has spoken to must not find its connections cut off in the middle of a greeting.
+    const ucp_request_param_t params{};
+    void* request = call_->worker_flush_nbx(worker_, &params);
+    if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+      EXPECT_TRUE(test::within_time([&] { return call_->request_check_status(request) != UCS_INPROGRESS; },
+                                    [&] { call_->worker_progress(worker_); }));
+      call_->request_free(request);
+    }
+    call_->worker_destroy(worker_);
+    call_->cleanup(context_);
+  }
+  RawRank(const RawRank&) = delete;
+  RawRank& operator=(const RawRank&) = delete;
+
+  // Its card, changed by `change`.
+  void publish(const std::function<void(CardHead*)>& change) {
+    ucp_address_t* address = nullptr;
+    std::size_t bytes = 0;
+    ASSERT_EQ(call_->worker_get_address(worker_, &address, &bytes), UCS_OK);
+    CardHead head;
+    (*Library::open("libucp.so.0"))->version().copy(head.ucx, sizeof head.ucx - 1);
+    head.agreed = agreed_of(config_);
+    head.max_workers = config_.number(base::Var::max_workers);
+    head.window = config_.number(base::Var::ucx_window_bytes);
+    head.address_bytes = bytes;
+    change(&head);
+    bootstrap::Card card;
+    card.bytes.resize(sizeof head + bytes);
+    std::memcpy(card.bytes.data(), &head, sizeof head);
+    std::memcpy(card.bytes.data() + sizeof head, address, bytes);
+    call_->worker_release_address(worker_, address);
+    ASSERT_EQ(bootstrap_.publish(card), HEDDLE_DONE);
+  }
+
+  [[nodiscard]] ucp_ep_h connect(const void* address) {
+    ucp_ep_params_t params{};
+    params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;  // both ends alike
+    params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};
+    params.address = static_cast<const ucp_address_t*>(address);
+    ucp_ep_h endpoint = nullptr;
+    EXPECT_EQ(call_->ep_create(worker_, &params, &endpoint), UCS_OK);
+    return endpoint;
+  }
+
+  void send(ucp_ep_h endpoint, unsigned id, const std::vector<std::byte>& bytes) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    void* request = call_->am_send_nbx(endpoint, id, nullptr, 0, bytes.data(), bytes.size(), &params);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(request));
+    if (request == nullptr) return;
+    EXPECT_TRUE(test::within_time([&] { return call_->request_check_status(request) != UCS_INPROGRESS; },
+                                  [&] { call_->worker_progress(worker_); }));
+    call_->request_free(request);
+  }
+
+  void progress() { call_->worker_progress(worker_); }
+  // The answer to its question for a worker: the address. Empty: none has come.
+  std::vector<std::byte> answer;
+
+ private:
+  static ucs_status_t on_note(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
+                              const ucp_am_recv_param_t*) {
+    Note note;
+    std::memcpy(&note, data, sizeof note);
+    const auto* begin = static_cast<const std::byte*>(data);
+    if (note.kind == Note::worker && note.state == Note::is_open) {
+      static_cast<RawRank*>(arg)->answer.assign(begin + sizeof note, begin + bytes);
+    }
+    return UCS_OK;
+  }
+
+  bootstrap::Bootstrap& bootstrap_;
+  const base::Config& config_;
+  const Functions* call_ = nullptr;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+};
+
+template <class Record>
+std::vector<std::byte> bytes_of(const Record& record, std::size_t more = 0) {
+  std::vector<std::byte> bytes(sizeof record + more);
+  std::memcpy(bytes.data(), &record, sizeof record);
+  return bytes;
+}
+
+class UcxForged : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
+    auto config = base::Config::read({{"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_MAX_WORKERS", "4"}});
+    ASSERT_TRUE(config.ok());
+    environment_.config = *config;
+    environment_.log = base::Log(base::Level::error, 0);
+    environment_.clock = &clock_;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      auto member = bootstrap::inproc::open(job_, rank);
+      ASSERT_TRUE(member.ok());
+      members_[rank] = std::move(*member);
+    }
+    auto transport = transport::open("ucx", *members_[0], environment_);
+    ASSERT_TRUE(transport.ok()) << base::last_message();
+    transport_ = std::move(*transport);
+    auto worker = transport_->open_worker(0);
+    ASSERT_TRUE(worker.ok());
+    worker_ = std::move(*worker);
+    raw_ = std::make_unique<RawRank>(*members_[kRaw], environment_.config);
+  }
+  void TearDown() override {
+    raw_.reset();
+    worker_.reset();
+    transport_.reset();
+  }
+
+  // Polls, until `condition`.
+  bool until(const std::function<bool()>& condition) {
+    return test::within_time(condition, [this] {
+      std::array<Completion, 16> completions;
+      const std::size_t n = worker_->poll(completions);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (completions[i].event == Event::message) ++messages_;
+        if (completions[i].event == Event::done) ended_[completions[i].token] = completions[i].status;
+      }
+      raw_->progress();
+    });
+  }
+
+  // How a message to the raw rank's worker 0 ends.
+  base::Status send_to_raw() {
+    const Token token = next_++;
+    bool taken = false;
+    EXPECT_TRUE(until([&] {
+      Command command;
+      command.rank = kRaw;
+      command.token = token;
+      if (!taken) taken = worker_->post({&command, 1}) == 1;
+      return ended_.contains(token);
+    }));
+    return ended_[token];
+  }
+
+  [[nodiscard]] Note ask_worker(std::uint64_t number) const {
+    Note note;
+    note.kind = Note::ask_worker;
+    note.rank = kRaw;
+    note.number = number;
+    seal(&note, members_[0]->secret());
+    return note;
+  }
+  // Of the raw rank's worker `worker`, at the beginning of its stream.
+  [[nodiscard]] Head head_of(std::uint32_t worker) const {
+    Head head;
+    head.rank = kRaw;
+    head.worker = worker;
+    head.pass = pass_of(kRaw, worker, members_[0]->secret());
+    return head;
+  }
+  [[nodiscard]] std::uint64_t malformed() const { return worker_->counters().malformed; }
+
+  // Connected to the home worker, then to worker 0.
+  void meet() {
+    raw_->publish([](CardHead*) {});
+    const auto card = members_[kRaw]->fetch_wait(0);
+    ASSERT_TRUE(card.ok());
+    home_ = raw_->connect(card->bytes.data() + sizeof(CardHead));
+    raw_->send(home_, kNoteId, bytes_of(ask_worker(0)));
+    ASSERT_TRUE(until([&] { return !raw_->answer.empty(); }));
+    station_ = raw_->connect(raw_->answer.data());
+  }
+  // Worker `worker` of the raw rank, which has sent nothing before, is heard.
+  void expect_heard(std::uint32_t worker) {
+    const std::size_t before = messages_;
+    raw_->send(station_, kMessageId, bytes_of(head_of(worker), 8));
+    EXPECT_TRUE(until([&] { return messages_ == before + 1; }));
+  }
+  void expect_refused(unsigned id, const std::vector<std::byte>& bytes) {
+    const std::uint64_t before = malformed();
+    raw_->send(station_, id, bytes);
+    EXPECT_TRUE(until([&] { return malformed() == before + 1; }));
+  }
+
+  base::SystemClock clock_;
+  base::Environment environment_;
+  bootstrap::inproc::Job job_{2};
+  std::array<std::unique_ptr<bootstrap::Bootstrap>, 2> members_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<TransportWorker> worker_;
+  std::unique_ptr<RawRank> raw_;
+  ucp_ep_h home_ = nullptr;
+  ucp_ep_h station_ = nullptr;
+  std::size_t messages_ = 0;
+  std::map<Token, base::Status> ended_;
+  Token next_ = 1;
+};
+
+TEST_F(UcxForged, MessagesThatNobodyWroteAreCountedAndDropped) {
+  meet();
+  const std::uint64_t wrong = malformed();
+  EXPECT_EQ(wrong, 0U);
+  expect_refused(kMessageId, std::vector<std::byte>(3));               // shorter than a head
+  expect_refused(kMessageId, bytes_of(head_of(0), kMostMessage + 8));  // longer than any
+  expect_refused(kCreditId, bytes_of(head_of(0), 8));                  // a credit has nothing behind it
+  for (const auto& spoil : std::vector<std::function<void(Head*)>>{
+           [](Head* head) { ++head->pass; }, [](Head* head) { head->rank = 2; },
+           [](Head* head) { head->rank = UINT32_MAX; }, [](Head* head) { head->worker = 4; },
+           [](Head* head) { head->worker = UINT32_MAX; }}) {
+    Head head = head_of(0);
+    spoil(&head);
+    expect_refused(kMessageId, bytes_of(head, 8));
+    expect_refused(kCreditId, bytes_of(head));
+  }
+  expect_heard(0);
+}
+
+// A stream that has a gap is given up; others of the same rank are not.
+TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
+  meet();
+  const auto spoiled = [this](std::uint32_t worker, const std::function<void(Head*)>& spoil) {
+    Head head = head_of(worker);
+    spoil(&head);
+    return bytes_of(head, 8);
+  };
+  expect_refused(kMessageId, spoiled(0, [](Head* head) { head->position = 8; }));   // not where the stream is
+  expect_refused(kMessageId, spoiled(1, [](Head* head) { head->consumed = 24; }));  // of what nobody has sent
+  expect_refused(kMessageId, spoiled(2, [](Head* head) { head->arrived = 24; }));
+  expect_heard(3);
+}
+
+TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {
+  meet();
+  Note forged = ask_worker(0);
+  ++forged.seal;
+  raw_->answer.clear();
+  raw_->send(home_, kNoteId, bytes_of(forged));
+  raw_->send(home_, kNoteId, std::vector<std::byte>(5));
+  raw_->send(home_, kNoteId, bytes_of(ask_worker(0), 40));  // more behind it than it says
+  raw_->send(home_, kNoteId, bytes_of(ask_worker(UINT64_MAX)));
+  for (const std::uint32_t kind : {0U, 99U}) {
+    Note note = ask_worker(0);
+    note.kind = kind;
+    seal(&note, members_[0]->secret());
+    raw_->send(home_, kNoteId, bytes_of(note));
+  }
+  Note stranger = ask_worker(0);
+  stranger.rank = 2;
+  seal(&stranger, members_[0]->secret());
+  raw_->send(home_, kNoteId, bytes_of(stranger));
+  // One connection keeps its order: whoever answers the last has read the others.
+  raw_->send(home_, kNoteId, bytes_of(ask_worker(0)));
+  EXPECT_TRUE(until([&] { return !raw_->answer.empty(); }));
+  expect_heard(0);
+}
+
+TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {
+  raw_->publish([](CardHead* head) { head->tag[0] = 'H'; });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
+}
+
+TEST_F(UcxForged, AnotherVersionIsRefused) {
+  raw_->publish([](CardHead* head) { ++head->wire; });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_VERSION);
+}
+
+TEST_F(UcxForged, AnotherUcxIsRefused) {
+  raw_->publish([](CardHead* head) { std::memcpy(head->ucx, "1.999.1", 8); });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_VERSION);
+}
+
+TEST_F(UcxForged, AnotherWindowIsRefused) {
+  raw_->publish([](CardHead* head) { head->window += 64; });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_VERSION);
+}
+
+TEST_F(UcxForged, ACardThatIsCutOffIsRefused) {
+  raw_->publish([](CardHead* head) { ++head->address_bytes; });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_PROTOCOL);
+}
+
+}  // namespace
+}  // namespace heddle::transport::ucx
