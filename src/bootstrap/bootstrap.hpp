@@ -24,7 +24,8 @@ using JobSecret = std::array<std::uint8_t, 16>;
 
 // What a rank shows to its peers: a descriptor (its shared segment, or -1), its process and a few bytes.
 struct Card {
-  int fd = -1;  // publish: stays the caller's. fetch: a new descriptor that is the caller's to close.
+  // publish: stays the caller's, open as long as the bootstrap. fetch: a new descriptor that is the caller's to close.
+  int fd = -1;
   std::int32_t pid = 0;
   std::vector<std::byte> bytes;  // at most kMaxCardBytes
   // Something to share with ranks of the same process, alive as long as anybody holds it. Peers in another process fetch

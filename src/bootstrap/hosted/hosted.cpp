@@ -7,6 +7,7 @@
 #include "base/wait.hpp"
 #include "bootstrap/common.hpp"
 #include "bootstrap/hosted/connect.hpp"
+#include "bootstrap/hosted/descriptor.hpp"
 #include "bootstrap/hosted/host.hpp"
 #include "bootstrap/hosted/service.hpp"
 #include "bootstrap/local/member.hpp"
@@ -34,6 +35,9 @@ class Hosted final : public local::Member {
 
   [[nodiscard]] const char* name() const override { return parts_.launcher->name(); }
   [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return hosts_[rank]; }
+  // With the descriptor's name behind the bytes: descriptors pass through rank 0, and only on its machine.
+  [[nodiscard]] base::Status publish(const Card& card) override;
+  [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   void leave() override;
   [[noreturn]] void abort(int code, const char* message) override;
 
@@ -80,6 +84,36 @@ base::Status Hosted::learn_hosts() {
     if (at == seen.end()) seen.push_back(one);
   }
   return HEDDLE_DONE;
+}
+
+base::Status Hosted::publish(const Card& card) {
+  if (const base::Status status = check_card(card); status != HEDDLE_DONE) return status;
+  const auto name = name_descriptor(card.fd);
+  if (!name) return name.status();
+  Card named{card.fd, card.pid, card.bytes, nullptr};
+  const auto* tail = reinterpret_cast<const std::byte*>(&*name);
+  named.bytes.insert(named.bytes.end(), tail, tail + sizeof *name);
+  return publish_checked(named);
+}
+
+base::Result<Card> Hosted::fetch(std::uint32_t peer) {
+  auto card = Member::fetch(peer);
+  if (!card) return card;
+  DescriptorName name;
+  base::Fd fd(card->fd);
+  if (card->bytes.size() < sizeof name) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u has no end that says what its descriptor is", peer);
+  }
+  const auto tail = card->bytes.end() - static_cast<std::ptrdiff_t>(sizeof name);
+  std::memcpy(&name, &*tail, sizeof name);
+  card->bytes.erase(tail, card->bytes.end());
+  if (!fd.valid() && name.number >= 0 && host(peer) == host(rank())) {
+    auto opened = open_descriptor(name, peer);
+    if (!opened) return opened.status();
+    fd = std::move(*opened);
+  }
+  card->fd = fd.release();
+  return card;
 }
 
 void Hosted::leave() {

@@ -10,6 +10,7 @@
 
 #include "base/fd.hpp"
 #include "bootstrap/hosted/contact.hpp"
+#include "bootstrap/hosted/descriptor.hpp"
 #include "bootstrap/hosted/service.hpp"
 #include "bootstrap/hosted/test_job.hpp"
 
@@ -83,7 +84,7 @@ TEST(hosted, a_job_of_one) {
   (*joined)->leave();
 }
 
-// Odd ranks are told of another machine, so they come by TCP: all but descriptors is as it was.
+// Odd ranks are told of another machine, so they come by TCP, which passes no descriptors; but being here they can open them.
 TEST(hosted, ranks_of_other_machines_come_by_tcp) {
   Space space(4);
   run(4, [&](std::uint32_t rank) {
@@ -101,10 +102,31 @@ TEST(hosted, ranks_of_other_machines_come_by_tcp) {
     Bootstrap& bootstrap = **joined;
     const base::Fd file = file_with(rank);
     EXPECT_EQ(bootstrap.publish({file.get(), ::getpid(), bytes_of(rank, 7), nullptr}), HEDDLE_DONE);
-    for (std::uint32_t peer = 0; peer < 4; ++peer) expect_card(bootstrap, peer, !apart && peer % 2 == 0);
+    for (std::uint32_t peer = 0; peer < 4; ++peer) expect_card(bootstrap, peer, true);
     expect_exchanges(bootstrap, 10, 20'000);
     bootstrap.leave();
   });
+}
+
+TEST(hosted, a_descriptor_is_opened_by_its_name) {
+  const base::Fd file = file_with(77);
+  const auto name = name_descriptor(file.get());
+  ASSERT_TRUE(name.ok()) << base::last_message();
+  const auto again = open_descriptor(*name, 3);
+  ASSERT_TRUE(again.ok()) << base::last_message();
+  std::uint32_t read = 0;
+  EXPECT_EQ(::pread(again->get(), &read, sizeof read, 0), static_cast<ssize_t>(sizeof read));
+  EXPECT_EQ(read, 77U);
+  const base::Fd other = file_with(78);
+  DescriptorName lie = *name;
+  lie.number = other.get();
+  EXPECT_EQ(open_descriptor(lie, 3).status(), HEDDLE_ERR_PEER_FAILED) << "it is another file";
+  lie.number = 1 << 20;
+  EXPECT_EQ(open_descriptor(lie, 3).status(), HEDDLE_ERR_PEER_FAILED) << "there is none";
+  EXPECT_EQ(name_descriptor(1 << 20).status(), HEDDLE_ERR_SYSTEM);
+  const auto none = name_descriptor(-1);
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->number, -1);
 }
 
 TEST(hosted, a_rank_that_dies_is_told_to_the_others) {

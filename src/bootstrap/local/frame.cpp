@@ -19,13 +19,13 @@ constexpr std::size_t kLength = sizeof(std::uint32_t);
 
 constexpr std::array kShapes = {
     Shape{FrameType::hello, Direction::to_launcher, 0, false, kMaxHandshake},
-    Shape{FrameType::publish, Direction::to_launcher, kHasFd, false, kMaxCardBytes},
+    Shape{FrameType::publish, Direction::to_launcher, kHasFd, false, kMaxCardBytes + kMaxCardTail},
     Shape{FrameType::fetch, Direction::to_launcher, 0, true, 0},
     Shape{FrameType::exchange, Direction::to_launcher, 0, false, kMaxExchangeBytes},
     Shape{FrameType::leave, Direction::to_launcher, 0, false, 0},
     Shape{FrameType::abort, Direction::to_launcher, 0, false, kMaxAbortMessage},
     Shape{FrameType::welcome, Direction::to_rank, 0, false, kMaxHandshake},
-    Shape{FrameType::card, Direction::to_rank, kHasFd, true, kMaxCardBytes},
+    Shape{FrameType::card, Direction::to_rank, kHasFd, true, kMaxCardBytes + kMaxCardTail},
     Shape{FrameType::result, Direction::to_rank, 0, false, kMaxRanks*(kMaxExchangeBytes + kLength)},
     Shape{FrameType::gone, Direction::to_rank, 0, true, 0},
 };

@@ -22,6 +22,8 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;
+// What a bootstrap may put behind the bytes of a card for its own purposes.
+inline constexpr std::size_t kMaxCardTail = 64;
 
 enum class FrameType : std::uint16_t {
   // rank to launcher

@@ -102,6 +102,10 @@ void Member::give_up() {
 
 base::Status Member::publish(const Card& card) {
   if (const base::Status status = check_card(card); status != HEDDLE_DONE) return status;
+  return publish_checked(card);
+}
+
+base::Status Member::publish_checked(const Card& card) {
   if (card.fd >= 0 && ::fcntl(card.fd, F_GETFD) < 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot publish descriptor %d", card.fd);
   }

@@ -50,6 +50,8 @@ class Member : public Bootstrap {
   [[nodiscard]] bool is_own_process() const;
 
   base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
+  // publish() of a card whose bytes may be longer by kMaxCardTail.
+  base::Status publish_checked(const Card& card);
   // For lost(), where the job is to be told instead of the process ended: from now on every other rank counts as gone, and
   // an exchange fails because of `missing`.
   void count_all_gone(std::uint32_t missing);
