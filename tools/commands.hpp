@@ -8,6 +8,7 @@ int run_command(int argc, char** argv);
 int oshrun_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int info_schedule_command(int argc, char** argv);  // heddle info --schedule …
+int info_job_command();                            // heddle info --job
 
 // The exit code for words that make no sense.
 inline constexpr int kUsageCode = 2;

@@ -149,11 +149,15 @@ int info_command(int argc, char** argv) {
     if (word == "--help" || word == "-h") {
       std::printf(
           "usage: heddle info                    version, machine, transports and every HEDDLE_* variable\n"
+          "       heddle info --job             in a job (heddle run -n 4 heddle info --job): who talks to whom by "
+          "what\n"
           "       heddle info --schedule NAME …  schedule of a collective algorithm; see --schedule --help\n");
       return 0;
     }
     if (word == "--schedule") return info_schedule_command(argc, argv);
-    std::fprintf(stderr, "heddle info: unknown argument %s; it takes none, or --schedule\n", argv[1]);
+    if (word == "--job" && argc == 2) return info_job_command();
+    std::fprintf(stderr, "heddle info: unknown argument %s; it takes none, --job alone, or --schedule\n",
+                 word == "--job" ? argv[2] : argv[1]);
     return kUsageCode;
   }
   print_version();

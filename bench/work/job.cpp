@@ -205,6 +205,7 @@ Job::~Job() {
 harness::Figure Job::figure(const char* bench, const std::string& op, const char* metric, std::uint64_t size,
                             double per_iteration) const {
   const char* transport = std::getenv("HEDDLE_TRANSPORT");
+  if (transport == nullptr || *transport == '\0') transport = std::getenv("HEDDLE_TRANSPORTS");
   harness::Figure figure;
   figure.key.bench = bench;
   figure.key.op = op;

@@ -139,7 +139,8 @@ typedef struct heddle_inproc_job {
 typedef struct heddle_context_options {
   size_t size;           /* sizeof(heddle_context_options), so that the structure can grow */
   const char* bootstrap; /* "auto" (or null): HEDDLE_BOOTSTRAP; "local", "pmix", "pmi", "single", "inproc" */
-  const char* transport; /* null: HEDDLE_TRANSPORT; "shm", "utofu", "loopback", "loopback-messages", "fault+NAME" */
+  const char*
+      transport; /* null: HEDDLE_TRANSPORT; "shm", "ucx", "utofu", "loopback", "loopback-messages", "NEAR,FAR", "fault+NAME" */
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
   const char* progress; /* null: HEDDLE_PROGRESS; "none", "dedicated:N", "idle", "adaptive" (see the guide) */

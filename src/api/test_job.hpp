@@ -106,6 +106,7 @@ inline const std::vector<Setting>& all_settings() {
        {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
       {"loopback", "loopback", {}},
       {"loopback_messages", "loopback-messages", {}},
+      {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
       {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
       {"fault_loopback",
        "fault+loopback",

@@ -151,14 +151,15 @@ heddle_status heddle_region_pack(heddle_region handle, void* buffer, size_t* byt
   if (region == nullptr) return bad_handle("region", handle.id);
   if (buffer == nullptr) return null_argument("region_pack", "buffer");
   if (bytes == nullptr) return null_argument("region_pack", "bytes");
-  if (*bytes < wire::kPackedRegionBytes) {
+  const std::size_t needed = region->context->packed_bytes(*region);
+  if (*bytes < needed) {
     return base::fail(HEDDLE_ERR_SIZE,
-                      "room for %zu bytes, a packed region needs %zu (at most HEDDLE_PACKED_REGION_BYTES)", *bytes,
-                      wire::kPackedRegionBytes);
+                      "room for %zu bytes, this packed region needs %zu (at most HEDDLE_PACKED_REGION_BYTES)", *bytes,
+                      needed);
   }
   const auto packed = region->context->pack(*region);
-  std::memcpy(buffer, packed.data(), packed.size());
-  *bytes = packed.size();
+  std::memcpy(buffer, packed.data(), needed);
+  *bytes = needed;
   return HEDDLE_DONE;
 }
 

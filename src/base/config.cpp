@@ -16,9 +16,20 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
-    {Var::transport, "HEDDLE_TRANSPORT", Type::text, "shm",
-     "transport of the job: shm, ucx, utofu, loopback or loopback-messages; fault+NAME adds the faults of "
-     "HEDDLE_FAULT_*"},
+    {Var::transport, "HEDDLE_TRANSPORT", Type::text, "auto",
+     "transport of the job: shm, ucx, utofu, loopback or loopback-messages; NEAR,FAR: the ranks of one's own node by "
+     "NEAR, the others by FAR; fault+NAME adds the faults of HEDDLE_FAULT_*; auto: by where the ranks are, from "
+     "HEDDLE_TRANSPORTS"},
+    {Var::transports, "HEDDLE_TRANSPORTS", Type::text, "",
+     "transports that the job may use: one, or NEAR,FAR, of which only one is used where all ranks are on one node, or "
+     "each on its own; empty: shm,ucx"},
+    {Var::node_ranks,
+     "HEDDLE_NODE_RANKS",
+     Type::count,
+     "0",
+     "ranks of one machine that share a node, in the order of ranks, for tests and where containers divide a machine; "
+     "0: all; the same in all ranks",
+     {0, 1024}},
     {Var::bootstrap, "HEDDLE_BOOTSTRAP", Type::text, "auto",
      "how a process joins its job: auto (whatever has started it), local (heddle run), pmix, pmi, or single (a job of "
      "one)"},

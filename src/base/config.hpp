@@ -19,6 +19,8 @@ enum class Type { text, count, bytes, time_ns, flag };
 // One entry per row of kVariables, in the same order: each row names its Var, and config.cpp checks that at compile time.
 enum class Var : std::size_t {
   transport,
+  transports,
+  node_ranks,
   bootstrap,
   sharing,
   progress,

@@ -51,6 +51,9 @@ class Bootstrap {
   // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for every rank of the job.
   // Ranks of one machine can show each other descriptors and memory.
   [[nodiscard]] virtual std::uint32_t host([[maybe_unused]] std::uint32_t rank) const { return 0; }
+  // For a transport that is opened on this: other ranks change the same words by the processor's instructions meanwhile, so its
+  // atomics must be atomic with those.
+  [[nodiscard]] virtual bool atomics_beside_processors() const { return false; }
   struct Place {
     std::uint32_t rank = 0;   // among the ranks of its machine
     std::uint32_t size = 1;   // of these

@@ -100,8 +100,10 @@ base::Status Collective::bind_member(std::uint32_t member, const Record& record,
   if (member == team_.rank() && port == nullptr) return HEDDLE_DONE;
   auto arena = region_of(member, record, Where::arena);
   if (!arena) return arena.status();
-  const bool direct = (*arena)->direct != nullptr;
+  // Where only some ranks are direct, a peer's own memory may not be though its arena is.
+  bool direct = (*arena)->direct != nullptr;
   std::array<RegionCarrier::Base, 3> places;
+  std::array<std::byte*, 3> mapped{};
   const std::array<std::pair<Place, std::pair<Where, std::uint64_t>>, 2> wanted = {
       {{Place::receive, {record.receive_in, record.receive}}, {Place::scratch, {record.scratch_in, record.scratch}}}};
   for (const auto& [place, at] : wanted) {
@@ -110,14 +112,19 @@ base::Status Collective::bind_member(std::uint32_t member, const Record& record,
     if (!region) return region.status();
     if (*region == nullptr) continue;
     places[static_cast<std::size_t>(place)] = {*region, at.second};
-    if (!direct) continue;
-    if ((*region)->direct == nullptr || at.second > (*region)->bytes) {
+    const bool maps = (*region)->direct != nullptr && at.second <= (*region)->bytes;
+    if (direct && !maps && port == nullptr) {
       return base::fail(HEDDLE_ERR_UNSUPPORTED,
                         "a buffer of rank %u of the team cannot be mapped here, though others can", member);
     }
-    memory->places[static_cast<std::size_t>(place)] = (*region)->direct + at.second;
+    direct = direct && maps;
+    if (maps) mapped[static_cast<std::size_t>(place)] = (*region)->direct + at.second;
   }
   if (direct) {
+    for (const auto& [place, at] : wanted) {
+      std::byte* const to = mapped[static_cast<std::size_t>(place)];
+      if (to != nullptr) memory->places[static_cast<std::size_t>(place)] = to;
+    }
     memory->counters = reinterpret_cast<CounterWord*>((*arena)->direct + record.counters);
     return HEDDLE_DONE;
   }

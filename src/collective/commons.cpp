@@ -55,7 +55,11 @@ Commons::Commons(engine::Context& context, Selection selection, engine::Region& 
 Commons::~Commons() = default;
 
 bool Commons::direct() const {
-  return context_.size() == 1 || context_.transport().capabilities().direct;
+  const transport::Transport& transport = context_.transport();
+  for (std::uint32_t rank = 0; rank < context_.size(); ++rank) {
+    if (rank != context_.rank() && !transport.direct_to(rank)) return false;
+  }
+  return true;
 }
 
 base::Status Commons::open_port() {

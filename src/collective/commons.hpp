@@ -36,7 +36,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] const Selection& selection() const { return selection_; }
   [[nodiscard]] PackedRegion packed_arena() const { return context_.pack(region_); }
 
-  // Whether ranks map each other's memory here.
+  // Whether all ranks map each other's memory here.
   [[nodiscard]] bool direct() const;
   // The internal worker, where they do not. Further calls change nothing.
   base::Status open_port();

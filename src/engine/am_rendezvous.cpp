@@ -56,7 +56,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& me
   Operation* operation = worker_.begin(Kind::am_offer, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
-  auto lent = worker_.context_.lend(const_cast<void*>(message.payload), message.payload_bytes);
+  auto lent = worker_.context_.lend(target.rank, const_cast<void*>(message.payload), message.payload_bytes);
   if (!lent) {
     worker_.finish(*operation);
     return lent.status();
@@ -75,7 +75,8 @@ base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& me
                            message.header_bytes,
                            {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
-  std::memcpy(head.key, lent->memory.key.bytes.data(), sizeof head.key);
+  const transport::MemoryKey key = worker_.context_.transport().key_for(target.rank, lent->memory.key);
+  std::memcpy(head.key, key.bytes.data(), sizeof head.key);
   transport::Command command;
   command.rank = target.rank;
   command.worker = target.worker;

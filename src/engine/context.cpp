@@ -15,7 +15,8 @@
 
 namespace heddle::engine {
 
-static_assert(wire::kTransportKeyBytes == transport::kKeyBytes);
+static_assert(wire::kTransportKeyBytes == transport::kKeyBytes &&
+              wire::kTransportKeysBytes == transport::kWideKeyBytes);
 
 Context::Context(base::Environment environment) : environment_(std::move(environment)) {
   environment_.clock = &clock_;
@@ -89,9 +90,9 @@ base::Status Context::open_parts(const ContextOptions& options) {
   known_failed_.resize(size());
   crowd_.expect(bootstrap_->place(rank()).size > std::thread::hardware_concurrency());
   job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
-  const std::string name =
-      options.transport != nullptr ? options.transport : environment_.config.text(base::Var::transport);
-  if (const base::Status status = open_transport(name); status != HEDDLE_DONE) return status;
+  const auto name = transport::choose(options.transport, *bootstrap_, environment_.config);
+  if (!name) return name.status();
+  if (const base::Status status = open_transport(*name); status != HEDDLE_DONE) return status;
   environment_.log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
                         rank(), size(), bootstrap_->name(), transport_->describe().c_str(),
                         std::thread::hardware_concurrency());
@@ -217,10 +218,10 @@ base::Result<Region*> Context::add_region(const transport::LocalMemory& memory, 
   }
 }
 
-base::Result<LentMemory> Context::lend(void* address, std::uint64_t bytes) {
+base::Result<LentMemory> Context::lend(std::uint32_t rank, void* address, std::uint64_t bytes) {
   LentMemory lent;
   try {
-    auto memory = transport_->enroll(address, bytes);
+    auto memory = transport_->enroll_for(rank, address, bytes);
     if (!memory) return memory.status();
     lent.memory = *memory;
     lent.number = regions_.add(address, bytes);
@@ -270,6 +271,15 @@ std::array<std::byte, wire::kPackedRegionBytes> Context::pack(const Region& regi
   return wire::encode({job_, rank(), region.number, region.memory.bytes, region.memory.key.bytes});
 }
 
+std::size_t Context::packed_bytes(const Region& region) const {
+  return wire::packed_bytes({job_, rank(), region.number, region.memory.bytes, region.memory.key.bytes});
+}
+
+std::array<std::byte, wire::kNarrowRegionBytes> Context::pack_for(std::uint32_t rank, const Region& region) const {
+  const transport::WideKey key = transport_->key_for(rank, region.memory.key);
+  return wire::encode_narrow({job_, this->rank(), region.number, region.memory.bytes, key.bytes});
+}
+
 base::Result<RemoteRegion*> Context::import(std::span<const std::byte> packed) {
   auto name = wire::decode_region(packed);
   if (!name) return name.status();
@@ -277,7 +287,9 @@ base::Result<RemoteRegion*> Context::import(std::span<const std::byte> packed) {
   if (name->rank >= size()) {
     return base::fail(HEDDLE_ERR_RANK, "this packed region is of rank %u, the job has %u ranks", name->rank, size());
   }
-  auto memory = transport_->import(name->rank, {name->key});
+  transport::WideKey key;
+  key.bytes = name->key;
+  auto memory = transport_->import(name->rank, name->narrow ? key.front() : transport_->key_for(name->rank, key));
   if (!memory) return memory.status();
   try {
     auto added = add_remote(*name, *memory);

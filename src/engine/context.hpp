@@ -115,7 +115,7 @@ inline constexpr std::int64_t kAnswersNs =
 
 struct ContextOptions {
   bootstrap::Options bootstrap;
-  const char* transport = nullptr;    // null: HEDDLE_TRANSPORT
+  const char* transport = nullptr;    // null: as transport::choose() finds
   const char* progress = nullptr;     // null: HEDDLE_PROGRESS
   OpenExtension extension = nullptr;  // of every worker; null: none
 };
@@ -170,8 +170,8 @@ class Context {
   // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach one wins.
   [[nodiscard]] Attachment* attachment() const { return attachment_.load(std::memory_order_acquire); }
   Attachment* attach(std::unique_ptr<Attachment> attachment);
-  // Memory of the caller's for one operation. Any thread.
-  base::Result<LentMemory> lend(void* address, std::uint64_t bytes);
+  // Memory of the caller's for one operation with that rank. Any thread.
+  base::Result<LentMemory> lend(std::uint32_t rank, void* address, std::uint64_t bytes);
   void take_back(const LentMemory& lent);
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   void close_remote(RemoteRegion* remote);
@@ -187,7 +187,11 @@ class Context {
   [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
   [[nodiscard]] std::uint64_t handle_of(const RemoteRegion* object) const { return remotes_.handle(object); }
   [[nodiscard]] std::uint64_t handle_of(const Counter* object) const { return counters_.handle(object); }
+  // For any rank, and how many bytes of that matter; for one rank.
   [[nodiscard]] std::array<std::byte, wire::kPackedRegionBytes> pack(const Region& region) const;
+  [[nodiscard]] std::size_t packed_bytes(const Region& region) const;
+  [[nodiscard]] std::array<std::byte, wire::kNarrowRegionBytes> pack_for(std::uint32_t rank,
+                                                                         const Region& region) const;
 
   // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See heddle_context_barrier and
   // heddle_context_exchange. STATE: a rank is in another collective.

@@ -93,6 +93,10 @@ base::Result<LocalMemory> OneThread::enroll(void* address, std::uint64_t bytes) 
   return result_of(thread_, [&] { return inner_->enroll(address, bytes); });
 }
 
+base::Result<LocalMemory> OneThread::enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->enroll_for(rank, address, bytes); });
+}
+
 void OneThread::withdraw(const LocalMemory& memory) {
   thread_.call([&] { inner_->withdraw(memory); });
 }

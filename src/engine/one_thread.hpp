@@ -27,11 +27,18 @@ class OneThread final : public transport::Transport {
 
   [[nodiscard]] const transport::Capabilities& capabilities() const override { return inner_->capabilities(); }
   [[nodiscard]] std::string describe() const override { return inner_->describe() + ", one thread makes all calls"; }
+  [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
+  [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return inner_->direct_to(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<transport::TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<transport::LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const transport::LocalMemory& memory) override;
   [[nodiscard]] base::Result<transport::LocalMemory> enroll(void* address, std::uint64_t bytes) override;
   void withdraw(const transport::LocalMemory& memory) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> enroll_for(std::uint32_t rank, void* address,
+                                                                std::uint64_t bytes) override;
+  [[nodiscard]] transport::MemoryKey key_for(std::uint32_t rank, const transport::WideKey& key) const override {
+    return inner_->key_for(rank, key);
+  }
   [[nodiscard]] base::Result<transport::RemoteMemory> import(std::uint32_t rank,
                                                              const transport::MemoryKey& key) override;
   // Called with locks held that the thread may wait for; it calls no library.

@@ -106,7 +106,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   Operation* operation = worker_.begin(Kind::offer, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
-  auto lent = worker_.context_.lend(const_cast<void*>(request.data), request.bytes);
+  auto lent = worker_.context_.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
   if (!lent) {
     worker_.finish(*operation);
     return lent.status();
@@ -119,8 +119,9 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   operation->payload_bytes = request.bytes;
   protocol::SendCredit& to = credit(request.target);
   wire::Offer head{request.tag, request.bytes, worker_.operations_.token(*operation, Role::reply), lent->number, {}};
-  static_assert(sizeof head.key == sizeof lent->memory.key.bytes && sizeof head <= transport::kMaxHeaderBytes);
-  std::memcpy(head.key, lent->memory.key.bytes.data(), sizeof head.key);
+  static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
+  const transport::MemoryKey key = worker_.context_.transport().key_for(request.target.rank, lent->memory.key);
+  std::memcpy(head.key, key.bytes.data(), sizeof head.key);
   if (to.view == nullptr || !take_shown(*operation, head, request)) {
     if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
       worker_.finish(*operation);

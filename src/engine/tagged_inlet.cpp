@@ -30,6 +30,7 @@ constexpr std::uint64_t kSettleNs = 10'000'000'000;
 void Tagged::open_inlet(heddle_peer from, Source& source) {
   if (source.inlet != nullptr || source.no_inlet || !shows_ || from.rank == worker_.context_.rank()) return;
   source.no_inlet = true;
+  if (!worker_.context_.transport().direct_to(from.rank)) return;
   std::unique_ptr<Inlet> inlet(new (std::nothrow) Inlet);
   if (inlet == nullptr) return;
   try {
@@ -39,7 +40,8 @@ void Tagged::open_inlet(heddle_peer from, Source& source) {
     const transport::LocalMemory& memory = (*region)->memory;
     inlet->board = new (memory.address) wire::Board{};
     inlet->name.region = (*region)->number;
-    std::memcpy(inlet->name.key, memory.key.bytes.data(), sizeof inlet->name.key);
+    const transport::MemoryKey key = worker_.context_.transport().key_for(from.rank, memory.key);
+    std::memcpy(inlet->name.key, key.bytes.data(), sizeof inlet->name.key);
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -90,7 +92,8 @@ void Tagged::show(Posted* posted) {
   if (shown == nullptr) return;
   transport::LocalMemory lent;
   try {
-    const auto memory = worker_.context_.transport().enroll(posted->request.data, posted->request.bytes);
+    const auto memory =
+        worker_.context_.transport().enroll_for(inlet->from.rank, posted->request.data, posted->request.bytes);
     if (!memory) return;
     lent = *memory;
   } catch (const std::bad_alloc&) {
@@ -106,7 +109,8 @@ void Tagged::show(Posted* posted) {
   place.tag.store(wanted.tag, std::memory_order_relaxed);
   place.number.store(inlet->count, std::memory_order_relaxed);
   place.room = posted->request.bytes;
-  std::memcpy(place.key, lent.key.bytes.data(), sizeof place.key);
+  const transport::MemoryKey key = worker_.context_.transport().key_for(inlet->from.rank, lent.key);
+  std::memcpy(place.key, key.bytes.data(), sizeof place.key);
   place.shared.store(0, std::memory_order_relaxed);
   wire::show_place(place, shown->generation);
   board.live.fetch_or(1U << shown->index, std::memory_order_release);

@@ -32,18 +32,18 @@ base::Status Receiver::prepare() {
   if (shape_.total() == 0) return HEDDLE_DONE;
   engine::Context& context = worker_.context();
   if (const engine::Region* around = context.region_around(data_, shape_.total()); around != nullptr) {
-    places_.data = context.pack(*around);
+    places_.data = context.pack_for(shape_.peer.rank, *around);
     places_.offset =
         static_cast<std::uint64_t>(static_cast<std::byte*>(data_) - static_cast<std::byte*>(around->memory.address));
     return HEDDLE_DONE;
   }
-  auto lent = context.lend(data_, shape_.total());
+  auto lent = context.lend(shape_.peer.rank, data_, shape_.total());
   if (!lent) {
     return base::fail(lent.status(), "heddle_precv_init: data %p, %llu bytes, cannot be registered", data_,
                       static_cast<unsigned long long>(shape_.total()));
   }
   lent_ = *lent;
-  places_.data = context.pack({&context, lent_.memory, lent_.number, false});
+  places_.data = context.pack_for(shape_.peer.rank, {&context, lent_.memory, lent_.number, false});
   return HEDDLE_DONE;
 }
 
@@ -133,7 +133,7 @@ void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
     fail(status);
     return refuse(status);
   }
-  places_.words = context.pack(*words_region_);
+  places_.words = context.pack_for(shape_.peer.rank, *words_region_);
   senders_ = partitions;
   words_.store(static_cast<std::uint64_t*>(words_region_->memory.address), std::memory_order_release);
   owe(PartitionedKind::accept);

@@ -44,6 +44,10 @@ const Variables kUcxSysv = {{"HEDDLE_UCX_TLS", "sysv,self"}};
 const Variables kUcxSmallWindow = both(kUcxTcp, {{"HEDDLE_UCX_WINDOW_BYTES", "24K"}});
 const Variables kUcxPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
 
+// Ranks 0 and 1 are one node, 2 and 3 the next. Alone: each rank has none but itself near.
+const Variables kPairs = {{"HEDDLE_NODE_RANKS", "2"}};
+const Variables kAlone = {{"HEDDLE_NODE_RANKS", "1"}};
+
 std::vector<Setting> settings() {
   return {
       {"loopback", "loopback", {}},
@@ -70,6 +74,13 @@ std::vector<Setting> settings() {
       {"fault shm latency", "fault+shm", both(kNotDirect, kLatency)},
       {"fault shm everything", "fault+shm", kEverything},
       {"fault shm bounce everything", "fault+shm", both(kBounceOnly, kEverything)},
+      {"joint", "loopback,loopback", kPairs},
+      {"joint alone", "loopback,loopback", kAlone},
+      {"joint with messages", "loopback,loopback-messages", kPairs},
+      {"joint messages first", "loopback-messages,loopback", kPairs},
+      {"joint shm", "shm,loopback", kPairs},
+      {"joint shm not direct", "shm,loopback", both(kPairs, kNotDirect)},
+      {"fault joint everything", "fault+loopback,loopback", both(kPairs, kEverything)},
       {"utofu", "utofu", kUtofu},
       {"utofu shared CQs", "utofu", kUtofuSharedCqs},
       {"utofu small queue", "utofu", kUtofuSmallQueue},
@@ -80,6 +91,7 @@ std::vector<Setting> settings() {
       {"ucx small window", "ucx", kUcxSmallWindow, false, ucx::why_no_ucx()},
       {"ucx posix", "ucx", kUcxPosix, false, ucx::why_no_ucx()},
       {"ucx sysv", "ucx", kUcxSysv, false, ucx::why_no_ucx()},
+      {"joint shm ucx", "shm,ucx", both(kPairs, kUcxTcp), false, ucx::why_no_ucx()},
       {"fault ucx everything", "fault+ucx", both(kUcxTcp, kEverything), false, ucx::why_no_ucx()},
   };
 }

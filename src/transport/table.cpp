@@ -1,8 +1,13 @@
 // The transports there are. A new one is a folder and a row here.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "bootstrap/nodes.hpp"
 #include "transport/fault/fault.hpp"
+#include "transport/joint/joint.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
@@ -13,7 +18,7 @@ namespace heddle::transport {
 namespace {
 
 constexpr std::array kTable = {
-    Entry{"shm", "processes of one machine through shared memory", shm::open},
+    Entry{.name = "shm", .help = "processes of one machine through shared memory", .open = shm::open, .one_node = true},
     Entry{"utofu", "Tofu interconnect D through libtofucom, or its emulator", utofu::open, utofu::one_thread},
     Entry{"ucx", "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches", ucx::open},
     Entry{"loopback", "ranks of one process, the reference for tests", loopback::open},
@@ -23,18 +28,67 @@ constexpr std::array kTable = {
 
 constexpr std::string_view kFaultPrefix = "fault+";
 
+// "fault+NEAR,FAR": all but NEAR may be missing.
 struct Wanted {
-  const Entry* entry = nullptr;  // null: there is no such transport
   bool faulty = false;
-};
-Wanted find(std::string_view name) {
-  Wanted wanted;
-  wanted.faulty = name.starts_with(kFaultPrefix);
-  if (wanted.faulty) name.remove_prefix(kFaultPrefix.size());
-  for (const Entry& entry : kTable) {
-    if (name == entry.name) wanted.entry = &entry;
+  std::string_view near;
+  std::string_view far;  // empty: there is one for all
+
+  explicit Wanted(std::string_view name) : faulty(name.starts_with(kFaultPrefix)) {
+    if (faulty) name.remove_prefix(kFaultPrefix.size());
+    const std::size_t comma = name.find(',');
+    near = name.substr(0, comma);
+    if (comma != std::string_view::npos) far = name.substr(comma + 1);
   }
-  return wanted;
+  // As a name for open(), of one of the two.
+  [[nodiscard]] std::string one(std::string_view which) const {
+    return std::string(faulty ? kFaultPrefix : "") + std::string(which);
+  }
+};
+
+const Entry* find(std::string_view name) {
+  for (const Entry& entry : kTable) {
+    if (name == entry.name) return &entry;
+  }
+  return nullptr;
+}
+
+base::Status fail_unknown(const std::string& name) {
+  std::string names;
+  for (const Entry& entry : kTable) names += std::string(names.empty() ? "" : ", ") + entry.name;
+  return base::fail(HEDDLE_ERR_CONFIG,
+                    "there is no transport \"%s\"; there are %s, each also as fault+NAME, and NEAR,FAR for two of them",
+                    name.c_str(), names.c_str());
+}
+
+bool ends_with_comma(const std::string& name) {
+  return !name.empty() && name.back() == ',';
+}
+
+// What of HEDDLE_TRANSPORTS is used where the ranks are.
+base::Result<std::string> choose_among(const std::string& list, const bootstrap::Bootstrap& bootstrap,
+                                       std::uint64_t node_ranks) {
+  const Wanted wanted(list);
+  const Entry* near = find(wanted.near);
+  const bool two = !wanted.far.empty();
+  if (near == nullptr || (two && find(wanted.far) == nullptr) || ends_with_comma(list)) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "HEDDLE_TRANSPORTS=\"%s\" is neither a transport nor two, NEAR,FAR; `heddle info` lists them",
+                      list.c_str());
+  }
+  const std::vector<std::uint32_t> nodes = bootstrap::nodes_of(bootstrap, node_ranks);
+  const std::uint32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
+  if (!two && near->one_node && count > 1) {
+    return base::fail(
+        HEDDLE_ERR_CONFIG,
+        "HEDDLE_TRANSPORTS=%s: it reaches the ranks of its own node, and this job is on %u nodes; name one "
+        "for the others too, such as shm,ucx",
+        list.c_str(), count);
+  }
+  if (!two) return list;
+  if (count == 1) return wanted.one(wanted.near);
+  if (count == nodes.size()) return wanted.one(wanted.far);
+  return list;
 }
 
 }  // namespace
@@ -45,21 +99,37 @@ std::span<const Entry> table() {
 
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment) {
-  const Wanted wanted = find(name);
-  if (wanted.entry != nullptr) {
-    auto transport = wanted.entry->open(bootstrap, environment);
-    if (!transport || !wanted.faulty) return transport;
-    return fault::decorate(std::move(*transport), bootstrap.rank(), environment);
-  }
-  std::string names;
-  for (const Entry& entry : kTable) names += std::string(names.empty() ? "" : ", ") + entry.name;
-  return base::fail(HEDDLE_ERR_CONFIG, "there is no transport \"%s\"; there are %s, each also as fault+NAME",
-                    name.c_str(), names.c_str());
+  const Wanted wanted(name);
+  const Entry* near = find(wanted.near);
+  const Entry* far = find(wanted.far);
+  if (near == nullptr || (!wanted.far.empty() && far == nullptr) || ends_with_comma(name)) return fail_unknown(name);
+  auto transport =
+      far == nullptr ? near->open(bootstrap, environment) : joint::open(*near, *far, bootstrap, environment);
+  if (!transport || !wanted.faulty) return transport;
+  return fault::decorate(std::move(*transport), bootstrap.rank(), environment);
 }
 
 bool one_thread(const std::string& name, const base::Environment& environment) {
-  const Entry* entry = find(name).entry;
-  return entry != nullptr && entry->one_thread != nullptr && entry->one_thread(environment);
+  const Wanted wanted(name);
+  const auto says = [&](const Entry* entry) {
+    return entry != nullptr && entry->one_thread != nullptr && entry->one_thread(environment);
+  };
+  return says(find(wanted.near)) || says(find(wanted.far));
+}
+
+base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config) {
+  constexpr std::string_view kAuto = "auto";
+  if (asked != nullptr && asked != kAuto) return std::string(asked);
+  const std::string& one = config.text(base::Var::transport);
+  const std::string& list = config.text(base::Var::transports);
+  if (one != kAuto && !list.empty() && one != list) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "HEDDLE_TRANSPORT=%s and HEDDLE_TRANSPORTS=%s contradict each other: the first names what all of "
+                      "the job uses, the second what it may choose from; unset one",
+                      one.c_str(), list.c_str());
+  }
+  if (one != kAuto) return one;
+  return choose_among(list.empty() ? "shm,ucx" : list, bootstrap, config.number(base::Var::node_ranks));
 }
 
 }  // namespace heddle::transport

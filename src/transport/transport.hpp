@@ -8,6 +8,7 @@
 // both only by one and the same thread, from open() to the destructors: see there.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -46,8 +47,8 @@ enum class Sleeping : std::uint8_t {
 // Limits and abilities; constant once the transport is open. Selection, `heddle info` and the conformance suite read it.
 struct Capabilities {
   const char* name = "";
-  std::uint32_t opcodes = 0;       // bit(Opcode), for remote memory that is not direct
-  bool direct = false;             // allocated regions may import as direct memory
+  std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
+  bool direct = false;        // allocated regions of some rank may import as direct memory: direct_to() tells of which
   bool copies_messages = false;    // a message that post() accepts has been copied, whatever source_free says
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
@@ -60,15 +61,33 @@ struct Capabilities {
   // release, common_words, counters and what is about sleeping, which call no library, are for all.
   bool one_thread = false;
   std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)
+  std::uint32_t key_bytes = 48;       // of the keys of its regions: zeros follow
 };
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
 
 inline constexpr std::size_t kKeyBytes = 48;
+inline constexpr std::size_t kWideKeyBytes = 80;
 
-// What a peer needs to reach a region through this transport. Carried as bytes; import() must treat it as hostile.
+// What one peer needs to reach a region through this transport. Carried as bytes; import() must treat it as hostile.
 struct MemoryKey {
   std::array<std::byte, kKeyBytes> bytes{};
+};
+
+// What any peer needs, where ranks are reached in different ways. Transport::key_for() gives what one of them needs.
+struct WideKey {
+  WideKey() = default;
+  // One key that serves all.
+  WideKey(const MemoryKey& key) {  // NOLINT(google-explicit-constructor): what all transports but one have
+    std::copy(key.bytes.begin(), key.bytes.end(), bytes.begin());
+  }
+  // Of one key that serves all, that key.
+  [[nodiscard]] MemoryKey front() const {
+    MemoryKey key;
+    std::copy_n(bytes.begin(), key.bytes.size(), key.bytes.begin());
+    return key;
+  }
+  std::array<std::byte, kWideKeyBytes> bytes{};
 };
 
 // A region of this process, as the transport knows it.
@@ -76,7 +95,8 @@ struct LocalMemory {
   void* address = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t id = 0;  // transport's own; names it in withdraw and free
-  MemoryKey key;
+  WideKey key;
+  std::uint64_t second_id = 0;  // transport's own, if one does not do
 };
 
 // A region of a peer (or one's own) after import.
@@ -232,6 +252,16 @@ class Transport {
 
   // How it is set up, in a few words for the log.
   [[nodiscard]] virtual std::string describe() const { return capabilities().name; }
+  // The name of the transport by which that rank is reached. It stays as long as the transport.
+  [[nodiscard]] virtual const char* way_to(std::uint32_t rank) const {
+    static_cast<void>(rank);
+    return capabilities().name;
+  }
+  // Allocated regions of that rank may import as direct memory. Alike for both of two ranks with the same settings.
+  [[nodiscard]] virtual bool direct_to(std::uint32_t rank) const {
+    static_cast<void>(rank);
+    return capabilities().direct;
+  }
 
   // `index` < capabilities().max_workers, each at most once.
   [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;
@@ -242,10 +272,24 @@ class Transport {
   // Memory of the caller.
   [[nodiscard]] virtual base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) = 0;
   virtual void withdraw(const LocalMemory& memory) = 0;
+  // Memory of the caller that `rank` alone will import: the others' ways to it need not be made. Otherwise as enroll().
+  [[nodiscard]] virtual base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+    static_cast<void>(rank);
+    return enroll(address, bytes);
+  }
+
+  // The key by which memory of this rank is reached by `rank`; and by which that of `rank` is reached here.
+  [[nodiscard]] virtual MemoryKey key_for(std::uint32_t rank, const WideKey& key) const {
+    static_cast<void>(rank);
+    return key.front();
+  }
 
   // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one. May block for the peer's
   // card; PEER_FAILED if the peer has died.
   [[nodiscard]] virtual base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) = 0;
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const WideKey& key) {
+    return import(rank, key_for(rank, key));
+  }
   virtual void release(const RemoteMemory& memory) = 0;
 
   // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay, whoever dies. Empty: there are
@@ -287,13 +331,20 @@ struct Entry {
                                                    const base::Environment& environment);
   // Whether its capabilities will say one_thread: known before it is opened. Null: no.
   bool (*one_thread)(const base::Environment& environment) = nullptr;
+  bool one_node = false;  // it reaches the ranks of its own node only
 };
 std::span<const Entry> table();
 
-// Opens by name; "fault+NAME" wraps NAME in the fault decorator. Unknown: HEDDLE_ERR_CONFIG listing what there is.
+// Opens by name. "NEAR,FAR": the ranks of one's own node by NEAR, the others by FAR (joint/joint.hpp). "fault+NAME" wraps NAME in the
+// fault decorator. Unknown: HEDDLE_ERR_CONFIG listing what there is.
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment);
 // Whether that one has to be opened by the thread for all calls. False for an unknown one.
 bool one_thread(const std::string& name, const base::Environment& environment);
+
+// The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else, by where the
+// ranks are, one or both of HEDDLE_TRANSPORTS. The same on all ranks that have the same settings. CONFIG: the settings contradict
+// each other, or the ranks are on several nodes and nothing is named that reaches others.
+base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config);
 
 }  // namespace heddle::transport

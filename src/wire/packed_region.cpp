@@ -1,13 +1,16 @@
 #include "wire/packed_region.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace heddle::wire {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6C646568;  // "hedl", and so a check of the byte order
-constexpr std::uint32_t kLayout = 1;
+constexpr std::uint32_t kNarrow = 1;
+constexpr std::uint32_t kWide = 2;
 
+template <std::size_t KeyBytes>
 struct Layout {
   std::uint32_t magic;
   std::uint32_t layout;
@@ -16,10 +19,42 @@ struct Layout {
   std::uint64_t bytes;
   std::uint32_t rank;
   std::uint32_t reserved;
-  std::array<std::byte, kTransportKeyBytes> key;
+  std::array<std::byte, KeyBytes> key;
   std::uint64_t checksum;  // of everything before it
 };
-static_assert(sizeof(Layout) == kPackedRegionBytes && offsetof(Layout, checksum) == kPackedRegionBytes - 8);
+using Narrow = Layout<kTransportKeyBytes>;
+using Wide = Layout<kTransportKeysBytes>;
+static_assert(sizeof(Narrow) == kNarrowRegionBytes && sizeof(Wide) == kPackedRegionBytes);
+
+bool is_narrow(const PackedRegion& region) {
+  return std::all_of(region.key.begin() + kTransportKeyBytes, region.key.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+template <class Form>
+void write(const PackedRegion& region, std::uint32_t number, std::byte* bytes) {
+  Form form{kMagic, number, region.job, region.region, region.bytes, region.rank, 0, {}, 0};
+  std::copy_n(region.key.begin(), form.key.size(), form.key.begin());
+  std::memcpy(bytes, &form, sizeof form);
+  form.checksum = digest(std::span(bytes, offsetof(Form, checksum)));
+  std::memcpy(bytes, &form, sizeof form);
+}
+
+template <class Form>
+base::Result<PackedRegion> read(std::span<const std::byte> bytes) {
+  Form form;
+  if (bytes.size() < sizeof form) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "this packed region has %zu bytes, of which there are %zu", sizeof form,
+                      bytes.size());
+  }
+  std::memcpy(&form, bytes.data(), sizeof form);
+  if (form.checksum != digest(bytes.first(offsetof(Form, checksum)))) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes of this packed region are damaged (checksum)");
+  }
+  PackedRegion region{form.job, form.rank, form.region, form.bytes, {}, sizeof form == sizeof(Narrow)};
+  std::copy(form.key.begin(), form.key.end(), region.key.begin());
+  return region;
+}
 
 }  // namespace
 
@@ -30,32 +65,36 @@ std::uint64_t digest(std::span<const std::byte> bytes) {
 }
 
 std::array<std::byte, kPackedRegionBytes> encode(const PackedRegion& region) {
-  Layout layout{kMagic, kLayout, region.job, region.region, region.bytes, region.rank, 0, region.key, 0};
-  std::array<std::byte, kPackedRegionBytes> bytes;
-  std::memcpy(bytes.data(), &layout, sizeof layout);
-  layout.checksum = digest(std::span(bytes).first(offsetof(Layout, checksum)));
-  std::memcpy(bytes.data(), &layout, sizeof layout);
+  std::array<std::byte, kPackedRegionBytes> bytes{};
+  is_narrow(region) ? write<Narrow>(region, kNarrow, bytes.data()) : write<Wide>(region, kWide, bytes.data());
   return bytes;
 }
 
+std::array<std::byte, kNarrowRegionBytes> encode_narrow(const PackedRegion& region) {
+  std::array<std::byte, kNarrowRegionBytes> bytes;
+  write<Narrow>(region, kNarrow, bytes.data());
+  return bytes;
+}
+
+std::size_t packed_bytes(const PackedRegion& region) {
+  return is_narrow(region) ? kNarrowRegionBytes : kPackedRegionBytes;
+}
+
 base::Result<PackedRegion> decode_region(std::span<const std::byte> bytes) {
-  if (bytes.size() < kPackedRegionBytes) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "a packed region has %zu bytes, these are %zu", kPackedRegionBytes,
+  if (bytes.size() < kNarrowRegionBytes) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a packed region has %zu bytes at least, these are %zu", kNarrowRegionBytes,
                       bytes.size());
   }
-  Layout layout;
-  std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (layout.magic != kMagic) return base::fail(HEDDLE_ERR_PROTOCOL, "these bytes are not a packed region");
-  if (layout.layout != kLayout) {
-    return base::fail(HEDDLE_ERR_VERSION,
-                      "packed region of layout %u, this library reads layout %u: use one version of "
-                      "Heddle in all ranks",
-                      layout.layout, kLayout);
-  }
-  if (layout.checksum != digest(bytes.first(offsetof(Layout, checksum)))) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes of this packed region are damaged (checksum)");
-  }
-  return PackedRegion{layout.job, layout.rank, layout.region, layout.bytes, layout.key};
+  std::array<std::uint32_t, 2> head;
+  std::memcpy(head.data(), bytes.data(), sizeof head);
+  const auto [magic, layout] = head;
+  if (magic != kMagic) return base::fail(HEDDLE_ERR_PROTOCOL, "these bytes are not a packed region");
+  if (layout == kNarrow) return read<Narrow>(bytes);
+  if (layout == kWide) return read<Wide>(bytes);
+  return base::fail(HEDDLE_ERR_VERSION,
+                    "packed region of layout %u, this library reads layouts %u and %u: use one version of "
+                    "Heddle in all ranks",
+                    layout, kNarrow, kWide);
 }
 
 }  // namespace heddle::wire

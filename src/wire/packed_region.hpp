@@ -10,20 +10,28 @@
 
 namespace heddle::wire {
 
-inline constexpr std::size_t kTransportKeyBytes = 48;
+inline constexpr std::size_t kTransportKeyBytes = 48;   // what one rank needs
+inline constexpr std::size_t kTransportKeysBytes = 80;  // what any rank needs
 
 struct PackedRegion {
   std::uint64_t job = 0;  // digest of the job's secret, so that a region of another job is refused
   std::uint32_t rank = 0;
   std::uint64_t region = 0;  // the owner's region number
   std::uint64_t bytes = 0;
-  std::array<std::byte, kTransportKeyBytes> key{};
+  std::array<std::byte, kTransportKeysBytes> key{};
+  bool narrow = false;  // read from a narrow one: the key is what one rank needs
 };
 
-inline constexpr std::size_t kPackedRegionBytes = 96;
+inline constexpr std::size_t kNarrowRegionBytes = 96;  // where the key has no more than kTransportKeyBytes
+inline constexpr std::size_t kPackedRegionBytes = 128;
 static_assert(kPackedRegionBytes <= HEDDLE_PACKED_REGION_BYTES);
 
+// A narrow one has zeros behind it.
 std::array<std::byte, kPackedRegionBytes> encode(const PackedRegion& region);
+// For a key that has no more than kTransportKeyBytes; what is behind it is left out.
+std::array<std::byte, kNarrowRegionBytes> encode_narrow(const PackedRegion& region);
+// How many bytes of what encode() gave matter.
+std::size_t packed_bytes(const PackedRegion& region);
 
 // PROTOCOL: wrong length, magic or checksum. VERSION: another layout. Ranges are for the caller to judge.
 base::Result<PackedRegion> decode_region(std::span<const std::byte> bytes);

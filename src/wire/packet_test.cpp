@@ -195,20 +195,34 @@ TEST(Packet, RandomBytesNeverLeadOutside) {
 }
 
 TEST(PackedRegion, SurvivesTheTripAndNothingElseDoes) {
-  PackedRegion region{0x1234, 7, 99, 1 << 20, {}};
-  region.key[5] = std::byte{42};
-  auto bytes = encode(region);
-  const auto read = decode_region(bytes);
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->rank, 7U);
-  EXPECT_EQ(read->region, 99U);
-  EXPECT_EQ(read->key, region.key);
-  EXPECT_EQ(decode_region(std::span(bytes).first(95)).status(), HEDDLE_ERR_PROTOCOL);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    auto damaged = bytes;
-    damaged[i] ^= std::byte{1};
-    EXPECT_FALSE(decode_region(damaged)) << "byte " << i;
+  for (const std::size_t last : {std::size_t{5}, kTransportKeyBytes - 1, kTransportKeyBytes, kTransportKeysBytes - 1}) {
+    PackedRegion region{0x1234, 7, 99, 1 << 20, {}};
+    region.key[last] = std::byte{42};
+    const auto bytes = encode(region);
+    const std::size_t length = packed_bytes(region);
+    EXPECT_EQ(length, last < kTransportKeyBytes ? kNarrowRegionBytes : kPackedRegionBytes);
+    const auto read = decode_region(std::span(bytes).first(length));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->rank, 7U);
+    EXPECT_EQ(read->region, 99U);
+    EXPECT_EQ(read->key, region.key);
+    EXPECT_EQ(decode_region(std::span(bytes).first(length - 1)).status(), HEDDLE_ERR_PROTOCOL);
+    for (std::size_t i = 0; i < length; ++i) {
+      auto damaged = bytes;
+      damaged[i] ^= std::byte{1};
+      EXPECT_FALSE(decode_region(damaged)) << "byte " << i;
+    }
   }
+}
+
+TEST(PackedRegion, ANarrowOneLeavesOutWhatIsForOthers) {
+  PackedRegion region{0x1234, 7, 99, 1 << 20, {}};
+  region.key[1] = std::byte{1};
+  region.key[kTransportKeyBytes] = std::byte{2};
+  const auto read = decode_region(encode_narrow(region));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->key[1], std::byte{1});
+  EXPECT_EQ(read->key[kTransportKeyBytes], std::byte{0});
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ static_assert(sizeof(PartitionedHeader) == 56);
 // Where the sender puts parts: the data `offset` bytes into a region (none if there are no bytes), and a word for each of its parts.
 struct PartitionedPlaces {
   std::uint64_t offset;
-  std::array<std::byte, kPackedRegionBytes> data;
-  std::array<std::byte, kPackedRegionBytes> words;
+  std::array<std::byte, kNarrowRegionBytes> data;
+  std::array<std::byte, kNarrowRegionBytes> words;
 };
 static_assert(sizeof(PartitionedPlaces) == 200);
 

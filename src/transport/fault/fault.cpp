@@ -25,6 +25,10 @@ class FaultTransport final : public Transport {
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
   [[nodiscard]] std::string describe() const override { return "fault+" + inner_->describe(); }
+  [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
+  [[nodiscard]] bool direct_to(std::uint32_t rank) const override {
+    return capabilities_.direct && inner_->direct_to(rank);
+  }
 
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     auto inner = inner_->open_worker(index);
@@ -39,7 +43,13 @@ class FaultTransport final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
     return inner_->enroll(address, bytes);
   }
+  [[nodiscard]] base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) override {
+    return inner_->enroll_for(rank, address, bytes);
+  }
   void withdraw(const LocalMemory& memory) override { inner_->withdraw(memory); }
+  [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override {
+    return inner_->key_for(rank, key);
+  }
 
   // What is direct inside becomes memory without commands: the protocol layer reaches it by messages, which are faulty.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {

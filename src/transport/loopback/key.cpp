@@ -1,5 +1,6 @@
 #include "transport/loopback/key.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -11,12 +12,11 @@ struct KeyBytes {
   std::uint32_t rank = 0;
   std::uint64_t id = 0;
   std::uint64_t bytes = 0;
-  std::array<std::uint64_t, 2> padding{};
   std::uint64_t seal = 0;
 
   static constexpr std::uint32_t kMagic = 0x4b504c48;  // "HLPK"
 };
-static_assert(sizeof(KeyBytes) == kKeyBytes);
+static_assert(sizeof(KeyBytes) == kRegionKeyBytes);
 
 // A checksum that depends on the secret: against accident and confusion of jobs, not against an attacker who computes.
 std::uint64_t seal(const KeyBytes& key, const bootstrap::JobSecret& secret) {
@@ -50,7 +50,9 @@ MemoryKey encode_key(const RegionName& name, const bootstrap::JobSecret& secret)
 std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobSecret& secret) {
   KeyBytes bytes;
   std::memcpy(&bytes, key.bytes.data(), sizeof bytes);
-  if (bytes.magic != KeyBytes::kMagic || bytes.seal != seal(bytes, secret)) return std::nullopt;
+  const bool ends = std::all_of(key.bytes.begin() + sizeof bytes, key.bytes.end(),
+                                [](std::byte byte) { return byte == std::byte{0}; });
+  if (bytes.magic != KeyBytes::kMagic || bytes.seal != seal(bytes, secret) || !ends) return std::nullopt;
   return RegionName{bytes.rank, bytes.id, bytes.bytes};
 }
 

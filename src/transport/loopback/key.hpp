@@ -9,6 +9,8 @@
 
 namespace heddle::transport::loopback {
 
+inline constexpr std::uint32_t kRegionKeyBytes = 32;
+
 struct RegionName {
   std::uint32_t rank = 0;
   std::uint64_t id = 0;

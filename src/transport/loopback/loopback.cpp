@@ -32,6 +32,7 @@ class Loopback final : public Transport {
     capabilities_.max_workers = workers;
     capabilities_.memory_per_peer = kMailboxPackets * kMaxMessage;  // of a mailbox, which all that send to it share
     capabilities_.sleeping = Sleeping::free;                        // beside the mutex that every message takes here
+    capabilities_.key_bytes = kRegionKeyBytes;
     memory_opcodes_ = memory_opcodes;
     bootstrap_.set_bell(&node_->bell());
   }

@@ -18,7 +18,7 @@
 
 namespace heddle::transport::shm {
 
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;

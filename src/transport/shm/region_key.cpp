@@ -1,5 +1,6 @@
 #include "transport/shm/region_key.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "transport/shm/layout.hpp"
@@ -7,14 +8,14 @@
 namespace heddle::transport::shm {
 namespace {
 
-std::uint64_t checksum(const RegionKey& key) {
+std::uint32_t checksum(const RegionKey& key) {
   std::uint64_t sum = 0x9E3779B97F4A7C15ULL;
-  for (const std::uint64_t part : {std::uint64_t{key.magic}, std::uint64_t{static_cast<std::uint32_t>(key.kind)},
+  for (const std::uint64_t part : {std::uint64_t{key.magic}, std::uint64_t{static_cast<std::uint16_t>(key.kind)},
                                    key.id, key.address, key.bytes, key.offset}) {
     sum = (sum ^ part) * 0xBF58476D1CE4E5B9ULL;
     sum ^= sum >> 29;
   }
-  return sum;
+  return static_cast<std::uint32_t>(sum >> 32);
 }
 
 constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;  // no machine's user space goes beyond
@@ -32,7 +33,9 @@ base::Result<RegionKey> decode(const MemoryKey& bytes) {
   RegionKey key;
   std::memcpy(&key, bytes.bytes.data(), sizeof key);
   const bool kind_known = key.kind == RegionKind::allocated || key.kind == RegionKind::registered;
-  if (key.magic != RegionKey::kMagic || !kind_known || key.check != checksum(key)) {
+  const bool ends = std::all_of(bytes.bytes.begin() + sizeof key, bytes.bytes.end(),
+                                [](std::byte byte) { return byte == std::byte{0}; });
+  if (key.magic != RegionKey::kMagic || !kind_known || key.check != checksum(key) || !ends) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "these bytes are not the key of a region of the shm transport");
   }
   const bool possible = key.bytes != 0 && key.bytes < kMaxAddress && key.address < kMaxAddress &&

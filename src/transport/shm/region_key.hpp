@@ -11,21 +11,21 @@
 
 namespace heddle::transport::shm {
 
-enum class RegionKind : std::uint32_t { allocated = 1, registered = 2 };
+enum class RegionKind : std::uint16_t { allocated = 1, registered = 2 };
 
 // What a MemoryKey of this transport carries.
 struct RegionKey {
-  std::uint32_t magic = kMagic;
+  std::uint16_t magic = kMagic;
   RegionKind kind = RegionKind::registered;
+  std::uint32_t check = 0;    // of the other fields: catches bytes that were never a key, is no protection
   std::uint64_t id = 0;       // index and generation in the owner's table
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // allocated: in the owner's segment
-  std::uint64_t check = 0;   // of the fields above: catches bytes that were never a key, is no protection
 
-  static constexpr std::uint32_t kMagic = 0x4B4D5348;  // "HSMK"
+  static constexpr std::uint16_t kMagic = 0x4B53;  // "SK"
 };
-static_assert(sizeof(RegionKey) == kKeyBytes);
+static_assert(sizeof(RegionKey) == 40);
 
 MemoryKey encode(RegionKey key);
 // PROTOCOL if the bytes are no key or name an impossible range. Whether the range lies in the owner's segment is for

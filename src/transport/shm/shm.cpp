@@ -53,6 +53,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.fetch_bytes = std::max<std::uint64_t>(kLeastFetchBytes, layout.ring_capacity);
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
+  capabilities_.key_bytes = sizeof(RegionKey);
   capabilities_.sleeping = home_->membarrier() ? Sleeping::free : Sleeping::fenced;
 }
 

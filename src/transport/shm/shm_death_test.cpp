@@ -62,7 +62,7 @@ struct Side {
     const bootstrap::Card& card = cards.cards[me];
     mine.pid = card.pid;
     std::copy(card.bytes.begin(), card.bytes.end(), mine.card.begin());
-    mine.key = region.key;
+    mine.key = region.key.front();
     send_hello(socket, mine, card.fd);
     Hello theirs;
     bootstrap::Card peer;

@@ -104,6 +104,8 @@ base::Status Home::configure(ucp_config_t* config) {
       {"NET_DEVICES", environment_.config.text(base::Var::ucx_net_devices)},
       // Allocated regions are zeros, and nothing of them is left when the process is killed.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},
+      // An adapter's own atomics are atomic among themselves only.
+      {"ATOMIC_MODE", bootstrap_.atomics_beside_processors() ? "cpu" : ""},
   };
   for (const Setting& setting : settings) {
     if (setting.value.empty()) continue;

@@ -72,6 +72,7 @@ class UcxTransport final : public Transport {
     capabilities_.fetch_bytes = kFetchBytes;
     capabilities_.max_workers = home_->max_workers();
     capabilities_.memory_per_peer = std::uint64_t{home_->window()} + cost_of(kMostMessage);
+    capabilities_.key_bytes = KeyBytes::kUsed;
   }
 
   ~UcxTransport() override { bootstrap_.set_bell(nullptr); }
@@ -106,7 +107,7 @@ class UcxTransport final : public Transport {
     }
     KeyBytes name;
     std::memcpy(&name, key.bytes.data(), sizeof name);
-    if (name.magic != KeyBytes::kMagic || !sealed(name, home_->secret()) || name.rank != rank) {
+    if (name.magic != KeyBytes::kMagic || !sealed(name, home_->secret()) || name.rank != rank || name.zero != 0) {
       return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a ucx region of rank %u", rank);
     }
     if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);

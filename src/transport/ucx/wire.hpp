@@ -34,11 +34,12 @@ struct KeyBytes {
   std::uint64_t id = 0;
   std::uint64_t address = 0;  // in its owner
   std::uint64_t bytes = 0;
-  std::uint64_t padding = 0;
   std::uint64_t seal = 0;
-  static constexpr std::uint32_t kMagic = 0x31585548;  // "HUX1"
+  std::uint64_t zero = 0;
+  static constexpr std::uint32_t kMagic = 0x32585548;  // "HUX2"
+  static constexpr std::uint32_t kUsed = 40;           // bytes
 };
-static_assert(sizeof(KeyBytes) == kKeyBytes);
+static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
 // ---- notes between home workers: asks and answers
 

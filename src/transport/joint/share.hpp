@@ -1,0 +1,66 @@
+// What each of the two transports sees of the job: the same ranks, and of each card its own part.
+//
+// A rank publishes one card: a head, the part of NEAR, the part of FAR. So two ranks whose settings differ find out when they meet.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+
+namespace heddle::transport::joint {
+
+inline constexpr std::size_t kWays = 2;  // 0: near, 1: far
+
+// What all ranks must have alike; travels in the card.
+struct Settings {
+  std::array<std::string, kWays> names;
+  std::uint64_t node_ranks = 0;      // HEDDLE_NODE_RANKS
+  std::vector<std::uint32_t> nodes;  // by rank
+};
+
+// The bootstrap as one of the two sees it. It publishes nothing: what it is given is kept for the card of both.
+class Share final : public bootstrap::Bootstrap {
+ public:
+  Share(bootstrap::Bootstrap& whole, const Settings& settings, std::size_t way)
+      : whole_(whole), settings_(settings), way_(way) {}
+
+  [[nodiscard]] const char* name() const override { return whole_.name(); }
+  [[nodiscard]] std::uint32_t rank() const override { return whole_.rank(); }
+  [[nodiscard]] std::uint32_t size() const override { return whole_.size(); }
+  [[nodiscard]] const bootstrap::JobSecret& secret() const override { return whole_.secret(); }
+  [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return settings_.nodes[rank]; }
+  [[nodiscard]] bool atomics_beside_processors() const override { return true; }
+  // Once; the descriptor stays the caller's.
+  [[nodiscard]] base::Status publish(const bootstrap::Card& card) override;
+  // CONFIG, VERSION: that rank has other settings. Otherwise as the whole one's.
+  [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override;
+  // The job's exchanges are not the transports'.
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
+  [[nodiscard]] bool failed(std::uint32_t rank) const override { return whole_.failed(rank); }
+  void leave() override {}
+  [[noreturn]] void abort(int code, const char* message) override {
+    whole_.abort(code, message);
+    std::_Exit(code);  // for GCC 12, which forgets that the other does not return
+  }
+
+ private:
+  friend base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near,
+                                   const Share& far);
+
+  bootstrap::Bootstrap& whole_;
+  const Settings& settings_;
+  const std::size_t way_;
+  bool published_ = false;
+  bootstrap::Card card_;
+};
+
+// The card of this rank, of what the two have published. CONFIG: both show a descriptor, and there is room for one.
+base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far);
+
+}  // namespace heddle::transport::joint

@@ -1,0 +1,104 @@
+#include "transport/joint/worker.hpp"
+
+#include <algorithm>
+
+namespace heddle::transport::joint {
+
+std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
+  const std::size_t taken = inner_[way]->post(portion);
+  if (way == 1) {
+    warm_ = kWarm;
+    for (const Command& command : portion.first(taken)) far_under_way_ += command.done ? 0 : 1;
+  }
+  return taken;
+}
+
+// Portions for one transport each, so that what is accepted is a prefix.
+std::size_t Worker::post(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  while (accepted < batch.size()) {
+    if (too_long(batch[accepted])) [[unlikely]] {
+      if (refused_.size() == kMostRefused) break;
+      refused_.push_back(batch[accepted++].token);
+      continue;
+    }
+    const std::size_t way = way_to(batch[accepted].rank);
+    std::size_t end = accepted + 1;
+    while (end < batch.size() && way_to(batch[end].rank) == way && !too_long(batch[end])) ++end;
+    accepted += post_portion(batch.subspan(accepted, end - accepted), way);
+    if (accepted != end) break;
+  }
+  return accepted;
+}
+
+TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                                       std::span<const std::byte> payload) {
+  const std::size_t way = way_to(target.rank);
+  if (way == 1) warm_ = kWarm;
+  return inner_[way]->try_send(target, immediate, header, payload);
+}
+
+std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
+  std::size_t sent = 0;
+  while (sent < messages.size()) {
+    const std::size_t way = way_to(messages[sent]->rank);
+    std::size_t end = sent + 1;
+    while (end < messages.size() && way_to(messages[end]->rank) == way) ++end;
+    if (way == 1) warm_ = kWarm;
+    sent += inner_[way]->send_all(messages.subspan(sent, end - sent));
+    if (sent != end) break;
+  }
+  return sent;
+}
+
+bool Worker::far_is_due() {
+  if (warm_ > 0) --warm_;
+  if (warm_ > 0 || far_under_way_ > 0) return true;
+  if (++skipped_ % kGlance != 0) return false;
+  const std::uint64_t now = clock_.now_ns();
+  if (now - looked_ns_ < kColdNs && skipped_ < kLongest) return false;
+  looked_ns_ = now;
+  skipped_ = 0;
+  return true;
+}
+
+std::size_t Worker::poll_far(std::span<Completion> completions) {
+  const std::size_t count = inner_[1]->poll(completions);
+  for (const Completion& completion : completions.first(count)) {
+    if (completion.event == Event::done) --far_under_way_;
+  }
+  if (count > 0) warm_ = kWarm;
+  return count;
+}
+
+std::size_t Worker::tell_refused(std::span<Completion> completions) {
+  const std::size_t count = std::min(refused_.size(), completions.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    completions[i] = Completion{};
+    completions[i].token = refused_[i];
+    completions[i].status =
+        base::fail(HEDDLE_ERR_SIZE, "a message is longer than %u bytes, the most of both transports", max_message_);
+  }
+  refused_.erase(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(count));
+  return count;
+}
+
+// Who comes second gets the room that the first has left; so each comes first every other time.
+std::size_t Worker::poll_both(std::span<Completion> completions) {
+  if (!far_is_due()) return inner_[0]->poll(completions);
+  far_first_ = !far_first_;
+  const std::size_t first = far_first_ ? poll_far(completions) : inner_[0]->poll(completions);
+  const std::span<Completion> rest = completions.subspan(first);
+  if (rest.empty()) return first;
+  return first + (far_first_ ? inner_[0]->poll(rest) : poll_far(rest));
+}
+
+std::size_t Worker::poll(std::span<Completion> completions) {
+  if (refused_.empty()) [[likely]] {
+    return poll_both(completions);
+  }
+  const std::size_t told = tell_refused(completions);
+  return told == completions.size() ? told : told + poll_both(completions.subspan(told));
+}
+
+}  // namespace heddle::transport::joint

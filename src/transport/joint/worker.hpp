@@ -1,0 +1,74 @@
+// A worker of two transports. One thread at a time.
+//
+// A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that exchanges with its node only would pay it
+// with each. So FAR is polled every time while something of this rank is under way there, and for a while after anything has happened
+// there; else once in 10 µs, and by every 256th poll whatever the time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "transport/joint/share.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::joint {
+
+class Worker final : public TransportWorker {
+ public:
+  // `ways`: by rank, 0 or 1; they and the clock outlive the worker.
+  Worker(std::array<std::unique_ptr<TransportWorker>, kWays> inner, std::span<const std::uint8_t> ways,
+         std::uint32_t max_message, base::Clock& clock)
+      : inner_(std::move(inner)), ways_(ways), max_message_(max_message), clock_(clock) {}
+
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override;
+  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
+                              std::span<const std::byte> payload) override;
+  [[nodiscard]] std::size_t send_all(std::span<const ShortMessage* const> messages) override;
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override {
+    for (auto& worker : inner_) worker->peer_failed(rank);
+    warm_ = kWarm;
+  }
+  [[nodiscard]] bool closed(Target target) override { return of(target.rank).closed(target); }
+  [[nodiscard]] WorkerCounters counters() const override {
+    return {inner_[0]->counters().malformed + inner_[1]->counters().malformed};
+  }
+
+ private:
+  static constexpr std::size_t kMostRefused = 256;
+  static constexpr std::uint32_t kWarm = 256;     // polls
+  static constexpr std::uint32_t kGlance = 4;     // polls between two looks at the clock
+  static constexpr std::uint32_t kLongest = 256;  // polls without FAR
+  static constexpr std::uint64_t kColdNs = 10'000;
+
+  // What is no rank of the job is for NEAR to refuse.
+  [[nodiscard]] std::size_t way_to(std::uint32_t rank) const { return rank < ways_.size() ? ways_[rank] : 0; }
+  [[nodiscard]] TransportWorker& of(std::uint32_t rank) { return *inner_[way_to(rank)]; }
+  // One of the two might take it; the other does not, and the joint's limit is the lower one.
+  [[nodiscard]] bool too_long(const Command& command) const {
+    return command.opcode == Opcode::message &&
+           (command.bytes > max_message_ || ((command.header_bytes + 7U) & ~7U) + command.bytes > max_message_);
+  }
+  std::size_t post_portion(std::span<Command> portion, std::size_t way);
+  [[nodiscard]] bool far_is_due();
+  std::size_t tell_refused(std::span<Completion> completions);
+  std::size_t poll_both(std::span<Completion> completions);
+  std::size_t poll_far(std::span<Completion> completions);
+
+  const std::array<std::unique_ptr<TransportWorker>, kWays> inner_;
+  const std::span<const std::uint8_t> ways_;
+  const std::uint32_t max_message_;
+  base::Clock& clock_;
+  std::vector<Token> refused_;  // messages that are too long, for the next poll; at most kMostRefused
+  bool far_first_ = false;
+  std::uint32_t warm_ = kWarm;
+  std::uint32_t skipped_ = 0;
+  std::uint64_t looked_ns_ = 0;
+  std::uint64_t far_under_way_ = 0;  // commands that FAR has accepted and not ended
+};
+
+}  // namespace heddle::transport::joint

@@ -1,0 +1,53 @@
+// The table of heddle info --job.
+#include "tools/info_job.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace heddle::tools {
+namespace {
+
+TEST(InfoJob, RanksInARowAreWrittenAsARange) {
+  EXPECT_EQ(ranks_text({}), "");
+  EXPECT_EQ(ranks_text({4}), "4");
+  EXPECT_EQ(ranks_text({0, 1}), "0-1");
+  EXPECT_EQ(ranks_text({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+}
+
+// Nodes of two ranks that are dealt in turn.
+std::vector<JobRow> job(std::uint32_t ranks, std::uint32_t nodes) {
+  std::vector<JobRow> rows(ranks);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    rows[rank].node = rank % nodes;
+    rows[rank].host = "host" + std::to_string(rank % nodes);
+    for (std::uint32_t to = 0; to < ranks; ++to)
+      rows[rank].ways.emplace_back(to % nodes == rank % nodes ? "shm" : "ucx");
+  }
+  return rows;
+}
+
+TEST(InfoJob, RanksThatSayTheSameShareALine) {
+  EXPECT_EQ(job_text(job(4, 2)),
+            "ranks  node  host   reach ranks by transport\n"
+            "0,2    0     host0  0,2 by shm; 1,3 by ucx\n"
+            "1,3    1     host1  0,2 by ucx; 1,3 by shm\n");
+  EXPECT_EQ(job_text(job(64, 1)),
+            "ranks  node  host   reach ranks by transport\n"
+            "0-63   0     host0  0-63 by shm\n");
+  const std::string large = job_text(job(64, 4));
+  EXPECT_EQ(std::count(large.begin(), large.end(), '\n'), 5);
+}
+
+TEST(InfoJob, WhatIsWrongIsSaid) {
+  std::vector<JobRow> rows = job(2, 1);
+  rows[1].problem = "there is no libucp.so.0";
+  rows[1].ways.clear();
+  EXPECT_EQ(job_text(rows),
+            "ranks  node  host   reach ranks by transport\n"
+            "0      0     host0  0-1 by shm\n"
+            "1      0     host0  not at all: there is no libucp.so.0\n");
+}
+
+}  // namespace
+}  // namespace heddle::tools

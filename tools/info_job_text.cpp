@@ -1,0 +1,53 @@
+#include "tools/info_job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace heddle::tools {
+
+std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string job_text(const std::vector<JobRow>& rows) {
+  std::vector<std::vector<std::uint32_t>> groups;
+  for (std::uint32_t rank = 0; rank < rows.size(); ++rank) {
+    const auto alike = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return rows[group.front()] == rows[rank]; });
+    alike != groups.end() ? alike->push_back(rank) : groups.push_back({rank});
+  }
+  std::vector<std::array<std::string, 4>> lines = {{"ranks", "node", "host", "reach ranks by transport"}};
+  for (const auto& group : groups) {
+    const JobRow& row = rows[group.front()];
+    std::vector<std::pair<std::string, std::vector<std::uint32_t>>> ways;
+    for (std::uint32_t to = 0; to < row.ways.size(); ++to) {
+      const auto known =
+          std::find_if(ways.begin(), ways.end(), [&](const auto& way) { return way.first == row.ways[to]; });
+      known != ways.end() ? known->second.push_back(to) : ways.push_back({row.ways[to], {to}});
+    }
+    std::string by = row.problem.empty() ? "" : "not at all: " + row.problem;
+    for (const auto& [name, to] : ways) by += (by.empty() ? "" : "; ") + ranks_text(to) + " by " + name;
+    lines.push_back({ranks_text(group), std::to_string(row.node), row.host, by});
+  }
+  std::array<std::size_t, 3> widths{};
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < widths.size(); ++i) text += line[i] + std::string(widths[i] + 2 - line[i].size(), ' ');
+    text += line.back() + "\n";
+  }
+  return text;
+}
+
+}  // namespace heddle::tools
