@@ -132,8 +132,14 @@ void Helper::run() {
   int ms = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), ms);
+    std::uint64_t times = 0;
+    const bool woken = ::read(waker_.get(), &times, sizeof times) == sizeof times;  // whether or not among the events
     const std::lock_guard lock(mutex_);
-    for (int i = 0; i < count; ++i) note(events[static_cast<std::size_t>(i)].data.u32);
+    if (woken) note(kWaker);
+    for (int i = 0; i < count; ++i) {
+      const std::uint32_t number = events[static_cast<std::size_t>(i)].data.u32;
+      if (number != kWaker) note(number);
+    }
     for (std::uint32_t number = 0; number < watches_.size(); ++number) {
       Watch& watch = watches_[number];
       if (!watch.stirs || watch.look_at > clock_.now_ns()) continue;
@@ -145,8 +151,6 @@ void Helper::run() {
 
 void Helper::note(std::uint32_t number) {
   if (number == kWaker) {
-    std::uint64_t times = 0;
-    static_cast<void>(::read(waker_.get(), &times, sizeof times));
     stir(watches_[kHome], 0);
     for (Watch& watch : watches_) {
       if (watch.station != nullptr && !watch.stirs && !watch.station->quiet() && !watch.station->retired())
