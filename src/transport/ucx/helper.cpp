@@ -133,7 +133,8 @@ void Helper::run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), ms);
     std::uint64_t times = 0;
-    const bool woken = ::read(waker_.get(), &times, sizeof times) == sizeof times;  // whether or not among the events
+    const bool woken = ::read(waker_.get(), &times, sizeof times) ==
+                       static_cast<ssize_t>(sizeof times);  // whether or not among the events
     const std::lock_guard lock(mutex_);
     if (woken) note(kWaker);
     for (int i = 0; i < count; ++i) {
