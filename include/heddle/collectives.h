@@ -47,7 +47,8 @@
  * has been moved then, and the team goes on. Persistent and nonblocking operations find that always (nonblocking ones tell
  * it as their end). The blocking form finds it where all members call it with arguments with which they have not called it
  * before; with known ones it compares nothing: members that do not agree may then wait for ever, or get what another call
- * has given. An argument that is wrong at one member alone (a null pointer, a closed handle) is told to that
+ * has given. Where the network's barrier gates run it (uTofu), it is an ARGUMENT error, and the team's later blocking calls of few bytes
+ * fail with it. An argument that is wrong at one member alone (a null pointer, a closed handle) is told to that
  * member, and its call has not taken place: the others wait until it makes a good one.
  *
  * Errors: inside a NETWORK handler or a completion callback all that wait or make progress return STATE: what makes

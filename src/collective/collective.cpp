@@ -82,9 +82,13 @@ base::Result<std::unique_ptr<Collective>> Collective::make(Team& team, const Cal
   if (const base::Status status = made->choose(); status != HEDDLE_DONE) return status;  // a mistake that all make
   try {
     made->record_.status = made->prepare_places();
-    if (made->record_.status == HEDDLE_DONE) made->open_offload();
   } catch (const std::bad_alloc&) {
     made->record_.status = HEDDLE_ERR_NO_MEMORY;
+  }
+  try {
+    if (made->record_.status == HEDDLE_DONE) made->open_offload();
+  } catch (const std::bad_alloc&) {
+    made->drop_offload();  // it was a help, and nobody has been told
   }
   return made;
 }
@@ -455,7 +459,8 @@ void Collective::describe(std::span<char> text) {
   std::string what;
   try {
     what = awaited_members();
-  } catch (const std::bad_alloc&) {  // it is told without
+  } catch (const std::bad_alloc&) {
+    what.clear();  // it is told without
   }
   if (what.empty()) {
     what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";

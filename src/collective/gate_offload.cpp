@@ -8,12 +8,12 @@ namespace heddle::collective {
 
 static_assert(Gate::kNone == transport::GateWires::kNone);
 
-std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank rank, Rank ranks, std::uint32_t lane) {
+std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name) {
   if (gates == nullptr || ranks < 2) return nullptr;
   std::vector<Gate> graph = gates_of(rank, ranks);
-  auto chain = gates->open(static_cast<std::uint32_t>(graph.size()), lane);
+  auto chain = gates->open(static_cast<std::uint32_t>(graph.size()), name.lane);
   if (!chain) return nullptr;
-  return std::shared_ptr<TeamGates>(new TeamGates(std::move(graph), std::move(*chain)));
+  return std::shared_ptr<TeamGates>(new TeamGates(std::move(graph), std::move(*chain), name.network));
 }
 
 // Each two members have one connection at most in each direction (gate_graph.hpp).
@@ -26,12 +26,14 @@ void TeamGates::tell(Rank member, GateKeys* keys) const {
   }
   keys->gates = static_cast<std::uint32_t>(graph_.size());
   keys->lane = chain_->lane();
+  keys->network = network_;
   keys->key = chain_->key(sends, gets);
 }
 
 bool TeamGates::agreed(std::span<const Record> records) const {
   return std::ranges::all_of(records, [&](const Record& record) {
-    return record.gates.gates > 0 && record.gates.lane == records[0].gates.lane;
+    return record.gates.gates > 0 && record.gates.lane == records[0].gates.lane &&
+           record.gates.network == records[0].gates.network;
   });
 }
 

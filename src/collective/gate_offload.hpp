@@ -17,16 +17,22 @@ namespace heddle::collective {
 
 // What one member tells another of its gates.
 struct GateKeys {
-  std::uint32_t gates = 0;  // 0: this member has none, so nobody uses them
-  std::uint32_t lane = 0;   // the same for all, or nobody uses them
+  std::uint32_t gates = 0;    // 0: this member has none, so nobody uses them
+  std::uint32_t lane = 0;     // the same for all, or nobody uses them
+  std::uint32_t network = 0;  // likewise
   transport::GateKey key{};
 };
 
 // One member's gates in one network. For one thread at a time.
 class TeamGates {
  public:
-  // Null: there is no such interface (`gates` is null), or not so many are left. `lane`: the same at all members.
-  static std::shared_ptr<TeamGates> open(transport::BarrierGates* gates, Rank rank, Rank ranks, std::uint32_t lane);
+  // Which of a team's networks it is, and the lane that it asks for: the same at all members.
+  struct Name {
+    std::uint32_t network;
+    std::uint32_t lane;
+  };
+  // Null: there is no such interface (`gates` is null), or not so many are left.
+  static std::shared_ptr<TeamGates> open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name);
 
   void tell(Rank member, GateKeys* keys) const;
   [[nodiscard]] bool agreed(std::span<const Record> records) const;
@@ -35,10 +41,11 @@ class TeamGates {
   [[nodiscard]] transport::GateChain& chain() { return *chain_; }
 
  private:
-  TeamGates(std::vector<Gate> graph, std::unique_ptr<transport::GateChain> chain)
-      : graph_(std::move(graph)), chain_(std::move(chain)) {}
+  TeamGates(std::vector<Gate> graph, std::unique_ptr<transport::GateChain> chain, std::uint32_t network)
+      : graph_(std::move(graph)), chain_(std::move(chain)), network_(network) {}
   const std::vector<Gate> graph_;
   std::unique_ptr<transport::GateChain> chain_;
+  const std::uint32_t network_;
   bool bound_ = false;
 };
 

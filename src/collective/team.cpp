@@ -422,13 +422,18 @@ base::Status Team::report_failed(std::uint32_t member) const {
 
 base::Result<Collective*> Team::init(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
-  auto made = Collective::open(*this, call, Collective::Use::persistent);
-  if (!made) return made;
-  if (const base::Status status = (*made)->wait_ready(); status != HEDDLE_DONE) {
+  for (;;) {
+    auto made = Collective::open(*this, call, Collective::Use::persistent);
+    if (!made) return made;
+    const base::Status status = (*made)->wait_ready();
+    if (status == HEDDLE_DONE) {
+      ++made_;
+      return made;
+    }
+    const bool again = without_gates(**made, status);
     commons_.collectives().remove(*made);
-    return status;
+    if (!again) return status;
   }
-  return made;
 }
 
 base::Result<Collective*> Team::start(const Call& call) {
@@ -456,7 +461,10 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
   }
   auto made = Collective::make(*this, call, Collective::Use::kept);
   if (!made) return made.status();
-  if (const base::Status status = make_ready(**made); status != HEDDLE_DONE) return status;
+  if (const base::Status status = make_ready(**made); status != HEDDLE_DONE) {
+    if (!without_gates(**made, status)) return status;
+    return kept(call, turn);
+  }
   kept_.push_front({key, std::move(*made)});
   kept_by_key_.emplace(key, kept_.begin());
   return kept_.front().collective.get();
@@ -465,20 +473,33 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
 base::Status Team::make_ready(Collective& made) {
   submit(made);
   const base::Status status = made.wait_ready();
+  if (status == HEDDLE_DONE) ++made_;
   if (has_gates_ != Gates::asked) return status;
   has_gates_ = status == HEDDLE_DONE ? Gates::decided : Gates::unknown;
   if (status == HEDDLE_DONE) gates_ = made.gates();
   return status;
 }
 
-std::shared_ptr<TeamGates> Team::open_gates() {
-  return TeamGates::open(context().transport().gates(), member_, size(), ranks_[0] + gates_opened_++);
+// Of an operation that has not become ready: gates are a help, not needed, so the members, which all have heard the same,
+// make it again, and from now on all others, without them. False: it was not for the gates.
+bool Team::without_gates(const Collective& made, base::Status status) {
+  if (status != HEDDLE_ERR_SYSTEM || made.gates() == nullptr) return false;
+  gates_refused_ = true;
+  has_gates_ = Gates::decided;
+  gates_ = nullptr;
+  return true;
 }
 
+std::shared_ptr<TeamGates> Team::open_network(std::uint32_t network) {
+  if (gates_refused_) return nullptr;
+  return TeamGates::open(context().transport().gates(), member_, size(), {network, ranks_[0] + made_});
+}
+
+// The team's own network is number 0.
 std::shared_ptr<TeamGates> Team::gates() {
   if (has_gates_ == Gates::decided) return gates_;
   has_gates_ = Gates::asked;
-  return open_gates();
+  return open_network(0);
 }
 
 base::Status Team::run_piece(const Call& call, std::uint32_t turn) {

@@ -96,7 +96,7 @@ class Team {
   [[nodiscard]] std::uint64_t failure_epoch() const;
   base::Status report_failed(std::uint32_t member) const;
   // Of the network's interface, for one operation; null: there are none. In the order of the calls.
-  std::shared_ptr<TeamGates> open_gates();
+  std::shared_ptr<TeamGates> open_gates() { return open_network(made_ + 1); }
   // For a blocking call: those that blocking calls have in common. The first operation that asks decides, by becoming ready, whether the
   // team has any.
   std::shared_ptr<TeamGates> gates();
@@ -131,6 +131,8 @@ class Team {
   bool heard_round(Setup& first);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
   base::Status make_ready(Collective& made);
+  std::shared_ptr<TeamGates> open_network(std::uint32_t network);
+  bool without_gates(const Collective& made, base::Status status);
   base::Status run_piece(const Call& call, std::uint32_t turn = 0);
   base::Status run_whole(const Call& call);
 
@@ -149,7 +151,8 @@ class Team {
   // Persistent and nonblocking operations. Release by closed(), partner: the acquire load in close().
   std::atomic<std::size_t> open_{0};
   // For the one thread that is in a collective call, as what follows; all members count and decide alike.
-  std::uint32_t gates_opened_ = 0;
+  std::uint32_t made_ = 0;      // persistent operations, and those of blocking calls, that have become ready
+  bool gates_refused_ = false;  // the interface did not take the settings of gates at some member
   enum class Gates : std::uint8_t { unknown, asked, decided } has_gates_ = Gates::unknown;
   std::shared_ptr<TeamGates> gates_;  // null: unknown, or there are none
   // Of blocking calls, the one used last first. For the one thread that is in a collective call; all members keep and drop alike.

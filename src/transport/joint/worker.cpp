@@ -1,6 +1,7 @@
 #include "transport/joint/worker.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace heddle::transport::joint {
 
@@ -54,8 +55,10 @@ std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
 bool Worker::far_is_due() {
   if (warm_ > 0) --warm_;
   if (warm_ > 0 || far_under_way_ > 0) return true;
-  if (++skipped_ % kGlance != 0) return false;
+  if (++skipped_ % kGlance != 0 && dense_) return false;
   const std::uint64_t now = clock_.now_ns();
+  dense_ = now - seen_ns_ < kColdNs;
+  seen_ns_ = now;
   if (now - looked_ns_ < kColdNs && skipped_ < kLongest) return false;
   looked_ns_ = now;
   skipped_ = 0;
@@ -83,6 +86,17 @@ std::size_t Worker::tell_refused(std::span<Completion> completions) {
   return count;
 }
 
+// What was fetched is told, though what follows runs out of memory.
+template <class Poll>
+std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
+  try {
+    return count + poll();
+  } catch (const std::bad_alloc&) {
+    if (count == 0) throw;
+    return count;
+  }
+}
+
 // Who comes second gets the room that the first has left; so each comes first every other time.
 std::size_t Worker::poll_both(std::span<Completion> completions) {
   if (!far_is_due()) return inner_[0]->poll(completions);
@@ -90,7 +104,7 @@ std::size_t Worker::poll_both(std::span<Completion> completions) {
   const std::size_t first = far_first_ ? poll_far(completions) : inner_[0]->poll(completions);
   const std::span<Completion> rest = completions.subspan(first);
   if (rest.empty()) return first;
-  return first + (far_first_ ? inner_[0]->poll(rest) : poll_far(rest));
+  return and_then(first, [&] { return far_first_ ? inner_[0]->poll(rest) : poll_far(rest); });
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {
@@ -98,7 +112,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     return poll_both(completions);
   }
   const std::size_t told = tell_refused(completions);
-  return told == completions.size() ? told : told + poll_both(completions.subspan(told));
+  return told == completions.size() ? told : and_then(told, [&] { return poll_both(completions.subspan(told)); });
 }
 
 }  // namespace heddle::transport::joint

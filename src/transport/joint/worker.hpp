@@ -56,6 +56,8 @@ class Worker final : public TransportWorker {
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
   [[nodiscard]] bool far_is_due();
   std::size_t tell_refused(std::span<Completion> completions);
+  template <class Poll>
+  static std::size_t and_then(std::size_t count, Poll&& poll);
   std::size_t poll_both(std::span<Completion> completions);
   std::size_t poll_far(std::span<Completion> completions);
 
@@ -67,7 +69,9 @@ class Worker final : public TransportWorker {
   bool far_first_ = false;
   std::uint32_t warm_ = kWarm;
   std::uint32_t skipped_ = 0;
-  std::uint64_t looked_ns_ = 0;
+  std::uint64_t looked_ns_ = 0;      // at FAR
+  std::uint64_t seen_ns_ = 0;        // the clock
+  bool dense_ = false;               // polls come so often that not each of them needs the clock
   std::uint64_t far_under_way_ = 0;  // commands that FAR has accepted and not ended
 };
 

@@ -86,6 +86,17 @@ void Mapping::unmap(std::uint64_t offset, std::uint64_t bytes) {
   own_.erase(found);
 }
 
+bool Mapping::remove(std::uint64_t offset, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::byte* address = nullptr;
+  if (const auto own = own_.find({offset, bytes}); own != own_.end()) {
+    address = own->second.address;
+  } else if (const auto window = windows_.find(offset / kWindowBytes); window != windows_.end()) {
+    address = window->second + offset % kWindowBytes;
+  }
+  return address != nullptr && madvise(address, bytes, MADV_REMOVE) == 0;
+}
+
 std::size_t Mapping::mappings() {
   const std::lock_guard lock(mutex_);
   return windows_.size() + own_.size();
@@ -148,13 +159,13 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes) {
 
 void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t rounded = extents_.rounded(bytes);
-  mapping_->unmap(offset, rounded);
-  // Gives the memory back and makes what is handed out next zero again. Should the kernel refuse, the pages must not be
+  // Gives the memory back and makes what is handed out next zero again. By address, not by file: who keeps registrations of pages
+  // for the next use of their address, as UCX does, watches madvise. Should the kernel refuse, the pages must not be
   // reused: they keep what was in them.
-  const bool punched = fallocate(mapping_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                                 static_cast<off_t>(rounded)) == 0;
+  const bool removed = mapping_->remove(offset, rounded);
+  mapping_->unmap(offset, rounded);
   const std::lock_guard lock(mutex_);
-  if (punched) extents_.give(offset, bytes);
+  if (removed) extents_.give(offset, bytes);
 }
 
 std::uint64_t Segment::bytes_in_use() const {

@@ -32,6 +32,8 @@ class Mapping {
   // file, SYSTEM or NO_MEMORY. The same extent gives the same address until it is unmapped as often as mapped.
   [[nodiscard]] base::Result<std::byte*> map(std::uint64_t offset, std::uint64_t bytes);
   void unmap(std::uint64_t offset, std::uint64_t bytes);
+  // Gives the pages of an extent that is mapped here back to the system; what is read there next are zeros. False: it does not take them.
+  [[nodiscard]] bool remove(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] std::size_t mappings();  // how many there are, for tests
 

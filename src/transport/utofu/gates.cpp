@@ -128,6 +128,7 @@ base::Status Chain::fail(int code) {
 
 // BUSY is not expected of a gate whose last result was fetched, but nothing says that it cannot be.
 base::Status Chain::begin() {
+  before_signal();
   const int code = op_ == GateOperator::barrier
                        ? call_.barrier(ids_[0], 0)
                        : call_.reduce_uint64(ids_[0], operator_of(op_), words_.data(), words_.size(), 0);
@@ -154,6 +155,7 @@ base::Status Chain::poll(std::span<std::uint64_t> words) {
                                                 : call_.poll_reduce_uint64(ids_[0], 0, words.data());
   if (code == UTOFU_ERR_NOT_COMPLETED) return HEDDLE_AGAIN;
   if (code != UTOFU_SUCCESS) return fail(code);
+  after_notice();
   state_ = State::idle;
   return HEDDLE_DONE;
 }

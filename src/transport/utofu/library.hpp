@@ -69,6 +69,15 @@ inline void after_notice() {
 #endif
 }
 
+// Between what was written for others and the doorbell of an operation that tells them so without passing it on itself.
+inline void before_signal() {
+#if defined(__aarch64__)
+  asm volatile("dmb osh" ::: "memory");  // NOLINT: as above
+#else
+  asm volatile("" ::: "memory");  // NOLINT: x86 keeps stores in order, and loads before them
+#endif
+}
+
 using CqLock = queue::TryLock<>;
 
 // One VCQ. Its calls are made by one thread at a time, under `lock` if there is one.
