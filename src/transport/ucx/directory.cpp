@@ -157,6 +157,7 @@ void Home::say(std::uint32_t rank, Note note, const Bytes& bytes) {
   Peer& to = peer(rank);
   if (to.outbox.empty()) talking_.push_back(&to);
   to.outbox.push_back(std::move(letter));
+  helper_.wake();  // nobody may poll for long, and no descriptor tells of it
 }
 
 void Home::empty_outbox(Peer& peer) {
@@ -315,6 +316,8 @@ void Home::progress() {
   if (!lock) return;
   work();
   if (!closed_.empty()) linger();
+  // What was read here the helper hears of by nothing else.
+  if (learned_ || !talking_.empty() || sending_ != 0) helper_.wake();
 }
 
 bool Home::work() {

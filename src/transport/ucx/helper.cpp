@@ -91,6 +91,15 @@ base::Result<std::uint32_t> Helper::watch(Station& station, int descriptor) {
   return number;
 }
 
+void Helper::unwatch(std::uint32_t number, int descriptor) {
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(::epoll_ctl(events_.get(), EPOLL_CTL_DEL, descriptor, nullptr));
+  Watch& watch = watches_[number];
+  watch.station = nullptr;
+  watch.gone = true;
+  watch.stirs = false;
+}
+
 void Helper::watch_again(std::uint32_t number, int descriptor) const {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLONESHOT;
@@ -160,6 +169,7 @@ void Helper::note(std::uint32_t number) {
     return;
   }
   Watch& watch = watches_[number];
+  if (watch.gone) return;
   if (watch.station == nullptr || watch.station->retired()) return stir(watches_[kHome], 0);
   if (watch.station->disarm()) bell_.ring();
   stir(watch, 0);
@@ -175,9 +185,12 @@ void Helper::look(Watch& watch, std::uint32_t number) {
     watch.polls = polls;
     return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   }
-  switch (station.serve(number_)) {
+  const Station::Served served = station.serve(number_);
+  if (station.waits_for_home()) stir(watches_[kHome], 0);  // it has asked for an address: the question has to leave
+  switch (served) {
     case Station::Served::quiet:
       return settle(watch, number);
+    case Station::Served::watched:
     case Station::Served::never:
       watch.stirs = false;
       return;
@@ -196,14 +209,15 @@ void Helper::look_at_home(Watch& watch) {
   if (served.learned) {  // what waits for an address, perhaps of a worker that nobody polls
     for (std::uint32_t number = 1; number < watches_.size(); ++number) {
       Watch& other = watches_[number];
-      if (!other.stirs && !other.station->retired() && other.station->waits_for_home()) stir(other, 0);
+      if (!other.gone && !other.stirs && !other.station->retired() && other.station->waits_for_home()) stir(other, 0);
     }
     bell_.ring();
   }
   if (served.moving) return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   settle(watch, kHome);
   for (std::uint32_t number = 1; number < watches_.size(); ++number) {
-    if (watches_[number].station->retired()) watch_again(number, watches_[number].descriptor);
+    const Watch& other = watches_[number];
+    if (!other.gone && other.station->retired()) watch_again(number, watches_[number].descriptor);
   }
 }
 

@@ -46,6 +46,8 @@ class Helper {
 
   // From now on, until its UCX worker ends. Returns the number for watch_again(). NO_MEMORY, SYSTEM.
   base::Result<std::uint32_t> watch(Station& station, int descriptor);
+  // It is no more: afterwards it is not touched. Not for one that was retired.
+  void unwatch(std::uint32_t number, int descriptor);
   // By the station's owner, which has armed it. Any thread.
   void watch_again(std::uint32_t number, int descriptor) const;
   // There is something to do that no descriptor tells of: a worker was opened or closed, or is not quiet any more. Any thread.
@@ -54,10 +56,11 @@ class Helper {
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
 
  private:
-  // Station null: the home.
+  // Station null: the home, or `gone`.
   struct Watch {
     Station* station = nullptr;
     int descriptor = -1;
+    bool gone = false;
     bool stirs = false;
     std::uint64_t polls = 0;    // of its owner, when last looked at
     std::uint64_t look_at = 0;  // ns

@@ -49,15 +49,23 @@ base::Status Station::be_watched() {
 Station::Served Station::serve(std::uint32_t thread) {
   if (!base::membarrier_private_ready()) return Served::never;
   if (!handover_.try_claim(thread)) return Served::stuck;
+  if (armed()) {  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
+    handover_.release();
+    return Served::watched;
+  }
   room_ = 0;
   bool some = true;
   for (int round = 0; round < kRounds && some; ++round) some = move_on();
   if (!telling_.empty()) tell_all();
-  const bool armed = !some && call_.worker_arm(worker_) == UCS_OK;
-  const bool waiting = packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty();
-  quiet_.store(armed && !waiting, std::memory_order_release);
+  bool ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+  if (!some && !ucx_armed) {  // shared memory has read a signal, and is armed by the next call
+    some = move_on();
+    ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+  }
+  const bool waiting = packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty() || !connecting_.empty();
+  quiet_.store(ucx_armed && !waiting, std::memory_order_release);
   handover_.release();
-  if (armed) return waiting ? Served::waiting : Served::quiet;
+  if (ucx_armed) return waiting ? Served::waiting : Served::quiet;
   return some ? Served::more : Served::stuck;
 }
 
@@ -72,9 +80,10 @@ bool Station::move_on() {
   return some;
 }
 
-// UCX keeps a message: its shared memory does not tell when the peer has room again.
+// UCX keeps a message, whose shared memory does not tell when the peer has room again; or the home has something to ask.
 [[gnu::cold]] void Station::leaves_something() {
   if (!quiet()) return;
+  armed_.store(false, std::memory_order_release);
   quiet_.store(false, std::memory_order_release);
   home_.helper().wake();
 }
@@ -92,6 +101,7 @@ bool Station::arm() {
   if (armed()) return true;
   // What UCX has found where no connection was yet it looks at in its progress, until that finds nothing; arming it before would lose it.
   if (call_.worker_progress(worker_) != 0 || !at_rest() || call_.worker_arm(worker_) != UCS_OK) return false;
+  quiet_.store(true, std::memory_order_release);
   armed_.store(true, std::memory_order_release);
   home_.helper().watch_again(watch_, descriptor_);
   return true;

@@ -68,22 +68,26 @@ base::Status Station::open() {
     status = call_.worker_set_am_recv_handler(worker_, &handler);
     if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
   }
+  Bytes address;
+  if (const base::Status copied = copy_address(&address); copied != HEDDLE_DONE) return copied;
+  const Turn turn(*this);  // the helper does not come before all is there
   if (const base::Status watched = be_watched(); watched != HEDDLE_DONE) return watched;
-  return show();
+  return home_.announce(index_, std::move(address));
 }
 
-base::Status Station::show() {
+base::Status Station::copy_address(Bytes* copy) {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
   const ucs_status_t status = call_.worker_get_address(worker_, &address, &bytes);
   if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
   const auto* begin = reinterpret_cast<const std::byte*>(address);
-  Bytes copy(begin, begin + bytes);
+  copy->assign(begin, begin + bytes);
   call_.worker_release_address(worker_, address);
-  return home_.announce(index_, std::move(copy));
+  return HEDDLE_DONE;
 }
 
 Station::~Station() {
+  if (watch_ != 0 && !retired()) home_.helper().unwatch(watch_, descriptor_);  // it was never a worker's
   if (worker_ != nullptr) end();
 }
 
@@ -178,6 +182,9 @@ std::size_t Station::poll(std::span<Completion> completions) {
   n = completions.size() - room_;
   room_ = 0;
   if (!ready_.empty()) n += hand_out(completions.subspan(n));
+  // This poll may be the last for long, and has taken from UCX what would have called the helper.
+  if (!telling_.empty() && quiet()) [[unlikely]]
+    leaves_something();
   return n;
 }
 
@@ -257,7 +264,10 @@ bool Station::linger() {
   const bool waits = std::ranges::any_of(connecting_, [this](const Channel* channel) {
     return channel->waiting_count != 0 && !home_.failed(channel->rank);
   });
-  return some || waits || packets_out_ != 0;
+  // Peers hear of what has arrived, else their messages seem lost.
+  const bool owes =
+      std::ranges::any_of(owing_, [this](const Channel* channel) { return !home_.failed(channel->rank); });
+  return some || waits || owes || packets_out_ + credits_out_ != 0;
 }
 
 // ---- channels -----------------------------------------------------------------------------------------------------------
@@ -320,6 +330,7 @@ void Station::connect(Channel& channel) {
   connecting_.push_back(&channel);
   if (connection_ready(channel)) connecting_.pop_back();
   waits_for_home_.store(!connecting_.empty(), std::memory_order_relaxed);
+  if (!connecting_.empty()) leaves_something();  // a question, which leaves by the home
 }
 
 void Station::advance_connecting() {

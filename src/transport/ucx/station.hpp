@@ -174,13 +174,14 @@ class Station {
   [[nodiscard]] bool disarm() { return armed() && armed_.exchange(false, std::memory_order_acq_rel); }
   // A number that changes when its owner polls. Relaxed: a hint.
   [[nodiscard]] std::uint32_t polls() const { return turn_.load(std::memory_order_relaxed); }
-  // UCX was armed by the helper, and the owner has left nothing in its hands since.
+  // UCX was armed, and the owner has left nothing in its hands since.
   [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
   [[nodiscard]] bool waits_for_home() const { return waits_for_home_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
   // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may not tell the end of (its shared memory does
   // not tell that a peer has room again). more: it was busy until the end. stuck: only time helps. never: the kernel has no membarrier.
-  enum class Served : std::uint8_t { quiet, waiting, more, stuck, never };
+  // watched: its owner has armed it.
+  enum class Served : std::uint8_t { quiet, waiting, more, stuck, watched, never };
   // The helper, with its thread's number: moves it on in its owner's stead.
   [[nodiscard]] Served serve(std::uint32_t thread);
 
@@ -201,7 +202,7 @@ class Station {
 
   Station(Home& home, std::uint32_t index);
   base::Status open();
-  base::Status show();
+  base::Status copy_address(Bytes* address);
   void close();
   [[nodiscard]] Channel*& slot(std::uint32_t rank, std::uint32_t worker) {
     return channel_of_[std::size_t{rank} * max_workers_ + worker];
