@@ -88,7 +88,6 @@ int info_job_command() {
   JobRow mine;
   mine.host = host_name();
   mine.problem = fill_ways(member, environment, &mine);
-  const std::string text = encode(mine);
   std::vector<std::vector<std::byte>> all;
   const base::Status status = tell_all(member, encode(mine), &all);
   if (status != HEDDLE_DONE) std::fprintf(stderr, "heddle info: %s\n", base::last_message());

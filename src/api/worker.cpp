@@ -7,7 +7,6 @@
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
-namespace wire = heddle::wire;
 
 namespace {
 

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "bootstrap/common.hpp"
 
@@ -29,41 +30,51 @@ namespace {
 
 // The entries of who has died belong to root until it is waited for, so errno does not tell.
 bool is_gone(std::int32_t process) {
-  const int before = errno;
-  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const int number = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+  if (number < 0) return errno == ESRCH;
+  const base::Fd pidfd(number);
   pollfd end{pidfd.get(), POLLIN, 0};
-  const bool gone = pidfd.valid() ? ::poll(&end, 1, 0) == 1 : errno == ESRCH;
-  errno = before;
-  return gone;
+  return ::poll(&end, 1, 0) == 1;
 }
 
+struct Opened {
+  base::Fd fd;
+  int error = 0;
+  bool other = false;  // it is another file
+};
+
 // Looked at first, and opened when it is the right file: the number may be that of another process, and the file a device.
-base::Fd open_same(const std::string& path, const DescriptorName& name, bool* other) {
-  base::Fd seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  if (!seen.valid()) return seen;
+Opened open_same(const std::string& path, const DescriptorName& name) {
+  Opened opened;
+  const int number = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (number < 0) {
+    opened.error = errno;
+    return opened;
+  }
+  const base::Fd seen(number);
   struct stat about{};
-  *other = ::fstat(seen.get(), &about) != 0 || about.st_dev != name.device || about.st_ino != name.file;
-  if (*other) return {};
-  return base::Fd(::open(("/proc/self/fd/" + std::to_string(seen.get())).c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  opened.other = ::fstat(number, &about) != 0 || about.st_dev != name.device || about.st_ino != name.file;
+  if (opened.other) return opened;
+  const int same = ::open(("/proc/self/fd/" + std::to_string(number)).c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (same < 0) opened.error = errno;
+  opened.fd.reset(same);
+  return opened;
 }
 
 }  // namespace
 
 base::Result<base::Fd> open_descriptor(const DescriptorName& name, std::uint32_t rank) {
   const std::string path = "/proc/" + std::to_string(name.process) + "/fd/" + std::to_string(name.number);
-  bool other = false;
-  base::Fd opened = open_same(path, name, &other);
-  if (other) return fail_gone(rank);
-  if (!opened.valid() && (errno == ENOENT || errno == ESRCH || is_gone(name.process))) return fail_gone(rank);
-  if (!opened.valid()) {
-    const base::Status status = errno == EMFILE || errno == ENFILE ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM;
-    return base::fail_errno(
-        status,
-        "rank %u is on this machine, but its memory cannot be opened as %s (may the ranks look at each "
-        "other's processes? else set HEDDLE_TRANSPORTS=ucx)",
-        rank, path.c_str());
-  }
-  return opened;
+  Opened opened = open_same(path, name);
+  if (opened.fd.valid()) return std::move(opened.fd);
+  if (opened.other || opened.error == ENOENT || opened.error == ESRCH || is_gone(name.process)) return fail_gone(rank);
+  const base::Status status =
+      opened.error == EMFILE || opened.error == ENFILE ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM;
+  errno = opened.error;
+  return base::fail_errno(status,
+                          "rank %u is on this machine, but its memory cannot be opened as %s (may the ranks look at "
+                          "each other's processes? else set HEDDLE_TRANSPORTS=ucx)",
+                          rank, path.c_str());
 }
 
 }  // namespace heddle::bootstrap::hosted
