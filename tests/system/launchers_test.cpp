@@ -163,10 +163,13 @@ TEST_P(Launchers, a_killed_rank_ends_the_job) {
   EXPECT_TRUE(killed(job.wait())) << job.err();
 }
 
-// All wait for rank 0, which keeps them together: they are told, or ended, and nobody hangs.
+// All wait for rank 0, which keeps them together: they are told, or ended, and nobody hangs. Hydra ends the others while they, having been
+// told, take their leave of it; where it still owes one that it has just ended an answer, it ends itself, by a code of its own.
 TEST_P(Launchers, a_killed_rank_0_ends_the_job) {
   Launched job(words(3, {kRank, "first-dies"}));
-  EXPECT_TRUE(killed(job.wait())) << job.err();
+  const int code = job.wait();
+  const bool stumbled = count(job.err(), "[mpiexec@") > 0 && count(job.err(), "error sending PMI response") > 0;
+  EXPECT_TRUE(killed(code) || (stumbled && code != 0)) << code << job.err();
 }
 
 TEST_P(Launchers, a_child_of_a_rank_is_not_the_rank) {
