@@ -32,6 +32,8 @@ PROMISED = {
     "overlap": {"communication", "compute", "sender", "receiver", "both", "sender_adaptive", "both_adaptive"},
     "aggregation": {"am_on", "am_off", "tagged_on", "tagged_off"},
 }
+# Beside UCX itself, so only where its peer was built. In the transport's column.
+NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 
 
@@ -91,18 +93,35 @@ def check_all(records, peers):
         assert any(a.startswith(peer) for a in against), f"no ratio to {peer}"
 
 
+def check_networks(records):
+    for bench, transports in NETWORKS.items():
+        mine = [r for r in records if r["bench"] == bench]
+        for transport in transports:
+            measured = {(r["op"], r["metric"]) for r in mine if r["transport"] == transport}
+            wanted = {(op, metric) for op in ("put", "get", "am") for metric in ("latency", "rate")}
+            assert measured == wanted, f"{bench} over {transport}: {sorted(wanted - measured)} were not measured"
+        against = {r["against"] for r in mine} - {None}
+        wanted = {"shm alone"} if bench == "mixed_job" else {"ucx", "ucx shared", "direct", "own workers"}
+        assert wanted <= against, f"{bench}: {sorted(wanted - against)} stand beside nothing"
+        if bench != "mixed_job":
+            assert {r["sharing"] for r in mine} == {"exclusive", "shared", "offload", "own"}, f"{bench}: sharing"
+
+
 def main(arguments):
     tool = arguments[0]
     with_peers = "--peers" in arguments
+    networks = with_peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/peers/peer_ucx").exists()
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out.json")
-        command = [tool, "bench", *PROMISED, "--quick", "--repeat", "1", "--json", str(out)] + ["--peers"] * with_peers
+        command = [tool, "bench", *PROMISED, *(NETWORKS if networks else ()), "--quick", "--repeat", "1", "--json", str(out)] + ["--peers"] * with_peers
         result = subprocess.run(command, capture_output=True, text=True, timeout=280)
         print(result.stdout, result.stderr)
         if result.returncode != 0:
             sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
         missing = set(re.findall(r"without (\w+):", result.stderr))
         try:
+            if networks:
+                check_networks(json.loads(out.read_text()))
             check_all(json.loads(out.read_text()), {"ucx", "openmpi", "oshmem", "shmem"} - missing if with_peers else set())
         except AssertionError as problem:
             sys.exit(f"quick_check: {problem}")

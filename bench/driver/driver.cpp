@@ -21,7 +21,7 @@ using harness::Options;
 using harness::Sample;
 
 constexpr std::uint64_t kSilenceNs = 60'000'000'000;
-constexpr std::uint32_t kTurns = 3;  // with peers: each takes part so many times, in turns
+constexpr std::uint32_t kTurns = 3;  // with peers, or two settings to compare: each takes part so many times, in turns
 
 // What goes on, on one line of the terminal, or nothing where there is none.
 class Progress {
@@ -88,7 +88,8 @@ void say_machine(const harness::Cores& cores, const Options& options) {
 // the session comes.
 std::uint32_t turns_of(const Options& options) {
   if (options.limit_ns != 0) return options.repeat;
-  return options.peers ? std::min(kTurns, options.repeat) : 1;
+  const bool beside = options.peers || (!options.names.empty() && harness::wants_bench(options, "mixed_job"));
+  return beside ? std::min(kTurns, options.repeat) : 1;
 }
 
 // Whether there is time for one turn more, which is taken to last as long as the one before.

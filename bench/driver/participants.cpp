@@ -157,6 +157,67 @@ void add_pairs(const harness::Options& options, std::uint32_t repeat, std::vecto
   }
 }
 
+// The benches over a network have programs of their own.
+harness::Options without_networks(const harness::Options& options) {
+  harness::Options rest = options;
+  std::erase_if(rest.names, [](const std::string& name) { return harness::is_network(name); });
+  return rest;
+}
+
+// Why the peer cannot take part; empty: it can.
+std::string missing(const Peer& peer) {
+  if (access(peer_path(peer.program).c_str(), X_OK) != 0) {
+    return std::string(peer.name) + ": " + peer.program + " was not built (Debian: " + peer.packages +
+           ", then configure again)";
+  }
+  if (peer.launcher != nullptr && find_in_path(peer.launcher).empty()) {
+    return std::string(peer.name) + ": " + peer.launcher + " is not in PATH (Debian: " + peer.packages + ")";
+  }
+  return {};
+}
+
+// Heddle, and UCX itself, over the same of UCX's transports.
+void add_network(const char* name, const std::vector<std::string>& ways, const harness::Options& options,
+                 std::uint32_t repeat, Participants* out) {
+  if (options.names.empty() || !harness::wants_bench(options, name)) return;
+  harness::Options alone = options;
+  alone.names = {name};
+  Program heddle = heddle_program(alone, repeat);
+  heddle.name = std::string("heddle, ") + name;
+  heddle.environment = ways;
+  heddle.environment.emplace_back("HEDDLE_TRANSPORT=ucx");
+  out->programs.push_back(std::move(heddle));
+  if (!options.peers) return;
+  const Peer& ucx = peers().front();
+  if (const std::string why = missing(ucx); !why.empty()) {
+    out->missing.push_back(why);
+    return;
+  }
+  Program peer = peer_program(ucx, peer_path(ucx.program), {}, alone, repeat, 2);
+  peer.name = std::string("ucx, ") + name;
+  peer.environment.insert(peer.environment.end(), ways.begin(), ways.end());
+  peer.environment.emplace_back("UCX_ALLOC_PRIO=md:posix,md:sysv,mmap");  // as Heddle asks of it
+  out->programs.push_back(std::move(peer));
+}
+
+// Two ranks of a node, with two of another node beside them, and without.
+void add_mixed(const harness::Options& options, std::uint32_t repeat, std::vector<Program>* programs) {
+  harness::Options alone = options;
+  alone.names = {"mixed_job"};
+  const std::pair<const char*, std::vector<std::string>> jobs[] = {
+      {"heddle, 2 nodes of 2 ranks",
+       {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}},
+      {"heddle, 1 node of 4 ranks", {"HEDDLE_TRANSPORT=shm"}}};
+  for (const auto& [name, environment] : jobs) {
+    Program program = heddle_program(alone, repeat);
+    program.name = name;
+    program.environment = environment;
+    program.arguments[3] = std::to_string(harness::kMixedProcesses);
+    program.arguments[5] = "none";
+    programs->push_back(std::move(program));
+  }
+}
+
 }  // namespace
 
 Participants participants(const harness::Options& options, std::uint32_t repeat) {
@@ -166,9 +227,10 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
     out.programs.push_back(limit_program(options, repeat));
   }
   if (only_limit(options)) return out;
+  const harness::Options general = without_networks(options);
   const auto here = [](const std::string& name) { return name != "limit" && name != "convolution"; };
-  if (names.empty() || std::any_of(names.begin(), names.end(), here)) {
-    harness::Options rest = options;
+  if (names.empty() || std::any_of(general.names.begin(), general.names.end(), here)) {
+    harness::Options rest = general;
     std::erase(rest.names, "convolution");
     out.programs.push_back(heddle_program(rest, repeat));
   }
@@ -178,21 +240,18 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
   if (harness::wants_bench(options, "aggregation")) out.programs.push_back(busy_program(options, repeat));
   if (harness::wants_bench(options, "duplex")) add_pairs(options, repeat, &out.programs);
   if (harness::wants_bench(options, "oversubscription")) add_oversubscribed(options, repeat, &out.programs);
-  if (!options.peers) return out;
+  add_network("network_tcp", {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}, options, repeat, &out);
+  add_network("network_posix", {"UCX_TLS=posix,self"}, options, repeat, &out);
+  if (harness::wants_bench(options, "mixed_job")) add_mixed(options, repeat, &out.programs);
+  if (!options.peers || (general.names.empty() && !names.empty())) return out;
   for (const Peer& peer : peers()) {
+    if (const std::string why = missing(peer); !why.empty()) {
+      out.missing.push_back(why);
+      continue;
+    }
     const std::string path = peer_path(peer.program);
     const std::string launcher = peer.launcher != nullptr ? find_in_path(peer.launcher) : std::string();
-    if (access(path.c_str(), X_OK) != 0) {
-      out.missing.push_back(std::string(peer.name) + ": " + peer.program + " was not built (Debian: " + peer.packages +
-                            ", then configure again)");
-      continue;
-    }
-    if (peer.launcher != nullptr && launcher.empty()) {
-      out.missing.push_back(std::string(peer.name) + ": " + peer.launcher +
-                            " is not in PATH (Debian: " + peer.packages + ")");
-      continue;
-    }
-    out.programs.push_back(peer_program(peer, path, launcher, options, repeat, 2));
+    out.programs.push_back(peer_program(peer, path, launcher, general, repeat, 2));
     if (!peer.pairs || !harness::wants_bench(options, "duplex")) continue;
     harness::Options pairs = options;
     pairs.names = {"duplex"};

@@ -123,5 +123,28 @@ TEST(Papers, OverlapOfPeersToo) {
   EXPECT_TRUE(beside) << "a policy's figure stands beside the peer's";
 }
 
+TEST(Papers, AnExecutorBesidePostingOneself) {
+  const auto rate = [](const char* sharing, std::uint32_t workers, double median) {
+    Record one = record("network_tcp", "am", "rate", sharing, 4, median);
+    one.key.transport = "heddle ucx";
+    one.key.workers = workers;
+    return one;
+  };
+  const std::vector<Record> all = {rate("offload", 1, 6), rate("shared", 1, 4), rate("exclusive", 4, 12)};
+  EXPECT_DOUBLE_EQ(ratio(all, "direct"), 1.5);
+  EXPECT_DOUBLE_EQ(ratio(all, "own workers"), 0.5);
+  EXPECT_EQ(ratio({all[1], all[2]}, "direct"), 0) << "only what is offloaded";
+}
+
+TEST(Papers, TwoTransportsBesideOne) {
+  Record joint = record("mixed_job", "am", "latency", "exclusive", 1, 110);
+  Record alone = joint;
+  joint.key.transport = "heddle shm,ucx";
+  alone.key.transport = "shm";
+  alone.median = 100;
+  EXPECT_DOUBLE_EQ(ratio({joint, alone}, "shm alone"), 1.1);
+  EXPECT_EQ(ratio({alone, alone}, "shm alone"), 0);
+}
+
 }  // namespace
 }  // namespace heddle::bench::harness

@@ -41,6 +41,12 @@ void Crowd::measure(Session* session, const Figure& figure, const CrowdWork& wor
   barrier();  // the next number is stored only when all have read this one
 }
 
+void Crowd::meet_asleep() {
+  if (!leads()) return follow({});
+  if (rank_ == 0) call(0);
+  barrier();
+}
+
 // Wakes the followers for n iterations; 0: there are no more.
 void Crowd::call(std::uint64_t n) {
   if (size_ == 2) return;

@@ -30,6 +30,8 @@ class Crowd {
 
   // All processes call it for the same figures in the same order; `session` is null in those that follow.
   void measure(Session* session, const Figure& figure, const CrowdWork& work);
+  // Those that follow sleep until both leaders have come.
+  void meet_asleep();
 
  private:
   Run take_part(std::uint64_t n, const CrowdWork& work);

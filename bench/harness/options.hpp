@@ -1,6 +1,7 @@
 // What the command line of `heddle bench` and of every peer program says: the same for all.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,9 +36,15 @@ struct Options {
 
 // What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
-inline const std::vector<std::string> kOtherNames = {"reaction", "compute",     "overhead",
-                                                     "fairness", "duplex",      "convolution",
-                                                     "overlap",  "aggregation", "oversubscription"};
+inline const std::vector<std::string> kOtherNames = {"reaction",         "compute",     "overhead",      "fairness",
+                                                     "duplex",           "convolution", "overlap",       "aggregation",
+                                                     "oversubscription", "network_tcp", "network_posix", "mixed_job"};
+// Those of kOtherNames that go over a network; a participant has at most one of them.
+inline const std::vector<std::string> kNetworkNames = {"network_tcp", "network_posix", "mixed_job"};
+inline bool is_network(std::string_view name) {
+  return std::find(kNetworkNames.begin(), kNetworkNames.end(), name) != kNetworkNames.end();
+}
+inline constexpr std::uint32_t kMixedProcesses = 4;
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes

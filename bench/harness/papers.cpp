@@ -53,6 +53,28 @@ class Ratios {
     });
   }
 
+  // Of no paper: another thread posts, beside posting oneself; two transports beside one.
+  void network() {
+    Key direct = ours_.key;
+    if (direct.sharing != "offload" || direct.metric != "rate") return;
+    for (const char* sharing : {"shared", "exclusive"}) {
+      direct.sharing = sharing;
+      direct.workers = direct.sharing == "exclusive" ? direct.threads : 1;
+      each([&](const Record& other) {
+        if (other.key == direct)
+          add(direct.sharing == "shared" ? "direct" : "own workers", ours_.median / other.median);
+      });
+    }
+  }
+  void mixed() {
+    Key alone = ours_.key;
+    alone.transport = "shm";
+    if (alone == ours_.key) return;
+    each([&](const Record& other) {
+      if (other.key == alone) add("shm alone", ours_.median / other.median);
+    });
+  }
+
   void convolution() {
     Key none = ours_.key;
     none.op = "none";
@@ -120,6 +142,8 @@ void add_paper_ratios(const Record& ours, const std::vector<Record>& records, st
   if (ours.key.bench == "duplex") ratios.duplex();
   if (ours.key.bench == "convolution") ratios.convolution();
   if (ours.key.bench == "overlap") ratios.overlap();
+  if (ours.key.bench.starts_with("network_")) ratios.network();
+  if (ours.key.bench == "mixed_job") ratios.mixed();
 }
 
 }  // namespace heddle::bench::harness

@@ -13,6 +13,8 @@ namespace heddle::bench::harness {
 //   fairness (UCCS)  the standard deviation between threads / an even share
 //   duplex (UCCS)    threads / as many processes
 //   convolution (PIOMan)  a progress policy / none
+//   network_*, mixed_job (of no paper)  offload / posting by the threads themselves, to one worker and to workers of their own; two transports
+//                    / shm alone
 //   overlap (PIOMan, also of peers)  who computes: the whole / the longer of computing and communicating alone, / their sum
 void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
 

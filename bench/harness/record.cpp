@@ -162,7 +162,7 @@ bool larger_is_better(std::string_view metric) {
 
 bool is_heddle(const Key& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
-         is_heddle_shmem(key);
+         key.transport.starts_with("heddle ") || is_heddle_shmem(key);
 }
 
 std::string to_json(const Sample& sample) {

@@ -24,7 +24,7 @@ std::string json_quote(std::string_view text);
 struct Key {
   std::string bench;                 // one of kUsualNames, kOtherNames
   std::string op;                    // put, get, am, fadd, …
-  std::string transport;             // heddle's transport, a peer's name, or "limit"
+  std::string transport;             // heddle's ("heddle ucx" where a peer has that name), a peer's name, or "limit"
   std::string sharing;               // exclusive; of peers: own, shared, none
   std::string memory = "allocated";  // allocated (direct) or registered (malloc'd)
   std::string metric;                // latency, rate, bandwidth, cycles

@@ -8,6 +8,7 @@
 #include "driver/driver.hpp"
 #include "harness/duplex.hpp"
 #include "harness/fairness.hpp"
+#include "harness/network.hpp"
 
 namespace heddle::bench::work {
 
@@ -45,6 +46,7 @@ std::uint32_t workers_needed(const harness::Options& options) {
   if (harness::wants_bench(options, "convolution")) raise(harness::threads_or(options, harness::kConvolutionThreads));
   if (harness::wants_bench(options, "oversubscription")) raise({harness::oversubscription_threads(8)});
   if (harness::wants_bench(options, "fairness")) raise({harness::kFairnessThreads});
+  if (harness::network_of(options) != nullptr) raise(harness::network_threads(options));
   return needed;
 }
 
@@ -80,12 +82,29 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     harness::Crowd pair(channel, session.rank(), 2);
     run_duplex(&session, options, pair, job);
     if (session.wants("oversubscription")) run_oversubscription(&session, job);
+    run_network(&session, options, job);
   }
   return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
 }
 
+// Ranks 0 and 1 measure; the others sleep, so that the cores are theirs.
+int measure_mixed(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
+  Job job(job_context, workers_needed(options), largest_size(options));
+  harness::Crowd crowd(channel, rank, size);
+  if (crowd.leads()) {
+    channel.set_rank(rank);
+    harness::Session session(channel, options, harness::print_sample);
+    run_network(&session, options, job);
+  } else {
+    run_network(nullptr, options, job);
+  }
+  crowd.meet_asleep();
+  return 0;
+}
+
 // A job of more than two processes: what can be done by several pairs of them.
 int measure_pairs(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
+  if (harness::wants_bench(options, "mixed_job")) return measure_mixed(options, channel, rank, size);
   Job job(job_context, workers_needed(options), largest_size(options));
   harness::Crowd crowd(channel, rank, size);
   const bool oversubscribed = harness::wants_bench(options, "oversubscription");
@@ -138,7 +157,8 @@ int take_part(const harness::Options& options) {
   must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
   must(heddle_context_size(job_context, &size), "heddle_context_size");
   const bool named = options.names == std::vector<std::string>{"duplex"} ||
-                     options.names == std::vector<std::string>{"oversubscription"};
+                     options.names == std::vector<std::string>{"oversubscription"} ||
+                     options.names == std::vector<std::string>{"mixed_job"};
   const bool pairs = named && !options.channel.empty() && size % 2 == 0;
   if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
@@ -210,6 +230,8 @@ harness::Figure Job::figure(const char* bench, const std::string& op, const char
   figure.key.bench = bench;
   figure.key.op = op;
   figure.key.transport = transport != nullptr && *transport != '\0' ? transport : "shm";
+  // Peers may have the same name.
+  if (!harness::is_heddle(figure.key)) figure.key.transport = "heddle " + figure.key.transport;
   figure.key.sharing = "exclusive";
   figure.key.metric = metric;
   figure.key.size_bytes = size;

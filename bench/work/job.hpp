@@ -107,6 +107,8 @@ void run_aggregation(harness::Session& session, Job& job);  // small messages, o
 void run_fairness(harness::Session& session, Job& job);     // which thread runs the handlers, as for UCCS
 // Both directions at once, by threads or by processes; `session` is null in ranks from 2 on.
 void run_duplex(harness::Session* session, const harness::Options& options, harness::Crowd& crowd, Job& job);
+// Over a network, or over two transports at once; `session` is null in ranks from 2 on, which are there to be a second node.
+void run_network(harness::Session* session, const harness::Options& options, Job& job);
 // More processes and threads than cores; `session` as above. Of 2 processes: the ideal that the others are compared with.
 void run_oversubscription(harness::Session* session, Job& job);
 
