@@ -65,6 +65,7 @@ enum class Var : std::size_t {
   ucx_tls,
   ucx_net_devices,
   ucx_window_bytes,
+  ucx_timeout,
   fault_seed,
   fault_delay,
   fault_reorder,

@@ -13,6 +13,7 @@
 #include "base/quiet_thread.hpp"
 #include "queue/handover.hpp"
 #include "transport/ucx/home.hpp"
+#include "transport/ucx/silence.hpp"
 #include "transport/ucx/station.hpp"
 
 namespace heddle::transport::ucx {
@@ -126,13 +127,13 @@ void Helper::settle(Watch& watch, std::uint32_t number) {
 
 // ms until something must be looked at; -1: until there is an event.
 int Helper::pause() {
-  std::uint64_t next = UINT64_MAX;
+  std::uint64_t next = silence_ != 0 ? look_for_silence_at_ : UINT64_MAX;
   for (const Watch& watch : watches_) {
     if (watch.stirs) next = std::min(next, watch.look_at);
   }
   if (next == UINT64_MAX) return -1;
   const std::uint64_t now = clock_.now_ns();
-  return next <= now ? 0 : static_cast<int>(std::min((next - now + kMs - 1) / kMs, kLongestNapNs / kMs));
+  return next <= now ? 0 : static_cast<int>((next - now + kMs - 1) / kMs);
 }
 
 void Helper::run() {
@@ -155,7 +156,18 @@ void Helper::run() {
       if (!watch.stirs || watch.look_at > clock_.now_ns()) continue;
       number == kHome ? look_at_home(watch) : look(watch, number);
     }
+    end_silent();
     ms = pause();
+  }
+}
+
+// Connections come and go in UCX without a word.
+void Helper::end_silent() {
+  const std::uint64_t now = clock_.now_ns();
+  if (silence_ == 0 || now < look_for_silence_at_) return;
+  look_for_silence_at_ = now + std::max(silence_ / 4, kMs);
+  for (const Watch& watch : watches_) {
+    if (!watch.gone) ucx::end_silent(watch.descriptor, silence_);
   }
 }
 

@@ -4,6 +4,8 @@
 //
 // It runs nothing of the application's: what it brings waits in the station for the next poll of its owner.
 //
+// And it ends the connections behind these descriptors whose other end is silent for too long (silence.hpp); it looks four times in that time.
+//
 //   station                              helper
 //   quiet: UCX is armed, the descriptor is watched once
 //                                        an event: its owner wanted to sleep ? the bell. Else its owner has polled since ? look again
@@ -34,7 +36,9 @@ class Station;
 
 class Helper {
  public:
-  explicit Helper(Home& home, base::Clock& clock) : home_(home), clock_(clock), bell_(&words_) {}
+  // silence: ns; 0: no limit of ours.
+  Helper(Home& home, base::Clock& clock, std::uint64_t silence)
+      : home_(home), clock_(clock), silence_(silence), bell_(&words_) {}
   ~Helper() { stop(); }
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
@@ -67,6 +71,7 @@ class Helper {
     std::uint64_t nap = 0;      // ns
   };
   void run();
+  void end_silent();
   [[nodiscard]] int pause();
   void note(std::uint32_t number);
   void look(Watch& watch, std::uint32_t number);
@@ -77,6 +82,8 @@ class Helper {
 
   Home& home_;
   base::Clock& clock_;
+  const std::uint64_t silence_;
+  std::uint64_t look_for_silence_at_ = 0;  // ns
   queue::BellWords<> words_;
   queue::Bell<> bell_;
   base::Fd events_;

@@ -1,0 +1,127 @@
+// What is silent, by what the kernel tells; and that nothing is ended that is not. Networks that are cut: tests/hosts.
+#include "transport/ucx/silence.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "base/fd.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+tcp_info sent_again(unsigned last_ack_ms, unsigned backoff, unsigned pause_us) {
+  tcp_info about{};
+  about.tcpi_unacked = 1;
+  about.tcpi_last_ack_recv = last_ack_ms;
+  about.tcpi_backoff = static_cast<std::uint8_t>(backoff);
+  about.tcpi_rto = pause_us;
+  return about;
+}
+
+tcp_info asked(unsigned last_ack_ms, unsigned probes) {
+  tcp_info about{};
+  about.tcpi_last_ack_recv = last_ack_ms;
+  about.tcpi_probes = static_cast<std::uint8_t>(probes);
+  return about;
+}
+
+TEST(silence, is_what_lasts_although_something_was_sent_again_and_again) {
+  // 0.2 + 0.4 + … + 12.8 s have passed, the next pause is 25.6 s.
+  EXPECT_TRUE(silent_for(sent_again(30'000, 7, 25'600'000), 30 * kSecond));
+  EXPECT_FALSE(silent_for(sent_again(29'000, 7, 25'600'000), 30 * kSecond));
+  // The last before was an hour ago, and the first time nothing has come in return.
+  EXPECT_FALSE(silent_for(sent_again(3'600'000, 0, 200'000), 30 * kSecond));
+  EXPECT_FALSE(silent_for(sent_again(3'600'000, 5, 6'400'000), 30 * kSecond));
+  EXPECT_TRUE(silent_for(sent_again(3'600'000, 7, 25'600'000), 30 * kSecond));
+  // The kernel's longest pause.
+  EXPECT_TRUE(silent_for(sent_again(1'000'000, 12, 120'000'000), 3600 * kSecond));
+}
+
+TEST(silence, is_questions_that_nobody_answers) {
+  EXPECT_TRUE(silent_for(asked(30'000, 2), 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(90'000, 1), 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(90'000, 0), 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(20'000, 3), 30 * kSecond));
+}
+
+struct Pair {
+  base::Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  base::Fd here{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  base::Fd there;
+
+  Pair() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener.get(), any, bytes), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), any, &bytes), 0);
+    EXPECT_EQ(::connect(here.get(), any, bytes), 0);
+    there.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_TRUE(there.valid());
+  }
+};
+
+base::Fd epoll_of(std::initializer_list<int> descriptors) {
+  base::Fd made(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int descriptor : descriptors) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = descriptor;
+    EXPECT_EQ(::epoll_ctl(made.get(), EPOLL_CTL_ADD, descriptor, &event), 0);
+  }
+  return made;
+}
+
+int option(const base::Fd& socket, int name, int level = IPPROTO_TCP) {
+  int value = -1;
+  socklen_t bytes = sizeof value;
+  EXPECT_EQ(::getsockopt(socket.get(), level, name, &value, &bytes), 0);
+  return value;
+}
+
+TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
+  Pair pair;
+  const int idle = 2;
+  EXPECT_EQ(::setsockopt(pair.there.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle), 0);
+  const base::Fd event(::eventfd(0, EFD_CLOEXEC));
+  const base::Fd inner = epoll_of({pair.here.get(), pair.listener.get(), event.get()});
+  const base::Fd outer = epoll_of({inner.get(), pair.there.get()});
+  EXPECT_EQ(end_silent(outer.get(), 30 * kSecond), 0U);
+  EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 1);
+  EXPECT_EQ(option(pair.here, TCP_KEEPIDLE), 10);
+  EXPECT_EQ(option(pair.here, TCP_KEEPINTVL), 5);
+  EXPECT_EQ(option(pair.here, TCP_KEEPCNT), 4);
+  EXPECT_EQ(option(pair.there, TCP_KEEPIDLE), 2);  // what is shorter stays
+}
+
+// Its end reads nothing, so nothing more can be sent; its kernel answers.
+TEST(silence, who_takes_nothing_is_not_silent) {
+  Pair pair;
+  ASSERT_EQ(::fcntl(pair.here.get(), F_SETFL, O_NONBLOCK), 0);
+  std::array<char, 65536> bytes{};
+  while (::send(pair.here.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
+  }
+  const base::Fd epoll = epoll_of({pair.here.get(), pair.there.get()});
+  EXPECT_EQ(end_silent(epoll.get(), 1'000'000), 0U);
+  EXPECT_EQ(::recv(pair.there.get(), bytes.data(), bytes.size(), MSG_WAITALL), static_cast<ssize_t>(bytes.size()));
+}
+
+TEST(silence, what_is_no_descriptor_is_left_alone) {
+  EXPECT_EQ(end_silent(-1, kSecond), 0U);
+  const base::Fd event(::eventfd(0, EFD_CLOEXEC));
+  EXPECT_EQ(end_silent(event.get(), kSecond), 0U);
+}
+
+}  // namespace
+}  // namespace heddle::transport::ucx
