@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "utofu/process.hpp"
@@ -202,8 +203,22 @@ bool CommandQueue::take(std::uint64_t* ready_ns) {
   outgoing_.command.slots = record.slots;
   outgoing_.slot = record.vcq;
   outgoing_.begun = true;
-  *ready_ns = record.model_ns > credit_ns_ ? record.model_ns : credit_ns_;
+  *ready_ns = record.model_ns;
+  if (mode_ == CqMode::session && process_.model().on())
+    *ready_ns = std::max(*ready_ns, use_credits(outgoing_.command.slots));
   return true;
+}
+
+std::uint64_t CommandQueue::use_credits(std::uint32_t slots) {
+  while (slots > 0 && !credits_.empty()) {
+    Credits& first = credits_.front();
+    const std::uint32_t used = std::min(slots, first.slots);
+    credit_ns_ = std::max(credit_ns_, first.model_ns);
+    slots -= used;
+    first.slots -= used;
+    if (first.slots == 0) credits_.pop_front();
+  }
+  return credit_ns_;
 }
 
 void CommandQueue::executed(int status, std::uint64_t model_ns) {
@@ -234,7 +249,10 @@ void CommandQueue::credit(std::uint32_t slots, std::uint64_t model_ns) {
     return;
   }
   scheduled_ += slots;
-  if (model_ns > credit_ns_) credit_ns_ = model_ns;
+  if (!process_.model().on()) return;
+  const auto later = std::find_if(credits_.begin(), credits_.end(),
+                                  [model_ns](const Credits& other) { return other.model_ns > model_ns; });
+  credits_.insert(later, {model_ns, slots});
 }
 
 CommandQueue::Pointers CommandQueue::pointers() const {

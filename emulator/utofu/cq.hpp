@@ -132,6 +132,10 @@ class CommandQueue {
     std::uint64_t model_ns;
     int status;
   };
+  struct Credits {
+    std::uint64_t model_ns;
+    std::uint32_t slots;
+  };
   static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ is no more
   // What a poll on another VCQ of this CQ has found.
   struct Kept {
@@ -139,6 +143,8 @@ class CommandQueue {
     std::deque<Notice> notices;
   };
 
+  // Timing model: the time at which the earliest credits that are left suffice for so many slots; they are used up.
+  [[nodiscard]] std::uint64_t use_credits(std::uint32_t slots);
   [[nodiscard]] int busy();
   [[nodiscard]] int fruitless();
   [[nodiscard]] int poll_shared_tcq(Vcq& vcq, void** cbdata);
@@ -176,6 +182,9 @@ class CommandQueue {
       0};                                  // release: the records; acquire by the caller
   std::atomic<std::uint64_t> written_{0};  // release: the notice; acquire by the caller
   std::uint64_t scheduled_ = 0;
+  // Timing model: what no command has used yet, by its time; and the time of the last that was used. An engine that comes late finds
+  // many credits at once, and each command may still run from its own on.
+  std::deque<Credits> credits_;
   std::uint64_t credit_ns_ = 0;
   std::uint32_t sequence_ = 0;
   Outgoing outgoing_;

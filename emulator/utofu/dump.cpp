@@ -109,6 +109,12 @@ void utofu_emu_reseed(uint64_t seed) {
   if (Process* process = Process::get(); process != nullptr) process->engine().reseed(seed);
 }
 
+uint64_t utofu_emu_put_bytes(unsigned tni) {
+  Process* process = Process::get();
+  return process != nullptr && tni < tofu_emulator::kTnis ? process->engine().put_bytes(static_cast<std::uint16_t>(tni))
+                                                          : 0;
+}
+
 void utofu_emu_dump(int fd) {
   Process* process = Process::get();
   if (process == nullptr) return;

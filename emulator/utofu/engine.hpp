@@ -74,6 +74,11 @@ class Engine {
   // Commands of this VCQ that can go on and have not left, and those whose answer is waited for.
   std::size_t under_way(const Vcq& vcq);
 
+  // Of all puts that a TNI has sent for this process. Any thread.
+  [[nodiscard]] std::uint64_t put_bytes(std::uint16_t tni) const {
+    return put_bytes_[tni].load(std::memory_order_relaxed);
+  }
+
   void reseed(std::uint64_t seed);
   // Paused, or on the engine: the CQ's state to a descriptor.
   void dump(int fd);
@@ -180,6 +185,7 @@ class Engine {
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;
   std::unordered_map<const CommandQueue*, Stall> stalls_;
+  std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};  // relaxed: numbers; written within rounds
 
   std::mutex rounds_mutex_;               // held while rounds run
   std::atomic<std::uint32_t> pauses_{0};  // who waits for it: the engine lets them in. relaxed: the mutex orders

@@ -255,6 +255,10 @@ Engine::Handled Engine::push_small(CommandQueue& cq) {
 void Engine::finish(CommandQueue& cq, int status) {
   const Outgoing& out = cq.outgoing();
   if (strict_ && out.command.opcode == Opcode::put) cq.stags().finished(out.command.local_stadd);
+  if (status == UTOFU_SUCCESS && (out.command.opcode == Opcode::put || out.command.opcode == Opcode::piggyback)) {
+    std::atomic<std::uint64_t>& bytes = put_bytes_[cq.tni()];
+    bytes.store(bytes.load(std::memory_order_relaxed) + out.command.length, std::memory_order_relaxed);
+  }
   if (status != UTOFU_SUCCESS && out.message != 0) {
     if (Message* message = messages_.find(out.message); message != nullptr) {
       --cq.open_messages;

@@ -27,6 +27,9 @@ void utofu_emu_reseed(uint64_t seed);
 /* Writes to the descriptor what every CQ of this process has: pointers of its queues, credits, waiting commands. */
 void utofu_emu_dump(int fd);
 
+/* Bytes of all puts, piggybacks included, that a TNI has sent for this process so far; 0 for a TNI that there is not. */
+uint64_t utofu_emu_put_bytes(unsigned tni);
+
 /* With UTOFU_EMU_MODEL=1: the calling thread's time in the timing model, a model's guess and no measurement; otherwise 0. */
 uint64_t utofu_emu_model_now_ns(void);
 /* The calling thread has just found, by polling memory, what was written to this address. The model sees calls and not loads, so a

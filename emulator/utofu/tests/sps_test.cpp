@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <limits>
+#include <thread>
 
 #include "base/random.hpp"
 #include "utofu/tests/world_of.hpp"
@@ -153,6 +154,39 @@ int trial(Place& /*place*/, bool strict, std::uint64_t seed) {
     }
   }
   return it.close();
+}
+
+// In the timing model a command runs from its own credit on, not from the last one that the engine has found.
+int two_credits(Place& /*place*/) {
+  constexpr int kCalls = 100;
+  Trial it;
+  CHECK(it.open() == 0);
+  CHECK(it.credit(1) == 0);
+  const std::uint64_t before = utofu_emu_model_now_ns();
+  for (int call = 0; call < kCalls; ++call)
+    CHECK(utofu_put_piggyback8(it.normal, it.normal_id, 0, it.at_normal + 48, 8, 0, 0, nullptr) == UTOFU_SUCCESS);
+  const std::uint64_t between = utofu_emu_model_now_ns() - before;
+  CHECK(between > 0);
+  CHECK(it.credit(1) == 0);
+  settle(false);
+  // Another thread: at its begin it is time 0 again.
+  std::array<std::uint64_t, 2> ends{};
+  int bad = 0;
+  std::thread([&] {
+    bad = it.post(1) + it.post(1);
+    settle(false);
+    for (std::uint64_t& end : ends) {
+      bad += it.poll();
+      end = utofu_emu_model_now_ns();
+    }
+  }).join();
+  CHECK(bad == 0);
+  CHECK(ends[1] - ends[0] >= between);
+  return it.close();
+}
+
+TEST(Session, InTheTimingModelEachCommandHasItsOwnCredit) {
+  EXPECT_EQ(run_world(1, {{"UTOFU_EMU_STEP", "1"}, {"UTOFU_EMU_MODEL", "1"}}, two_credits), std::vector<int>{0});
 }
 
 TEST(Session, RunsAsTheModelSays) {
