@@ -1,0 +1,114 @@
+// What the members of a team tell each other to make something ready together: setups, one after the other.
+#include <algorithm>
+#include <mutex>
+
+#include "collective/team.hpp"
+
+namespace heddle::collective {
+namespace {
+
+// More than any operation needs: what members tell is bounded, whatever it says.
+constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
+
+// Nobody any more.
+class Gone final : public Setup {
+ public:
+  [[nodiscard]] const Record& record() const override { return none_; }
+  base::Status assembled(std::span<const Record>, bool*) override { return HEDDLE_DONE; }
+  void settled(base::Status) override {}
+
+ private:
+  const Record none_{};
+};
+
+}  // namespace
+
+void Setup::tell(std::uint32_t, std::span<Record> members) {
+  std::ranges::fill(members, record());
+}
+
+void Setup::heard(std::uint32_t, std::span<const Record>) {}
+
+void Team::submit(Setup& setup) {
+  {
+    const std::lock_guard lock(setup_mutex_);
+    setups_.push_back(&setup);
+  }
+  advance_setups();
+}
+
+void Team::withdraw(Setup& setup) {
+  static Gone gone;
+  const std::lock_guard lock(setup_mutex_);
+  // Its turn among the others' stays.
+  std::ranges::replace(setups_, &setup, static_cast<Setup*>(&gone));
+}
+
+// The worst of what members say about their parts.
+base::Status Team::judge_verdicts() const {
+  const std::span<const Record> records = assembly_->records();
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].status == HEDDLE_DONE) continue;
+    const auto status = static_cast<base::Status>(records[i].status);
+    return base::fail(status, "rank %zu of the team could not do its part (%s), so nobody does", i,
+                      heddle_status_name(status));
+  }
+  return HEDDLE_DONE;
+}
+
+// What members tell in the next round: of the first setup, or how their parts went.
+void Team::start_round(Setup& first) {
+  if (confirming_) {
+    Record verdict;
+    verdict.kind = Record::Kind::verdict;
+    verdict.status = verdict_;
+    std::ranges::fill(assembly_->told(), verdict);
+  } else {
+    if (round_ == 0) first.told();
+    first.tell(round_, assembly_->told());
+  }
+  assembly_->start();
+  assembling_ = true;
+}
+
+// True: members tell more. All decide alike, since what they decide by is told to all.
+bool Team::heard_round(Setup& first) {
+  const std::span<const Record> records = assembly_->records();
+  first.heard(round_, records);
+  std::uint32_t rounds = 0;
+  for (const Record& record : records) rounds = std::max(rounds, record.rounds);
+  return ++round_ < std::min(rounds, kMostRounds);
+}
+
+void Team::advance_setups() {
+  const std::unique_lock lock(setup_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  while (!setups_.empty()) {
+    Setup& first = *setups_.front();
+    if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
+    if (assembling_ && !assembly_->advance()) {
+      if (!failed_member()) return;
+      assembly_->fail(HEDDLE_ERR_PEER_FAILED);
+      if (!assembly_->advance()) return;  // what was put to the living is still on its way
+    }
+    assembling_ = false;
+    base::Status status = assembly_->status();
+    if (status != HEDDLE_DONE) {
+      status = report_failed(failed_member().value_or(member_));
+    } else if (!confirming_) {
+      if (heard_round(first)) continue;
+      bool doubtful = false;
+      status = verdict_ = first.assembled(assembly_->records(), &doubtful);
+      confirming_ = doubtful;
+      if (doubtful) continue;
+    } else {
+      status = judge_verdicts();
+    }
+    confirming_ = false;
+    round_ = 0;
+    setups_.pop_front();
+    first.settled(status);
+  }
+}
+
+}  // namespace heddle::collective
