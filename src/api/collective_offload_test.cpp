@@ -172,6 +172,32 @@ TEST_F(Offloaded, MoreOperationsThanQueues) {
   });
 }
 
+// What the interface does passes the decorator: with faults there is none.
+TEST_F(Offloaded, BehindTheFaultDecoratorIfNoFaultIsSet) {
+  for (const bool faults : {false, true}) {
+    const Variables variables(faults ? std::vector<std::pair<const char*, const char*>>{{"HEDDLE_FAULT_DELAY", "3"}}
+                                     : std::vector<std::pair<const char*, const char*>>{});
+    run_members(2, "fault+utofu", [&](const Member& member) {
+      Broadcast broadcast(member, "broadcast.chain_session", 10'000, 1, 4096);
+      must_be(broadcast.offloaded() != faults, "offloaded, or there are faults");
+      heddle_collective barrier{};
+      must(heddle_barrier_init(member.world.handle(), nullptr, &barrier), "init");
+      int by_gates = -1;
+      must(heddle_collective_offloaded(barrier, &by_gates), "offloaded");
+      must_be((by_gates == 1) != faults, "barrier gates, or there are faults");
+      for (std::uint64_t run = 1; run <= 3; ++run) {
+        broadcast.start(run);
+        broadcast.finish(run);
+        must(heddle_collective_start(barrier), "start");
+        must(heddle_collective_wait(barrier, HEDDLE_FOREVER), "wait");
+      }
+      must(heddle_barrier(member.world.handle()), "barrier");
+      must(heddle_collective_free(barrier), "free");
+    });
+    ASSERT_FALSE(HasFailure()) << (faults ? "with faults" : "without faults");
+  }
+}
+
 TEST_F(Offloaded, NotWhereOneMemberHasNone) {
   const Job job(2, "utofu");
   std::vector<std::thread> threads;

@@ -60,6 +60,10 @@ class FaultTransport final : public Transport {
   void release(const RemoteMemory& memory) override { inner_->release(memory); }
 
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override { return inner_->common_words(); }
+  // What goes by these passes the decorator, as direct memory does.
+  [[nodiscard]] SessionQueues* sessions() override { return settings_.any() ? nullptr : inner_->sessions(); }
+  [[nodiscard]] BarrierGates* gates() override { return settings_.any() ? nullptr : inner_->gates(); }
+
   [[nodiscard]] std::uint32_t bell() override { return inner_->bell(); }
   void settle() override { inner_->settle(); }
   void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_->wait(seen, timeout_ns); }

@@ -13,7 +13,8 @@
 // Without reordering, messages of one worker to one worker stay in order. All that is held back is bounded, and every hold
 // ends after a number of polls or a time, so what makes progress without the decorator makes progress with it.
 //
-// Direct memory would pass by the decorator. It is offered only if no fault is set; otherwise regions import without it.
+// Direct memory would pass by the decorator. It is offered only if no fault is set; otherwise regions import without it. Likewise session
+// queues and barrier gates.
 // A peer's death comes from the bootstrap (inproc::Job::fail) and needs nothing here.
 #pragma once
 
