@@ -159,6 +159,7 @@ typedef struct heddle_collective_options {
 
 /* Begins a run of a persistent operation; returns without waiting for anybody: HEDDLE_POSTED. The run needs the other members' starts. Any
  * thread, also in a handler or callback; one at a time.
+ * An operation of which a run has failed stays failed: each later start returns that error; free it, and make another.
  * Errors: STATE (a run is under way: wait for it; or the operation is not persistent), PEER_FAILED. */
 HEDDLE_API heddle_status heddle_collective_start(heddle_collective collective);
 /* Makes progress once. DONE: the run has ended (or none was begun, and none has failed): the results are there. AGAIN: it goes on. An error is how the run has
