@@ -34,6 +34,8 @@ Shows the schedule of a collective algorithm: what each rank does, in which queu
   --segment B        most bytes of one put, in pipelines (default: all at once)
   --shape XxYxZ      sides of the torus, for algorithms that need one
   --rank R           only this rank (default: all)
+  --together         of session algorithms: one queue for all children in a tree, as with few bytes and where there
+                     are not enough; default: one for each link
   --dot              who puts how many bytes to whom, for Graphviz: … --dot | dot -Tsvg > schedule.svg
   --prove            prove the schedules of all ranks: order, contents, no deadlock, balanced credits. Above 64 ranks or
                      256 bytes with smaller numbers of bytes, which change nothing; above 64 ranks without the order
@@ -148,6 +150,8 @@ int info_schedule_command(int argc, char** argv) {
   app.add_option("--segment", words.request.segment_bytes)->transform(CLI::AsSizeValue(false));
   app.add_option("--shape", words.shape);
   app.add_option("--rank", words.rank);
+  bool together = false;
+  app.add_flag("--together", together);
   app.add_flag("--dot", words.dot);
   app.add_flag("--prove", words.prove);
   try {
@@ -155,6 +159,7 @@ int info_schedule_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
+  words.request.spread = !together;
   if (help) {
     std::fputs(kHelp, stdout);
     return 0;

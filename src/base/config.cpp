@@ -165,6 +165,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "1024",
      "commands of one run that such a VCQ is given, at most; alike on all ranks",
      {8, 1 << 20}},
+    {Var::utofu_spread_bytes, "HEDDLE_UTOFU_SPREAD_BYTES", Type::bytes, "64K",
+     "from so many bytes on a rank of broadcast.trinaryx3_session has a VCQ in session mode for each child, on TNIs of "
+     "their own, if it gets them; 0: always one for all children in a tree, so that more operations find some"},
     {Var::utofu_gates, "HEDDLE_UTOFU_GATES", Type::count, "48",
      "barrier gates that a process may take for barriers and small reductions of teams; 0: these run in software"},
     {Var::utofu_single_thread, "HEDDLE_UTOFU_SINGLE_THREAD", Type::flag, "0",

@@ -59,6 +59,7 @@ enum class Var : std::size_t {
   utofu_mrq_depth,
   utofu_sessions,
   utofu_session_depth,
+  utofu_spread_bytes,
   utofu_gates,
   utofu_single_thread,
   ucx_library,

@@ -1,5 +1,7 @@
 #include "collective/check.hpp"
 
+#include <array>
+
 #include "collective/check_job.hpp"
 
 namespace heddle::collective {
@@ -30,6 +32,38 @@ bool inside(const Job& job, Rank rank, const Block& block) {
   const std::uint64_t size = bytes_of(job, rank, block.place);
   if (block.place == Place::beside && block.offset % kBesideBytes + block.bytes > kBesideBytes) return false;
   return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
+}
+
+// Whether a link leads from one rank to the other. Where a side of the torus is 2, both links of its axis do.
+bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
+  const std::uint32_t axis = link / 2;
+  Rank stride = 1;
+  for (std::uint32_t lower = 0; lower < axis; ++lower) stride *= request.shape[lower];
+  const Rank extent = request.shape[axis];
+  const Rank place = from / stride % extent;
+  const Rank next = (place + (link % 2 == 0 ? 1 : extent - 1)) % extent;
+  return to == from - place * stride + next * stride;
+}
+
+// What is wrong with the links that a schedule names; null: nothing.
+const char* wrong_links(const Job& job, const Schedule& schedule) {
+  const auto& [x, y, z] = job.request.shape;
+  std::array<bool, kLinks> named{};
+  for (std::uint32_t queue = 0; queue < schedule.queues; ++queue) {
+    const std::uint32_t link = schedule.link_of(queue);
+    if (link == kAnyLink) continue;
+    if (link >= kLinks) return "a queue's link does not exist";
+    if (std::uint64_t{x} * y * z != job.schedules.size()) return "it names links, and the ranks are no torus";
+    if (named[link]) return "two queues have the same link";
+    named[link] = true;
+  }
+  for (const Command& command : schedule.commands) {
+    const std::uint32_t link = schedule.link_of(command.queue);
+    if (link == kAnyLink || command.action != Action::put || command.source.bytes == 0) continue;
+    if (command.target == schedule.rank || leads_to(job.request, schedule.rank, command.target, link)) continue;
+    return "what a queue puts does not leave by its link";
+  }
+  return nullptr;
 }
 
 // What is wrong with the form of one command; null: nothing.
@@ -87,6 +121,7 @@ bool check_form(const Job& job) {
       const Event event{&command, rank, job.first_queue[rank] + command.queue, ++index[command.queue], 0};
       if (const char* wrong = wrong_form(job, schedule, command)) job.fault(describe(job, event) + ": " + wrong);
     }
+    if (const char* wrong = wrong_links(job, schedule)) job.fault("rank " + std::to_string(rank) + ": " + wrong);
   }
   return job.verdict.proved();
 }

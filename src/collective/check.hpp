@@ -2,7 +2,8 @@
 //
 // What is shown, for `runs` runs on end, in whatever order and however late the network delivers (only puts of one queue to
 // one target keep their order), and whatever the callers do with their buffers between two runs:
-//  1. form: every queue, counter, rank and range exists; nobody writes the caller's `send`;
+//  1. form: every queue, counter, rank and range exists; nobody writes the caller's `send`; what a queue puts leaves by the link that it
+//     names, and no two queues of a rank name the same;
 //  2. balance: each counter gets exactly the credits per run that its rank counts with, so that no credit is left over; and who shares a counter
 //     says so;
 //  3. no deadlock: every run ends at every rank. Counters only grow, so what may run once may run for ever: one order of

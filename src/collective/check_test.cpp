@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -121,6 +123,87 @@ TEST(SessionQueues, RunTheSessionAlgorithmsOnly) {
                    .fits);
 }
 
+// ---- children spread over links ------------------------------------------------------------------------------------------
+
+enum class Spread { all, nobody, some };
+
+bool spreads(Spread spread, Rank rank) {
+  return spread == Spread::all || (spread == Spread::some && (rank * 2654435761U >> 16U) % 2 == 0);
+}
+
+std::vector<Schedule> trinaryx3_session(Request request, Spread spread) {
+  std::vector<Schedule> all;
+  all.reserve(request.ranks);
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    request.spread = spreads(spread, request.rank);
+    all.push_back(broadcast_trinaryx3_session(request));
+  }
+  return all;
+}
+
+std::vector<std::array<Rank, 3>> boxes_up_to(Rank most) {
+  std::vector<std::array<Rank, 3>> all;
+  for (Rank x = 2; x * 4 <= most; ++x)
+    for (Rank y = 2; x * y * 2 <= most; ++y)
+      for (Rank z = 2; x * y * z <= most; ++z) all.push_back({x, y, z});
+  return all;
+}
+
+// What one rank does is no other's matter, so all mixtures are right. Where all spread they are among all algorithms, above.
+TEST(TrinaryX3, IsProvedHoweverMembersSpread) {
+  std::size_t number = 0;
+  for (const std::array<Rank, 3>& box : boxes_up_to(64)) {
+    const Rank ranks = box[0] * box[1] * box[2];
+    // The largest take most of the time, and AddressSanitizer too long for many of them.
+    if (++number % (ranks > 36 ? 5 : 1) != 0 || (base::kAddressSanitizer && number % 7 != 0)) continue;
+    const Request request{Operation::broadcast, 0, ranks, ranks * 2 / 3, 12, 1, 2, box};
+    for (const Spread spread : {Spread::some, Spread::nobody}) {
+      const Verdict verdict = check(request, trinaryx3_session(request, spread), Proof::whole, 2);
+      ASSERT_TRUE(verdict.proved()) << box[0] << "x" << box[1] << "x" << box[2] << "\n" << verdict.text();
+    }
+  }
+}
+
+TEST(TrinaryX3, IsRightOnAWholeMachine) {
+  const Request request{Operation::broadcast, 0, 158'976, 1234, 6, 1, 1, {48, 69, 48}};
+  const std::vector<Schedule> all = trinaryx3_session(request, Spread::some);
+  const Verdict verdict = check(request, all, Proof::contents_only, 2);
+  EXPECT_TRUE(verdict.proved()) << verdict.text();
+  for (const Schedule& schedule : all) ASSERT_EQ(runs_on_session_queues(schedule).reason, "");
+}
+
+// The most that one queue puts in a run is what one link carries, a third of the bytes; where nobody spreads, up to three times as much.
+TEST(TrinaryX3, EachLinkHasAQueue) {
+  constexpr std::uint64_t kBytes = 300;
+  const auto most_of_a_queue = [](const Schedule& schedule) {
+    std::vector<std::uint64_t> bytes(schedule.queues);
+    for (const Command& command : schedule.commands) bytes[command.queue] += command.source.bytes;
+    return *std::ranges::max_element(bytes);
+  };
+  const auto queues_in_use = [](const Schedule& schedule) {
+    return std::ranges::count_if(schedule.counters, [](const Counter& counter) { return counter.per_run > 0; });
+  };
+  for (const std::array<Rank, 3>& box : boxes_up_to(64)) {
+    const Rank ranks = box[0] * box[1] * box[2];
+    const Request request{Operation::broadcast, 0, ranks, 1, kBytes, 1, 10, box};
+    std::uint64_t together = 0;
+    for (const Schedule& schedule : trinaryx3_session(request, Spread::nobody)) {
+      together = std::max(together, most_of_a_queue(schedule));
+      EXPECT_TRUE(schedule.links.empty());
+      EXPECT_LE(queues_in_use(schedule), 4);
+    }
+    EXPECT_EQ(together, ranks == 8 ? kBytes * 2 / 3 : kBytes);
+    for (const Schedule& schedule : trinaryx3_session(request, Spread::all)) {
+      EXPECT_LE(most_of_a_queue(schedule), kBytes / 3);
+      EXPECT_LE(queues_in_use(schedule), 7) << "of 12, so that a second operation finds four";
+      std::vector<std::uint32_t> links = schedule.links;
+      std::erase(links, kAnyLink);
+      std::ranges::sort(links);
+      EXPECT_EQ(std::ranges::adjacent_find(links), links.end());
+    }
+  }
+}
+
 // ---- the proof finds faults ----------------------------------------------------------------------------------------------
 
 struct Broken {
@@ -215,6 +298,32 @@ TEST(Check, FindsAGiverThatThinksItIsAlone) {
   Broken broken("gather.linear", Operation::gather);
   for (Command& command : broken.all[2].commands) command.shares = false;
   EXPECT_NE(broken.faults().find("as if it were alone"), std::string::npos) << broken.faults();
+}
+
+TEST(Check, FindsWrongLinks) {
+  const Request request{Operation::broadcast, 0, 12, 0, 12, 1, 4, {3, 2, 2}};
+  const auto faults = [&](auto&& spoil) {
+    std::vector<Schedule> all = trinaryx3_session(request, Spread::all);
+    Schedule& schedule = *std::ranges::find_if(all, [](const Schedule& one) {
+      return std::ranges::count_if(one.links, [](std::uint32_t link) { return link != kAnyLink; }) > 1;
+    });
+    std::vector<std::uint32_t*> named;
+    for (std::uint32_t& link : schedule.links)
+      if (link != kAnyLink) named.push_back(&link);
+    spoil(schedule, named);
+    return check(request, all).text();
+  };
+  using Named = std::vector<std::uint32_t*>;
+  EXPECT_EQ(faults([](Schedule&, const Named&) {}), "");
+  const std::string same = faults([](Schedule&, const Named& named) { *named[0] = *named[1]; });
+  EXPECT_NE(same.find("same link"), std::string::npos) << same;
+  const std::string other = faults([](Schedule&, const Named& named) { std::swap(*named[0], *named[1]); });
+  EXPECT_NE(other.find("does not leave by"), std::string::npos) << other;
+  const std::string none = faults([](Schedule&, const Named& named) { *named[0] = kLinks; });
+  EXPECT_NE(none.find("does not exist"), std::string::npos) << none;
+  Broken no_torus("broadcast.chain", Operation::broadcast);
+  no_torus.all[1].links = {0};
+  EXPECT_NE(no_torus.faults().find("no torus"), std::string::npos) << no_torus.faults();
 }
 
 TEST(Check, FindsWrongForm) {

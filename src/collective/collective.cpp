@@ -152,6 +152,7 @@ base::Status Collective::choose() {
   choice_ = *choice;
   if (choice_.algorithm->session && use_ == Use::persistent) choice_.segment_bytes = segment_for_queues();
   request_.segment_bytes = choice_.segment_bytes;
+  request_.spread = spreads();
   record_.operation = static_cast<std::uint32_t>(call_.operation);
   record_.root = call_.root;
   record_.bytes = call_.bytes;
@@ -255,7 +256,10 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
               });
   if (refusal_ != HEDDLE_DONE) return refused();
   try {
-    if (lists) schedule_ = choice_.algorithm->schedule(request_);
+    // Members' memory has no links: what is released one after the other there would only wait.
+    const bool together = offload_ == nullptr && request_.spread;
+    if (together) request_.spread = false;
+    if (lists || together) schedule_ = choice_.algorithm->schedule(request_);
     const base::Status status = bind(records);
     return status == HEDDLE_DONE ? status : keep(status);
   } catch (const std::bad_alloc&) {

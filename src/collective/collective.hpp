@@ -85,6 +85,7 @@ class Collective final : public Setup {
   base::Status compare(std::uint32_t round, std::uint32_t member, const Record& record);
   base::Status prepare_places();
   [[nodiscard]] std::uint64_t segment_for_queues() const;
+  [[nodiscard]] bool spreads() const;
   void open_offload();
   void open_queues();
   void open_gates();

@@ -10,7 +10,8 @@ using Where = Record::Where;
 
 // ---- by the interface -----------------------------------------------------------------------------------------------------------
 
-// So long that the commands of a run fit the interface's queues, with up to three children.
+// So long that the commands of a run fit the interface's queues, with up to three children: the queue that segments come to has a command for
+// each of them, whether that puts to the child or releases a queue that does.
 std::uint64_t Collective::segment_for_queues() const {
   transport::SessionQueues* sessions = team_.context().transport().sessions();
   if (sessions == nullptr) return choice_.segment_bytes;
@@ -24,11 +25,23 @@ void Collective::open_offload() {
   if (use_ != Use::once && !choice_.named) open_gates();
 }
 
-// The interface puts into the caller's buffer, wherever that is.
+// Whether this rank asks for a queue for each link.
+bool Collective::spreads() const {
+  if (!choice_.algorithm->session || use_ != Use::persistent) return false;
+  transport::SessionQueues* sessions = team_.context().transport().sessions();
+  return sessions != nullptr && call_.bytes >= sessions->limits().spread_bytes;
+}
+
+// The interface puts into the caller's buffer, wherever that is. With too few queues for all links one for all children in a tree will do: the
+// others take no notice.
 void Collective::open_queues() {
-  const std::uint64_t bytes = receive_bytes(request_, request_.rank);
-  offload_ = SessionOffload::open(team_.context().transport().sessions(), schedule_,
-                                  {static_cast<std::byte*>(call_.receive), bytes});
+  transport::SessionQueues* sessions = team_.context().transport().sessions();
+  const std::span<std::byte> receive(static_cast<std::byte*>(call_.receive), receive_bytes(request_, request_.rank));
+  offload_ = SessionOffload::open(sessions, schedule_, receive);
+  if (offload_ != nullptr || schedule_.counters.size() <= SessionKeys::kMost) return;
+  request_.spread = false;
+  schedule_ = choice_.algorithm->schedule(request_);
+  offload_ = SessionOffload::open(sessions, schedule_, receive);
 }
 
 void Collective::open_gates() {

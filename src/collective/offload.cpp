@@ -35,15 +35,26 @@ bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) 
 }
 
 bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limits) {
-  if (schedule.commands.empty() || schedule.counters.size() > SessionKeys::kMost ||
+  if (schedule.commands.empty() || schedule.counters.size() > SessionOffload::kMostCounters ||
       !runs_on_session_queues(schedule).fits) {
     return false;
   }
   const auto alone = [&](const Command& command) {
-    return in_receive(command.source) && in_receive(command.destination) && command.source.bytes <= limits.bytes &&
-           command.credits <= limits.credits;
+    const bool told = command.counter < SessionKeys::kMost || command.target == schedule.rank;
+    return told && in_receive(command.source) && in_receive(command.destination) &&
+           command.source.bytes <= limits.bytes && command.credits <= limits.credits;
   };
   return std::ranges::all_of(schedule.commands, alone) && counters_are_queues(schedule, limits.commands);
+}
+
+// By queue of the interface: the link of the schedule's queue whose counter it is.
+std::vector<std::uint32_t> links_of(const Schedule& schedule, std::span<const std::uint32_t> queue_of,
+                                    std::uint32_t queues) {
+  static_assert(kAnyLink == transport::SessionQueues::kAnyLink);
+  std::vector<std::uint32_t> links(queues, kAnyLink);
+  for (const Command& command : schedule.commands)
+    if (command.waits[0].count > 0) links[queue_of[command.waits[0].counter]] = schedule.link_of(command.queue);
+  return links;
 }
 
 }  // namespace
@@ -79,17 +90,18 @@ bool Offload::advance() {
 std::unique_ptr<SessionOffload> SessionOffload::open(transport::SessionQueues* sessions, const Schedule& schedule,
                                                      std::span<std::byte> receive) {
   if (sessions == nullptr || !fits(schedule, sessions->limits())) return nullptr;
-  std::array<std::uint32_t, SessionKeys::kMost> queue_of{};
+  std::array<std::uint32_t, kMostCounters> queue_of{};
   std::uint32_t queues = 0;
   for (std::size_t i = 0; i < schedule.counters.size(); ++i)
     queue_of[i] = schedule.counters[i].per_run > 0 ? queues++ : kNone;
   if (queues == 0) return nullptr;
-  auto session = sessions->open(queues, receive);
+  auto session = sessions->open(links_of(schedule, queue_of, queues), receive);
   if (!session) return nullptr;
   std::unique_ptr<SessionOffload> offload(new SessionOffload(std::move(*session)));
   offload->queue_of_counter_ = queue_of;
   offload->keys_.queues = queues;
-  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+  const std::size_t told = std::min(schedule.counters.size(), SessionKeys::kMost);
+  for (std::size_t i = 0; i < told; ++i)
     if (queue_of[i] != kNone) offload->keys_.by_counter[i] = offload->session_->key(queue_of[i]);
   return offload;
 }
@@ -103,6 +115,9 @@ bool SessionOffload::agreed(std::span<const Record> records) const {
 }
 
 base::Status SessionOffload::bind(const Schedule& schedule, std::span<const Record> records) {
+  std::array<transport::SessionKey, kMostCounters> own{};
+  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
+    if (queue_of_counter_[i] != kNone) own[i] = session_->key(queue_of_counter_[i]);
   std::vector<transport::SessionCommand> commands;
   commands.reserve(schedule.commands.size());
   for (const Command& command : schedule.commands) {
@@ -110,9 +125,8 @@ base::Status SessionOffload::bind(const Schedule& schedule, std::span<const Reco
     const Wait& wait = command.waits[0];
     bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
     if (command.action != Action::put) continue;
-    if (command.counter >= SessionKeys::kMost)
-      return base::fail(HEDDLE_ERR_PROTOCOL, "a put to counter %u; there are %zu", command.counter, SessionKeys::kMost);
-    bound.target = &records[command.target].sessions.by_counter[command.counter];
+    bound.target = command.target == schedule.rank ? &own.at(command.counter)
+                                                   : &records[command.target].sessions.by_counter.at(command.counter);
     bound.source = command.source.offset;
     bound.destination = command.destination.offset;
     bound.bytes = command.source.bytes;

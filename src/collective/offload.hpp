@@ -65,7 +65,7 @@ class Offload {
 
 // What a member tells the others of its session queues.
 struct SessionKeys {
-  static constexpr std::size_t kMost = 6;  // counters of an operation; three trees have so many
+  static constexpr std::size_t kMost = 5;  // counters of an operation that others give to; three trees have so many
   std::uint32_t queues = 0;                // 0: this member has none, so nobody uses them
   std::uint32_t padding = 0;
   std::array<transport::SessionKey, kMost> by_counter{};
@@ -75,6 +75,9 @@ struct SessionKeys {
 // nothing goes to the free queue. Everything is prepared in bind(); start() gives the interface the commands again.
 class SessionOffload final : public Offload {
  public:
+  // Counters of an operation that fits: those that others give to come first, and further ones are this rank's alone.
+  static constexpr std::size_t kMostCounters = 11;
+
   // Queues for this schedule on the rank's receive buffer. Null: there is no such interface (`sessions` is null), the schedule
   // does not fit, or not so many queues are left.
   static std::unique_ptr<SessionOffload> open(transport::SessionQueues* sessions, const Schedule& schedule,
@@ -92,7 +95,7 @@ class SessionOffload final : public Offload {
 
   std::unique_ptr<transport::Session> session_;
   SessionKeys keys_;
-  std::array<std::uint32_t, SessionKeys::kMost> queue_of_counter_{};
+  std::array<std::uint32_t, kMostCounters> queue_of_counter_{};
 };
 
 }  // namespace heddle::collective

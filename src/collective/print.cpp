@@ -19,6 +19,12 @@ std::string waits_of(const Command& command) {
   return text.empty() ? "at once" : text;
 }
 
+std::string link_text(std::uint32_t link) {
+  if (link == kAnyLink) return "";
+  static constexpr std::array<const char*, kLinks> kNames = {"+x", "-x", "+y", "-y", "+z", "-z"};
+  return std::string(", link ") + kNames.at(link);
+}
+
 std::string act_of(const Command& command) {
   const std::string target = " rank " + std::to_string(command.target);
   const bool bytes = command.source.bytes > 0;
@@ -57,7 +63,7 @@ std::string text_of(const Schedule& schedule) {
     bool first = true;
     for (const Command& command : schedule.commands) {
       if (command.queue != queue) continue;
-      if (first) text += "  queue " + std::to_string(queue) + "\n";
+      if (first) text += "  queue " + std::to_string(queue) + link_text(schedule.link_of(queue)) + "\n";
       first = false;
       text += "    " + waits_of(command) + ": " + act_of(command);
       if (command.credits > 0) text += ", +" + std::to_string(command.credits) + " c" + std::to_string(command.counter);

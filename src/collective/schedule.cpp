@@ -116,6 +116,12 @@ Builder& Builder::counter(std::uint32_t number, std::uint32_t per_run, std::uint
   return *this;
 }
 
+Builder& Builder::link(std::uint32_t queue, std::uint32_t number) {
+  if (schedule_.links.size() <= queue) schedule_.links.resize(queue + 1, kAnyLink);
+  schedule_.links[queue] = number;
+  return *this;
+}
+
 std::uint64_t Builder::scratch(std::uint64_t bytes) {
   const std::uint64_t begin = schedule_.scratch_bytes;
   schedule_.scratch_bytes += bytes;

@@ -82,6 +82,10 @@ struct Counter {
   std::uint32_t per_run = 0;  // credits that come, and are used up, in every run
 };
 
+// The links of a rank in a torus: 2 * axis upwards, 2 * axis + 1 downwards.
+inline constexpr std::uint32_t kLinks = 6;
+inline constexpr std::uint32_t kAnyLink = ~std::uint32_t{0};
+
 struct Schedule {
   Rank rank = 0;
   Rank ranks = 1;
@@ -89,6 +93,13 @@ struct Schedule {
   std::vector<Counter> counters;
   std::uint64_t scratch_bytes = 0;
   std::vector<Command> commands;  // those of one queue in its order
+  // By queue, as far as there are any: the link by which all bytes leave that its commands put to other ranks, and those of no other queue with
+  // a link. Whoever can give queues their own engines learns from it which ones are worth it; others need not care.
+  std::vector<std::uint32_t> links;
+
+  [[nodiscard]] std::uint32_t link_of(std::uint32_t queue) const {
+    return queue < links.size() ? links[queue] : kAnyLink;
+  }
 };
 
 enum class Operation : std::uint8_t {
@@ -145,6 +156,8 @@ struct Request {
   std::array<Rank, 3> shape{
       0, 0, 0};           // algorithms for a torus: ranks along x, y, z (x varies fastest); their product is `ranks`
   bool reachable = true;  // others get from this rank's receive as it is; this rank's own matter
+  // Session queues: one for each link by which this rank sends, where an algorithm knows links; this rank's own matter.
+  bool spread = true;
   // Where ranks list their blocks: the lists of `rank` alone, or those of all ranks, for proofs. None: each block has `bytes`, and they
   // stand one after the other.
   std::span<const Exchange> exchanges{};
@@ -170,6 +183,8 @@ class Builder {
   }
 
   Builder& counter(std::uint32_t number, std::uint32_t per_run, std::uint32_t initial = 0);
+  // What the queue puts to other ranks leaves by this link.
+  Builder& link(std::uint32_t queue, std::uint32_t number);
   // A place of the schedule's own; returns where it begins.
   std::uint64_t scratch(std::uint64_t bytes);
 

@@ -79,12 +79,17 @@ class SessionQueues {
     std::uint32_t commands = 0;
     std::uint32_t credits = 0;  // of one put
     std::uint64_t bytes = 0;    // of one put
+    // Of an operation: from so many on it pays to have a queue for each link, where one will do.
+    std::uint64_t spread_bytes = kNever;
+    static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   };
   [[nodiscard]] virtual Limits limits() const = 0;
 
-  // `queues` of them, for puts out of and into this memory of the caller's (may be empty), which stays until the Session is gone.
-  // NO_MEMORY: not so many are left.
-  [[nodiscard]] virtual base::Result<std::unique_ptr<Session>> open(std::uint32_t queues,
+  // As many queues as `links` has elements, for puts out of and into this memory of the caller's (may be empty), which stays until the
+  // Session is gone. An element is the number of the link that the queue's puts leave by, or kAnyLink: queues of different links are as
+  // a rule on different engines of the interface. NO_MEMORY: not so many queues are left; none is taken.
+  static constexpr std::uint32_t kAnyLink = ~std::uint32_t{0};
+  [[nodiscard]] virtual base::Result<std::unique_ptr<Session>> open(std::span<const std::uint32_t> links,
                                                                     std::span<std::byte> memory) = 0;
 };
 

@@ -1,13 +1,24 @@
 // Broadcast down trees by session queues alone, as the hardware has them: every command waits for one more credit of its
 // queue's only counter. As in Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2.
 //
-// First all ranks report to the root that their run has begun, up the same tree; then the root sends. Who receives a
+// First all ranks report to the root that their run has begun, up the first tree; then the root sends, down all of them. Who receives a
 // segment forwards it, so a put to a child carries as many credits as the child has children, and one to a leaf a credit that
 // ends its wait. Of each tree:
 //   counter 0, queue 0   data: puts of segment 0 to each child, of segment 1 to each child, …; of a leaf: a nop per segment
+// Of the first tree:
 //   counter 1, queue 1   reports: nops for all children but one, then the report to the parent
 //   queue 2              the report of a leaf, which waits for nobody
 // At the root the reports release the data (release_data).
+//
+// Where the tree knows links, a rank may spread its children over as many queues (Request::spread): one engine of the interface takes
+// twice the time for two children, while a second one has nothing to do. A segment's credits come to one queue only, so what stands
+// there for the children but the first are credits for queues of their own, which put:
+//   counter 0, queue 0   data: for each segment a credit to each further queue, then the put to the first child
+//   further queues       puts of segment 0, 1, … to one child, each with a counter that only this rank gives to
+// A rank takes as many credits as before, so no other rank needs to know whether it spreads.
+#include <utility>
+#include <vector>
+
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/pieces.hpp"
 #include "collective/algorithms/tree.hpp"
@@ -16,6 +27,9 @@ namespace heddle::collective {
 namespace {
 
 constexpr std::uint32_t kMostCredits = 15;  // that one put can carry
+constexpr std::uint32_t kTrees = 3;
+// Of a tree, where a node has at most three children: queues for all but the first.
+constexpr std::uint32_t kFurther = 2;
 
 struct Tree {
   std::uint32_t number;
@@ -24,57 +38,120 @@ struct Tree {
   [[nodiscard]] std::uint32_t data() const { return number * 2; }
   [[nodiscard]] std::uint32_t begun() const { return number * 2 + 1; }
   [[nodiscard]] std::uint32_t queue(std::uint32_t i) const { return number * 3 + i; }
+  // Of a child but the first. They come last: others give to the counters before them only, 0 to 4.
+  [[nodiscard]] std::uint32_t further_counter(std::uint32_t child) const {
+    return kTrees * 2 - 1 + number * kFurther + child - 1;
+  }
+  [[nodiscard]] std::uint32_t further_queue(std::uint32_t child) const {
+    return kTrees * 3 + number * kFurther + child - 1;
+  }
   [[nodiscard]] TreeNode at(Request request, Rank rank) const {
     request.rank = rank;
     return node(request, number);
   }
 };
 
-// At the root: when `reports` credits have come to queue 1, `puts` credits go to counter 0, by puts to itself of at most 15.
+// Credits for one counter of the root.
+struct Release {
+  std::uint32_t counter = 0;
+  std::uint32_t credits = 0;
+};
+
+// In turn, so that no tree waits for another; as many as one put can carry, each.
+std::vector<Release> puts_that_release(std::vector<Release> data) {
+  std::vector<Release> puts;
+  for (bool more = true; more;) {
+    more = false;
+    for (Release& left : data) {
+      if (left.credits == 0) continue;
+      puts.push_back({left.counter, std::min(left.credits, kMostCredits)});
+      left.credits -= puts.back().credits;
+      more = true;
+    }
+  }
+  return puts;
+}
+
+// At the root: when `reports` credits have come to queue 1, the data of all trees are released, by puts to itself of at most 15 credits.
 // Only the last of the reports can start them, and it lets one command go; so there are more puts to itself that let the
 // next ones go, each up to 14 of the first kind and one more of its own.
-void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t reports, std::uint32_t puts) {
+void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t reports,
+                  const std::vector<Release>& puts) {
   std::uint32_t place = 0;
   const auto next = [&](Command& command) { wait(command, tree.begun(), ++place); };
   for (std::uint32_t i = 0; i + 1 < reports; ++i) next(builder.nop(tree.queue(1)));
   std::uint32_t released = reports;
-  while (puts > 0) {
-    std::uint32_t wanted = (puts + kMostCredits - 1) / kMostCredits;  // commands that give all that is left
-    const bool last = wanted <= kMostCredits;
-    const std::uint32_t now = last ? wanted : kMostCredits - 1;
+  for (std::size_t given = 0; given < puts.size();) {
+    const auto left = static_cast<std::uint32_t>(puts.size() - given);
+    const bool last = left <= kMostCredits;
+    const std::uint32_t now = last ? left : kMostCredits - 1;
     next(builder.signal_shared(tree.queue(1), root, tree.begun(), last ? now : now + 1));
     released += last ? now : now + 1;
-    for (std::uint32_t i = 0; i < now; ++i) {
-      const std::uint32_t credits = std::min(puts, kMostCredits);
-      next(builder.signal(tree.queue(1), root, tree.data(), credits));
-      puts -= credits;
-    }
+    for (std::uint32_t i = 0; i < now; ++i, ++given)
+      next(builder.signal(tree.queue(1), root, puts[given].counter, puts[given].credits));
   }
   builder.counter(tree.begun(), released);
 }
 
-void add_tree(Builder& builder, const Request& request, const Tree& tree, const Pieces& pieces) {
+// Up `tree`; what is told at the root releases `data`.
+void add_reports(Builder& builder, const Request& request, const Tree& tree, std::vector<Release> data) {
   const TreeNode node = tree.at(request, request.rank);
   const auto children = static_cast<std::uint32_t>(node.children.size());
   if (node.root) {
-    builder.counter(tree.data(), pieces.count() * children);
-    if (children > 0) release_data(builder, tree, request.rank, children, pieces.count() * children);
-  } else {
-    builder.counter(tree.data(), pieces.count() * std::max(children, 1U)).counter(tree.begun(), children);
-    for (std::uint32_t i = 0; i + 1 < children; ++i) wait(builder.nop(tree.queue(1)), tree.begun(), i + 1);
-    Command& report = builder.signal_shared(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
-    if (children > 0) wait(report, tree.begun(), children);
+    if (children > 0) release_data(builder, tree, request.rank, children, puts_that_release(std::move(data)));
+    return;
+  }
+  builder.counter(tree.begun(), children);
+  for (std::uint32_t i = 0; i + 1 < children; ++i) wait(builder.nop(tree.queue(1)), tree.begun(), i + 1);
+  Command& report = builder.signal_shared(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
+  if (children > 0) wait(report, tree.begun(), children);
+}
+
+// What a rank forwards. At the root nobody releases it but the reports: that is returned.
+Release add_data(Builder& builder, const Request& request, const Tree& tree, const Pieces& pieces) {
+  const TreeNode node = tree.at(request, request.rank);
+  const auto children = static_cast<std::uint32_t>(node.children.size());
+  const std::uint32_t credits = pieces.count() * (node.root ? children : std::max(children, 1U));
+  builder.counter(tree.data(), credits);
+  const bool spread = request.spread && !node.links.empty() && children <= 1 + kFurther;
+  if (spread) builder.link(tree.queue(0), node.links[0]);
+  for (std::uint32_t child = 1; spread && child < children; ++child) {
+    builder.counter(tree.further_counter(child), pieces.count());
+    builder.link(tree.further_queue(child), node.links[child]);
   }
   std::uint32_t place = 0;
+  const auto next = [&](Command& command) { wait(command, tree.data(), ++place); };
   for (std::uint32_t i = 0; i < pieces.count(); ++i) {
-    for (const Rank child : node.children) {
-      const auto grandchildren = static_cast<std::uint32_t>(tree.at(request, child).children.size());
+    for (std::uint32_t child = 1; spread && child < children; ++child)
+      next(builder.signal(tree.queue(0), request.rank, tree.further_counter(child)));
+    for (std::uint32_t child = 0; child < children; ++child) {
+      const bool further = spread && child > 0;
+      const Rank to = node.children[child];
+      const auto grandchildren = static_cast<std::uint32_t>(tree.at(request, to).children.size());
       const Block block = pieces.at(Place::receive, i);
-      Command& put = give(builder.put(tree.queue(0), block, child, block), tree.data(), std::max(grandchildren, 1U));
-      wait(put, tree.data(), ++place);
+      Command& put = give(builder.put(further ? tree.further_queue(child) : tree.queue(0), block, to, block),
+                          tree.data(), std::max(grandchildren, 1U));
+      if (further)
+        wait(put, tree.further_counter(child), i + 1);
+      else
+        next(put);
     }
-    if (children == 0 && !node.root) wait(builder.nop(tree.queue(0)), tree.data(), ++place);
+    if (children == 0 && !node.root) next(builder.nop(tree.queue(0)));
   }
+  return {tree.data(), credits};
+}
+
+Schedule down_trees(const Request& request, std::uint32_t trees,
+                    TreeNode (*node)(const Request& request, unsigned tree)) {
+  Builder builder(request);
+  std::vector<Release> data;
+  for (std::uint32_t number = 0; number < trees; ++number) {
+    const Block fragment = part(Place::receive, request.bytes, 1, trees, number);
+    const Pieces pieces(fragment.offset, fragment.bytes, request.segment_bytes);
+    data.push_back(add_data(builder, request, {number, node}, pieces));
+  }
+  add_reports(builder, request, {0, node}, std::move(data));
+  return builder.take();
 }
 
 TreeNode chain(const Request& request, unsigned) {
@@ -88,24 +165,15 @@ TreeNode trinary(const Request& request, unsigned) {
 }  // namespace
 
 Schedule broadcast_chain_session(const Request& request) {
-  Builder builder(request);
-  add_tree(builder, request, {0, chain}, Pieces(0, request.bytes, request.segment_bytes));
-  return builder.take();
+  return down_trees(request, 1, chain);
 }
 
 Schedule broadcast_trinary_session(const Request& request) {
-  Builder builder(request);
-  add_tree(builder, request, {0, trinary}, Pieces(0, request.bytes, request.segment_bytes));
-  return builder.take();
+  return down_trees(request, 1, trinary);
 }
 
 Schedule broadcast_trinaryx3_session(const Request& request) {
-  Builder builder(request);
-  for (unsigned tree = 0; tree < 3; ++tree) {
-    const Block fragment = part(Place::receive, request.bytes, 1, 3, tree);
-    add_tree(builder, request, {tree, torus_tree}, Pieces(fragment.offset, fragment.bytes, request.segment_bytes));
-  }
-  return builder.take();
+  return down_trees(request, kTrees, torus_tree);
 }
 
 }  // namespace heddle::collective

@@ -100,25 +100,33 @@ TreeNode torus_tree(const Request& request, unsigned tree) {
   for (std::size_t axis = 0; axis < 3; ++axis)
     own[axis] = (own[axis] + request.shape[axis] - root[axis]) % request.shape[axis];
   constexpr Coordinates kOrigin{0, 0, 0};
+  struct Child {
+    Coordinates at;
+    std::uint32_t link;
+  };
   const auto children_of = [&](const Coordinates& c) {
-    std::vector<Coordinates> children;
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      for (const bool up : {true, false}) {
+    std::vector<Child> children;
+    for (const bool up : {true, false})
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        const std::uint32_t axis = (tree + step) % 3;
         Coordinates next = c;
         if (up ? c[axis] + 1 >= request.shape[axis] : c[axis] == 0) continue;
         next[axis] = up ? c[axis] + 1 : c[axis] - 1;
-        if (next != kOrigin && parent_of(next, tree) == c) children.push_back(next);
+        if (next != kOrigin && parent_of(next, tree) == c) children.push_back({next, 2 * axis + (up ? 0 : 1)});
       }
     return children;
   };
   TreeNode node;
   node.root = own == kOrigin;
-  for (const Coordinates& child : children_of(own)) node.children.push_back(absolute_at(request, child));
+  for (const Child& child : children_of(own)) {
+    node.children.push_back(absolute_at(request, child.at));
+    node.links.push_back(child.link);
+  }
   if (node.root) return node;
   const Coordinates parent = parent_of(own, tree);
   node.parent = absolute_at(request, parent);
-  const std::vector<Coordinates> siblings = children_of(parent);
-  node.place = static_cast<std::uint32_t>(std::ranges::find(siblings, own) - siblings.begin());
+  const std::vector<Child> siblings = children_of(parent);
+  node.place = static_cast<std::uint32_t>(std::ranges::find(siblings, own, &Child::at) - siblings.begin());
   return node;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <tuple>
 
 namespace heddle::transport::utofu {
 namespace {
@@ -131,7 +132,7 @@ base::Status Library::ask_machine() {
     return base::fail(HEDDLE_ERR_SYSTEM, "utofu_get_onesided_tnis gives %zu TNIs: %s (%d)", count, error_name(code),
                       code);
   }
-  for (std::size_t i = 0; i < count; ++i) tnis_.push_back({ids[i], 0, 0, std::nullopt});
+  for (std::size_t i = 0; i < count; ++i) tnis_.push_back({ids[i], 0, 0, 0, std::nullopt});
   std::free(ids);
   utofu_onesided_caps* caps = nullptr;
   if (call_.query_onesided_caps(tnis_.front().id, &caps) != UTOFU_SUCCESS || caps == nullptr) {
@@ -231,6 +232,7 @@ int Library::create_alone(Tni& tni, unsigned long flags, bool spare, Vcq* vcq) {
     return code;
   }
   ++tni.exclusive;
+  if (vcq->session) ++tni.sessions;
   ++(vcq->session ? sessions_ : exclusive_);
   return code;
 }
@@ -269,17 +271,20 @@ base::Result<Vcq> Library::create(std::uint64_t most_exclusive, bool spare) {
                     tnis_.size(), error_name(code), code);
 }
 
-base::Result<Vcq> Library::create_session(std::uint64_t most) {
+base::Result<Vcq> Library::create_session(std::uint64_t most, std::optional<std::uint32_t> tni) {
   const std::lock_guard lock(set_up_);
   int code = UTOFU_ERR_NOT_AVAILABLE;
   if (sessions_ >= most) {
     return base::fail(HEDDLE_ERR_NO_MEMORY, "this process has %llu VCQs in session mode, as many as it may",
                       static_cast<unsigned long long>(sessions_));
   }
-  const std::size_t first = next_session_tni_++;
-  for (std::size_t i = 0; i < tnis_.size(); ++i) {
+  std::vector<Tni*> order;
+  for (Tni& one : tnis_) order.push_back(&one);
+  const Tni* wanted = tni ? &tnis_[*tni % tnis_.size()] : nullptr;
+  std::ranges::sort(order, {}, [&](const Tni* one) { return std::tuple(one != wanted, one->sessions, one->id); });
+  for (Tni* one : order) {
     Vcq vcq;
-    code = create_alone(tnis_[(first + i) % tnis_.size()], UTOFU_VCQ_FLAG_SESSION_MODE, true, &vcq);
+    code = create_alone(*one, UTOFU_VCQ_FLAG_SESSION_MODE, true, &vcq);
     if (code == UTOFU_SUCCESS) return vcq;
   }
   return base::fail(HEDDLE_ERR_NO_MEMORY, "no VCQ in session mode is left on any of %zu TNIs: %s (%d)", tnis_.size(),
@@ -311,6 +316,7 @@ void Library::destroy(const Vcq& vcq) {
       --tni.sharing;
       return;
     }
+    if (vcq.session) --tni.sessions;
     --(vcq.session ? sessions_ : exclusive_);
     if (--tni.exclusive == 0 && tni.spare) drop_spare(tni);
   }

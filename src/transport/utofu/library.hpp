@@ -105,9 +105,9 @@ class Library {
   base::Result<Vcq> create(std::uint64_t most_exclusive, bool spare);
   // One that shares its CQ, on the TNI that is `step` behind that of `first`.
   base::Result<Vcq> create_behind(const Vcq& first, std::size_t step);
-  // In session mode, on the next TNI in turn that has one; a TNI's last CQ is left to workers. NO_MEMORY: none left, or this process
-  // has `most` of them.
-  base::Result<Vcq> create_session(std::uint64_t most);
+  // In session mode, on the TNI of this process that comes `tni`-th, counted round, or else on one that has fewest of these; a TNI's last CQ
+  // is left to workers. NO_MEMORY: none left, or this process has `most` of them.
+  base::Result<Vcq> create_session(std::uint64_t most, std::optional<std::uint32_t> tni);
   [[nodiscard]] bool has_sessions() const { return has_sessions_; }
   void destroy(const Vcq& vcq);
 
@@ -142,6 +142,7 @@ class Library {
     utofu_tni_id_t id = 0;
     std::uint64_t exclusive = 0;  // VCQs with a CQ of their own
     std::uint64_t sharing = 0;    // the others
+    std::uint64_t sessions = 0;   // of the exclusive ones: in session mode
     std::optional<Vcq> spare;     // holds a CQ for those that share, until the first of them gets it
   };
   base::Result<utofu_stadd_t> enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
@@ -155,7 +156,6 @@ class Library {
   std::mutex set_up_;  // around every call that sets something up; taken after a CQ's lock
   std::size_t next_tni_ = 0;
   bool has_sessions_ = false;
-  std::size_t next_session_tni_ = 0;
   std::uint64_t sessions_ = 0;                              // VCQs in session mode, on all TNIs
   std::uint64_t exclusive_ = 0;                             // other VCQs with a CQ of their own
   std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ

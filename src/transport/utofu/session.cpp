@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "transport/utofu/out.hpp"
 
@@ -55,6 +56,7 @@ struct Commands {
 
 struct Queue {
   Vcq vcq;
+  bool open = false;  // there is a VCQ
   utofu_stadd_t words = 0;
   utofu_stadd_t memory = 0;
   Commands commands;
@@ -70,7 +72,7 @@ class UtofuSession final : public Session {
         memory_(memory),
         free_end_(std::make_unique<FreeEnd>()) {}
   ~UtofuSession() override;
-  base::Status add_queue();
+  base::Status add_queues(std::span<const std::uint32_t> links);
 
   [[nodiscard]] SessionKey key(std::uint32_t queue) const override;
   [[nodiscard]] base::Status bind(std::span<const SessionCommand> commands) override;
@@ -79,6 +81,7 @@ class UtofuSession final : public Session {
   void leave() override { left_ = true; }
 
  private:
+  base::Status open_queue(Queue& queue, std::uint32_t link);
   base::Status check(const SessionCommand& command) const;
   base::Status key_of(const SessionKey& key, KeyOfQueue* name) const;
   base::Status prepare(const SessionCommand& command, bool last);
@@ -110,6 +113,7 @@ UtofuSession::~UtofuSession() {
     return;
   }
   for (const Queue& queue : queues_) {
+    if (!queue.open) continue;
     if (queue.memory != 0) library_.withdraw(queue.vcq, queue.memory);
     if (queue.words != 0) library_.withdraw(queue.vcq, queue.words);
     library_.destroy(queue.vcq);
@@ -119,12 +123,26 @@ UtofuSession::~UtofuSession() {
   library_.withdraw(sessions_.plain(), plain_memory_);
 }
 
-base::Status UtofuSession::add_queue() {
+// Those that want a TNI first, so that the others do not take it from them.
+base::Status UtofuSession::add_queues(std::span<const std::uint32_t> links) {
+  queues_.resize(links.size());
+  for (const bool any : {false, true}) {
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      if ((links[i] == SessionQueues::kAnyLink) != any) continue;
+      if (const base::Status status = open_queue(queues_[i], links[i]); status != HEDDLE_DONE) return status;
+    }
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status UtofuSession::open_queue(Queue& queue, std::uint32_t link) {
   const std::uint64_t most = sessions_.home().environment().config.number(base::Var::utofu_sessions);
-  auto vcq = library_.create_session(most);
+  const std::optional<std::uint32_t> tni =
+      link == SessionQueues::kAnyLink ? std::nullopt : std::optional<std::uint32_t>(link);
+  auto vcq = library_.create_session(most, tni);
   if (!vcq) return vcq.status();
-  Queue& queue = queues_.emplace_back();
   queue.vcq = *vcq;
+  queue.open = true;
   auto words = library_.enroll(queue.vcq, sessions_.words(), Sessions::kWordBytes);
   if (!words) return words.status();
   queue.words = *words;
@@ -357,6 +375,8 @@ SessionQueues::Limits Sessions::limits() const {
   limits.commands = static_cast<std::uint32_t>(home_.environment().config.number(base::Var::utofu_session_depth));
   limits.credits = kMostCredits;
   limits.bytes = kMostTransfer;
+  const std::uint64_t spread = home_.environment().config.number(base::Var::utofu_spread_bytes);
+  if (spread > 0 && home_.library().tnis() > 1) limits.spread_bytes = spread;
   return limits;
 }
 
@@ -380,15 +400,14 @@ base::Status Sessions::set_up_locked() {
   return status;
 }
 
-base::Result<std::unique_ptr<Session>> Sessions::open(std::uint32_t queues, std::span<std::byte> memory) {
+base::Result<std::unique_ptr<Session>> Sessions::open(std::span<const std::uint32_t> links,
+                                                      std::span<std::byte> memory) {
   {
     const std::lock_guard lock(mutex_);
     if (const base::Status status = set_up_locked(); status != HEDDLE_DONE) return status;
   }
   auto session = std::make_unique<UtofuSession>(*this, memory);
-  for (std::uint32_t i = 0; i < queues; ++i) {
-    if (const base::Status status = session->add_queue(); status != HEDDLE_DONE) return status;
-  }
+  if (const base::Status status = session->add_queues(links); status != HEDDLE_DONE) return status;
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -1,4 +1,5 @@
 // Session queues as VCQs in session mode: one for each queue, and one common VCQ in normal mode for the free queues of all Sessions.
+// Those of a link are on the TNI with its number, counted round, if that has one left; the others where there are fewest.
 //
 // Commands are prepared once (utofu_prepare_*) and posted again for each run, those of a queue by one call; the last of each
 // has a TCQ notice, whose record says that all have been executed and that their slots are free. Credits are SPS, so every command is one
@@ -31,7 +32,8 @@ class Sessions final : public SessionQueues {
   ~Sessions() override;
 
   [[nodiscard]] Limits limits() const override;
-  [[nodiscard]] base::Result<std::unique_ptr<Session>> open(std::uint32_t queues, std::span<std::byte> memory) override;
+  [[nodiscard]] base::Result<std::unique_ptr<Session>> open(std::span<const std::uint32_t> links,
+                                                            std::span<std::byte> memory) override;
 
   // ---- for its Sessions
   [[nodiscard]] Home& home() { return home_; }

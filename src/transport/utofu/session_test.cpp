@@ -2,8 +2,10 @@
 // refused. In strict mode the emulator ends the job for credits that are left over when a queue is freed.
 #include "transport/session.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -44,13 +46,18 @@ class Side {
   std::unique_ptr<Transport> transport_;
 };
 
+// So many, of no link.
+std::vector<std::uint32_t> queues(std::size_t count) {
+  return std::vector<std::uint32_t>(count, SessionQueues::kAnyLink);
+}
+
 // One rank of a chain. Queue 0: segments, released by their arrival; queue 1, not at the ends: the successor's readiness. The root
 // sends when its successor is ready, so its queue 1 gives credits to its queue 0.
 class Link {
  public:
   Link(Side& side, std::uint32_t rank, std::uint32_t ranks, std::uint32_t segments, std::size_t bytes)
       : rank_(rank), ranks_(ranks), segments_(segments), memory_(segments * bytes), bytes_(bytes) {
-    auto opened = side.sessions()->open(last() ? 1 : 2, memory_);
+    auto opened = side.sessions()->open(queues(last() ? 1 : 2), memory_);
     EXPECT_TRUE(opened.ok()) << base::last_message();
     if (opened) session_ = std::move(*opened);
   }
@@ -179,7 +186,7 @@ TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
   for (const bool right : {false, true}) {
     bootstrap::inproc::Job job(1);
     Side side(job, 0, right ? Overrides{{"HEDDLE_UTOFU_SESSION_DEPTH", "16"}} : Overrides{}, base::Level::warn);
-    auto opened = side.sessions()->open(1, {});
+    auto opened = side.sessions()->open(queues(1), {});
     ASSERT_TRUE(opened.ok()) << base::last_message();
     const SessionKey key = (*opened)->key(0);
     std::vector<SessionCommand> commands(right ? 16 : 200, SessionCommand{0});
@@ -216,7 +223,7 @@ TEST(UtofuSession, QueuesAreGivenBack) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<Session>> open;
     for (;;) {
-      auto opened = side.sessions()->open(1, memory);
+      auto opened = side.sessions()->open(queues(1), memory);
       if (!opened) {
         EXPECT_EQ(opened.status(), HEDDLE_ERR_NO_MEMORY) << base::last_message();
         break;
@@ -227,17 +234,59 @@ TEST(UtofuSession, QueuesAreGivenBack) {
     EXPECT_TRUE(round == 0 || open.size() == most);
     most = open.size();
     open.pop_back();
-    EXPECT_FALSE(side.sessions()->open(2, memory).ok());  // and takes nothing
-    EXPECT_TRUE(side.sessions()->open(1, memory).ok());
+    EXPECT_FALSE(side.sessions()->open(queues(2), memory).ok());  // and takes nothing
+    EXPECT_TRUE(side.sessions()->open(queues(1), memory).ok());
   }
 }
 
 TEST(UtofuSession, AsManyAsAllowed) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0, {{"HEDDLE_UTOFU_SESSIONS", "2"}});
-  EXPECT_TRUE(side.sessions()->open(2, {}).ok());
-  EXPECT_EQ(side.sessions()->open(3, {}).status(), HEDDLE_ERR_NO_MEMORY);
-  EXPECT_TRUE(side.sessions()->open(2, {}).ok());
+  EXPECT_TRUE(side.sessions()->open(queues(2), {}).ok());
+  EXPECT_EQ(side.sessions()->open(queues(3), {}).status(), HEDDLE_ERR_NO_MEMORY);
+  EXPECT_TRUE(side.sessions()->open(queues(2), {}).ok());
+}
+
+// What each TNI has carried tells where the queues are: link i is on TNI i, and so is link i + 6.
+TEST(UtofuSession, EachLinkHasATniOfItsOwn) {
+  constexpr std::uint32_t kTnis = 6;
+  bootstrap::inproc::Job job(1);
+  Side side(job, 0);
+  EXPECT_EQ(side.sessions()->limits().spread_bytes, 65'536U);
+  void* library = dlopen(HEDDLE_TOFUCOM, RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto carried = reinterpret_cast<std::uint64_t (*)(unsigned)>(dlsym(library, "utofu_emu_put_bytes"));
+  ASSERT_NE(carried, nullptr) << dlerror();
+  const std::vector<std::uint32_t> links = {SessionQueues::kAnyLink, 5, 10, 3, 2, 1, 0};
+  const auto bytes_of = [](std::uint32_t tni) { return std::uint64_t{1000} * (tni + 1); };
+  std::vector<std::byte> memory(2 * bytes_of(kTnis));
+  auto opened = side.sessions()->open(links, memory);
+  ASSERT_TRUE(opened.ok()) << base::last_message();
+  std::vector<SessionKey> keys;
+  for (std::uint32_t queue = 0; queue < links.size(); ++queue) keys.push_back((*opened)->key(queue));
+  std::vector<SessionCommand> commands;
+  for (std::uint32_t queue = 1; queue < links.size(); ++queue) {
+    commands.push_back({SessionCommand::kFreeQueue, &keys[queue], 0, 0, 0, 1});
+    commands.push_back({queue, keys.data(), 0, bytes_of(kTnis), bytes_of(links[queue] % kTnis), 1});
+    commands.push_back({0});
+  }
+  ASSERT_EQ((*opened)->bind(commands), HEDDLE_DONE) << base::last_message();
+  std::array<std::uint64_t, kTnis> before{};
+  for (std::uint32_t tni = 0; tni < kTnis; ++tni) before[tni] = carried(tni);
+  (*opened)->start();
+  ASSERT_TRUE(ends(**opened)) << base::last_message();
+  for (std::uint32_t tni = 0; tni < kTnis; ++tni) {
+    const std::uint64_t bytes = carried(tni) - before[tni];
+    EXPECT_GE(bytes, bytes_of(tni)) << "TNI " << tni;
+    EXPECT_LE(bytes, bytes_of(tni) + 8 * kTnis) << "TNI " << tni << ": more than the credits alone";
+  }
+  dlclose(library);
+}
+
+TEST(UtofuSession, NothingIsSpreadWhereThatIsNotWanted) {
+  bootstrap::inproc::Job job(1);
+  EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_SPREAD_BYTES", "0"}}).sessions()->limits().spread_bytes,
+            SessionQueues::Limits::kNever);
 }
 
 TEST(UtofuSession, ThereAreNoneWhereNotWanted) {
@@ -251,7 +300,7 @@ TEST(UtofuSession, WhatIsNotSoIsRefused) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
   std::vector<std::byte> memory(100);
-  auto opened = side.sessions()->open(2, memory);
+  auto opened = side.sessions()->open(queues(2), memory);
   ASSERT_TRUE(opened.ok()) << base::last_message();
   Session& session = **opened;
   const SessionKey key = session.key(0);
@@ -277,7 +326,7 @@ TEST(UtofuSession, TheFreeQueueIsFree) {
   std::vector<std::vector<std::byte>> memory(kSessions, std::vector<std::byte>(2048));
   std::vector<std::unique_ptr<Session>> sessions;
   for (std::size_t i = 0; i < kSessions; ++i) {
-    auto opened = side.sessions()->open(1, memory[i]);
+    auto opened = side.sessions()->open(queues(1), memory[i]);
     ASSERT_TRUE(opened.ok()) << base::last_message();
     sessions.push_back(std::move(*opened));
     const SessionKey key = sessions.back()->key(0);
@@ -304,7 +353,7 @@ TEST(UtofuSession, TheFreeQueueGoesInPieces) {
   std::vector<std::vector<std::byte>> memory(2, std::vector<std::byte>(2 * kCommands));
   std::vector<std::unique_ptr<Session>> sessions;
   for (std::vector<std::byte>& its : memory) {
-    auto opened = side.sessions()->open(1, its);
+    auto opened = side.sessions()->open(queues(1), its);
     ASSERT_TRUE(opened.ok()) << base::last_message();
     sessions.push_back(std::move(*opened));
     const SessionKey key = sessions.back()->key(0);
@@ -334,7 +383,7 @@ TEST(UtofuSession, WhatIsLeftStays) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
   static std::vector<std::byte> memory(64);
-  auto opened = side.sessions()->open(2, memory);
+  auto opened = side.sessions()->open(queues(2), memory);
   ASSERT_TRUE(opened.ok()) << base::last_message();
   // What the free queue has put is registered with the VCQ that all Sessions share: that stays, too.
   const SessionKey key = (*opened)->key(1);
