@@ -35,6 +35,10 @@ std::byte* mapped(const void* address, int world) {
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
     if (!segment->present() || !segment->holds(address, 1)) continue;
     std::byte* base = segment->mapped[world];
+    // One's own is here, also where the transport shows nobody's.
+    if (base == nullptr && world == g_state.my_pe) {
+      base = reinterpret_cast<std::byte*>(segment->base);  // NOLINT(performance-no-int-to-ptr)
+    }
     return base == nullptr ? nullptr : base + (reinterpret_cast<std::uintptr_t>(address) - segment->base);
   }
   return nullptr;

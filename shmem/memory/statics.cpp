@@ -4,6 +4,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,9 +53,16 @@ std::byte* private_copy(const Moved& moved) {
   return static_cast<std::byte*>(memory);
 }
 
+// The kernel's own: UCX puts itself in front of the C library's, in the whole process, and loses the last argument (as of 1.13).
+std::byte* move_mapping(std::byte* from, std::size_t bytes_now, std::size_t bytes, int flags, std::byte* to) {
+  const long at = ::syscall(SYS_mremap, from, bytes_now, bytes, flags, to);
+  return at == -1 ? nullptr
+                  : reinterpret_cast<std::byte*>(at);  // NOLINT(performance-no-int-to-ptr): the kernel tells numbers
+}
+
 // Both mappings have `bytes` bytes; `from` ceases to exist.
 bool map_over(std::byte* begin, std::byte* from, std::size_t bytes) {
-  return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) != MAP_FAILED;
+  return move_mapping(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == begin;
 }
 
 [[noreturn]] void die(const char* what) {
@@ -137,8 +145,8 @@ StaticData find_static_data() {
 bool move_to(std::byte* region, const StaticData& data) {
   // A second mapping of the same pages, first somewhere: that only works with shared ones, which is found out here. Only then
   // is the data replaced, in one step that cannot fail half-way.
-  void* second = ::mremap(region, 0, data.bytes, MREMAP_MAYMOVE);
-  if (second == MAP_FAILED) return false;
+  std::byte* second = move_mapping(region, 0, data.bytes, MREMAP_MAYMOVE, nullptr);
+  if (second == nullptr) return false;
   static const int handlers = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (handlers != 0) {
     ::munmap(second, data.bytes);
@@ -147,8 +155,7 @@ bool move_to(std::byte* region, const StaticData& data) {
   copy_pages(region, data.begin, data.bytes);
   // Heddle's memory is not for children; a child's variables must be there before the handlers have run, since what the C
   // library or another handler reads first may be one of them.
-  if (::madvise(second, data.bytes, MADV_DOFORK) != 0 ||
-      !map_over(data.begin, static_cast<std::byte*>(second), data.bytes)) {
+  if (::madvise(second, data.bytes, MADV_DOFORK) != 0 || !map_over(data.begin, second, data.bytes)) {
     ::munmap(second, data.bytes);
     return false;
   }
