@@ -54,6 +54,9 @@ class Bootstrap {
   // For a transport that is opened on this: other ranks change the same words by the processor's instructions meanwhile, so its
   // atomics must be atomic with those.
   [[nodiscard]] virtual bool atomics_beside_processors() const { return false; }
+  // For a transport that is opened on this: threads sleep on this bell, which another transport of the rank rings as well; so it is rung
+  // and slept on in place of a bell of the transport's own. It outlives the transport. Null: there is none.
+  [[nodiscard]] virtual const queue::Bell<>* common_bell() const { return nullptr; }
   struct Place {
     std::uint32_t rank = 0;   // among the ranks of its machine
     std::uint32_t size = 1;   // of these
@@ -90,6 +93,11 @@ class Bootstrap {
   void set_bell(const queue::Bell<>* bell) {
     const std::lock_guard lock(bell_mutex_);
     bell_ = bell;
+  }
+  // What was given to set_bell() last.
+  [[nodiscard]] const queue::Bell<>* bell() {
+    const std::lock_guard lock(bell_mutex_);
+    return bell_;
   }
 
   // Tells the others that this rank ends its membership in good order; afterwards only the destructor may be called.

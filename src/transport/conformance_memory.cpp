@@ -70,10 +70,11 @@ TEST_P(Conformance, RegionsAreWhatTheySay) {
       EXPECT_EQ(memory->rank, 1U);
       EXPECT_EQ(memory->bytes, 10'000U);
       EXPECT_EQ(memory->opcodes & ~world.capabilities().opcodes, 0U);
+      const bool direct = world.capabilities().direct && world.transport(rank).direct_to(1);
       if (memory->direct != nullptr && rank == 0) {
-        EXPECT_TRUE(world.capabilities().direct && allocated);
+        EXPECT_TRUE(direct && allocated);
       }
-      if (rank == 0 && allocated && world.capabilities().direct) {
+      if (rank == 0 && allocated && direct) {
         EXPECT_NE(memory->direct, nullptr);
       }
       world.transport(rank).release(*memory);

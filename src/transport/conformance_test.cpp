@@ -79,6 +79,7 @@ std::vector<Setting> settings() {
       {"joint with messages", "loopback,loopback-messages", kPairs},
       {"joint messages first", "loopback-messages,loopback", kPairs},
       {"joint shm", "shm,loopback", kPairs},
+      {"joint shm alone", "shm,loopback", kAlone},
       {"joint shm not direct", "shm,loopback", both(kPairs, kNotDirect)},
       {"fault joint everything", "fault+loopback,loopback", both(kPairs, kEverything)},
       {"utofu", "utofu", kUtofu},
@@ -92,6 +93,7 @@ std::vector<Setting> settings() {
       {"ucx posix", "ucx", kUcxPosix, false, ucx::why_no_ucx()},
       {"ucx sysv", "ucx", kUcxSysv, false, ucx::why_no_ucx()},
       {"joint shm ucx", "shm,ucx", both(kPairs, kUcxTcp), false, ucx::why_no_ucx()},
+      {"joint shm ucx alone", "shm,ucx", both(kAlone, kUcxTcp), false, ucx::why_no_ucx()},
       {"fault ucx everything", "fault+ucx", both(kUcxTcp, kEverything), false, ucx::why_no_ucx()},
   };
 }

@@ -21,6 +21,8 @@ class Joint final : public Transport {
  public:
   Joint(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
+  ~Joint() override { bootstrap_.set_bell(nullptr); }
+
   base::Status open(const Entry& near, const Entry& far);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -39,6 +41,13 @@ class Joint final : public Transport {
   }
   void release(const RemoteMemory& memory) override { of(memory.rank).release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
+  // Both ring NEAR's.
+  [[nodiscard]] std::uint32_t bell() override { return inner_[kNear]->bell(); }
+  void settle() override {
+    for (const auto& transport : inner_) transport->settle();
+  }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_[kNear]->wait(seen, timeout_ns); }
+  void ring() override { inner_[kNear]->ring(); }
 
  private:
   // The parts of memory that is registered with one of the two, or with both.
@@ -82,7 +91,9 @@ base::Status Joint::open(const Entry& near, const Entry& far) {
     auto opened = entries[way]->open(shares_[way], environment_);
     if (!opened) return opened.status();
     inner_[way] = std::move(*opened);
+    if (way == kNear) shares_[kFar].set_common_bell(shares_[kNear].bell());
   }
+  bootstrap_.set_bell(shares_[kNear].bell());
   if (const base::Status status = combine_capabilities(); status != HEDDLE_DONE) return status;
   return publish_both(bootstrap_, settings_, shares_[kNear], shares_[kFar]);
 }
@@ -109,6 +120,8 @@ base::Status Joint::combine_capabilities() {
   capabilities_.max_transfer = least(near.max_transfer, far.max_transfer);
   capabilities_.fetch_bytes = std::max(near.fetch_bytes, far.fetch_bytes);
   capabilities_.max_workers = std::min(near.max_workers, far.max_workers);
+  static_assert(Sleeping::impossible < Sleeping::fenced && Sleeping::fenced < Sleeping::free);
+  capabilities_.sleeping = std::min(near.sleeping, far.sleeping);
   capabilities_.one_thread = near.one_thread || far.one_thread;
   capabilities_.memory_per_peer = std::max(near.memory_per_peer, far.memory_per_peer);
   capabilities_.key_bytes = kWideKeyBytes;

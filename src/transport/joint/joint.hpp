@@ -8,7 +8,8 @@
 // card (share.hpp). Memory is registered with both, and its key is made of the two (at most 40 bytes each, see
 // Capabilities::key_bytes); memory that one peer alone imports is registered with that peer's transport only.
 //
-// What both can do, the joint can. It does not sleep: there is no bell that both ring.
+// What both can do, the joint can. FAR rings the bell of NEAR, and the job's news does (Bootstrap::common_bell): so who sleeps on that
+// one is woken by all.
 #pragma once
 
 #include <memory>

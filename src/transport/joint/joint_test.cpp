@@ -124,6 +124,41 @@ void send(Rank& from, std::uint32_t to, std::uint32_t immediate) {
   while (from.worker->post({&command, 1}) == 0) ASSERT_FALSE(deadline.over());
 }
 
+// FAR, which is silent, is left out by most polls; what comes by it is not slept over.
+TEST_F(FourRanks, NobodySleepsBeforeBothWerePolled) {
+  std::array<Completion, 1> event;
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 1000; ++i) static_cast<void>(ranks[0]->worker->poll(event));
+    send(*ranks[2], 0, 7);
+    std::size_t got = 0;
+    for (const test::Deadline deadline; got == 0;) {
+      ASSERT_FALSE(deadline.over());
+      got = ranks[0]->worker->poll(event);
+      if (got == 0) {
+        ASSERT_FALSE(ranks[0]->worker->arm());
+      }
+    }
+    while (!ranks[0]->worker->arm()) ASSERT_EQ(ranks[0]->worker->poll(event), 0U);
+    const std::uint32_t seen = ranks[0]->transport->bell();
+    send(*ranks[round % 2 == 0 ? 1 : 3], 0, 8);
+    EXPECT_NE(ranks[0]->transport->bell(), seen) << "one bell for both";
+    EXPECT_FALSE(ranks[0]->worker->armed());
+    EXPECT_TRUE(ranks[0]->worker->has_arrivals());
+    for (const test::Deadline deadline; ranks[0]->worker->poll(event) == 0;) ASSERT_FALSE(deadline.over());
+  }
+}
+
+// Who sleeps after a number of polls that find nothing, as executors do, is refused once at most.
+TEST_F(FourRanks, SleepingIsNotPutOffForLong) {
+  std::array<Completion, 1> event;
+  for (int i = 0; i < 1000; ++i) static_cast<void>(ranks[0]->worker->poll(event));
+  const auto after_polls = [&] {
+    for (int i = 0; i < 201; ++i) EXPECT_EQ(ranks[0]->worker->poll(event), 0U);
+    return ranks[0]->worker->arm();
+  };
+  EXPECT_TRUE(after_polls() || after_polls());
+}
+
 // However much comes from one of the two, the other's turn comes.
 TEST_F(FourRanks, NeitherOfTheTwoIsStarved) {
   std::array<Completion, 1> event;

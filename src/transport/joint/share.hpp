@@ -35,6 +35,9 @@ class Share final : public bootstrap::Bootstrap {
   [[nodiscard]] const bootstrap::JobSecret& secret() const override { return whole_.secret(); }
   [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return settings_.nodes[rank]; }
   [[nodiscard]] bool atomics_beside_processors() const override { return true; }
+  [[nodiscard]] const queue::Bell<>* common_bell() const override { return common_bell_; }
+  // Before the transport is opened on it.
+  void set_common_bell(const queue::Bell<>* bell) { common_bell_ = bell; }
   // Once; the descriptor stays the caller's.
   [[nodiscard]] base::Status publish(const bootstrap::Card& card) override;
   // CONFIG, VERSION: that rank has other settings. Otherwise as the whole one's.
@@ -56,6 +59,7 @@ class Share final : public bootstrap::Bootstrap {
   bootstrap::Bootstrap& whole_;
   const Settings& settings_;
   const std::size_t way_;
+  const queue::Bell<>* common_bell_ = nullptr;
   bool published_ = false;
   bootstrap::Card card_;
 };

@@ -65,6 +65,13 @@ bool Worker::far_is_due() {
   return true;
 }
 
+// Only after a poll that has found nothing in both. Who is refused may poll for long before trying again, and FAR is then polled to the last.
+bool Worker::arm() {
+  if (!refused_.empty()) return false;
+  warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
+  return far_polled_ && inner_[0]->arm() && inner_[1]->arm();
+}
+
 std::size_t Worker::poll_far(std::span<Completion> completions) {
   const std::size_t count = inner_[1]->poll(completions);
   for (const Completion& completion : completions.first(count)) {
@@ -99,7 +106,8 @@ std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
 
 // Who comes second gets the room that the first has left; so each comes first every other time.
 std::size_t Worker::poll_both(std::span<Completion> completions) {
-  if (!far_is_due()) return inner_[0]->poll(completions);
+  far_polled_ = far_is_due();
+  if (!far_polled_) return inner_[0]->poll(completions);
   far_first_ = !far_first_;
   const std::size_t first = far_first_ ? poll_far(completions) : inner_[0]->poll(completions);
   const std::span<Completion> rest = completions.subspan(first);

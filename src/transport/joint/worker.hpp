@@ -34,6 +34,9 @@ class Worker final : public TransportWorker {
     warm_ = kWarm;
   }
   [[nodiscard]] bool closed(Target target) override { return of(target.rank).closed(target); }
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] bool armed() const override { return inner_[0]->armed() && inner_[1]->armed(); }
+  [[nodiscard]] bool has_arrivals() override { return inner_[0]->has_arrivals() || inner_[1]->has_arrivals(); }
   [[nodiscard]] WorkerCounters counters() const override {
     return {inner_[0]->counters().malformed + inner_[1]->counters().malformed};
   }
@@ -41,6 +44,7 @@ class Worker final : public TransportWorker {
  private:
   static constexpr std::size_t kMostRefused = 256;
   static constexpr std::uint32_t kWarm = 256;     // polls
+  static constexpr std::uint32_t kAwake = 8;      // polls: after a sleep, which FAR may have ended
   static constexpr std::uint32_t kGlance = 4;     // polls between two looks at the clock
   static constexpr std::uint32_t kLongest = 256;  // polls without FAR
   static constexpr std::uint64_t kColdNs = 10'000;
@@ -67,6 +71,7 @@ class Worker final : public TransportWorker {
   base::Clock& clock_;
   std::vector<Token> refused_;  // messages that are too long, for the next poll; at most kMostRefused
   bool far_first_ = false;
+  bool far_polled_ = false;  // by the last poll
   std::uint32_t warm_ = kWarm;
   std::uint32_t skipped_ = 0;
   std::uint64_t looked_ns_ = 0;      // at FAR

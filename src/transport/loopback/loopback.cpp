@@ -17,7 +17,7 @@ constexpr std::uint64_t kFetchBytes = std::uint64_t{32} << 10;
 class Loopback final : public Transport {
  public:
   Loopback(bootstrap::Bootstrap& bootstrap, std::uint32_t workers, const Agreed& agreed, bool messages_only)
-      : node_(std::make_shared<Node>(bootstrap.rank(), workers)),
+      : node_(std::make_shared<Node>(bootstrap.rank(), workers, bootstrap.common_bell())),
         ranks_(bootstrap, node_, agreed),
         secret_(bootstrap.secret()),
         bootstrap_(bootstrap) {

@@ -96,7 +96,9 @@ struct Region {
 
 class Node {
  public:
-  Node(std::uint32_t rank, std::uint32_t workers) : rank_(rank), mailboxes_(workers) {}
+  // `common`: see Bootstrap::common_bell(). It is not rung after close().
+  Node(std::uint32_t rank, std::uint32_t workers, const queue::Bell<>* common)
+      : rank_(rank), mailboxes_(workers), bell_(common != nullptr ? *common : queue::Bell<>(&bell_words_)) {}
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(mailboxes_.size()); }
@@ -137,8 +139,8 @@ class Node {
 
   const std::uint32_t rank_;
   std::vector<Mailbox> mailboxes_;
-  queue::BellWords<> bell_words_;
-  const queue::Bell<> bell_{&bell_words_};
+  queue::BellWords<> bell_words_;  // of a bell of its own
+  const queue::Bell<> bell_;
   std::atomic<bool> closed_{false};  // release in close(), first; partner: the acquire load in closed()
   std::mutex mutex_;                 // guards what follows
   std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;

@@ -36,9 +36,9 @@ class Station;
 
 class Helper {
  public:
-  // silence: ns; 0: no limit of ours.
-  Helper(Home& home, base::Clock& clock, std::uint64_t silence)
-      : home_(home), clock_(clock), silence_(silence), bell_(&words_) {}
+  // silence: ns; 0: no limit of ours. `common`: see Bootstrap::common_bell().
+  Helper(Home& home, base::Clock& clock, std::uint64_t silence, const queue::Bell<>* common)
+      : home_(home), clock_(clock), silence_(silence), bell_(common != nullptr ? *common : queue::Bell<>(&words_)) {}
   ~Helper() { stop(); }
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
@@ -84,8 +84,8 @@ class Helper {
   base::Clock& clock_;
   const std::uint64_t silence_;
   std::uint64_t look_for_silence_at_ = 0;  // ns
-  queue::BellWords<> words_;
-  queue::Bell<> bell_;
+  queue::BellWords<> words_;               // of a bell of its own
+  const queue::Bell<> bell_;
   base::Fd events_;
   base::Fd waker_;
   std::thread thread_;

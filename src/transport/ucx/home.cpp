@@ -48,7 +48,7 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       unreachable_(bootstrap.size()),
       peers_(bootstrap.size()),
       own_(max_workers_),
-      helper_(*this, *environment.clock, environment.config.number(base::Var::ucx_timeout)) {}
+      helper_(*this, *environment.clock, environment.config.number(base::Var::ucx_timeout), bootstrap.common_bell()) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
