@@ -387,11 +387,7 @@ base::Status Collective::end_of(base::Status status) {
                       "calls of few words cannot go on",
                       name_of(call_.operation));
   }
-  if (status == HEDDLE_ERR_PEER_FAILED) {  // its connection broke before the launcher has told who it is
-    return base::fail(
-        status, "%s has failed: a member of the team has died or left; heddle_context_peer_status tells soon which",
-        name_of(call_.operation));
-  }
+  if (status == HEDDLE_ERR_PEER_FAILED) return team_.report_dead();
   return base::fail(status, "%s has failed: what was put to a member did not arrive", name_of(call_.operation));
 }
 

@@ -303,6 +303,19 @@ std::optional<std::uint32_t> Team::failed_member() const {
   return std::nullopt;
 }
 
+// A connection may break before the launcher has told of a death. Of several that which broke first: the others may only have left.
+base::Status Team::report_dead() const {
+  if (const auto failed = failed_member()) return report_failed(*failed);
+  const auto lost = [this](std::uint32_t member) { return commons_.context().transport().lost(ranks_[member]); };
+  std::uint32_t first = 0;
+  for (std::uint32_t i = 1; i < size(); ++i) {
+    if (lost(i) != 0 && (lost(first) == 0 || lost(i) < lost(first))) first = i;
+  }
+  if (lost(first) != 0) return report_failed(first);
+  return base::fail(HEDDLE_ERR_PEER_FAILED,
+                    "a member of the team has died or left: this team is over; heddle_context_peer_status tells which");
+}
+
 std::uint64_t Team::failure_epoch() const {
   return commons_.context().bootstrap().failure_epoch().load(std::memory_order_acquire);
 }

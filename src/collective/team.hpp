@@ -95,6 +95,8 @@ class Team {
   [[nodiscard]] std::optional<std::uint32_t> failed_member() const;
   [[nodiscard]] std::uint64_t failure_epoch() const;
   base::Status report_failed(std::uint32_t member) const;
+  // The same of the one that has failed, or to which a connection was lost.
+  [[nodiscard]] base::Status report_dead() const;
   // Of the network's interface, for one operation; null: there are none. In the order of the calls.
   std::shared_ptr<TeamGates> open_gates() { return open_network(made_ + 1); }
   // For a blocking call: those that blocking calls have in common. The first operation that asks decides, by becoming ready, whether the

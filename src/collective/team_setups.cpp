@@ -94,7 +94,7 @@ void Team::advance_setups() {
     assembling_ = false;
     base::Status status = assembly_->status();
     if (status != HEDDLE_DONE) {
-      status = report_failed(failed_member().value_or(member_));
+      status = report_dead();
     } else if (!confirming_) {
       if (heard_round(first)) continue;
       bool doubtful = false;

@@ -262,6 +262,12 @@ class Transport {
     static_cast<void>(rank);
     return capabilities().direct;
   }
+  // A connection with that rank broke, or could not be made: commands to it end with PEER_FAILED, though the bootstrap may not have heard of
+  // a death, or never will. 0: none did; else its place among the ranks that were lost. Any thread.
+  [[nodiscard]] virtual std::uint32_t lost(std::uint32_t rank) const {
+    static_cast<void>(rank);
+    return 0;
+  }
 
   // `index` < capabilities().max_workers, each at most once.
   [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;

@@ -94,7 +94,7 @@ void survive(Rank& rank) {
   }
   if (status != HEDDLE_DONE) {
     expect(status, HEDDLE_ERR_PEER_FAILED, "the operation after the death");
-    check(std::string_view(heddle_last_error()).find("rank 1") != std::string_view::npos, "the error names the rank");
+    check(std::string_view(heddle_last_error()).find("rank 1") != std::string_view::npos, heddle_last_error());
     say("told", rank.rank());
   }
   const Deadline known("the death is not told by peer_status");

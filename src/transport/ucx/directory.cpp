@@ -198,6 +198,7 @@ void Home::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   Peer& peer = *static_cast<Peer*>(arg);
   Home& home = *peer.home;
   if (home.unreachable_[peer.rank].exchange(true, std::memory_order_relaxed)) return;
+  home.lose(peer.rank);
   const base::Level level = home.bootstrap_.failed(peer.rank) ? base::Level::debug : base::Level::info;
   home.environment_.log.line(level, "the connection to rank %u broke: %s", peer.rank, home.call_.status_string(status));
   home.broken_.push_back(&peer);

@@ -272,6 +272,9 @@ TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
   expect_refused(kMessageId, spoiled(1, [](Head* head) { head->consumed = 24; }));  // of what nobody has sent
   expect_refused(kMessageId, spoiled(2, [](Head* head) { head->arrived = 24; }));
   expect_heard(3);
+  EXPECT_EQ(transport_->lost(kRaw), 1U) << "who asks what has become of its commands is told the rank";
+  EXPECT_EQ(transport_->lost(0), 0U);
+  EXPECT_EQ(transport_->lost(2), 0U) << "no such rank";
 }
 
 TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {

@@ -46,6 +46,7 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       secret_(bootstrap.secret()),
       agreed_(agreed_of(environment.config)),
       unreachable_(bootstrap.size()),
+      lost_(bootstrap.size()),
       peers_(bootstrap.size()),
       own_(max_workers_),
       helper_(*this, *environment.clock, environment.config.number(base::Var::ucx_timeout), bootstrap.common_bell()) {}

@@ -48,6 +48,14 @@ class Home {
                                      ucp_ep_h* endpoint) const;
   // Dead or gone, or not to be reached any more.
   [[nodiscard]] bool failed(std::uint32_t rank) const;
+  // A connection of a worker to it is no more, or that of the home; the first time counts. Any thread.
+  void lose(std::uint32_t rank) {
+    std::uint32_t not_yet = 0;
+    if (lost_[rank].load(std::memory_order_relaxed) != 0) return;
+    lost_[rank].compare_exchange_strong(not_yet, ++losses_, std::memory_order_relaxed);
+  }
+  // See Transport::lost().
+  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
 
   // A number may be taken once. RANK, STATE.
   [[nodiscard]] base::Status take_number(std::uint32_t worker);
@@ -163,8 +171,10 @@ class Home {
   const Agreed agreed_;
   ucp_context_h context_ = nullptr;
   bool recovers_ = true;
-  std::vector<std::atomic<bool>> unreachable_;  // by rank: its connection broke. Relaxed: nothing is read by it
-  std::atomic<std::uint64_t> releases_{0};      // partner: the relaxed load in Station::poll; a late look does no harm
+  std::vector<std::atomic<bool>> unreachable_;    // by rank: its connection broke. Relaxed: nothing is read by it
+  std::vector<std::atomic<std::uint32_t>> lost_;  // by rank: how many were lost when it was; 0: it is not. Relaxed
+  std::atomic<std::uint32_t> losses_{0};
+  std::atomic<std::uint64_t> releases_{0};  // partner: the relaxed load in Station::poll; a late look does no harm
 
   // Guards what follows; on the way of an operation only tried. Recursive: closed workers, which it guards, ask for addresses.
   std::recursive_mutex mutex_;

@@ -363,6 +363,7 @@ bool Station::connection_ready(Channel& channel) {
   if (status != UCS_OK) {
     channel.stage = Channel::Stage::broken;
     channel.status = HEDDLE_ERR_PEER_FAILED;
+    home_.lose(channel.rank);
     home_.environment().log.line(base::Level::error, "UCX finds no way to worker %u of rank %u: %s", channel.worker,
                                  channel.rank, call_.status_string(status));
     drop_waiting(channel);
@@ -403,6 +404,7 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
   if (channel.stage == Channel::Stage::broken && (channel.endpoint == nullptr || !sure)) return;
   channel.stage = Channel::Stage::broken;
   channel.status = status;
+  if (!closed_) home_.lose(channel.rank);
   drop_waiting(channel);
   end_messages(channel, status);
   if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {

@@ -144,6 +144,7 @@ base::Status Station::begin(Command& command, Channel& channel, ucp_rkey_h key) 
     operation->change.active = false;  // it stays at the head of the free list: the next command is none
     const ucs_status_t status = UCS_PTR_STATUS(request);
     const base::Status meaning = meaning_of(status);
+    if (meaning == HEDDLE_ERR_PEER_FAILED) home_.lose(command.rank);
     return base::fail(meaning, "UCX refuses a transfer of %llu bytes with rank %u: %s",
                       static_cast<unsigned long long>(command.bytes), command.rank, call_.status_string(status));
   }
@@ -286,6 +287,8 @@ void Station::on_local(void* request, ucs_status_t status, void* user) {
 }
 
 void Station::finish(Operation* operation) {
+  if (operation->status == HEDDLE_ERR_PEER_FAILED && !closed_) [[unlikely]]
+    home_.lose(operation->channel->rank);
   if (!operation->orphan) [[likely]] {
     emit(operation->token, operation->status, Event::done);
     --under_way_;

@@ -87,6 +87,10 @@ class UcxTransport final : public Transport {
            std::to_string(home_->window()) + " bytes)";
   }
 
+  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override {
+    return rank < home_->size() ? home_->lost(rank) : 0;
+  }
+
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     if (const base::Status status = home_->take_number(index); status != HEDDLE_DONE) return status;
     auto station = Station::create(*home_, index);
