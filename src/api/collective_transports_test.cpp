@@ -37,5 +37,23 @@ TEST_P(CollectivesOver, LargeBroadcastsAndReductions) {
   });
 }
 
+// A team whose members are on one node stores to their memory, in a job that has other nodes.
+TEST(CollectivesOfANode, EveryOperationInEveryForm) {
+  const std::vector<std::pair<const char*, const char*>> nodes = {{"HEDDLE_NODE_RANKS", "3"}};
+  const Variables variables(nodes);
+  run_members(5, "shm,loopback-messages", [&](const Member& member) {
+    const Team node = member.world.split(member.rank() / 3);
+    for (const Operation operation : all_operations()) {
+      for (const Memory memory : {Memory::own, Memory::allocated}) {
+        Part part(member.context, node, {operation, 20000, node.size() - 1, memory, memory == Memory::own, nullptr, 0});
+        for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent}) part.run(form, 2);
+      }
+    }
+    // Which only members with mapped memory can do.
+    Part pull(member.context, node, {Operation::broadcast, 40000, 0, Memory::allocated, false, "broadcast.pull", 0});
+    for (const Form form : {Form::nonblocking, Form::persistent}) pull.run(form, 2);
+  });
+}
+
 }  // namespace
 }  // namespace heddle::test

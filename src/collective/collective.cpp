@@ -146,8 +146,7 @@ base::Status Collective::choose() {
     request_.exchanges = std::span(&lists_, 1);
     call_.lists = nullptr;  // the caller's
   }
-  auto choice =
-      team_.commons().selection().choose(call_, request_, use_ != Use::kept, team_.commons().port() == nullptr);
+  auto choice = team_.commons().selection().choose(call_, request_, use_ != Use::kept, team_.mapped());
   if (!choice) return choice.status();
   choice_ = *choice;
   if (choice_.algorithm->session && use_ == Use::persistent) choice_.segment_bytes = segment_for_queues();
@@ -176,7 +175,7 @@ base::Status Collective::prepare_places() {
   if (reached && use_ != Use::kept) {
     around = team_.context().region_around(call_.receive, received);
     // Where peers store directly, they can do so only to memory that they map.
-    if (around != nullptr && commons.port() == nullptr && !around->allocated && team_.size() > 1) around = nullptr;
+    if (around != nullptr && team_.mapped() && !around->allocated && team_.size() > 1) around = nullptr;
   }
   const bool lists = lists_blocks(call_.operation);
   if (lists) prepare_lists(around != nullptr);

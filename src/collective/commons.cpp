@@ -54,6 +54,12 @@ Commons::Commons(engine::Context& context, Selection selection, engine::Region& 
 // Regions, imported ones too, are the context's and end with it.
 Commons::~Commons() = default;
 
+bool Commons::direct_to(std::span<const std::uint32_t> ranks) const {
+  const transport::Transport& transport = context_.transport();
+  return std::ranges::all_of(ranks,
+                             [&](std::uint32_t rank) { return rank == context_.rank() || transport.direct_to(rank); });
+}
+
 bool Commons::direct() const {
   const transport::Transport& transport = context_.transport();
   for (std::uint32_t rank = 0; rank < context_.size(); ++rank) {

@@ -36,6 +36,8 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] const Selection& selection() const { return selection_; }
   [[nodiscard]] PackedRegion packed_arena() const { return context_.pack(region_); }
 
+  // Whether this rank and those map each other's memory.
+  [[nodiscard]] bool direct_to(std::span<const std::uint32_t> ranks) const;
   // Whether all ranks map each other's memory here.
   [[nodiscard]] bool direct() const;
   // The internal worker, where they do not. Further calls change nothing.

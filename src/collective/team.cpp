@@ -123,7 +123,12 @@ base::Status judge_announcement(std::size_t rank, const Announcement& theirs, co
 
 Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t member, std::uint64_t piece,
            std::unique_ptr<Assembly> assembly)
-    : commons_(commons), ranks_(std::move(ranks)), member_(member), piece_(piece), assembly_(std::move(assembly)) {
+    : commons_(commons),
+      ranks_(std::move(ranks)),
+      member_(member),
+      mapped_(commons.direct_to(ranks_)),
+      piece_(piece),
+      assembly_(std::move(assembly)) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
 }
 
@@ -140,7 +145,10 @@ base::Result<Team*> Team::world(engine::Context& context) {
   if (!commons) return commons.status();
   Commons& all = **commons;
   const auto piece = all.arena().take(Assembly::bytes(context.size()));
-  Announcement mine{all.packed_arena(), piece.value_or(0), HEDDLE_DONE, all.direct() ? 1U : 0U};
+  Announcement mine{all.packed_arena(), piece.value_or(0), HEDDLE_DONE,
+                    all.direct()                                ? 2U
+                    : context.transport().capabilities().direct ? 1U
+                                                                : 0U};
   if (piece) Assembly::prepare(all.arena(), *piece, context.size());
   if (!piece) mine.status = HEDDLE_ERR_NO_MEMORY;
   if (const base::Status opened = all.open_port(); opened != HEDDLE_DONE) mine.status = opened;

@@ -76,6 +76,8 @@ class Team {
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   [[nodiscard]] std::uint32_t rank_in_job(std::uint32_t member) const { return ranks_[member]; }
   [[nodiscard]] std::optional<std::uint32_t> member(std::uint32_t rank_in_job) const;
+  // All members store to each other's memory, though others of the job may be out of reach. Alike for all members.
+  [[nodiscard]] bool mapped() const { return mapped_; }
 
   // Collective. A persistent operation, not started: memory, addresses and schedule are ready when it returns.
   base::Result<Collective*> init(const Call& call);
@@ -141,6 +143,7 @@ class Team {
   Commons& commons_;
   const std::vector<std::uint32_t> ranks_;  // in the job, by member
   const std::uint32_t member_;
+  const bool mapped_;
   const std::uint64_t piece_;  // of the arena, for assembly_
   std::unordered_map<std::uint32_t, std::uint32_t> members_;
   queue::FetchingMutex setup_mutex_;
