@@ -90,6 +90,8 @@ void print_transport(const transport::Entry& entry, const base::Environment& env
     std::printf("  not available: %s\n", base::last_message());
   } else {
     const transport::Capabilities& can = (*opened)->capabilities();
+    if (const std::string set_up = (*opened)->describe(); set_up != can.name)
+      std::printf("  set up as        %s\n", set_up.c_str());
     std::printf("  commands         %s\n", opcodes_text(can.opcodes).c_str());
     std::printf("  direct memory    %s\n", can.direct ? "yes" : "no");
     std::printf("  ordered messages %s\n", can.ordered_messages ? "yes" : "no");

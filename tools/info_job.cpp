@@ -44,7 +44,8 @@ std::string host_name() {
 }
 
 // The problem, on one line; empty: there is none.
-std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& environment, JobRow* row) {
+std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& environment, JobRow* row,
+                      std::string* set_up) {
   const auto problem = [] {
     std::string text = base::last_message();
     std::replace(text.begin(), text.end(), '\n', ' ');
@@ -54,6 +55,7 @@ std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& env
   if (!name) return problem();
   const auto opened = transport::open(*name, member, environment);
   if (!opened) return problem();
+  *set_up = (*opened)->describe();
   for (std::uint32_t rank = 0; rank < member.size(); ++rank) row->ways.emplace_back((*opened)->way_to(rank));
   return "";
 }
@@ -87,7 +89,8 @@ int info_job_command() {
   environment.log = base::Log(base::Level::warn, member.rank());
   JobRow mine;
   mine.host = host_name();
-  mine.problem = fill_ways(member, environment, &mine);
+  std::string set_up;
+  mine.problem = fill_ways(member, environment, &mine, &set_up);
   std::vector<std::vector<std::byte>> all;
   const base::Status status = tell_all(member, encode(mine), &all);
   if (status != HEDDLE_DONE) std::fprintf(stderr, "heddle info: %s\n", base::last_message());
@@ -103,6 +106,7 @@ int info_job_command() {
     const std::uint32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
     std::printf("job of %u rank%s on %u node%s, joined by %s\n%s", member.size(), member.size() == 1 ? "" : "s", count,
                 count == 1 ? "" : "s", member.name(), job_text(rows).c_str());
+    if (!set_up.empty()) std::printf("rank 0: %s\n", set_up.c_str());
     std::fflush(stdout);
   }
   member.leave();
