@@ -71,6 +71,8 @@ class Bootstrap {
   // threads may ask for the same card: each answer goes to one of them, who goes on asking causes the next.
   // PEER_FAILED: it has died or left. NO_MEMORY: no descriptor was left for the card's; the next call asks anew.
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
+  // The same without a descriptor: fd is -1. Where fetch() opens one, it is not opened.
+  [[nodiscard]] virtual base::Result<Card> fetch_bytes(std::uint32_t rank);
   // For set-up: fetch(), waiting until it does not say AGAIN.
   [[nodiscard]] base::Result<Card> fetch_wait(std::uint32_t rank);
 

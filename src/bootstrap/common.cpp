@@ -34,6 +34,12 @@ base::Status claim_among_processes(int fd, const Inherited& words) {
 
 }  // namespace
 
+base::Result<Card> Bootstrap::fetch_bytes(std::uint32_t rank) {
+  auto card = fetch(rank);
+  if (card) base::Fd(std::exchange(card->fd, -1)).reset();
+  return card;
+}
+
 base::Result<Card> Bootstrap::fetch_wait(std::uint32_t rank) {
   base::Nap nap;
   for (;;) {

@@ -38,11 +38,13 @@ class Hosted final : public local::Member {
   // With the descriptor's name behind the bytes: descriptors pass through rank 0, and only on its machine.
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
+  [[nodiscard]] base::Result<Card> fetch_bytes(std::uint32_t rank) override;
   void leave() override;
   [[noreturn]] void abort(int code, const char* message) override;
 
  private:
   void lost(const char* what, const char* why) override;
+  base::Result<Card> fetch_named(std::uint32_t peer, DescriptorName* name);
 
   const base::Log log_;
   Joining parts_;
@@ -96,17 +98,32 @@ base::Status Hosted::publish(const Card& card) {
   return publish_checked(named);
 }
 
-base::Result<Card> Hosted::fetch(std::uint32_t peer) {
+// The card as its rank gave it, and what its descriptor is.
+base::Result<Card> Hosted::fetch_named(std::uint32_t peer, DescriptorName* name) {
   auto card = Member::fetch(peer);
   if (!card) return card;
-  DescriptorName name;
-  base::Fd fd(card->fd);
-  if (card->bytes.size() < sizeof name) {
+  if (card->bytes.size() < sizeof *name) {
+    const base::Fd fd(card->fd);
     return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u has no end that says what its descriptor is", peer);
   }
-  const auto tail = card->bytes.end() - static_cast<std::ptrdiff_t>(sizeof name);
-  std::memcpy(&name, &*tail, sizeof name);
+  const auto tail = card->bytes.end() - static_cast<std::ptrdiff_t>(sizeof *name);
+  std::memcpy(name, &*tail, sizeof *name);
   card->bytes.erase(tail, card->bytes.end());
+  return card;
+}
+
+base::Result<Card> Hosted::fetch_bytes(std::uint32_t peer) {
+  DescriptorName name;
+  auto card = fetch_named(peer, &name);
+  if (card) base::Fd(std::exchange(card->fd, -1)).reset();
+  return card;
+}
+
+base::Result<Card> Hosted::fetch(std::uint32_t peer) {
+  DescriptorName name;
+  auto card = fetch_named(peer, &name);
+  if (!card) return card;
+  base::Fd fd(card->fd);
   if (!fd.valid() && name.number >= 0 && host(peer) == host(rank())) {
     auto opened = open_descriptor(name, peer);
     if (!opened) return opened.status();

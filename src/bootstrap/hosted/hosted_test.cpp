@@ -39,6 +39,12 @@ void expect_card(Bootstrap& bootstrap, std::uint32_t peer, bool with_file) {
   }
   EXPECT_EQ(card->bytes, bytes_of(peer, 7));
   EXPECT_EQ(card->pid, ::getpid());
+  EXPECT_TRUE(test::within_time([&] {
+    const auto bare = bootstrap.fetch_bytes(peer);
+    if (bare.status() == HEDDLE_AGAIN) return false;
+    EXPECT_TRUE(bare.ok() && bare->fd == -1 && bare->bytes == card->bytes) << peer;
+    return true;
+  }));
 }
 
 void expect_exchanges(Bootstrap& bootstrap, std::uint32_t rounds, std::uint32_t bytes) {
