@@ -38,6 +38,8 @@ base::Status meaning_of(ucs_status_t status) {
 
 Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library)
     : bootstrap_(bootstrap),
+      rank_(bootstrap.rank()),
+      size_(bootstrap.size()),
       environment_(environment),
       library_(&library),
       call_(library.call()),
@@ -404,17 +406,22 @@ void Home::withdraw(std::uint64_t id) {
 base::Result<RemoteMemory> Home::import(std::uint32_t rank, const KeyBytes& key) {
   const std::lock_guard lock(mutex_);
   std::uint64_t number = imports_.size();
-  if (free_imports_.empty()) {
-    imports_.emplace_back();
+  if (const auto known = import_of_.find({rank, key.id}); known != import_of_.end()) {
+    number = known->second;
   } else {
+    if (free_imports_.empty()) {
+      imports_.emplace_back();
+      free_imports_.push_back(number);
+    }
     number = free_imports_.back();
+    import_of_.emplace(std::pair{rank, key.id}, number);  // should there be no memory, the number is free still
     free_imports_.pop_back();
+    imports_[number].generation = next_generation_++;
+    imports_[number].rank = rank;
+    imports_[number].id = key.id;
   }
   Import& import = imports_[number];
-  import = Import{};
-  import.generation = next_generation_++;
-  import.rank = rank;
-  import.id = key.id;
+  ++import.uses;
   RemoteMemory memory;
   memory.rank = rank;
   memory.bytes = key.bytes;
@@ -426,6 +433,8 @@ void Home::release(const RemoteMemory& memory) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t number = memory.handle[0];
   if (number >= imports_.size() || imports_[number].generation != memory.handle[1]) return;
+  if (--imports_[number].uses != 0) return;
+  import_of_.erase({imports_[number].rank, imports_[number].id});
   imports_[number] = Import{};
   free_imports_.push_back(number);
   releases_.fetch_add(1, std::memory_order_relaxed);

@@ -9,9 +9,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/ucx/helper.hpp"
@@ -35,8 +37,8 @@ class Home {
 
   [[nodiscard]] const Library& library() const { return *library_; }
   [[nodiscard]] ucp_context_h context() const { return context_; }
-  [[nodiscard]] std::uint32_t rank() const { return bootstrap_.rank(); }
-  [[nodiscard]] std::uint32_t size() const { return bootstrap_.size(); }
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint32_t window() const { return window_; }
   [[nodiscard]] const bootstrap::JobSecret& secret() const { return secret_; }
@@ -85,7 +87,8 @@ class Home {
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes);
   void withdraw(std::uint64_t id);
-  // handle: [0] number of the import, [1] its generation, [2] address in the owner.
+  // handle: [0] number of the import, [1] its generation, [2] address in the owner. Imports of one region share the first two, so that its
+  // key is unpacked once.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const KeyBytes& key);
   void release(const RemoteMemory& memory);
   // False: it was released.
@@ -121,6 +124,7 @@ class Home {
   };
   struct Import {
     std::uint64_t generation = 0;
+    std::uint64_t uses = 0;  // imports of the same region
     std::uint32_t rank = 0;
     std::uint64_t id = 0;
     Known known = Known::nothing;
@@ -162,6 +166,8 @@ class Home {
   void take_down();
 
   bootstrap::Bootstrap& bootstrap_;
+  const std::uint32_t rank_;  // here, for the way of an operation
+  const std::uint32_t size_;
   const base::Environment& environment_;
   const Library* library_;
   const Functions& call_;
@@ -188,6 +194,7 @@ class Home {
   std::uint64_t next_region_ = 1;
   std::vector<Import> imports_;
   std::vector<std::uint64_t> free_imports_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> import_of_;  // by rank and region
   std::uint64_t next_generation_ = 1;
   std::vector<void*> closing_;  // requests of endpoints
   std::vector<Peer*> broken_;

@@ -56,6 +56,37 @@ Command transfer(Opcode opcode, const RemoteMemory& memory, std::vector<std::byt
   return command;
 }
 
+// Of a region that is imported twice there is one key, as long as one of the two is used.
+TEST_P(Ucx, ImportsOfOneRegionShareItsKey) {
+  World world(GetParam(), 2);
+  auto target = *world.transport(1).allocate(4096);
+  auto first = world.transport(0).import(1, target.key);
+  auto second = world.transport(0).import(1, target.key);
+  ASSERT_TRUE(first.ok() && second.ok()) << base::last_message();
+  EXPECT_EQ(first->handle, second->handle);
+  auto other = *world.transport(1).allocate(4096);
+  auto third = world.transport(0).import(1, other.key);
+  ASSERT_TRUE(third.ok()) << base::last_message();
+  EXPECT_NE(first->handle[0], third->handle[0]);
+  std::vector<std::byte> data = pattern(1, 4096);
+  EXPECT_EQ(run_alone(world.port(0), transfer(Opcode::put, *first, &data)), HEDDLE_DONE);
+  world.transport(0).release(*first);
+  std::vector<std::byte> back(4096);
+  EXPECT_EQ(run_alone(world.port(0), transfer(Opcode::get, *second, &back)), HEDDLE_DONE);
+  EXPECT_TRUE(data == back);
+  world.transport(0).release(*second);
+  EXPECT_EQ(run_alone(world.port(0), transfer(Opcode::get, *third, &back)), HEDDLE_DONE);
+  auto again = world.transport(0).import(1, target.key);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(again->handle[1], first->handle[1]) << "what is known of the released one is not used";
+  EXPECT_EQ(run_alone(world.port(0), transfer(Opcode::get, *again, &back)), HEDDLE_DONE);
+  EXPECT_TRUE(data == back);
+  world.transport(0).release(*again);
+  world.transport(0).release(*third);
+  world.transport(1).free(target);
+  world.transport(1).free(other);
+}
+
 // Put, get, fetch-and-add, all for the first time, by `port`.
 void use(World& world, Port& port, const LocalMemory& target, std::uint64_t seed) {
   auto memory = world.transport(port.rank()).import(1, target.key);
