@@ -232,10 +232,12 @@ std::size_t Gate::drain() {
   std::size_t started = 0;
   Queued command;
   const Inside busy(worker_);
-  stalled_ = false;
+  // What was refused before is tried alone first.
+  std::size_t most = std::exchange(stalled_, false) ? 1 : kBatch;
   while (started < kBatch && queue_->take(&command)) {
-    if (const std::size_t sent = start_run(command, kBatch - started); sent != 0) {
+    if (const std::size_t sent = start_run(command, std::min(most, kBatch - started)); sent != 0) {
       started += sent;
+      most = kBatch;
       continue;
     }
     started_ = command.end();
@@ -247,6 +249,7 @@ std::size_t Gate::drain() {
     }
     queue_->release(command);
     ++started;
+    most = kBatch;
   }
   if (started > 0 && worker_.context().retired()) [[unlikely]]
     worker_.context().reclaim();

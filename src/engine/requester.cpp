@@ -151,6 +151,43 @@ base::Status Worker::post_packet(const Packet& packet, const Completion& complet
   return keep(operation);
 }
 
+// What send_all() does where the transport has no short way, but a batch costs less than its messages one by one.
+std::size_t Worker::post_all(std::span<const transport::ShortMessage* const> messages) {
+  if (messages.size() < 2) return 0;
+  constexpr std::size_t kMost = 64;
+  std::array<Command, kMost> commands;
+  std::array<Operation*, kMost> operations;
+  std::size_t count = 0;
+  for (const transport::ShortMessage* message : messages.first(std::min(messages.size(), kMost))) {
+    Operation* operation = begin(Kind::message, message->rank, {});
+    if (operation == nullptr) break;
+    operation->target = {message->rank, message->worker};
+    operation->payload_bytes = message->bytes;
+    Command& command = commands[count];
+    command.rank = message->rank;
+    command.worker = message->worker;
+    command.immediate = message->immediate;
+    command.local = const_cast<std::byte*>(message->packet);  // not written
+    command.bytes = message->bytes;
+    command.token = operations_.token(*operation, Role::command);
+    operations[count++] = operation;
+  }
+  std::size_t taken = 0;
+  try {
+    if (count != 0) taken = transport_->post(std::span(commands).first(count));
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; who posts it alone is told
+  }
+  for (std::size_t i = count; i-- > 0;) {
+    if (i >= taken || commands[i].done) {
+      finish(*operations[i]);
+      continue;
+    }
+    operations[i]->posted = true;
+    operations[i]->unfinished = 1;
+  }
+  return taken;
+}
+
 base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
                                        const Completion& completion) {
   if (message.payload_bytes > am_rendezvous_.eager()) return am_rendezvous_.offer(target, message, completion);

@@ -188,7 +188,8 @@ class Worker {
   }
   // Of class NETWORK, in order: how many were sent. try_am() is for the next one.
   std::size_t send_all(std::span<const transport::ShortMessage* const> messages) {
-    return transport_->send_all(messages);
+    const std::size_t sent = transport_->send_all(messages);
+    return sent == 0 && capabilities_.bundles_messages ? post_all(messages) : sent;
   }
   // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
   [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
@@ -254,6 +255,7 @@ class Worker {
     std::uint64_t payload_bytes;
   };
   base::Status post_packet(const Packet& packet, const Completion& completion);
+  std::size_t post_all(std::span<const transport::ShortMessage* const> messages);
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);

@@ -72,14 +72,18 @@ bool Aggregator::append(Packet* packet, Command& command) {
 
 std::size_t Aggregator::post(std::span<Command> batch) {
   std::size_t accepted = 0;
-  while (accepted < batch.size()) {
-    if (busy_ == 0) [[likely]] {
-      accepted += inner_->post(batch.subspan(accepted));
-      if (accepted == batch.size()) [[likely]]
-        break;
+  try {
+    while (accepted < batch.size()) {
+      if (busy_ == 0) [[likely]] {
+        accepted += inner_->post(batch.subspan(accepted));
+        if (accepted == batch.size()) [[likely]]
+          break;
+      }
+      if (!post_one(batch[accepted])) break;
+      ++accepted;
     }
-    if (!post_one(batch[accepted])) break;
-    ++accepted;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    if (accepted == 0) throw;
   }
   return accepted;
 }

@@ -49,7 +49,9 @@ struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
   bool direct = false;        // allocated regions of some rank may import as direct memory: direct_to() tells of which
-  bool copies_messages = false;    // a message that post() accepts has been copied, whatever source_free says
+  bool copies_messages = false;  // a message that post() accepts has been copied, whatever source_free says
+  bool bundles_messages =
+      false;  // short messages to one worker cost less where one post() has several; it throws nothing after taking one
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command

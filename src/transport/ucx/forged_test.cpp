@@ -260,6 +260,33 @@ TEST_F(UcxForged, MessagesThatNobodyWroteAreCountedAndDropped) {
   expect_heard(0);
 }
 
+// Of what is bundled all that comes before the first that cannot be is heard; the stream has a gap.
+TEST_F(UcxForged, BundlesThatNobodyWroteAreRefused) {
+  meet();
+  const auto bundle = [this](std::uint32_t worker, std::vector<std::uint32_t> says, std::size_t cut = 0) {
+    std::vector<std::byte> bytes = bytes_of(head_of(worker));
+    for (const std::uint32_t length : says) {
+      const Part part{length, 0};
+      const auto* begin = reinterpret_cast<const std::byte*>(&part);
+      bytes.insert(bytes.end(), begin, begin + sizeof part);
+      bytes.resize(bytes.size() + std::min(part_bytes(length) - sizeof part, std::size_t{kMostPart}));
+    }
+    bytes.resize(bytes.size() - cut);
+    return bytes;
+  };
+  expect_refused(kBundleId, std::vector<std::byte>(3));
+  expect_refused(kBundleId, std::vector<std::byte>(kMostBundle + 8));
+  raw_->send(station_, kBundleId, bundle(0, {8, 0, 40}));
+  EXPECT_TRUE(until([&] { return messages_ == 3; }));
+  raw_->send(station_, kBundleId, bundle(1, {}));  // nothing in it is nothing
+  const std::size_t heard = messages_;
+  expect_refused(kBundleId, bundle(1, {8, kMostPart + 8}));
+  EXPECT_TRUE(until([&] { return messages_ == heard + 1; }));
+  expect_refused(kBundleId, bundle(2, {UINT32_MAX}));
+  expect_refused(kBundleId, bundle(3, {8, 8}, 1));
+  EXPECT_TRUE(until([&] { return messages_ == heard + 2; }));
+}
+
 // A stream that has a gap is given up; others of the same rank are not.
 TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
   meet();

@@ -115,6 +115,40 @@ ucs_status_t Station::on_message(void* arg, const void*, std::size_t header_byte
   return UCS_OK;
 }
 
+ucs_status_t Station::on_bundle(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
+                                const ucp_am_recv_param_t* param) {
+  Station& station = *static_cast<Station*>(arg);
+  Head head;
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof head ||
+      bytes > kMostBundle) [[unlikely]] {
+    station.malformed("a bundle of messages that is none");
+    return UCS_OK;
+  }
+  std::memcpy(&head, data, sizeof head);
+  Channel* channel = station.sender_of(head);
+  if (channel == nullptr) [[unlikely]] {
+    station.malformed("messages of nobody in this job");
+  } else if (!station.told_by(*channel, head) ||
+             !station.arrived_together(*channel, head, static_cast<const std::byte*>(data) + sizeof head,
+                                       static_cast<std::uint32_t>(bytes - sizeof head))) [[unlikely]] {
+    station.malformed("messages out of their turn");
+    station.give_up(*channel);
+  }
+  return UCS_OK;
+}
+
+bool Station::arrived_together(Channel& channel, const Head& head, const std::byte* data, std::uint32_t bytes) {
+  Head one = head;
+  Part part;
+  for (std::uint32_t at = 0; at < bytes; at += part_bytes(part.bytes)) {
+    if (!read_part(data + at, bytes - at, &part)) return false;
+    one.immediate = part.immediate;
+    if (!arrived(channel, one, data + at + sizeof part, part.bytes)) return false;
+    one.position += cost_of(part.bytes);
+  }
+  return true;
+}
+
 // False: that message cannot come now.
 bool Station::arrived(Channel& channel, const Head& head, const std::byte* data, std::uint32_t bytes) {
   const std::uint32_t cost = cost_of(bytes);

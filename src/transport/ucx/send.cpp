@@ -72,6 +72,7 @@ void Station::keep_packet(Channel& channel, const Command& command, std::uint32_
   fill_head(&head, channel, command.immediate);
   std::memcpy(packet->data, &head, sizeof head);
   lay_out(packet->data + sizeof head, command.header, command.header_bytes, command.local, command.bytes);
+  packet->id = kMessageId;
   packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
   packet->channel = &channel;
   told(channel, head);
@@ -133,6 +134,61 @@ bool Station::post_message(Command& command) {
   return true;
 }
 
+// How many messages from the front of the batch go in one of UCX's.
+std::size_t Station::bundle_of(std::span<const Command> batch, const Channel& channel) const {
+  std::uint32_t bytes = sizeof(Head);
+  std::uint32_t cost = channel.sent - channel.acked;
+  const Sending* sending = free_sending_;
+  std::size_t count = 0;
+  for (const Command& command : batch) {
+    if (command.opcode != Opcode::message || command.rank != channel.rank || command.worker != channel.worker) break;
+    if (command.header_bytes > kMostPart || command.bytes > kMostPart) break;
+    const std::uint32_t packet = round_up(command.header_bytes) + static_cast<std::uint32_t>(command.bytes);
+    bytes += part_bytes(packet);
+    cost += cost_of(packet);
+    if (packet > kMostPart || bytes > kMostBundle || cost > window_ || sending == nullptr) break;
+    sending = sending->next;
+    ++count;
+  }
+  return count;
+}
+
+// Short messages to one worker, from the front of the batch: what a call of UCX costs, and of the kernel, is paid once. 0: there are no two,
+// or it is better done one by one.
+std::size_t Station::post_bundle(std::span<Command> batch) {
+  const Command& first = batch.front();
+  if (first.rank >= home_.size() || first.worker >= max_workers_) return 0;
+  Channel* channel = slot(first.rank, first.worker);
+  if (channel == nullptr || channel->stage != Channel::Stage::ready || free_packets_.empty() ||
+      backlog_count_ > kRefusals) {
+    return 0;
+  }
+  const std::size_t count = bundle_of(batch, *channel);
+  if (count < 2) return 0;
+  Packet* packet = free_packets_.take();
+  Head head;
+  fill_head(&head, *channel, 0);
+  std::memcpy(packet->data, &head, sizeof head);
+  std::byte* to = packet->data + sizeof head;
+  for (Command& command : batch.first(count)) {
+    const Part part{round_up(command.header_bytes) + static_cast<std::uint32_t>(command.bytes), command.immediate};
+    const std::uint32_t room = part_bytes(part.bytes);
+    std::memset(to + room - 8, 0, 8);
+    std::memcpy(to, &part, sizeof part);
+    lay_out(to + sizeof part, command.header, command.header_bytes, command.local, command.bytes);
+    to += room;
+    channel->sent += cost_of(part.bytes);
+    remember(*channel, command.token);
+    command.source_free = true;
+  }
+  packet->id = kBundleId;
+  packet->bytes = static_cast<std::uint32_t>(to - packet->data);
+  packet->channel = channel;
+  told(*channel, head);
+  send_packet(*channel, packet);
+  return count;
+}
+
 // The packet is UCX's, or free again. False: the connection is broken.
 bool Station::send_packet(Channel& channel, Packet* packet) {
   ucp_request_param_t params;
@@ -140,7 +196,7 @@ bool Station::send_packet(Channel& channel, Packet* packet) {
   params.flags = UCP_AM_SEND_FLAG_EAGER;
   params.cb.send = on_packet_sent;
   params.user_data = packet;
-  void* request = call_.am_send_nbx(channel.endpoint, kMessageId, nullptr, 0, packet->data, packet->bytes, &params);
+  void* request = call_.am_send_nbx(channel.endpoint, packet->id, nullptr, 0, packet->data, packet->bytes, &params);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
     ++channel.in_flight;
     ++packets_out_;

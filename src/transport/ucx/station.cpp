@@ -59,11 +59,16 @@ base::Status Station::open() {
     worker_ = nullptr;
     return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(status));
   }
-  for (const unsigned id : {kMessageId, kCreditId}) {
+  struct Receiver {
+    unsigned id;
+    ucp_am_recv_callback_t receive;
+  };
+  for (const auto& [id, receive] :
+       {Receiver{kMessageId, on_message}, Receiver{kBundleId, on_bundle}, Receiver{kCreditId, on_credit}}) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
     handler.id = id;
-    handler.cb = id == kMessageId ? on_message : on_credit;
+    handler.cb = receive;
     handler.arg = this;
     status = call_.worker_set_am_recv_handler(worker_, &handler);
     if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
@@ -146,10 +151,16 @@ std::size_t Station::drain_backlog(std::span<Completion> out) {
 
 std::size_t Station::post(std::span<Command> batch) {
   std::size_t accepted = 0;
-  for (Command& command : batch) {
-    const bool taken = command.opcode == Opcode::message ? post_message(command) : post_transfer(command);
-    if (!taken) break;
-    ++accepted;
+  try {
+    while (accepted < batch.size()) {
+      Command& command = batch[accepted];
+      const bool message = command.opcode == Opcode::message;
+      const std::size_t bundled = message && batch.size() - accepted > 1 ? post_bundle(batch.subspan(accepted)) : 0;
+      if (bundled == 0 && !(message ? post_message(command) : post_transfer(command))) break;
+      accepted += std::max<std::size_t>(bundled, 1);
+    }
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
   }
   return accepted;
 }

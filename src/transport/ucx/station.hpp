@@ -62,7 +62,8 @@ struct Packet {
   Packet* next = nullptr;
   Channel* channel = nullptr;
   Station* station = nullptr;
-  std::uint32_t bytes = 0;  // head included
+  std::uint32_t bytes = 0;   // head included
+  unsigned id = kMessageId;  // or kBundleId
   alignas(8) std::byte data[sizeof(Head) + kMostMessage];
 };
 
@@ -234,6 +235,8 @@ class Station {
   // send.cpp
   bool post_message(Command& command);
   bool post_to_closed(Channel& channel, Command& command);
+  std::size_t post_bundle(std::span<Command> batch);
+  [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const Channel& channel) const;
   bool send_by_value(Channel& channel, const Command& command);
   void keep_packet(Channel& channel, const Command& command, std::uint32_t bytes);
   void remember(Channel& channel, Token token);
@@ -252,6 +255,9 @@ class Station {
   // receive.cpp
   static ucs_status_t on_message(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param);
+  static ucs_status_t on_bundle(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
+                                const ucp_am_recv_param_t* param);
+  bool arrived_together(Channel& channel, const Head& head, const std::byte* data, std::uint32_t bytes);
   static ucs_status_t on_credit(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
                                 const ucp_am_recv_param_t* param);
   Channel* sender_of(const Head& head);

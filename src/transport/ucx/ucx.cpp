@@ -24,9 +24,14 @@ class Worker final : public TransportWorker {
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override {
     if (!station_->try_enter()) return 0;
-    const std::size_t accepted = station_->post(batch);
-    station_->leave();
-    return accepted;
+    try {
+      const std::size_t accepted = station_->post(batch);
+      station_->leave();
+      return accepted;
+    } catch (...) {  // no memory
+      station_->leave();
+      throw;
+    }
   }
   // Waits for the helper to leave: who was not taken comes here.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
@@ -66,6 +71,7 @@ class UcxTransport final : public Transport {
     capabilities_.name = "ucx";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
+    capabilities_.bundles_messages = true;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMostMessage;
     capabilities_.max_transfer = std::numeric_limits<std::int64_t>::max();

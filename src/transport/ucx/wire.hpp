@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "transport/agreed.hpp"
 #include "transport/seal.hpp"
@@ -14,7 +15,7 @@ namespace heddle::transport::ucx {
 
 // Of everything in this file; ranks that differ refuse each other, and so do those whose UCX differs in more than its last number: nobody
 // promises that they understand each other.
-inline constexpr std::uint32_t kWireVersion = 2;
+inline constexpr std::uint32_t kWireVersion = 3;
 
 struct CardHead {
   char tag[12] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'u', 'c', 'x'};
@@ -70,6 +71,7 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 
 inline constexpr unsigned kMessageId = 2;
 inline constexpr unsigned kCreditId = 3;  // a head alone
+inline constexpr unsigned kBundleId = 4;  // several short messages of one stream: the first one's head, then parts
 
 inline constexpr std::uint32_t kMostMessage = 8192;  // header + payload
 
@@ -84,6 +86,25 @@ struct Head {
   std::uint32_t padding = 0;
 };
 static_assert(sizeof(Head) == 32);
+
+// Of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is the first part's, its
+// `immediate` is nothing.
+struct Part {
+  std::uint32_t bytes = 0;
+  std::uint32_t immediate = 0;
+};
+static_assert(sizeof(Part) == 8);
+inline constexpr std::uint32_t kMostPart = 128;     // header + payload
+inline constexpr std::uint32_t kMostBundle = 2048;  // head included
+constexpr std::uint32_t part_bytes(std::uint32_t packet_bytes) {
+  return static_cast<std::uint32_t>(sizeof(Part)) + ((packet_bytes + 7U) & ~7U);
+}
+// The part at the beginning of `bytes` bytes. False: there is none that is whole.
+inline bool read_part(const std::byte* data, std::uint32_t bytes, Part* part) {
+  if (bytes < sizeof *part) return false;
+  std::memcpy(part, data, sizeof *part);
+  return part->bytes <= kMostPart && part_bytes(part->bytes) <= bytes;
+}
 
 // What every message of one worker shows: that it is of this job.
 inline std::uint32_t pass_of(std::uint32_t rank, std::uint32_t worker, const bootstrap::JobSecret& secret) {

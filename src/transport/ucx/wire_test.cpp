@@ -2,13 +2,42 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <initializer_list>
+#include <vector>
 
 namespace heddle::transport::ucx {
 namespace {
 
 // Wherever the counters stand, also where they wrap within the window.
 constexpr std::uint32_t kStarts[] = {0, 1000, 0x7ffffff0U, 0xffffff00U, 0xfffffff8U};
+
+std::vector<std::byte> part_of(std::uint32_t says, std::size_t room) {
+  std::vector<std::byte> bytes(sizeof(Part) + room);
+  const Part part{says, 7};
+  std::memcpy(bytes.data(), &part, std::min(sizeof part, bytes.size()));
+  return bytes;
+}
+
+TEST(UcxPart, IsReadWhereItIsWhole) {
+  Part part;
+  for (const std::uint32_t bytes : {0U, 1U, 8U, 9U, kMostPart}) {
+    const std::vector<std::byte> whole = part_of(bytes, part_bytes(bytes) - sizeof(Part));
+    ASSERT_EQ(whole.size() % 8, 0U);
+    EXPECT_TRUE(read_part(whole.data(), static_cast<std::uint32_t>(whole.size()), &part)) << bytes;
+    EXPECT_EQ(part.bytes, bytes);
+    EXPECT_EQ(part.immediate, 7U);
+    for (std::uint32_t cut = 0; cut < whole.size(); ++cut) {
+      const std::vector<std::byte> rest(whole.begin(), whole.begin() + cut);
+      EXPECT_FALSE(read_part(rest.data(), cut, &part)) << bytes << " cut to " << cut;
+    }
+  }
+  for (const std::uint32_t bytes : {kMostPart + 1, kMostPart + 8, 0x7fffffffU, 0xfffffff8U, 0xffffffffU}) {
+    const std::vector<std::byte> wrong = part_of(bytes, 4096);
+    EXPECT_FALSE(read_part(wrong.data(), static_cast<std::uint32_t>(wrong.size()), &part)) << bytes;
+  }
+}
 
 TEST(UcxNews, WhatIsConsumedUpToWhatWasSentIsNews) {
   for (const std::uint32_t acked : kStarts) {
