@@ -188,7 +188,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_UCX_TIMEOUT",
      Type::time_ns,
      "30s",
-     "UCX over TCP: a connection whose other end answers nothing for so long is lost; 0: when the system gives it up",
+     "UCX over TCP: a connection whose other end answers nothing for so long (1s at least) is lost; 0: when the system "
+     "gives it up",
      {0, 240 * kSecond}},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
     {Var::fault_delay,

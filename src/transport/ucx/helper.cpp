@@ -165,9 +165,9 @@ void Helper::run() {
 void Helper::end_silent() {
   const std::uint64_t now = clock_.now_ns();
   if (silence_ == 0 || now < look_for_silence_at_) return;
-  look_for_silence_at_ = now + std::max(silence_ / 4, kMs);
+  look_for_silence_at_ = now + silence_ / 4;
   for (const Watch& watch : watches_) {
-    if (!watch.gone) ucx::end_silent(watch.descriptor, silence_);
+    if (!watch.gone) ucx::end_silent(watch.descriptor, silence_, log_);
   }
 }
 

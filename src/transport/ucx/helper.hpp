@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "queue/bell.hpp"
@@ -36,9 +37,13 @@ class Station;
 
 class Helper {
  public:
-  // silence: ns; 0: no limit of ours. `common`: see Bootstrap::common_bell().
-  Helper(Home& home, base::Clock& clock, std::uint64_t silence, const queue::Bell<>* common)
-      : home_(home), clock_(clock), silence_(silence), bell_(common != nullptr ? *common : queue::Bell<>(&words_)) {}
+  // `common`: see Bootstrap::common_bell().
+  Helper(Home& home, const base::Environment& environment, const queue::Bell<>* common)
+      : home_(home),
+        clock_(*environment.clock),
+        log_(environment.log),
+        silence_(environment.config.number(base::Var::ucx_timeout)),
+        bell_(common != nullptr ? *common : queue::Bell<>(&words_)) {}
   ~Helper() { stop(); }
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
@@ -82,7 +87,8 @@ class Helper {
 
   Home& home_;
   base::Clock& clock_;
-  const std::uint64_t silence_;
+  const base::Log log_;
+  const std::uint64_t silence_;            // ns; 0: no limit of ours
   std::uint64_t look_for_silence_at_ = 0;  // ns
   queue::BellWords<> words_;               // of a bell of its own
   const queue::Bell<> bell_;

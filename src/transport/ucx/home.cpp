@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/fd.hpp"
+#include "transport/ucx/silence.hpp"
 #include "transport/ucx/station.hpp"
 
 namespace heddle::transport::ucx {
@@ -51,7 +52,7 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       lost_(bootstrap.size()),
       peers_(bootstrap.size()),
       own_(max_workers_),
-      helper_(*this, *environment.clock, environment.config.number(base::Var::ucx_timeout), bootstrap.common_bell()) {}
+      helper_(*this, environment, bootstrap.common_bell()) {}
 
 base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
                                                  const base::Environment& environment) {
@@ -63,6 +64,11 @@ base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap
 }
 
 base::Status Home::set_up() {
+  const std::uint64_t silence = environment_.config.number(base::Var::ucx_timeout);
+  if (silence != 0 && silence < kLeastSilence) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_UCX_TIMEOUT is %llu ns; 0, or from 1s to 240s",
+                      static_cast<unsigned long long>(silence));
+  }
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = call_.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return base::fail(HEDDLE_ERR_CONFIG, "UCX does not accept its settings: %s; look at the UCX_* variables",

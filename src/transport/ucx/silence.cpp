@@ -1,29 +1,47 @@
 #include "transport/ucx/silence.hpp"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <fstream>
+#include <new>
 #include <string>
 #include <vector>
+
+#include "base/fd.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
 
-constexpr int kDepth = 3;  // a worker's, its interfaces', their sockets
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kUs = 1'000;
 
+// What an epoll watches: a number, and which file had it when it was told of.
+struct Watched {
+  int descriptor;
+  unsigned long long file;
+};
+
 // Empty for what is no epoll.
-std::vector<int> watched_by(int descriptor) {
-  std::vector<int> found;
-  std::ifstream about("/proc/self/fdinfo/" + std::to_string(descriptor));
-  for (std::string line; std::getline(about, line);) {
-    int watched = -1;
-    if (std::sscanf(line.c_str(), "tfd: %d", &watched) == 1) found.push_back(watched);
+std::vector<Watched> watched_by(int descriptor) {
+  std::vector<Watched> found;
+  std::array<char, 32> path;
+  std::snprintf(path.data(), path.size(), "/proc/self/fdinfo/%d", descriptor);
+  std::FILE* about = std::fopen(path.data(), "re");
+  if (about == nullptr) return found;
+  std::array<char, 256> line;
+  while (std::fgets(line.data(), static_cast<int>(line.size()), about) != nullptr) {
+    Watched one{};
+    if (std::sscanf(line.data(), "tfd: %d events: %*x data: %*x pos:%*d ino:%llx", &one.descriptor, &one.file) == 2) {
+      found.push_back(one);
+    }
   }
+  static_cast<void>(std::fclose(about));
   return found;
 }
 
@@ -42,49 +60,85 @@ void shorten(int socket, int option, int most) {
   if (ask(socket, IPPROTO_TCP, option, 0) > most) tell(socket, IPPROTO_TCP, option, most);
 }
 
-// A third of the time, then four questions in the rest of it.
-void ask_in_time(int socket, std::uint64_t ns) {
+// A third of the time, then four questions in the rest of it. True if it was so already.
+bool ask_in_time(int socket, std::uint64_t ns) {
   const auto seconds = static_cast<int>(ns / (1000 * kMs));
-  shorten(socket, TCP_KEEPIDLE, std::max(seconds / 3, 1));
+  const int idle = std::max(seconds / 3, 1);
+  if (ask(socket, SOL_SOCKET, SO_KEEPALIVE, 1) != 0 && ask(socket, IPPROTO_TCP, TCP_KEEPIDLE, 0) <= idle) return true;
+  shorten(socket, TCP_KEEPIDLE, idle);
   shorten(socket, TCP_KEEPINTVL, std::max(seconds / 6, 1));
   shorten(socket, TCP_KEEPCNT, 4);
-  if (ask(socket, SOL_SOCKET, SO_KEEPALIVE, 1) == 0) tell(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  tell(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  return false;
 }
 
-bool end_if_silent(int socket, std::uint64_t ns) {
+std::string other_end_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof address;
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return "an unknown address";
+  const bool four = address.ss_family == AF_INET;
+  const auto& in4 = reinterpret_cast<const sockaddr_in&>(address);
+  const auto& in6 = reinterpret_cast<const sockaddr_in6&>(address);
+  const void* number = four ? static_cast<const void*>(&in4.sin_addr) : &in6.sin6_addr;
+  if (::inet_ntop(address.ss_family, number, text.data(), text.size()) == nullptr) return "an unknown address";
+  return std::string(text.data()) + ":" + std::to_string(ntohs(four ? in4.sin_port : in6.sin6_port));
+}
+
+bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
   if (ask(socket, SOL_SOCKET, SO_PROTOCOL, -1) != IPPROTO_TCP) return false;
   tcp_info about{};
   socklen_t bytes = sizeof about;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &about, &bytes) != 0 || about.tcpi_state != TCP_ESTABLISHED) {
     return false;
   }
-  if (silent_for(about, ns)) return ::shutdown(socket, SHUT_RDWR) == 0;
-  ask_in_time(socket, ns);
-  return false;
+  if (!silent_for(about, ask_in_time(socket, ns), ns)) return false;
+  const std::string other = other_end_of(socket);
+  if (::shutdown(socket, SHUT_RDWR) != 0) return false;
+  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (HEDDLE_UCX_TIMEOUT)",
+           other.c_str(), about.tcpi_last_ack_recv / 1000);
+  return true;
 }
 
-std::size_t end_behind(int descriptor, std::uint64_t ns, int depth) {
-  const std::vector<int> watched = watched_by(descriptor);
-  if (watched.empty()) return end_if_silent(descriptor, ns) ? 1 : 0;
+// Of a worker's epoll, those of its interfaces (these live as long as the worker, so that their numbers are theirs), and of them the sockets.
+// UCX may close one meanwhile, and its number be somebody else's: what is worked on is a copy, and of the file that was told of.
+std::size_t end_behind(int descriptor, bool worker, std::uint64_t ns, const base::Log& log) {
   std::size_t ended = 0;
-  if (depth == kDepth) return ended;
-  for (const int one : watched) ended += end_behind(one, ns, depth + 1);
+  for (const Watched& one : watched_by(descriptor)) {
+    const base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
+    struct stat about{};
+    if (!copy.valid() || ::fstat(copy.get(), &about) != 0 || about.st_ino != one.file) continue;
+    if (S_ISSOCK(about.st_mode)) {
+      ended += end_if_silent(copy.get(), ns, log) ? 1 : 0;
+    } else if (worker) {
+      ended += end_behind(copy.get(), false, ns, log);
+    }
+  }
   return ended;
 }
 
 }  // namespace
 
 // The time since the last acknowledgement alone says nothing where nothing was sent for long before. The pause before the next repetition is
-// doubled each time, so it tells for how long there has been no answer: at least as long as it less the first, at most twice as long.
-bool silent_for(const tcp_info& about, std::uint64_t ns) {
+// doubled each time, so it tells for how long there has been no answer: at least as long as it less the first, at most twice as long. Only where
+// a router, or the own machine, says that the host is not to be reached it is made shorter again (RFC 6069); there the questions that were asked
+// of a connection before, a third of the time after the last answer at the latest, tell that it is no long pause of the program.
+bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
   ns = std::min(ns, kMostSilence);
   if (std::uint64_t{about.tcpi_last_ack_recv} * kMs < ns) return false;
-  if (about.tcpi_unacked != 0) return about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
+  if (about.tcpi_unacked != 0) {
+    const bool long_pause = about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
+    return long_pause || (asks && about.tcpi_retransmits >= 3);
+  }
   return about.tcpi_probes >= 2;  // of an empty connection, or of one whose end takes nothing for now
 }
 
-std::size_t end_silent(int descriptor, std::uint64_t ns) {
-  return end_behind(descriptor, ns, 0);
+std::size_t end_silent(int descriptor, std::uint64_t ns, const base::Log& log) {
+  try {
+    return end_behind(descriptor, true, ns, log);
+  } catch (const std::bad_alloc&) {
+    return 0;  // the next look may have the memory
+  }
 }
 
 }  // namespace heddle::transport::ucx

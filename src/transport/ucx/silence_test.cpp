@@ -35,21 +35,34 @@ tcp_info asked(unsigned last_ack_ms, unsigned probes) {
 
 TEST(silence, is_what_lasts_although_something_was_sent_again_and_again) {
   // 0.2 + 0.4 + … + 12.8 s have passed, the next pause is 25.6 s.
-  EXPECT_TRUE(silent_for(sent_again(30'000, 7, 25'600'000), 30 * kSecond));
-  EXPECT_FALSE(silent_for(sent_again(29'000, 7, 25'600'000), 30 * kSecond));
+  EXPECT_TRUE(silent_for(sent_again(30'000, 7, 25'600'000), false, 30 * kSecond));
+  EXPECT_FALSE(silent_for(sent_again(29'000, 7, 25'600'000), false, 30 * kSecond));
   // The last before was an hour ago, and the first time nothing has come in return.
-  EXPECT_FALSE(silent_for(sent_again(3'600'000, 0, 200'000), 30 * kSecond));
-  EXPECT_FALSE(silent_for(sent_again(3'600'000, 5, 6'400'000), 30 * kSecond));
-  EXPECT_TRUE(silent_for(sent_again(3'600'000, 7, 25'600'000), 30 * kSecond));
+  EXPECT_FALSE(silent_for(sent_again(3'600'000, 0, 200'000), false, 30 * kSecond));
+  EXPECT_FALSE(silent_for(sent_again(3'600'000, 5, 6'400'000), false, 30 * kSecond));
+  EXPECT_TRUE(silent_for(sent_again(3'600'000, 7, 25'600'000), false, 30 * kSecond));
   // The kernel's longest pause.
-  EXPECT_TRUE(silent_for(sent_again(1'000'000, 12, 120'000'000), 3600 * kSecond));
+  EXPECT_TRUE(silent_for(sent_again(1'000'000, 12, 120'000'000), false, 3600 * kSecond));
+}
+
+// A router that tells that the host is not to be reached makes the pauses short again.
+TEST(silence, is_what_lasts_while_a_router_answers_in_the_place_of_the_host) {
+  tcp_info about = sent_again(60'000, 0, 200'000);
+  about.tcpi_retransmits = 40;
+  EXPECT_TRUE(silent_for(about, true, 30 * kSecond));
+  EXPECT_FALSE(silent_for(about, false, 30 * kSecond));  // it may have had nothing to say for long
+  about.tcpi_retransmits = 2;
+  EXPECT_FALSE(silent_for(about, true, 30 * kSecond));
+  about.tcpi_retransmits = 40;
+  about.tcpi_last_ack_recv = 29'000;
+  EXPECT_FALSE(silent_for(about, true, 30 * kSecond));
 }
 
 TEST(silence, is_questions_that_nobody_answers) {
-  EXPECT_TRUE(silent_for(asked(30'000, 2), 30 * kSecond));
-  EXPECT_FALSE(silent_for(asked(90'000, 1), 30 * kSecond));
-  EXPECT_FALSE(silent_for(asked(90'000, 0), 30 * kSecond));
-  EXPECT_FALSE(silent_for(asked(20'000, 3), 30 * kSecond));
+  EXPECT_TRUE(silent_for(asked(30'000, 2), true, 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(90'000, 1), true, 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(90'000, 0), true, 30 * kSecond));
+  EXPECT_FALSE(silent_for(asked(20'000, 3), true, 30 * kSecond));
 }
 
 struct Pair {
@@ -97,12 +110,23 @@ TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
   const base::Fd event(::eventfd(0, EFD_CLOEXEC));
   const base::Fd inner = epoll_of({pair.here.get(), pair.listener.get(), event.get()});
   const base::Fd outer = epoll_of({inner.get(), pair.there.get()});
-  EXPECT_EQ(end_silent(outer.get(), 30 * kSecond), 0U);
+  EXPECT_EQ(end_silent(outer.get(), 30 * kSecond, base::Log()), 0U);
   EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 1);
   EXPECT_EQ(option(pair.here, TCP_KEEPIDLE), 10);
   EXPECT_EQ(option(pair.here, TCP_KEEPINTVL), 5);
   EXPECT_EQ(option(pair.here, TCP_KEEPCNT), 4);
   EXPECT_EQ(option(pair.there, TCP_KEEPIDLE), 2);  // what is shorter stays
+}
+
+// Its number is somebody else's by now.
+TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
+  Pair pair;
+  const base::Fd epoll = epoll_of({pair.here.get()});
+  const base::Fd kept(::fcntl(pair.here.get(), F_DUPFD_CLOEXEC, 0));  // so that the epoll goes on with it
+  ASSERT_EQ(::dup3(pair.listener.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
+  EXPECT_EQ(end_silent(epoll.get(), 30 * kSecond, base::Log()), 0U);
+  EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 0);
+  EXPECT_EQ(option(kept, SO_KEEPALIVE, SOL_SOCKET), 0);
 }
 
 // Its end reads nothing, so nothing more can be sent; its kernel answers.
@@ -113,14 +137,14 @@ TEST(silence, who_takes_nothing_is_not_silent) {
   while (::send(pair.here.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
   }
   const base::Fd epoll = epoll_of({pair.here.get(), pair.there.get()});
-  EXPECT_EQ(end_silent(epoll.get(), 1'000'000), 0U);
+  EXPECT_EQ(end_silent(epoll.get(), 1'000'000, base::Log()), 0U);
   EXPECT_EQ(::recv(pair.there.get(), bytes.data(), bytes.size(), MSG_WAITALL), static_cast<ssize_t>(bytes.size()));
 }
 
 TEST(silence, what_is_no_descriptor_is_left_alone) {
-  EXPECT_EQ(end_silent(-1, kSecond), 0U);
+  EXPECT_EQ(end_silent(-1, kSecond, base::Log()), 0U);
   const base::Fd event(::eventfd(0, EFD_CLOEXEC));
-  EXPECT_EQ(end_silent(event.get(), kSecond), 0U);
+  EXPECT_EQ(end_silent(event.get(), kSecond, base::Log()), 0U);
 }
 
 }  // namespace
