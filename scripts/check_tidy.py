@@ -2,6 +2,11 @@
 """clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
 
     check_tidy.py BUILD_TREE [REGEX of paths]
+    check_tidy.py BUILD_TREE --all       everything, also what was found clean before; if all of it is, that is written down
+
+It takes a quarter of an hour of processor time. A file that was found clean stays so while nothing that it is made of changes: itself, the
+project's headers that it includes, directly or not, its command, the checks. tidy_clean.txt has a hash of these for each such file, and
+what is in there is not looked at again.
 
 Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
 includes anew. These see the files of a target together, as if each were included into one. Files that define a name which one before them
@@ -10,6 +15,8 @@ said of a file alone is what counts. The others, which look at the file itself o
 """
 
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -20,6 +27,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
+CLEAN = ROOT / "scripts/tidy_clean.txt"
 # The analyzer follows so many states of a function, not 225,000: a quarter of the time.
 ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000")]
 TOGETHER = 12  # files in a group: few enough that the last group does not keep the other processors waiting
@@ -71,6 +79,33 @@ def checks():
     names = [line.strip() for line in listed.stdout.splitlines() if line.startswith(" ")]
     alone = [name for name in names if name.startswith("clang-analyzer-") or name in ABOUT_THE_FILE]
     return alone, [name for name in names if name not in alone]
+
+
+@functools.cache
+def included(file, folders):
+    """The project's files, generated ones too, that one may mean in its includes."""
+    names = re.findall(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', file.read_text(encoding="utf-8"), re.M)
+    places = ((folder / name).resolve() for name in names for folder in (file.parent, *folders))
+    return {place for place in places if place.is_file() and place.is_relative_to(ROOT)}
+
+
+def hash_of(file, command, version):
+    folders = tuple(pathlib.Path(word[2:]) for word in command[1] if word.startswith("-I"))
+    parts, open_ones = set(), [pathlib.Path(file).resolve()]
+    while open_ones:
+        one = open_ones.pop()
+        if one not in parts:
+            parts.add(one)
+            open_ones += included(one, folders)
+    made_of = hashlib.sha256((version + " ".join(command[1]).replace(str(ROOT), ".")).encode())
+    for part in (ROOT / ".clang-tidy", pathlib.Path(__file__).resolve(), *sorted(parts)):
+        made_of.update(os.path.relpath(part, ROOT).encode() + b"\0" + part.read_bytes())
+    return made_of.hexdigest()[:20]
+
+
+def hashes_of(files, commands):
+    version = re.search(r"version \S+", subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout)[0]
+    return {file: f"{hash_of(file, commands[file], version)} {pathlib.Path(file).relative_to(ROOT).as_posix()}" for file in files}
 
 
 class Checker:
@@ -135,9 +170,13 @@ def main():
     for entry in json.loads(database.read_text(encoding="utf-8")):
         if entry["file"].endswith(".cpp"):
             commands.setdefault(entry["file"], command_of(entry))
-    files = [str(file) for file in sources(sys.argv[2] if len(sys.argv) > 2 else ".") if str(file) in commands]
-    if not files:
+    everything = sys.argv[2:] == ["--all"]
+    named = [str(file) for file in sources("." if everything or len(sys.argv) == 2 else sys.argv[2]) if str(file) in commands]
+    if not named:
         sys.exit("check_tidy: nothing to check")
+    hashes = hashes_of(named, commands)
+    clean = set(CLEAN.read_text(encoding="utf-8").splitlines()) if CLEAN.exists() and not everything else set()
+    files = [file for file in named if hashes[file] not in clean]
     alike = {}
     for file in files:
         alike.setdefault(commands[file], []).append(file)
@@ -150,7 +189,9 @@ def main():
         work += [pool.submit(checker.file_alone, file, checker.alone) for file in files]
         found = "".join(each.result() for each in work)
     print(found, end="")
-    print(f"check_tidy: {len(files)} files")
+    print(f"check_tidy: {len(files)} files; {len(named) - len(files)} are as they were when they were found clean")
+    if everything and not found:
+        CLEAN.write_text("".join(f"{line}\n" for line in sorted(hashes.values(), key=lambda line: line.split()[1])), encoding="utf-8")
     sys.exit(1 if found else 0)
 
 

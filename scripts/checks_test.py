@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import check_tidy  # noqa: E402
 import test_targets  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -222,6 +223,45 @@ class TestTargets(unittest.TestCase):
             (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
         ]:
             self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
+
+
+class TidyHashes(unittest.TestCase):
+    """What was found clean is looked at again if anything that it is made of has changed, and only then."""
+
+    FILES = {
+        ".clang-tidy": "Checks: '*'\n",
+        "src/a.cpp": '#include "b.hpp"\n#include <string>\n',
+        "src/b.hpp": '#pragma once\n#include "made/c.hpp"\n',
+        "build/made/c.hpp": "int c();\n",
+        "src/other.hpp": "int other();\n",
+    }
+
+    def setUp(self):
+        self.root = Tree(self, self.FILES).root
+        kept = check_tidy.ROOT
+        self.addCleanup(setattr, check_tidy, "ROOT", kept)
+        check_tidy.ROOT = self.root
+
+    def hash(self, words=(), version="1"):
+        check_tidy.included.cache_clear()
+        return check_tidy.hash_of(self.root / "src/a.cpp", ("", ("clang++", f"-I{self.root}/build", *words)), version)
+
+    def test_of_what_counts(self):
+        first = self.hash()
+        self.assertEqual(first, self.hash())
+        self.assertNotEqual(first, self.hash(words=("-O2",)))
+        self.assertNotEqual(first, self.hash(version="2"))
+        for name in (".clang-tidy", "src/a.cpp", "src/b.hpp", "build/made/c.hpp"):
+            with self.subTest(name=name):
+                (self.root / name).write_text(self.FILES[name] + "// another\n")
+                self.assertNotEqual(first, self.hash())
+                (self.root / name).write_text(self.FILES[name])
+                self.assertEqual(first, self.hash())
+
+    def test_of_what_does_not(self):
+        first = self.hash()
+        (self.root / "src/other.hpp").write_text("int another();\n")
+        self.assertEqual(first, self.hash())
 
 
 if __name__ == "__main__":
