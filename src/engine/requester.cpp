@@ -175,7 +175,8 @@ std::size_t Worker::post_all(std::span<const transport::ShortMessage* const> mes
   std::size_t taken = 0;
   try {
     if (count != 0) taken = transport_->post(std::span(commands).first(count));
-  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; who posts it alone is told
+  } catch (const std::bad_alloc&) {
+    taken = 0;  // the first message to a worker connects to it; who posts it alone is told
   }
   for (std::size_t i = count; i-- > 0;) {
     if (i >= taken || commands[i].done) {
