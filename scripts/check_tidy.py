@@ -2,7 +2,8 @@
 """clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
 
     check_tidy.py BUILD_TREE [REGEX of paths]
-    check_tidy.py BUILD_TREE --all       everything, also what was found clean before; if all of it is, that is written down
+    check_tidy.py BUILD_TREE --record    writes down what is clean, if there is no finding
+    check_tidy.py BUILD_TREE --all       the same, but looks also at what was found clean before
 
 It takes a quarter of an hour of processor time. A file that was found clean stays so while nothing that it is made of changes: itself, the
 project's headers that it includes, directly or not, its command, the checks. tidy_clean.txt has a hash of these for each such file, and
@@ -171,7 +172,8 @@ def main():
         if entry["file"].endswith(".cpp"):
             commands.setdefault(entry["file"], command_of(entry))
     everything = sys.argv[2:] == ["--all"]
-    named = [str(file) for file in sources("." if everything or len(sys.argv) == 2 else sys.argv[2]) if str(file) in commands]
+    record = everything or sys.argv[2:] == ["--record"]
+    named = [str(file) for file in sources("." if record or len(sys.argv) == 2 else sys.argv[2]) if str(file) in commands]
     if not named:
         sys.exit("check_tidy: nothing to check")
     hashes = hashes_of(named, commands)
@@ -190,7 +192,7 @@ def main():
         found = "".join(each.result() for each in work)
     print(found, end="")
     print(f"check_tidy: {len(files)} files; {len(named) - len(files)} are as they were when they were found clean")
-    if everything and not found:
+    if record and not found:
         CLEAN.write_text("".join(f"{line}\n" for line in sorted(hashes.values(), key=lambda line: line.split()[1])), encoding="utf-8")
     sys.exit(1 if found else 0)
 
