@@ -13,7 +13,6 @@
 #include "base/quiet_thread.hpp"
 #include "queue/handover.hpp"
 #include "transport/ucx/home.hpp"
-#include "transport/ucx/silence.hpp"
 #include "transport/ucx/station.hpp"
 
 namespace heddle::transport::ucx {
@@ -22,6 +21,7 @@ namespace {
 constexpr std::uint64_t kMs = 1'000'000;
 // Between looks at what moves without its descriptor telling, or has an owner that polls.
 constexpr std::uint64_t kLongestNapNs = 5 * kMs;
+constexpr std::size_t kConnectionsATurn = 16;  // looked at: about 50 µs
 constexpr std::uint32_t kHome = 0;
 constexpr std::uint32_t kWaker = UINT32_MAX;
 
@@ -127,7 +127,8 @@ void Helper::settle(Watch& watch, std::uint32_t number) {
 
 // ms until something must be looked at; -1: until there is an event.
 int Helper::pause() {
-  std::uint64_t next = silence_ != 0 ? look_for_silence_at_ : UINT64_MAX;
+  if (looking_) return 0;
+  std::uint64_t next = silence_.limit() != 0 ? look_for_silence_at_ : UINT64_MAX;
   for (const Watch& watch : watches_) {
     if (watch.stirs) next = std::min(next, watch.look_at);
   }
@@ -163,12 +164,20 @@ void Helper::run() {
 
 // Connections come and go in UCX without a word.
 void Helper::end_silent() {
-  const std::uint64_t now = clock_.now_ns();
-  if (silence_ == 0 || now < look_for_silence_at_) return;
-  look_for_silence_at_ = now + silence_ / 4;
-  for (const Watch& watch : watches_) {
-    if (!watch.gone) ucx::end_silent(watch.descriptor, silence_, log_);
+  if (silence_.limit() == 0) return;
+  if (!looking_) {
+    const std::uint64_t now = clock_.now_ns();
+    if (now < look_for_silence_at_) return;
+    look_for_silence_at_ = now + silence_.limit() / 4;
+    looked_behind_ = 0;
+    looking_ = true;
   }
+  if (silence_.done() && looked_behind_ < watches_.size()) {
+    const Watch& watch = watches_[looked_behind_++];
+    if (!watch.gone) silence_.gather(watch.descriptor);
+  }
+  silence_.look(kConnectionsATurn);
+  looking_ = !silence_.done() || looked_behind_ < watches_.size();
 }
 
 void Helper::note(std::uint32_t number) {

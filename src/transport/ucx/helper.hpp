@@ -4,7 +4,8 @@
 //
 // It runs nothing of the application's: what it brings waits in the station for the next poll of its owner.
 //
-// And it ends the connections behind these descriptors whose other end is silent for too long (silence.hpp); it looks four times in that time.
+// And it ends the connections behind these descriptors whose other end is silent for too long (silence.hpp); it begins a look four times in that time, and takes
+// a few connections in each of its turns, so that peers do not wait for it.
 //
 //   station                              helper
 //   quiet: UCX is armed, the descriptor is watched once
@@ -29,6 +30,7 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "queue/bell.hpp"
+#include "transport/ucx/silence.hpp"
 
 namespace heddle::transport::ucx {
 
@@ -41,8 +43,7 @@ class Helper {
   Helper(Home& home, const base::Environment& environment, const queue::Bell<>* common)
       : home_(home),
         clock_(*environment.clock),
-        log_(environment.log),
-        silence_(environment.config.number(base::Var::ucx_timeout)),
+        silence_(environment.config.number(base::Var::ucx_timeout), environment.log),
         bell_(common != nullptr ? *common : queue::Bell<>(&words_)) {}
   ~Helper() { stop(); }
   Helper(const Helper&) = delete;
@@ -87,9 +88,10 @@ class Helper {
 
   Home& home_;
   base::Clock& clock_;
-  const base::Log log_;
-  const std::uint64_t silence_;            // ns; 0: no limit of ours
+  Silence silence_;                        // 0: no limit of ours
   std::uint64_t look_for_silence_at_ = 0;  // ns
+  bool looking_ = false;                   // a look is under way: ...
+  std::uint32_t looked_behind_ = 0;        // ... the watches before this one are done, or gathered
   queue::BellWords<> words_;               // of a bell of its own
   const queue::Bell<> bell_;
   base::Fd events_;

@@ -4,46 +4,19 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
 #include <new>
 #include <string>
-#include <vector>
-
-#include "base/fd.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kUs = 1'000;
-
-// What an epoll watches: a number, and which file had it when it was told of.
-struct Watched {
-  int descriptor;
-  unsigned long long file;
-};
-
-// Empty for what is no epoll.
-std::vector<Watched> watched_by(int descriptor) {
-  std::vector<Watched> found;
-  std::array<char, 32> path;
-  std::snprintf(path.data(), path.size(), "/proc/self/fdinfo/%d", descriptor);
-  std::FILE* about = std::fopen(path.data(), "re");
-  if (about == nullptr) return found;
-  std::array<char, 256> line;
-  while (std::fgets(line.data(), static_cast<int>(line.size()), about) != nullptr) {
-    Watched one{};
-    if (std::sscanf(line.data(), "tfd: %d events: %*x data: %*x pos:%*d ino:%llx", &one.descriptor, &one.file) == 2) {
-      found.push_back(one);
-    }
-  }
-  static_cast<void>(std::fclose(about));
-  return found;
-}
 
 int ask(int socket, int level, int option, int otherwise) {
   int value = 0;
@@ -100,23 +73,6 @@ bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
   return true;
 }
 
-// Of a worker's epoll, those of its interfaces (these live as long as the worker, so that their numbers are theirs), and of them the sockets.
-// UCX may close one meanwhile, and its number be somebody else's: what is worked on is a copy, and of the file that was told of.
-std::size_t end_behind(int descriptor, bool worker, std::uint64_t ns, const base::Log& log) {
-  std::size_t ended = 0;
-  for (const Watched& one : watched_by(descriptor)) {
-    const base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
-    struct stat about{};
-    if (!copy.valid() || ::fstat(copy.get(), &about) != 0 || about.st_ino != one.file) continue;
-    if (S_ISSOCK(about.st_mode)) {
-      ended += end_if_silent(copy.get(), ns, log) ? 1 : 0;
-    } else if (worker) {
-      ended += end_behind(copy.get(), false, ns, log);
-    }
-  }
-  return ended;
-}
-
 }  // namespace
 
 // The time since the last acknowledgement alone says nothing where nothing was sent for long before. The pause before the next repetition is
@@ -133,12 +89,53 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
   return about.tcpi_probes >= 2;  // of an empty connection, or of one whose end takes nothing for now
 }
 
-std::size_t end_silent(int descriptor, std::uint64_t ns, const base::Log& log) {
-  try {
-    return end_behind(descriptor, true, ns, log);
-  } catch (const std::bad_alloc&) {
-    return 0;  // the next look may have the memory
+// Nothing for what is no epoll.
+void Silence::add_watched_by(int descriptor, std::vector<Watched>* to) {
+  std::array<char, 32> path;
+  std::snprintf(path.data(), path.size(), "/proc/self/fdinfo/%d", descriptor);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> about(std::fopen(path.data(), "re"), std::fclose);
+  if (about == nullptr) return;
+  std::array<char, 256> line;
+  while (std::fgets(line.data(), static_cast<int>(line.size()), about.get()) != nullptr) {
+    Watched one{};
+    if (std::sscanf(line.data(), "tfd: %d events: %*x data: %*x pos:%*d ino:%llx", &one.descriptor, &one.file) == 2) {
+      to->push_back(one);
+    }
   }
+}
+
+// UCX may close one at any time, and its number be somebody else's: what is worked on is a copy, and of the file that was told of.
+base::Fd Silence::copy_of(const Watched& one, struct stat* about) {
+  base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
+  if (copy.valid() && (::fstat(copy.get(), about) != 0 || about->st_ino != one.file)) copy.reset();
+  return copy;
+}
+
+// Of a worker's epoll, those of its interfaces, and of them the sockets.
+void Silence::gather(int descriptor) {
+  try {
+    std::vector<Watched> of_worker;
+    add_watched_by(descriptor, &of_worker);
+    for (const Watched& one : of_worker) {
+      struct stat about{};
+      const base::Fd copy = copy_of(one, &about);
+      if (!copy.valid()) continue;
+      S_ISSOCK(about.st_mode) ? found_.push_back(one) : add_watched_by(copy.get(), &found_);
+    }
+  } catch (const std::bad_alloc&) {  // the next time there may be memory
+  }
+}
+
+std::size_t Silence::look(std::size_t most) {
+  std::size_t ended = 0;
+  for (; most > 0 && !found_.empty(); --most) {
+    const Watched one = found_.back();
+    found_.pop_back();
+    struct stat about{};
+    const base::Fd copy = copy_of(one, &about);
+    if (copy.valid() && S_ISSOCK(about.st_mode) && end_if_silent(copy.get(), ns_, log_)) ++ended;
+  }
+  return ended;
 }
 
 }  // namespace heddle::transport::ucx

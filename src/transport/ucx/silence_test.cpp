@@ -96,6 +96,15 @@ base::Fd epoll_of(std::initializer_list<int> descriptors) {
   return made;
 }
 
+// One look at all of them.
+std::size_t end_silent(int descriptor, std::uint64_t ns) {
+  Silence silence(ns, base::Log());
+  silence.gather(descriptor);
+  std::size_t ended = 0;
+  while (!silence.done()) ended += silence.look(1);
+  return ended;
+}
+
 int option(const base::Fd& socket, int name, int level = IPPROTO_TCP) {
   int value = -1;
   socklen_t bytes = sizeof value;
@@ -110,7 +119,7 @@ TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
   const base::Fd event(::eventfd(0, EFD_CLOEXEC));
   const base::Fd inner = epoll_of({pair.here.get(), pair.listener.get(), event.get()});
   const base::Fd outer = epoll_of({inner.get(), pair.there.get()});
-  EXPECT_EQ(end_silent(outer.get(), 30 * kSecond, base::Log()), 0U);
+  EXPECT_EQ(end_silent(outer.get(), 30 * kSecond), 0U);
   EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 1);
   EXPECT_EQ(option(pair.here, TCP_KEEPIDLE), 10);
   EXPECT_EQ(option(pair.here, TCP_KEEPINTVL), 5);
@@ -124,9 +133,46 @@ TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
   const base::Fd epoll = epoll_of({pair.here.get()});
   const base::Fd kept(::fcntl(pair.here.get(), F_DUPFD_CLOEXEC, 0));  // so that the epoll goes on with it
   ASSERT_EQ(::dup3(pair.listener.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
-  EXPECT_EQ(end_silent(epoll.get(), 30 * kSecond, base::Log()), 0U);
+  EXPECT_EQ(end_silent(epoll.get(), 30 * kSecond), 0U);
   EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 0);
   EXPECT_EQ(option(kept, SO_KEEPALIVE, SOL_SOCKET), 0);
+}
+
+// So that who has many connections is not kept from what else it does.
+TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
+  std::array<Pair, 5> pairs;
+  const base::Fd inner = epoll_of({pairs[0].here.get(), pairs[1].here.get(), pairs[2].here.get()});
+  const base::Fd outer = epoll_of({inner.get(), pairs[3].here.get(), pairs[4].here.get()});
+  const auto looked_at = [&] {
+    std::size_t count = 0;
+    for (const Pair& pair : pairs) count += option(pair.here, SO_KEEPALIVE, SOL_SOCKET) == 1 ? 1 : 0;
+    return count;
+  };
+  Silence silence(30 * kSecond, base::Log());
+  EXPECT_TRUE(silence.done());
+  silence.gather(outer.get());
+  EXPECT_EQ(looked_at(), 0U);
+  for (const std::size_t most : {2U, 0U, 1U}) {
+    const std::size_t before = looked_at();
+    EXPECT_EQ(silence.look(most), 0U);
+    EXPECT_EQ(looked_at(), before + most);
+    EXPECT_FALSE(silence.done());
+  }
+  EXPECT_EQ(silence.look(10), 0U);
+  EXPECT_EQ(looked_at(), 5U);
+  EXPECT_TRUE(silence.done());
+}
+
+// Between the turns of one look.
+TEST(silence, a_descriptor_that_is_opened_anew_meanwhile_is_left_alone) {
+  Pair pair;
+  const base::Fd epoll = epoll_of({pair.here.get()});
+  Silence silence(30 * kSecond, base::Log());
+  silence.gather(epoll.get());
+  ASSERT_EQ(::dup3(pair.there.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
+  EXPECT_EQ(silence.look(10), 0U);
+  EXPECT_TRUE(silence.done());
+  EXPECT_EQ(option(pair.there, SO_KEEPALIVE, SOL_SOCKET), 0);
 }
 
 // Its end reads nothing, so nothing more can be sent; its kernel answers.
@@ -137,14 +183,14 @@ TEST(silence, who_takes_nothing_is_not_silent) {
   while (::send(pair.here.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
   }
   const base::Fd epoll = epoll_of({pair.here.get(), pair.there.get()});
-  EXPECT_EQ(end_silent(epoll.get(), 1'000'000, base::Log()), 0U);
+  EXPECT_EQ(end_silent(epoll.get(), 1'000'000), 0U);
   EXPECT_EQ(::recv(pair.there.get(), bytes.data(), bytes.size(), MSG_WAITALL), static_cast<ssize_t>(bytes.size()));
 }
 
 TEST(silence, what_is_no_descriptor_is_left_alone) {
-  EXPECT_EQ(end_silent(-1, kSecond, base::Log()), 0U);
+  EXPECT_EQ(end_silent(-1, kSecond), 0U);
   const base::Fd event(::eventfd(0, EFD_CLOEXEC));
-  EXPECT_EQ(end_silent(event.get(), kSecond, base::Log()), 0U);
+  EXPECT_EQ(end_silent(event.get(), kSecond), 0U);
 }
 
 }  // namespace
