@@ -181,7 +181,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::ucx_window_bytes,
      "HEDDLE_UCX_WINDOW_BYTES",
      Type::bytes,
-     "48K",
+     "42K",
      "messages of one worker to another that are on their way or wait in the receiver; the same in all ranks",
      {24 * kKi, 16 * kMi, 64}},
     {Var::ucx_timeout,

@@ -65,6 +65,12 @@ std::uint64_t memory_of_this_process() {
   return bytes;
 }
 
+// Since then. Pages that were swapped out meanwhile are not counted, so it may have shrunk: then it has not grown.
+std::uint64_t grown_since(std::uint64_t before) {
+  const std::uint64_t now = memory_of_this_process();
+  return now > before ? now - before : 0;
+}
+
 template <class T>
 std::vector<T> exchange(const Job& job, const T& mine) {
   std::vector<T> all(job.size);
@@ -112,7 +118,7 @@ void meet_all(Job& job) {
   }
   done(heddle_quiet(job.worker), "quiet");
   const auto took = exchange(job, now_ns() - begin);
-  const auto grown = exchange(job, (memory_of_this_process() - before) / (job.size - 1));
+  const auto grown = exchange(job, grown_since(before) / (job.size - 1));
   if (job.rank != 0) return;
   say("took", *std::max_element(took.begin(), took.end()) / 1'000'000);
   say("peer", static_cast<long long>(mean(grown)));
@@ -154,7 +160,7 @@ void receive_slowly(Job& job, std::uint64_t messages, std::uint64_t before, std:
   const Deadline deadline("messages do not arrive");
   for (std::uint64_t turn = 0; job.arrived < messages * (job.size - 1); ++turn) {
     check(heddle_worker_progress(job.worker) >= 0, "progress");
-    if (turn % 256 == 0) *most = std::max(*most, memory_of_this_process() - before);
+    if (turn % 256 == 0) *most = std::max(*most, grown_since(before));
     deadline.idle();
   }
 }
@@ -162,7 +168,7 @@ void receive_slowly(Job& job, std::uint64_t messages, std::uint64_t before, std:
 void incast(Job& job, std::uint64_t messages) {
   const std::uint64_t before = memory_of_this_process();
   const auto stuck = send_until_stuck(job, messages);
-  std::uint64_t most = memory_of_this_process() - before;
+  std::uint64_t most = grown_since(before);
   if (job.rank == 0) {
     check(*std::max_element(stuck.begin(), stuck.end()) < messages, "a sender is held up by who does not receive");
     receive_slowly(job, messages, before, &most);
@@ -170,7 +176,7 @@ void incast(Job& job, std::uint64_t messages) {
   } else {
     check(send_some(job, stuck[job.rank], messages, UINT64_MAX) == messages, "all are sent");
     done(heddle_quiet(job.worker), "quiet");
-    most = std::max(most, memory_of_this_process() - before);
+    most = std::max(most, grown_since(before));
   }
   const auto grown = exchange(job, most);
   if (job.rank != 0) return;
