@@ -122,7 +122,8 @@ void Silence::gather(int descriptor) {
       if (!copy.valid()) continue;
       S_ISSOCK(about.st_mode) ? found_.push_back(one) : add_watched_by(copy.get(), &found_);
     }
-  } catch (const std::bad_alloc&) {  // the next time there may be memory
+  } catch (const std::bad_alloc&) {
+    found_.clear();  // the next look may have the memory
   }
 }
 
