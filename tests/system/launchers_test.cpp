@@ -1,7 +1,9 @@
 // The launchers of clusters with real processes: the same binaries that `heddle run` starts, started by others.
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
+#include <cstring>
+#include <iterator>
+#include <sstream>
 
 #include "launched.hpp"
 
@@ -23,6 +25,11 @@ std::string in_path(const std::string& name) {
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  std::istringstream words(text);
+  return std::find(std::istream_iterator<std::string>(words), {}, word) != std::istream_iterator<std::string>();
 }
 
 struct Launcher {
@@ -53,8 +60,22 @@ const std::vector<Launcher>& launchers() {
        {"--allow-run-as-root"},
        {"--map-by", "core:OVERSUBSCRIBE", "--bind-to", "core:overload-allowed"},
        {"--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"}},
-      {"srun_pmix", "pmix", {"srun"}, "", {"--mpi=pmix", "--overcommit"}, {}, {}, true},
-      {"srun_pmi2", "pmi", {"srun"}, "", {"--mpi=pmi2", "--overcommit"}, {}, {}, true},
+      {"srun_pmix",
+       "pmix",
+       {"srun"},
+       "",
+       {"--mpi=pmix", "--overcommit"},
+       {"--cpu-bind=map_cpu:0,1"},
+       {"--cpu-bind=none"},
+       true},
+      {"srun_pmi2",
+       "pmi",
+       {"srun"},
+       "",
+       {"--mpi=pmi2", "--overcommit"},
+       {"--cpu-bind=map_cpu:0,1"},
+       {"--cpu-bind=none"},
+       true},
   };
   return all;
 }
@@ -66,8 +87,16 @@ class Launchers : public testing::TestWithParam<Launcher> {
       if (program_.empty()) program_ = in_path(name);
     }
     if (program_.empty()) GTEST_SKIP() << "skipped: " << GetParam().programs.front() << " is not installed";
-    if (GetParam().needs_cluster && std::getenv("SLURM_CONF") == nullptr) {
-      GTEST_SKIP() << "skipped: no cluster of Slurm is named (SLURM_CONF)";
+    if (GetParam().needs_cluster) {
+      if (std::getenv("SLURM_CONF") == nullptr) {
+        GTEST_SKIP() << "skipped: no cluster of Slurm is named (SLURM_CONF); tests/hosts/slurm.py starts one";
+      }
+      const std::string interface = GetParam().options.front().substr(std::strlen("--mpi="));
+      Launched known({program_, "--mpi=list"});
+      known.wait();
+      if (!has_word(known.out() + known.err(), interface)) {
+        GTEST_SKIP() << "skipped: this Slurm has no " << interface << ": " << known.out() << known.err();
+      }
     }
     if (*GetParam().version_says == '\0') return;
     Launched version({program_, "--version"});
