@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 
 # name: (operation of the program, the function in which its instructions are counted, what is set in the environment).
 # loopback: memory that is reached by commands only, even one's own.
@@ -37,6 +38,11 @@ PATHS = {
     "am_start_8_offload": ("am", "heddle::engine::Gate::start_run*", OFFLOAD),
     "get_post_8_offload": ("post_get", "count_post_get*", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
 }
+# Over UCX's shared memory, 16 operations and what it takes until they are done: what Heddle adds to UCX. How often it is asked depends on UCX.
+UCX = {"HEDDLE_TRANSPORT": "ucx", "HEDDLE_UCX_TLS": "posix"}
+UCX_PATHS = {f"ucx_{name}_8": (f"burst_{name}", f"count_burst_{name}", UCX) for name in ("put", "get", "am")}
+PATHS |= UCX_PATHS
+FOREIGN = re.compile(r"/lib(uc[a-z_]+|c|pthread|m|dl)[-.]|/ld-linux")
 # Of the second program: (operation, the function, on which context).
 SHMEM_PATHS = {
     "shmem_put_8": ("put", "count_put", "single"),
@@ -65,17 +71,45 @@ UTOFU_SETTINGS = {"HEDDLE_TRANSPORT": "utofu", "HEDDLE_REG_CACHE_WATCH": "0"}
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
+def own_instructions(text):
+    """Of a file of callgrind's: without what ran in UCX, in the C library, and in the loader."""
+    objects, spent, where, called = {}, Counter(), "", False
+    for line in text.splitlines():
+        named = re.match(r"(c?ob)=\((\d+)\)(?: (.+))?$", line)
+        if named:
+            if named[3]:
+                objects[named[2]] = named[3]
+            if named[1] == "ob":
+                where = objects[named[2]]
+        elif line.startswith("calls="):
+            called = True  # the next line is what the called function and those under it took, counted where they are
+        elif re.match(r"[+*0-9-]", line):
+            words = line.split()
+            if not called and len(words) > 1:
+                spent[where] += int(words[1])
+            called = False
+    return sum(count for name, count in spent.items() if not FOREIGN.search(name))
+
+
 def instructions(program, operation, function, extra, n, context=()):
+    """All of them in `function`; where UCX is under it, only those that are not its."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
                    f"--callgrind-out-file={folder}/out", program, operation, str(n), *context]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | extra)
         if result.returncode != 0:
             sys.exit(f"count_instructions: {' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
-        found = re.search(r"^(?:summary|totals): (\d+)", pathlib.Path(folder, "out").read_text(), re.MULTILINE)
+        text = pathlib.Path(folder, "out").read_text()
+    found = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
     if not found or int(found[1]) == 0:
         sys.exit(f"count_instructions: nothing was counted in {function}; is the program stripped?")
-    return int(found[1])
+    return own_instructions(text) if extra is UCX else int(found[1])
+
+
+def ucx_refuses(program):
+    """What the program says where Heddle was built without UCX, or does not find it; empty: it is there."""
+    result = subprocess.run([program, "burst_put", "16"], capture_output=True, text=True, timeout=300, env=os.environ | UCX)
+    return result.stderr.strip() if result.returncode != 0 else ""
 
 
 def per_operation(programs, name):
@@ -120,11 +154,15 @@ def main(arguments):
     if shutil.which("valgrind") is None:
         print("skipped: valgrind is missing")
         return 0
-    names = list(PATHS) + (list(SHMEM_PATHS) if shmem_program != "-" else []) + (list(UTOFU_PATHS) if utofu != "-" else [])
+    why_no_ucx = ucx_refuses(program)
+    if why_no_ucx:
+        print(f"left out, for there is no UCX: {', '.join(UCX_PATHS)}: {why_no_ucx}")
+    names = [name for name in PATHS if not (why_no_ucx and name in UCX_PATHS)]
+    names += (list(SHMEM_PATHS) if shmem_program != "-" else []) + (list(UTOFU_PATHS) if utofu != "-" else [])
     counted = {name: per_operation(programs, name) for name in names}
-    if arguments[4:] and "-" in (shmem_program, utofu):
-        sys.exit("count_instructions: --update needs all programs, or limits would be lost")
-    if arguments[4:]:
+    if arguments[4:] == ["--update"]:
+        if why_no_ucx or "-" in (shmem_program, utofu):
+            sys.exit("count_instructions: --update needs all programs, or limits would be lost")
         write_limits(path, counted)
     worse = 0
     for name, limit in read_limits(path).items():

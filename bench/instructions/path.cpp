@@ -98,12 +98,49 @@ extern "C" {
   while (self->receives[n - 1].status == HEDDLE_POSTED) heddle_worker_progress(self->worker);
 }
 
+// With all that it takes until they are done: kBatch operations and their end.
+[[gnu::noinline]] void count_burst_put(Self* self) {
+  for (std::uint64_t i = 0; i < kBatch; ++i) heddle_put(self->worker, &self->value, 8, self->remote, nullptr);
+  heddle_quiet(self->worker);
+}
+[[gnu::noinline]] void count_burst_get(Self* self) {
+  for (std::uint64_t i = 0; i < kBatch; ++i) heddle_get(self->worker, &self->target, 8, self->remote, nullptr);
+  heddle_quiet(self->worker);
+}
+[[gnu::noinline]] void count_burst_am(Self* self, std::uint64_t target) {
+  for (std::uint64_t i = 0; i < kBatch; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
+  while (received < target) heddle_worker_progress(self->worker);
+  heddle_quiet(self->worker);
+}
+
 }  // extern "C"
+
+namespace {
+
+// False: there is no such operation.
+bool run_bursts(Self* self, const char* op, std::uint64_t n) {
+  for (std::uint64_t done = kBatch; done <= n; done += kBatch) {
+    if (std::strcmp(op, "burst_put") == 0) {
+      count_burst_put(self);
+    } else if (std::strcmp(op, "burst_get") == 0) {
+      count_burst_get(self);
+    } else if (std::strcmp(op, "burst_am") == 0) {
+      count_burst_am(self, done);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: path put|get|post_get|fetch_add|am|tagged N    (N a multiple of %llu)\n",
-                 static_cast<unsigned long long>(kBatch));
+    std::fprintf(
+        stderr,
+        "usage: path put|get|post_get|fetch_add|am|tagged|burst_put|burst_get|burst_am N    (N a multiple of %llu)\n",
+        static_cast<unsigned long long>(kBatch));
     return 2;
   }
   const char* op = argv[1];
@@ -137,7 +174,7 @@ int main(int argc, char** argv) {
       count_arrive(&self, kBatch);
       for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);  // as above
     }
-  } else {
+  } else if (!run_bursts(&self, op, n)) {
     std::fprintf(stderr, "path: there is no operation \"%s\"\n", op);
     return 2;
   }

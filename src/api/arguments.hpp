@@ -27,6 +27,11 @@ using engine::Worker;
 
 [[gnu::cold]] Status bad_handle(const char* what, std::uint64_t id);
 [[gnu::cold]] Status null_argument(const char* function, const char* argument);
+// [offset, offset + bytes) of `remote` may be accessed by `worker`, by commands.
+inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
+  return &worker.context() == remote.context && !remote.failed.load(std::memory_order_relaxed) &&
+         remote.range(offset, bytes);
+}
 // Why [offset, offset + bytes) of `remote` may not be accessed by `worker`; DONE if it may (by commands).
 [[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
                                     std::uint64_t bytes);

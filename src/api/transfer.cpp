@@ -40,28 +40,18 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
   worker.count_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
-struct Transfer {
-  std::byte* local;
-  std::uint64_t bytes;
-  RemoteRegion* remote;
-  std::uint64_t offset;
-};
-
 // By commands: everything that is not direct, and everything that is wrong.
 template <Kind kind>
-[[gnu::noinline]] Status slow(Worker& worker, const Transfer& transfer, const heddle_completion* completion) {
-  if (const Status status = explain_access(worker, *transfer.remote, transfer.offset, transfer.bytes);
-      status != HEDDLE_DONE) {
-    return status;
-  }
-  if (transfer.bytes == 0) return HEDDLE_DONE;
+[[gnu::noinline]] Status slow(Worker& worker, const engine::Block& block, const heddle_completion* completion) {
+  if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
+    return explain_access(worker, *block.remote, block.offset, block.bytes);
+  if (block.bytes == 0) return HEDDLE_DONE;
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = engine::post(
-      worker, engine::BlockCommand{kind, transfer.local, transfer.bytes, transfer.remote, transfer.offset, resolved});
+  const Status status = engine::post(worker, engine::BlockCommand{&block, &resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
-    worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, transfer.bytes);
+    worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
   }
   return status;
 }
@@ -84,7 +74,7 @@ Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remo
     tally<kind>(*worker, bytes);
     return HEDDLE_DONE;
   }
-  return slow<kind>(*worker, {static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
+  return slow<kind>(*worker, {kind, static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
 }
 
 // The same, out of line and with the arguments in the registers in which the C functions got them (the parts of the address one

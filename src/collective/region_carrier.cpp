@@ -27,9 +27,9 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   completion.fn = end_put;
   completion.arg = ended;
   // The source of a put is not written.
-  const base::Status status =
-      engine::post(port_, engine::BlockCommand{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
-                                               base.offset + offset, completion});
+  const engine::Block block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
+                            base.offset + offset};
+  const base::Status status = engine::post(port_, engine::BlockCommand{&block, &completion});
   if (status == HEDDLE_AGAIN) return false;
   if (status == HEDDLE_DONE || status < 0) end_put(ended, status);
   return true;

@@ -44,17 +44,13 @@ struct TransferCommand {
 
 // A put or get of one block. In the queue it has one record, unless it has both a callback and a counter.
 struct BlockCommand {
-  Kind kind;
-  std::byte* local;
-  std::uint64_t bytes;
-  RemoteRegion* remote;
-  std::uint64_t offset;
-  Completion completion;
+  const Block* block;
+  const Completion* completion;
 
   [[nodiscard]] TransferCommand transfer() const {
-    return {kind, Pieces(local, remote, offset, {bytes, 1, 0, 0}), remote->rank, completion};
+    return {block->kind, Pieces(*block), block->remote->rank, *completion};
   }
-  base::Status start(Worker& worker) const { return transfer().start(worker); }
+  base::Status start(Worker& worker) const { return worker.try_block(*block, *completion); }
 };
 
 // A BlockCommand as it stands in the queue.
@@ -78,27 +74,28 @@ static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
 
 // False: it needs a longer form.
 inline bool fits_one_record(const BlockCommand& command) {
-  const Completion& completion = command.completion;
+  const Completion& completion = *command.completion;
   return (completion.fn == nullptr || completion.counter == nullptr) &&
-         command.bytes >> (64 - QueuedBlock::kFlagBits) == 0;
+         command.block->bytes >> (64 - QueuedBlock::kFlagBits) == 0;
 }
 
-inline void encode(const BlockCommand& command, QueuedBlock* block) {
-  const Completion& completion = command.completion;
+inline void encode(const BlockCommand& command, QueuedBlock* queued) {
+  const Block& block = *command.block;
+  const Completion& completion = *command.completion;
   const bool callback = completion.fn != nullptr;
-  const std::uint64_t flags = (command.kind == Kind::get ? QueuedBlock::kGet : 0) |
+  const std::uint64_t flags = (block.kind == Kind::get ? QueuedBlock::kGet : 0) |
                               (callback ? QueuedBlock::kCallback : 0) |
                               (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
-  block->local = command.local;
-  block->remote = command.remote;
-  block->offset = command.offset;
-  block->bytes_and_flags = command.bytes << QueuedBlock::kFlagBits | flags;
+  queued->local = block.local;
+  queued->remote = block.remote;
+  queued->offset = block.offset;
+  queued->bytes_and_flags = block.bytes << QueuedBlock::kFlagBits | flags;
   if (callback) {
-    block->fn = completion.fn;
+    queued->fn = completion.fn;
   } else {
-    block->counter = completion.counter;
+    queued->counter = completion.counter;
   }
-  block->arg = completion.arg;
+  queued->arg = completion.arg;
 }
 
 base::Status run_block(Worker& worker, const std::byte* bytes, base::Status cancel);

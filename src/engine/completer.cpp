@@ -85,10 +85,28 @@ int Worker::progress_inside() {
   return static_cast<int>(events);
 }
 
+// settle(), of an operation of which only the end is left, and that has gone well.
+inline void Worker::end_plain(Operation& operation) {
+  const bool marked = operation.marked;
+  operation.fired = true;
+  operation.unfinished = 0;
+  if (operation.completion.observed()) operation.completion.fire(HEDDLE_DONE);
+  --outstanding_total_;
+  --outstanding_[operation.rank];
+  operations_.give_back(&operation);
+  if (marked && context_.retired()) [[unlikely]] {
+    context_.reclaim();
+  }
+}
+
 void Worker::handle(const transport::Completion& completion) {
   if (completion.event == Event::message) return arrived(completion);
   Operation* operation = operations_.find(completion.token);
   if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
+  const bool well = completion.event == Event::done && completion.status == HEDDLE_DONE;
+  if (well && OperationPool::role(completion.token) == Role::command && operation->ends_next()) [[likely]] {
+    return end_plain(*operation);
+  }
   if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {
     if (operation->unfreed > 0) --operation->unfreed;
     // A carrier that did not arrive is not answered; nor are those sent with it, since they went the same way.

@@ -378,14 +378,10 @@ base::Status run_block(Worker& worker, const std::byte* bytes, base::Status canc
   const bool callback = (flags & QueuedBlock::kCallback) != 0;
   const Completion completion{callback ? block.fn : nullptr, block.arg, callback ? nullptr : block.counter,
                               (flags & QueuedBlock::kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
-  const BlockCommand command{(flags & QueuedBlock::kGet) != 0 ? Kind::get : Kind::put,
-                             block.local,
-                             flags >> QueuedBlock::kFlagBits,
-                             block.remote,
-                             block.offset,
-                             completion};
+  const Kind kind = (flags & QueuedBlock::kGet) != 0 ? Kind::get : Kind::put;
+  const Block one{kind, block.local, flags >> QueuedBlock::kFlagBits, block.remote, block.offset};
   const std::uint32_t rank = block.remote->rank;
-  const base::Status status = cancel == HEDDLE_DONE ? command.start(worker) : cancel;
+  const base::Status status = cancel == HEDDLE_DONE ? worker.try_block(one, completion) : cancel;
   worker.end_queued(status, completion, rank);
   return status;
 }

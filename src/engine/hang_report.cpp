@@ -73,6 +73,7 @@ What what(Kind kind) {
 }
 
 std::uint64_t bytes_of(const Operation& operation) {
+  if (operation.plain) return operation.payload_bytes;
   switch (operation.kind) {
     case Kind::put:
     case Kind::get:

@@ -24,12 +24,22 @@ struct Piece {
 
 enum class Kind : std::uint8_t { put, get, atomic, message, offer, am_offer, chores };
 
+// A put or get of one block.
+struct Block {
+  Kind kind = Kind::put;
+  std::byte* local = nullptr;
+  std::uint64_t bytes = 0;
+  RemoteRegion* remote = nullptr;
+  std::uint64_t offset = 0;
+};
+
 // What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape of one block.
 class Pieces {
  public:
   Pieces() = default;
   Pieces(std::byte* local, RemoteRegion* remote, std::uint64_t offset, const heddle_strided& shape)
       : local_(local), remote_(remote), offset_(offset), shape_(shape) {}
+  explicit Pieces(const Block& block) : Pieces(block.local, block.remote, block.offset, {block.bytes, 1, 0, 0}) {}
   Pieces(const heddle_segment* segments, std::size_t count) : segments_(segments) { shape_.blocks = count; }
 
   // What MarkTable::set_remotes is told about them.
@@ -68,11 +78,15 @@ class Pieces {
 
 inline constexpr std::uint32_t kManyRanks = ~std::uint32_t{0};
 
-struct Operation {
+struct Operation;
+
+// What every operation has.
+struct OperationState {
   Completion completion;
   Kind kind = Kind::put;
   Operation* next = nullptr;  // in the worker's list, while `pending`
   bool live = false;
+  bool plain = false;    // one command, whose end is its end: what is not in OperationState means nothing
   bool marked = false;   // has an entry in the MarkTable
   bool fired = false;    // the completion has run
   bool posted = false;   // nothing is left to be posted
@@ -90,7 +104,20 @@ struct Operation {
   std::uint32_t served_worker = 0;
   bool charged = false;      // a message of class USER that has credit
   bool seen_closed = false;  // the worker that should answer was closed at the last look
+  heddle_peer target{};      // message
+  std::uint64_t payload_bytes = 0;
 
+  // Only its end is left to come.
+  [[nodiscard]] bool ends_next() const { return plain && unfreed == 0 && !pending && !fired && status == HEDDLE_DONE; }
+  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows which.
+  void fail(base::Status error, std::uint32_t of) {
+    if (status != HEDDLE_DONE || error == HEDDLE_DONE) return;
+    status = error;
+    error_rank = of;
+  }
+};
+
+struct Operation : OperationState {
   Pieces pieces;                // put, get
   std::byte* window = nullptr;  // a get by message: where the replies' data belongs
   std::uint64_t window_bytes = 0;
@@ -103,21 +130,12 @@ struct Operation {
   std::uint32_t atomic_op = 0;
   void* result = nullptr;
 
-  heddle_peer target{};  // message
-  std::uint32_t handler = 0;
+  std::uint32_t handler = 0;  // message
   std::uint32_t header_bytes = 0;
   std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
   const std::byte* payload = nullptr;
-  std::uint64_t payload_bytes = 0;
   std::uint64_t payload_sent = 0;
   std::uint64_t message_number = 0;
-
-  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows which.
-  void fail(base::Status error, std::uint32_t of) {
-    if (status != HEDDLE_DONE || error == HEDDLE_DONE) return;
-    status = error;
-    error_rank = of;
-  }
 };
 
 // Operations in order, linked through themselves: it never allocates. Each is in at most one queue.
@@ -170,6 +188,17 @@ class OperationPool {
     operation = Operation{};
     operation.generation = generation;
     operation.live = true;
+    return &operation;
+  }
+  // One that is plain and posted. Not of an empty pool.
+  [[nodiscard]] Operation* take_plain() {
+    Operation& operation = operations_[free_.back()];
+    free_.pop_back();
+    const std::uint32_t generation = (operation.generation + 1) & kGenerationMask;
+    static_cast<OperationState&>(operation) = OperationState{};
+    operation.generation = generation;
+    operation.live = operation.plain = operation.posted = true;
+    operation.unfinished = 1;
     return &operation;
   }
   [[nodiscard]] bool empty() const { return free_.empty(); }

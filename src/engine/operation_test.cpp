@@ -29,6 +29,35 @@ TEST(OperationPool, GivesEachSlotOnceAndKnowsStaleTokens) {
   EXPECT_EQ(pool.find(3), nullptr) << "no such slot";
 }
 
+TEST(OperationPool, APlainOperationHasNothingOfTheOneBefore) {
+  OperationPool pool(1);
+  Operation* before = pool.take();
+  ASSERT_NE(before, nullptr);
+  const transport::Token stale = pool.token(*before, Role::command);
+  before->fail(HEDDLE_ERR_RANGE, 3);
+  before->fired = before->offered = before->charged = before->seen_closed = before->signal_due = true;
+  before->served = before->unfreed = 2;
+  before->completion.when = HEDDLE_WHEN_LOCAL;
+  pool.give_back(before);
+
+  const transport::Token announced = pool.next_token(Role::command);
+  Operation* plain = pool.take_plain();
+  EXPECT_EQ(plain, before);
+  EXPECT_EQ(pool.token(*plain, Role::command), announced);
+  EXPECT_EQ(pool.find(announced), plain);
+  EXPECT_EQ(pool.find(stale), nullptr);
+  EXPECT_TRUE(pool.empty());
+  EXPECT_TRUE(plain->ends_next()) << "posted, and one command on its way";
+  EXPECT_TRUE(plain->posted);
+  EXPECT_EQ(plain->unfinished, 1U);
+  EXPECT_EQ(plain->status, HEDDLE_DONE);
+  EXPECT_FALSE(plain->offered || plain->charged || plain->seen_closed || plain->signal_due || plain->marked);
+  EXPECT_EQ(plain->served, 0U);
+  EXPECT_EQ(plain->completion.when, HEDDLE_WHEN_REMOTE);
+  plain->unfreed = 1;
+  EXPECT_FALSE(plain->ends_next()) << "its source is still in use";
+}
+
 TEST(Pieces, WalkBlocksInPortions) {
   std::byte memory[100];
   RemoteRegion region;

@@ -42,6 +42,19 @@ Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& comple
   return operation;
 }
 
+// Of a command that the transport has accepted; there is a slot free.
+inline Operation* Worker::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion) {
+  Operation* operation = operations_.take_plain();
+  operation->kind = kind;
+  operation->rank = rank;
+  operation->completion = completion;
+  if (kind == Kind::get) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  if (completion.counter != nullptr) operations_.mark_counter(*operation, completion.counter);
+  ++outstanding_total_;
+  ++outstanding_[rank];
+  return operation;
+}
+
 // The operation is over, or never was.
 void Worker::finish(Operation& operation) {
   const bool marked = operation.marked;
@@ -94,6 +107,41 @@ base::Status Worker::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t
   return start(operation);
 }
 
+// As post_packet(): it needs a slot only when the transport has accepted it.
+base::Status Worker::try_block(const Block& block, const Completion& completion) {
+  RemoteRegion& remote = *block.remote;
+  const bool is_put = block.kind == Kind::put;
+  const Opcode opcode = is_put ? Opcode::put : Opcode::get;
+  const bool whole = (remote.memory.opcodes & transport::bit(opcode)) != 0 &&
+                     block.bytes <= capabilities_.max_transfer && !remote.direct_range(block.offset, block.bytes);
+  if (!whole || remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed))
+      [[unlikely]] {
+    return try_transfer(block.kind, Pieces(block), remote.rank, completion);
+  }
+  if (operations_.empty()) return HEDDLE_AGAIN;
+  Command command;
+  command.opcode = opcode;
+  command.wants_source_free = is_put && completion.when == HEDDLE_WHEN_LOCAL;
+  command.rank = remote.rank;
+  command.worker = remote.server;
+  command.local = block.local;
+  command.bytes = block.bytes;
+  command.remote = &remote.memory;
+  command.offset = block.offset;
+  command.token = operations_.next_token(Role::command);
+  try {
+    if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+  } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
+    return fail_memory();
+  }
+  if (command.done) return HEDDLE_DONE;
+  Operation* operation = begin_plain(block.kind, remote.rank, completion);
+  operations_.mark_remotes(*operation, &remote, nullptr);
+  operation->payload_bytes = block.bytes;
+  operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
+  return keep(operation);
+}
+
 base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
                                     std::uint64_t word_offset, const heddle_signal& signal,
                                     const Completion& completion) {
@@ -142,11 +190,9 @@ base::Status Worker::post_packet(const Packet& packet, const Completion& complet
   }
   if (command.done) return HEDDLE_DONE;
   // Only now it needs a slot.
-  Operation* operation = begin(Kind::message, packet.target.rank, completion);
+  Operation* operation = begin_plain(Kind::message, packet.target.rank, completion);
   operation->target = packet.target;
   operation->payload_bytes = packet.payload_bytes;
-  operation->posted = true;
-  operation->unfinished = 1;
   operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
   return keep(operation);
 }

@@ -30,6 +30,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       small_payload_(context.transport().capabilities().max_message - HEDDLE_AM_HEADER_BYTES),
+      short_limit_(context.transport().capabilities().short_way ? small_payload_ + 1 : 0),
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
         if (!traits.aggregates) return std::move(transport);
         const std::uint32_t max_message = context.transport().capabilities().max_message;

@@ -145,6 +145,8 @@ class Worker {
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
+  // The same of one block. The common case costs one call of the transport.
+  base::Status try_block(const Block& block, const Completion& completion);
   base::Status try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word, std::uint64_t word_offset,
                               const heddle_signal& signal, const Completion& completion);
   struct AtomicRequest {
@@ -162,7 +164,7 @@ class Worker {
   }
   transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message,
                                             std::uint32_t immediate) {
-    if (message.payload_bytes > small_payload_) return transport::TransportWorker::Sent::unsuitable;
+    if (message.payload_bytes >= short_limit_) return transport::TransportWorker::Sent::unsuitable;
     return transport_->try_send({target.rank, target.worker}, immediate,
                                 {static_cast<const std::byte*>(message.header), message.header_bytes},
                                 {static_cast<const std::byte*>(message.payload), message.payload_bytes});
@@ -259,6 +261,7 @@ class Worker {
   base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);
+  Operation* begin_plain(Kind kind, std::uint32_t rank, const Completion& completion);
   void offered(Operation& operation) { operation.offered = true; }
   base::Status start(Operation* operation);
   base::Status keep(Operation* operation);
@@ -301,6 +304,7 @@ class Worker {
   // One command or request of it has ended; `rank`: see Operation::fail().
   void settle(Operation& operation, base::Status status, std::uint32_t rank);
   void conclude(Operation& operation);  // fires and frees it when nothing is left
+  void end_plain(Operation& operation);
   bool note_failures();
   void note_closed();
   void end_served(Operation& operation, base::Status status);
@@ -320,6 +324,7 @@ class Worker {
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
   std::uint64_t small_payload_;                 // fits one message beside any header
+  std::uint64_t short_limit_;                   // one more than try_send() of transport_ may do for; 0: it never does
   protocol::Aggregator* aggregator_ = nullptr;  // what transport_ is then; null: the transport's own
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;

@@ -52,6 +52,7 @@ struct Capabilities {
   bool copies_messages = false;  // a message that post() accepts has been copied, whatever source_free says
   bool bundles_messages =
       false;  // short messages to one worker cost less where one post() has several; it throws nothing after taking one
+  bool short_way = true;           // TransportWorker::try_send() may do; else it never does
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command

@@ -169,7 +169,11 @@ bool Station::arrived(Channel& channel, const Head& head, const std::byte* data,
   const Record record{bytes, head.immediate, 0};
   std::byte* place = channel.ring.get() + channel.write_at;
   std::memcpy(place, &record, sizeof record);
-  if (bytes != 0) std::memcpy(place + sizeof record, data, bytes);
+  if (bytes == 8) {  // a call costs more than that
+    std::memcpy(place + sizeof record, data, 8);
+  } else if (bytes != 0) {
+    std::memcpy(place + sizeof record, data, bytes);
+  }
   channel.write_at += cost;
   if (channel.write_at >= window_) channel.write_at = 0;
   ++channel.records;

@@ -150,6 +150,10 @@ std::size_t Station::drain_backlog(std::span<Completion> out) {
 // ---- the contract -------------------------------------------------------------------------------------------------------
 
 std::size_t Station::post(std::span<Command> batch) {
+  if (batch.size() == 1) {
+    Command& command = batch.front();
+    return (command.opcode == Opcode::message ? post_message(command) : post_transfer(command)) ? 1 : 0;
+  }
   std::size_t accepted = 0;
   try {
     while (accepted < batch.size()) {

@@ -220,6 +220,13 @@ class Station {
   void emit(Token token, base::Status status, Event event);
   bool refuse(Command& command, base::Status status);
   std::size_t drain_backlog(std::span<Completion> out);
+  // Null: it is not connected, or there is none.
+  [[nodiscard]] Channel* connected(std::uint32_t rank, std::uint32_t worker) {
+    if (rank >= failed_.size() || worker >= max_workers_) [[unlikely]]
+      return nullptr;
+    Channel* channel = slot(rank, worker);
+    return channel != nullptr && channel->stage == Channel::Stage::ready ? channel : nullptr;
+  }
   Channel* channel_to(std::uint32_t rank, std::uint32_t worker, base::Status* why);
   Channel* new_channel(std::uint32_t rank, std::uint32_t worker);
   void connect(Channel& channel);
@@ -275,7 +282,17 @@ class Station {
   bool post_transfer(Command& command);
   base::Status check_transfer(const Command& command) const;
   base::Status begin(Command& command, Channel& channel, ucp_rkey_h key);
-  ucp_rkey_h key_for(const Command& command, Channel& channel, base::Status* why);
+  // Unpacked once per region. Null: `why`; AGAIN: the peer was asked.
+  ucp_rkey_h key_for(const Command& command, Channel& channel, base::Status* why) {
+    const std::uint64_t number = command.remote->handle[0];
+    if (number < unpacked_.size()) [[likely]] {
+      const Unpacked& known = unpacked_[number];
+      if (known.generation == command.remote->handle[1] && known.channel == &channel) [[likely]]
+        return known.key;
+    }
+    return unpack_key(command, channel, why);
+  }
+  ucp_rkey_h unpack_key(const Command& command, Channel& channel, base::Status* why);
   void* update(const Command& command, Operation* operation, std::uint64_t address, ucp_rkey_h key);
   void* change(Operation* operation);
   void change_again();
@@ -294,7 +311,7 @@ class Station {
   static constexpr std::uint32_t kRefusals = 256;        // that wait for a poll
   static constexpr std::uint32_t kInlineBytes = 104;     // head included: what networks take by value
   static constexpr std::uint32_t kTellPolls = 16;        // from an arrival until it is told by a message of its own
-  static constexpr std::uint32_t kHomePeriod = 32;       // polls
+  static constexpr std::uint32_t kHomePeriod = 128;      // polls; over TCP each is a call of the kernel
   static constexpr std::uint32_t kConnectingPeriod = 4;  // polls while something connects
 
   Home& home_;

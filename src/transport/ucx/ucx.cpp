@@ -72,6 +72,7 @@ class UcxTransport final : public Transport {
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
     capabilities_.bundles_messages = true;
+    capabilities_.short_way = false;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMostMessage;
     capabilities_.max_transfer = std::numeric_limits<std::int64_t>::max();
