@@ -171,7 +171,8 @@ class Launched:
 
     def test_a_killed_rank_ends_the_job(self):
         job = self.start(4, [LAUNCH_RANK, "one-dies"])
-        self.assertNotEqual(job.end(), 0, job.said)  # by what code is the launcher's affair
+        # By what code is the launcher's affair, and srun's may be 0.
+        self.assertTrue(job.end() != 0 or job.count("^srun: error: "), job.said)
 
     def test_an_abort_ends_the_job_with_its_code(self):
         job = self.start(3, [LAUNCH_RANK, "one-aborts"])
