@@ -44,6 +44,9 @@ class OneThreadWorker final : public TransportWorker {
   [[nodiscard]] std::size_t send_all(std::span<const transport::ShortMessage* const> messages) override {
     return here() ? inner_->send_all(messages) : 0;
   }
+  [[nodiscard]] std::size_t bundle_of(std::span<const transport::ShortMessage* const> messages) const override {
+    return inner_->bundle_of(messages);
+  }
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override {
     return here() ? inner_->poll(completions) : 0;
   }

@@ -197,7 +197,7 @@ base::Status Worker::post_packet(const Packet& packet, const Completion& complet
   return keep(operation);
 }
 
-// What send_all() does where the transport has no short way, but a batch costs less than its messages one by one.
+// What send_all() does with messages for which the transport has no short way, but of which a batch costs less than one by one.
 std::size_t Worker::post_all(std::span<const transport::ShortMessage* const> messages) {
   if (messages.size() < 2) return 0;
   constexpr std::size_t kMost = 64;

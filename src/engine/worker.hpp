@@ -191,7 +191,7 @@ class Worker {
   // Of class NETWORK, in order: how many were sent. try_am() is for the next one.
   std::size_t send_all(std::span<const transport::ShortMessage* const> messages) {
     const std::size_t sent = transport_->send_all(messages);
-    return sent == 0 && capabilities_.bundles_messages ? post_all(messages) : sent;
+    return sent == 0 ? post_all(messages.first(transport_->bundle_of(messages))) : sent;
   }
   // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
   [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }

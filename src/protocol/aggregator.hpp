@@ -51,6 +51,9 @@ class Aggregator final : public transport::TransportWorker {
   [[nodiscard]] std::size_t send_all(std::span<const transport::ShortMessage* const> messages) override {
     return busy_ != 0 ? 0 : inner_->send_all(messages);
   }
+  [[nodiscard]] std::size_t bundle_of(std::span<const transport::ShortMessage* const> messages) const override {
+    return inner_->bundle_of(messages);
+  }
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }

@@ -103,6 +103,35 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   world.transport(0).release(*memory);
 }
 
+// The same for short messages that are posted together, of which some are on their way, some wait, and some are refused.
+TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
+  World world(GetParam(), 3);
+  Port& port = world.port(0);
+  std::vector<std::byte> text = pattern(3, 40);
+  ASSERT_NE(world.must_post(port, message_to(kVictim, 0, text)), 0U);  // they have met
+  ASSERT_TRUE(world.quiet());
+  constexpr std::size_t kMost = 24;
+  std::size_t accepted = 0;
+  for (int round = 0; round < 100; ++round) {
+    if (round == 60) world.fail(kVictim);
+    std::vector<Command> batch(kMost, message_to(kVictim, 0, text));
+    for (std::size_t i = 0; i < kMost; ++i) batch[i].bytes = 8 * (i % 6);
+    if (round % 4 == 3) batch[kMost / 2].rank = 1;  // another's in their midst
+    accepted += port.post(batch);
+    port.poll();
+    if (round % 8 == 0) world.port(1).poll();
+  }
+  ASSERT_GT(accepted, kMost);
+  const Deadline deadline;
+  while (port.outstanding() > 0 && !deadline.over()) {
+    port.poll();
+    world.port(1).poll();
+  }
+  EXPECT_EQ(port.outstanding(), 0U);
+  ASSERT_EQ(world.run(port, message_to(kVictim, 0, text)), HEDDLE_ERR_PEER_FAILED);
+  ASSERT_EQ(world.run(port, message_to(1, 0, text)), HEDDLE_DONE);
+}
+
 // What arrives from a rank that died is what it had sent, whole.
 TEST_P(Conformance, MessagesOfADeadPeerAreWholeOrMissing) {
   World world(GetParam(), 3);

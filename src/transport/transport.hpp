@@ -49,9 +49,7 @@ struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
   bool direct = false;        // allocated regions of some rank may import as direct memory: direct_to() tells of which
-  bool copies_messages = false;  // a message that post() accepts has been copied, whatever source_free says
-  bool bundles_messages =
-      false;  // short messages to one worker cost less where one post() has several; it throws nothing after taking one
+  bool copies_messages = false;    // a message that post() accepts has been copied, whatever source_free says
   bool short_way = true;           // TransportWorker::try_send() may do; else it never does
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
@@ -214,6 +212,13 @@ class TransportWorker {
       ++sent;
     }
     return sent;
+  }
+
+  // Where send_all() takes none: how many of these, from the front, cost less if one post() has them all than one by one. Such a post() that has
+  // accepted some throws nothing. 0 or 1: there is nothing to be gained.
+  [[nodiscard]] virtual std::size_t bundle_of(std::span<const ShortMessage* const> messages) const {
+    static_cast<void>(messages);
+    return 0;
   }
 
   // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the

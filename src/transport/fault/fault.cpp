@@ -19,7 +19,6 @@ class FaultTransport final : public Transport {
     capabilities_.name = name_.c_str();
     capabilities_.direct = capabilities_.direct && !settings.any();
     capabilities_.copies_messages = false;  // what it holds back is not posted yet
-    capabilities_.bundles_messages = false;
     capabilities_.ordered_messages = capabilities_.ordered_messages && !settings.reorder;
   }
 

@@ -12,6 +12,7 @@
 #include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "bootstrap/nodes.hpp"
+#include "transport/joint/worker.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport {
@@ -185,6 +186,84 @@ TEST_F(FourRanks, AMessageFromFarIsFoundAfterALongSilence) {
   std::size_t polls = 0;
   while (ranks[0]->worker->poll(events) == 0) ASSERT_LT(++polls, 300U);
   EXPECT_EQ(events[0].rank, 3U);
+}
+
+// One of the two, of which the test says what it does; it takes down what it is given.
+class Stub final : public TransportWorker {
+ public:
+  explicit Stub(bool bundles) : bundles_(bundles) {}
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override {
+    batches.push_back(batch.size());
+    if (out_of_memory) throw std::bad_alloc();
+    return batch.size();
+  }
+  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override {
+    return bundles_ ? messages.size() : 0;
+  }
+  [[nodiscard]] std::size_t poll(std::span<Completion>) override { return 0; }
+  void peer_failed(std::uint32_t) override {}
+
+  std::vector<std::size_t> batches;
+  bool out_of_memory = false;
+
+ private:
+  bool bundles_;
+};
+
+// Ranks 0 and 1 are near, 2 and 3 far; FAR bundles, NEAR does not.
+class TwoStubs : public testing::Test {
+ protected:
+  TwoStubs() {
+    auto first = std::make_unique<Stub>(false);
+    auto second = std::make_unique<Stub>(true);
+    near = first.get();
+    far = second.get();
+    worker = std::make_unique<joint::Worker>(
+        std::array<std::unique_ptr<TransportWorker>, 2>{std::move(first), std::move(second)}, ways, 1000, clock);
+  }
+  // Of messages to these ranks.
+  std::size_t bundle_of(const std::vector<std::uint32_t>& ranks) {
+    std::vector<ShortMessage> messages;
+    for (const std::uint32_t rank : ranks) messages.push_back({rank, 0, 0, 8, {}});
+    std::vector<const ShortMessage*> run;
+    for (const ShortMessage& message : messages) run.push_back(&message);
+    return worker->bundle_of(run);
+  }
+  std::size_t post(const std::vector<std::uint32_t>& ranks) {
+    std::vector<Command> batch(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) batch[i].rank = ranks[i];
+    return worker->post(batch);
+  }
+
+  const std::array<std::uint8_t, 4> ways = {0, 0, 1, 1};
+  base::SystemClock clock;
+  Stub* near;
+  Stub* far;
+  std::unique_ptr<joint::Worker> worker;
+};
+
+// What is for NEAR goes its short way, and does not come into a batch that may run out of memory in its midst.
+TEST_F(TwoStubs, BundlesAreOfOneTransport) {
+  EXPECT_EQ(bundle_of({2, 2, 3, 2}), 4U);
+  EXPECT_EQ(bundle_of({2, 3, 0, 2, 2}), 2U);
+  EXPECT_EQ(bundle_of({1, 2, 2}), 0U);
+  EXPECT_EQ(bundle_of({0, 1}), 0U);
+  EXPECT_EQ(bundle_of({}), 0U);
+}
+
+TEST_F(TwoStubs, NeighboursForOneTransportArePostedTogether) {
+  EXPECT_EQ(post({2, 3, 2, 0, 1, 2, 2}), 7U);
+  EXPECT_EQ(far->batches, (std::vector<std::size_t>{3, 2}));
+  EXPECT_EQ(near->batches, (std::vector<std::size_t>{2}));
+}
+
+TEST_F(TwoStubs, WhatWasAcceptedIsToldThoughMemoryRunsOut) {
+  near->out_of_memory = true;
+  EXPECT_EQ(post({2, 3, 0, 2}), 2U);
+  EXPECT_THROW(static_cast<void>(post({0, 2})), std::bad_alloc);
+  near->out_of_memory = false;
+  far->out_of_memory = true;
+  EXPECT_EQ(post({1, 2}), 1U);
 }
 
 TEST(Joint, HasCommonWordsWhereAllRanksAreNear) {

@@ -15,19 +15,29 @@ std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
 }
 
 // Portions for one transport each, so that what is accepted is a prefix.
-std::size_t Worker::post(std::span<Command> batch) {
-  std::size_t accepted = 0;
-  while (accepted < batch.size()) {
-    if (too_long(batch[accepted])) [[unlikely]] {
-      if (refused_.size() == kMostRefused) break;
-      refused_.push_back(batch[accepted++].token);
+void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
+  while (*accepted < batch.size()) {
+    if (too_long(batch[*accepted])) [[unlikely]] {
+      if (refused_.size() == kMostRefused) return;
+      refused_.push_back(batch[*accepted].token);
+      ++*accepted;
       continue;
     }
-    const std::size_t way = way_to(batch[accepted].rank);
-    std::size_t end = accepted + 1;
+    const std::size_t way = way_to(batch[*accepted].rank);
+    std::size_t end = *accepted + 1;
     while (end < batch.size() && way_to(batch[end].rank) == way && !too_long(batch[end])) ++end;
-    accepted += post_portion(batch.subspan(accepted, end - accepted), way);
-    if (accepted != end) break;
+    *accepted += post_portion(batch.subspan(*accepted, end - *accepted), way);
+    if (*accepted != end) return;
+  }
+}
+
+// What the portions before were accepted for is told, though the next one runs out of memory.
+std::size_t Worker::post(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  try {
+    post_portions(batch, &accepted);
+  } catch (const std::bad_alloc&) {
+    if (accepted == 0) throw;
   }
   return accepted;
 }
@@ -50,6 +60,15 @@ std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
     if (sent != end) break;
   }
   return sent;
+}
+
+// Those for the transport of the first.
+std::size_t Worker::bundle_of(std::span<const ShortMessage* const> messages) const {
+  if (messages.empty()) return 0;
+  const std::size_t way = way_to(messages.front()->rank);
+  std::size_t end = 1;
+  while (end < messages.size() && way_to(messages[end]->rank) == way) ++end;
+  return inner_[way]->bundle_of(messages.first(end));
 }
 
 bool Worker::far_is_due() {

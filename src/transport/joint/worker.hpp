@@ -28,6 +28,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
                               std::span<const std::byte> payload) override;
   [[nodiscard]] std::size_t send_all(std::span<const ShortMessage* const> messages) override;
+  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override {
     for (auto& worker : inner_) worker->peer_failed(rank);
@@ -58,6 +59,7 @@ class Worker final : public TransportWorker {
            (command.bytes > max_message_ || ((command.header_bytes + 7U) & ~7U) + command.bytes > max_message_);
   }
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
+  void post_portions(std::span<Command> batch, std::size_t* accepted);
   [[nodiscard]] bool far_is_due();
   std::size_t tell_refused(std::span<Completion> completions);
   template <class Poll>
