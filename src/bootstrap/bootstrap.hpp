@@ -87,9 +87,11 @@ class Bootstrap {
   // knows.
   [[nodiscard]] virtual std::vector<std::uint32_t> awaited() { return {}; }
 
-  // Grows by one whenever a peer is found dead or has left without this rank leaving; read by every progress call.
+  // Grows by one whenever a peer is found dead or has left without this rank leaving, or is given up by the transport; read by every progress call.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
+  // By the transport, after Transport::given_up() has become true of a rank. Any thread.
+  virtual void note_given_up() { raise_failure_epoch(); }
   // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any thread, until told
   // otherwise (null: no bell). At most one.
   void set_bell(const queue::Bell<>* bell) {

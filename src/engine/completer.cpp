@@ -342,7 +342,7 @@ bool Worker::note_failures() {
     context_.note_failures();
     bool more = false;
     for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
-      if (failed_[rank] || !context_.bootstrap().failed(rank)) continue;
+      if (failed_[rank] || !(context_.bootstrap().failed(rank) || context_.transport().given_up(rank))) continue;
       failed_[rank] = true;
       more = true;
       transport_->peer_failed(rank);

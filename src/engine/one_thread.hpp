@@ -30,6 +30,7 @@ class OneThread final : public transport::Transport {
   [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return inner_->direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return inner_->lost(rank); }
+  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return inner_->given_up(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<transport::TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<transport::LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const transport::LocalMemory& memory) override;

@@ -277,6 +277,13 @@ class Transport {
     return 0;
   }
 
+  // lost(), and for a while the bootstrap has not told of a death that would explain it: a network is cut. Nothing comes from that rank any more, so
+  // it is to be taken for failed. Bootstrap::note_given_up() is called then. Any thread.
+  [[nodiscard]] virtual bool given_up(std::uint32_t rank) const {
+    static_cast<void>(rank);
+    return false;
+  }
+
   // `index` < capabilities().max_workers, each at most once.
   [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;
 

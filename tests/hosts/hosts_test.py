@@ -274,6 +274,9 @@ class Link(WithAnyLauncher):
     def test_of_a_job_by_ucx_alone(self):
         self.cut_under(6, "put-large,get-large,send", ONLY_UCX)
 
+    def test_of_ranks_that_only_wait(self):
+        self.cut_under(4, "receive", {"HEDDLE_UCX_TLS": "tcp"})
+
 
 def sockets(pids):
     """Their numbers."""

@@ -2,7 +2,8 @@
 //   link_rank link KINDS         until an operation says PEER_FAILED, though the partner lives: the network between them is cut
 //   link_rank death KINDS        until an operation says PEER_FAILED, as the partner has been killed
 //   link_rank file:PATH KINDS    until there is a file PATH; nothing may fail
-// KINDS: names of operations, separated by commas; rank r of the first half, and its partner, take one by r.
+// KINDS: names of operations, separated by commas; rank r of the first half, and its partner, take one by r. "receive": after some messages each
+// waits for one that never comes.
 // Prints "busyR PID" when it works, "told R" and "left R".
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ constexpr std::size_t kLarge = std::size_t{256} << 10;
 constexpr std::uint32_t kHandler = 3;
 constexpr std::uint64_t kRoundsUntilBusy = 50;
 constexpr std::uint64_t kTag = 5;
+constexpr std::uint64_t kNeverSent = 6;
 
 struct Rank {
   heddle_context context{};
@@ -74,6 +76,11 @@ heddle_status post_am(Rank& rank, Slot& slot, const heddle_completion* completio
 heddle_status post_send(Rank& rank, Slot& slot, const heddle_completion* completion) {
   return heddle_try_send(rank.worker, {rank.partner, 0}, kTag, slot.data.data(), 200, completion);
 }
+// Nobody sends this.
+heddle_status post_receive(Rank& rank, Slot& slot, const heddle_completion* completion) {
+  const heddle_wanted wanted{{rank.partner, HEDDLE_ANY}, kNeverSent, UINT64_MAX};
+  return heddle_try_recv(rank.worker, &wanted, slot.data.data(), slot.data.size(), &slot.receive, completion);
+}
 
 struct Operation {
   const char* name;
@@ -85,7 +92,8 @@ constexpr auto kOperations = std::to_array<Operation>({{"put", post_put<64>},
                                                        {"get-large", post_get<kLarge>},
                                                        {"fetch", post_fetch},
                                                        {"am", post_am},
-                                                       {"send", post_send}});
+                                                       {"send", post_send},
+                                                       {"receive", post_receive}});
 
 Post operation_named(const std::string& name) {
   const auto found = std::find_if(kOperations.begin(), kOperations.end(),
@@ -102,6 +110,8 @@ class Work {
  public:
   Work(Rank& rank, Post post) : rank_(rank), post_(post) {}
 
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
+
   // Until `over`, or an operation fails: then true. What is under way has ended afterwards.
   template <class Over>
   bool run(Over over) {
@@ -109,7 +119,7 @@ class Work {
     while (!over() && !failed()) {
       for (Slot& slot : slots_) try_one(slot);
       turn();
-      if (rounds_ >= kRoundsUntilBusy && !std::exchange(told_busy_, true)) {
+      if (is_busy() && !std::exchange(told_busy_, true)) {
         say(("busy" + std::to_string(rank_.rank)).c_str(), ::getpid());
       }
       deadline.idle();
@@ -133,6 +143,9 @@ class Work {
 
  private:
   [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] bool is_busy() const {
+    return post_ == post_receive ? rounds_ == slots_.size() : rounds_ >= kRoundsUntilBusy;
+  }
 
   void judge(heddle_status status, const char* what) {
     if (status >= 0) return;
@@ -192,7 +205,13 @@ void run(const std::string& until, const std::string& kinds) {
   rank.regions.resize(size);
   done(heddle_region_exchange(rank.context, region, rank.regions.data()), "exchange");
 
-  Work work(rank, operation_named(names[rank.rank % (size / 2) % names.size()]));
+  const Post post = operation_named(names[rank.rank % (size / 2) % names.size()]);
+  if (post == post_receive) {
+    Work talk(rank, post_send);
+    check(!talk.run([&] { return talk.rounds() >= kRoundsUntilBusy / 2; }), "a send fails, and nothing is cut");
+    talk.end();
+  }
+  Work work(rank, post);
   if (until.rfind("file:", 0) == 0) {
     const std::string path = until.substr(5);
     check(!work.run([&] { return ::access(path.c_str(), F_OK) == 0; }), "an operation fails, and nobody has");

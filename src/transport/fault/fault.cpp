@@ -27,6 +27,7 @@ class FaultTransport final : public Transport {
   [[nodiscard]] std::string describe() const override { return "fault+" + inner_->describe(); }
   [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return inner_->lost(rank); }
+  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return inner_->given_up(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override {
     return capabilities_.direct && inner_->direct_to(rank);
   }

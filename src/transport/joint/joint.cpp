@@ -30,6 +30,7 @@ class Joint final : public Transport {
   [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return of(rank).way_to(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return of(rank).direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return of(rank).lost(rank); }
+  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return of(rank).given_up(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;

@@ -171,6 +171,7 @@ void Helper::end_silent() {
     look_for_silence_at_ = now + silence_.limit() / 4;
     looked_behind_ = 0;
     looking_ = true;
+    home_.give_up_lost();
   }
   if (silence_.done() && looked_behind_ < watches_.size()) {
     const Watch& watch = watches_[looked_behind_++];

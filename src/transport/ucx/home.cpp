@@ -50,6 +50,7 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       agreed_(agreed_of(environment.config)),
       unreachable_(bootstrap.size()),
       lost_(bootstrap.size()),
+      losses_of_(bootstrap.size()),
       peers_(bootstrap.size()),
       own_(max_workers_),
       helper_(*this, environment, bootstrap.common_bell()) {}
@@ -299,6 +300,22 @@ base::Status Home::probe(const void* address) {
 
 bool Home::failed(std::uint32_t rank) const {
   return bootstrap_.failed(rank) || unreachable_[rank].load(std::memory_order_relaxed);
+}
+
+// Who leaves, or dies, ends its connections too; of that the bootstrap tells, later or sooner.
+void Home::give_up_lost() {
+  if (losses_.load(std::memory_order_relaxed) == 0) return;
+  bool some = false;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    const Loss before = losses_of_[rank].load(std::memory_order_relaxed);
+    if (lost(rank) == 0 || before == Loss::given_up || bootstrap_.failed(rank)) continue;
+    losses_of_[rank].store(before == Loss::none ? Loss::seen : Loss::given_up, std::memory_order_release);
+    if (before == Loss::none) continue;
+    some = true;
+    environment_.log.line(base::Level::warn, "rank %u is not reached any more: what waits for it ends with PEER_FAILED",
+                          rank);
+  }
+  if (some) bootstrap_.note_given_up();
 }
 
 base::Status Home::take_number(std::uint32_t worker) {

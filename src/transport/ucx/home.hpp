@@ -59,6 +59,13 @@ class Home {
   // See Transport::lost().
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
 
+  // By the helper, now and then: gives up what was lost already the last time and has not died or left by now.
+  void give_up_lost();
+  // See Transport::given_up().
+  [[nodiscard]] bool given_up(std::uint32_t rank) const {
+    return losses_of_[rank].load(std::memory_order_acquire) == Loss::given_up;
+  }
+
   // A number may be taken once. RANK, STATE.
   [[nodiscard]] base::Status take_number(std::uint32_t worker);
   // Shows an open worker to who asks, and has asked.
@@ -97,6 +104,7 @@ class Home {
   [[nodiscard]] const std::atomic<std::uint64_t>& releases() const { return releases_; }
 
  private:
+  enum class Loss : std::uint8_t { none, seen, given_up };
   enum class Known : std::uint8_t { nothing, asked, open, closed };
   struct Entry {
     Known known = Known::nothing;
@@ -180,7 +188,8 @@ class Home {
   std::vector<std::atomic<bool>> unreachable_;    // by rank: its connection broke. Relaxed: nothing is read by it
   std::vector<std::atomic<std::uint32_t>> lost_;  // by rank: how many were lost when it was; 0: it is not. Relaxed
   std::atomic<std::uint32_t> losses_{0};
-  std::atomic<std::uint64_t> releases_{0};  // partner: the relaxed load in Station::poll; a late look does no harm
+  std::vector<std::atomic<Loss>> losses_of_;  // by rank; written by the helper (release), read by workers (acquire)
+  std::atomic<std::uint64_t> releases_{0};    // partner: the relaxed load in Station::poll; a late look does no harm
 
   // Guards what follows; on the way of an operation only tried. Recursive: closed workers, which it guards, ask for addresses.
   std::recursive_mutex mutex_;

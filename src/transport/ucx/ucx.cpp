@@ -99,6 +99,9 @@ class UcxTransport final : public Transport {
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override {
     return rank < home_->size() ? home_->lost(rank) : 0;
   }
+  [[nodiscard]] bool given_up(std::uint32_t rank) const override {
+    return rank < home_->size() && home_->given_up(rank);
+  }
 
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     if (const base::Status status = home_->take_number(index); status != HEDDLE_DONE) return status;
