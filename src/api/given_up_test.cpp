@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -60,6 +61,18 @@ TEST_P(GivenUp, AReceiveEndsThoughItsSenderLives) {
   EXPECT_EQ(got, 7U);
   ASSERT_TRUE(within_time([&] { return heddle_try_quiet(sender.handle()) == HEDDLE_DONE; }, both));
 
+  // Matched, so that only what its sender does can end it.
+  std::array<std::uint64_t, 2> parts{};
+  std::array<std::uint64_t, 2> to_parts{};
+  heddle_partitioned send{};
+  heddle_partitioned partitioned{};
+  ASSERT_EQ(heddle_psend_init(sender.handle(), parts.data(), 2, 8, {0, 0}, 9, &send), HEDDLE_DONE);
+  ASSERT_EQ(heddle_precv_init(receiver.handle(), to_parts.data(), 2, 8, {1, 0}, 9, &partitioned), HEDDLE_DONE);
+  ASSERT_EQ(heddle_partitioned_start(send), HEDDLE_DONE);
+  ASSERT_EQ(heddle_partitioned_start(partitioned), HEDDLE_DONE);
+  ASSERT_EQ(heddle_pready(send, 0), HEDDLE_DONE);
+  ASSERT_TRUE(within_time([&] { return heddle_parrived(partitioned, 0) == HEDDLE_DONE; }, both));
+
   heddle_receive next{};
   heddle_receive anybody{};
   const heddle_wanted any{{HEDDLE_ANY, HEDDLE_ANY}, 5, UINT64_MAX};
@@ -69,6 +82,9 @@ TEST_P(GivenUp, AReceiveEndsThoughItsSenderLives) {
   EXPECT_TRUE(within_time([&] { return next.status != HEDDLE_POSTED; }, [&] { turn(receiver); }));
   EXPECT_EQ(next.status, HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(anybody.status, HEDDLE_POSTED) << "others may send";
+  heddle_status run = HEDDLE_AGAIN;
+  EXPECT_TRUE(within_time([&] { return (run = heddle_partitioned_test(partitioned)) != HEDDLE_AGAIN; }, [] {}));
+  EXPECT_EQ(run, HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(heddle_context_peer_status(mine.handle(), 1), HEDDLE_DONE) << "it lives";
   EXPECT_EQ(heddle_try_recv(receiver.handle(), &wanted, &got, sizeof got, &next, nullptr), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(heddle_recv_cancel(receiver.handle(), &anybody), HEDDLE_DONE);

@@ -307,7 +307,7 @@ std::optional<std::uint32_t> Team::member(std::uint32_t rank_in_job) const {
 
 std::optional<std::uint32_t> Team::failed_member() const {
   for (std::uint32_t i = 0; i < size(); ++i)
-    if (commons_.context().bootstrap().failed(ranks_[i])) return i;
+    if (commons_.context().failed(ranks_[i])) return i;
   return std::nullopt;
 }
 

@@ -210,7 +210,7 @@ void Worker::arrived_reply(heddle_peer source, const wire::Reply& reply) {
   if (operation == nullptr || OperationPool::role(reply.head.token) != Role::reply || operation->served == 0 ||
       operation->served_rank != source.rank) {
     // What it was to answer has ended with its sender: it was in the ring already when the death became known.
-    if (context_.bootstrap().failed(source.rank)) {
+    if (context_.failed(source.rank)) {
       ++stats_.dropped;
       return;
     }
@@ -312,7 +312,7 @@ base::Status Worker::flush_inside(std::uint32_t rank) {
   if (has_unreported_) [[unlikely]] {
     if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
   }
-  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && context_.bootstrap().failed(rank)) [[unlikely]] {
+  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && context_.failed(rank)) [[unlikely]] {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; what was put to it may be lost", rank);
   }
   return HEDDLE_DONE;
@@ -342,7 +342,7 @@ bool Worker::note_failures() {
     context_.note_failures();
     bool more = false;
     for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
-      if (failed_[rank] || !(context_.bootstrap().failed(rank) || context_.transport().given_up(rank))) continue;
+      if (failed_[rank] || !context_.failed(rank)) continue;
       failed_[rank] = true;
       more = true;
       transport_->peer_failed(rank);

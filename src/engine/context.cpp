@@ -310,7 +310,7 @@ base::Result<RemoteRegion*> Context::add_remote(const wire::PackedRegion& name, 
   remote->context = this;
   remote->number = name.region;
   remote->memory = memory;
-  if (name.rank != rank() && bootstrap_->failed(name.rank)) {
+  if (name.rank != rank() && failed(name.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name.rank);
   }
   auto added = remotes_.add(std::move(remote));
@@ -389,7 +389,7 @@ void Context::abort(int code, const char* message) {
 
 void Context::note_failures() {
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
-    if (!bootstrap_->failed(rank)) continue;
+    if (!failed(rank)) continue;
     if (rank != this->rank()) {
       remotes_.for_each([rank](RemoteRegion& remote) {
         if (remote.rank != rank) return;

@@ -134,6 +134,9 @@ class Context {
   [[nodiscard]] base::Environment& environment() { return environment_; }
   [[nodiscard]] base::Clock& clock() { return clock_; }
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
+  // That rank has died or left, or the transport has given it up (decision 0039): nothing comes from it any more. What only keeps ranks together
+  // (barriers, exchanges, heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_->failed(rank) || transport_->given_up(rank); }
   [[nodiscard]] transport::Transport& transport() { return *transport_; }
   [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
   // Of either class; null: none. It stays as long as the context. Any thread.

@@ -42,7 +42,7 @@ Text rank_text(const Context& context, std::uint32_t rank) {
   if (rank == kManyRanks) {
     std::snprintf(text.data(), text.size(), "several ranks");
   } else {
-    const bool failed = const_cast<Context&>(context).bootstrap().failed(rank);
+    const bool failed = context.failed(rank);
     std::snprintf(text.data(), text.size(), "rank %u%s", rank, failed ? " (which has failed)" : "");
   }
   return text;

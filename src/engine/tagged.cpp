@@ -62,7 +62,7 @@ Tagged::~Tagged() {
 // ---- sending ---------------------------------------------------------------------------------------------------------------
 
 base::Status Tagged::no_room(heddle_peer target) {
-  if (worker_.context_.bootstrap().failed(target.rank)) {
+  if (worker_.context_.failed(target.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nobody will receive the message", target.rank);
   }
   if (transport_.closed({target.rank, target.worker})) {

@@ -286,7 +286,7 @@ void Tagged::settle_taken(Shown& shown, base::Status status) {
   base::Clock& clock = worker_.context_.clock();
   const std::uint64_t begin = clock.now_ns();
   while (!shown.dead && !wire::all_finished(place, shown.total)) {
-    shown.dead = worker_.context_.bootstrap().failed(shown.inlet->from.rank);
+    shown.dead = worker_.context_.failed(shown.inlet->from.rank);
     if (clock.now_ns() - begin > kSettleNs) {
       worker_.context_.environment().log.line(
           base::Level::warn,

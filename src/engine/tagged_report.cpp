@@ -23,7 +23,7 @@ Text source_text(Context& context, protocol::Source source) {
     std::snprintf(text.data(), text.size(), "anybody");
     return text;
   }
-  const char* failed = context.bootstrap().failed(peer.rank) ? " (which has failed)" : "";
+  const char* failed = context.failed(peer.rank) ? " (which has failed)" : "";
   if (peer.worker == protocol::kAnyNumber) {
     std::snprintf(text.data(), text.size(), "any worker of rank %u%s", peer.rank, failed);
   } else {

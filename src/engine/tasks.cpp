@@ -160,7 +160,7 @@ bool RunningTask::of(const Context& context) {
 base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
   if (credits_.take(target, charge(message.header_bytes, message.payload_bytes))) return HEDDLE_DONE;
   // The dead and the closed handle nothing any more. To a closed worker it goes as any other message, and is dropped.
-  if (context_.bootstrap().failed(target.rank)) {
+  if (context_.failed(target.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; go on without it", target.rank);
   }
   bool closed = false;

@@ -61,7 +61,7 @@ base::Status Switchboard::enter(Partitioned& operation) {
   turn_.reserve(numbered_.size());
   buried_.reserve(numbered_.size());
   // After it is in the list that note_failures() looks at.
-  if (worker_.context().bootstrap().failed(peer.rank)) {
+  if (worker_.context().failed(peer.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the peer of a partitioned operation, has failed", peer.rank);
   }
   if (operation.sends()) return offer(static_cast<Sender&>(operation));
@@ -180,7 +180,7 @@ bool Switchboard::arrived(heddle_peer source, std::span<const std::byte> packet)
 }
 
 bool Switchboard::arrived_offer(heddle_peer source, const wire::PartitionedHeader& head) {
-  if (worker_.context().bootstrap().failed(source.rank)) return true;  // it would wait here for ever
+  if (worker_.context().failed(source.rank)) return true;  // it would wait here for ever
   Source& from = sources_[peer_of(source)];
   if (head.number < from.next || from.early.size() + from.kept >= HEDDLE_MOST_UNMATCHED) return false;
   if (head.number != from.next) return from.early.emplace(head.number, head).second;
@@ -255,15 +255,15 @@ bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage
 }
 
 void Switchboard::note_failures() {
-  bootstrap::Bootstrap& bootstrap = worker_.context().bootstrap();
+  const engine::Context& context = worker_.context();
   for (const auto& [number, operation] : numbered_) {
-    if (!bootstrap.failed(operation->shape().peer.rank)) continue;
+    if (!context.failed(operation->shape().peer.rank)) continue;
     operation->fail(HEDDLE_ERR_PEER_FAILED);
     operation->owe_nothing();
     if (operation->sends()) static_cast<void>(operation->advance());  // ends what is queued
   }
-  std::erase_if(queues_, [&](const auto& entry) { return bootstrap.failed(std::get<0>(entry.first)); });
-  std::erase_if(sources_, [&](const auto& entry) { return bootstrap.failed(entry.first.first); });
+  std::erase_if(queues_, [&](const auto& entry) { return context.failed(std::get<0>(entry.first)); });
+  std::erase_if(sources_, [&](const auto& entry) { return context.failed(entry.first.first); });
   sweep();
 }
 

@@ -285,7 +285,10 @@ void Station::send_credit(Channel& channel) {
   params.user_data = &channel;
   void* request =
       call_.am_send_nbx(channel.endpoint, kCreditId, nullptr, 0, &channel.credit, sizeof channel.credit, &params);
-  if (request == nullptr) return;
+  if (request == nullptr) {
+    channel.used = true;
+    return;
+  }
   if (UCS_PTR_IS_ERR(request)) {
     on_broken(&channel, channel.endpoint, UCS_PTR_STATUS(request));
     return;
@@ -295,8 +298,9 @@ void Station::send_credit(Channel& channel) {
   leaves_something();
 }
 
-void Station::on_credit_sent(void* request, ucs_status_t, void* user) {
+void Station::on_credit_sent(void* request, ucs_status_t status, void* user) {
   auto& channel = *static_cast<Channel*>(user);
+  if (status == UCS_OK) channel.used = true;
   channel.credit_flies = false;
   --channel.station->credits_out_;
   channel.station->call_.request_free(request);
