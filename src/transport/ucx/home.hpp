@@ -169,6 +169,7 @@ class Home {
   void drop(Peer& peer);
   [[nodiscard]] bool has_unsent() const;
   base::Status probe(const void* address);
+  void end_probe(ucp_worker_h worker);
   void leave();
   void end_endpoints();
   void take_down();
@@ -185,6 +186,7 @@ class Home {
   const Agreed agreed_;
   ucp_context_h context_ = nullptr;
   bool recovers_ = true;
+  bool buried_ = false;                           // a worker is left to the process, and so must be the context
   std::vector<std::atomic<bool>> unreachable_;    // by rank: its connection broke. Relaxed: nothing is read by it
   std::vector<std::atomic<std::uint32_t>> lost_;  // by rank: how many were lost when it was; 0: it is not. Relaxed
   std::atomic<std::uint32_t> losses_{0};
