@@ -42,6 +42,8 @@ const Variables kUtofuUnwatched = both(kUtofu, {{"HEDDLE_REG_CACHE_WATCH", "0"}}
 const Variables kUcxTcp = {{"HEDDLE_UCX_TLS", "tcp"}};
 const Variables kUcxSysv = {{"HEDDLE_UCX_TLS", "sysv,self"}};
 const Variables kUcxSmallWindow = both(kUcxTcp, {{"HEDDLE_UCX_WINDOW_BYTES", "24K"}});
+const Variables kUcxRcVerbs = {{"HEDDLE_UCX_TLS", "rc_v"}};  // tests/roce
+const Variables kUcxUdVerbs = {{"HEDDLE_UCX_TLS", "ud_v"}};
 const Variables kUcxPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
 
 // Ranks 0 and 1 are one node, 2 and 3 the next. Alone: each rank has none but itself near.
@@ -92,6 +94,8 @@ std::vector<Setting> settings() {
       {"ucx small window", "ucx", kUcxSmallWindow, false, ucx::why_no_ucx()},
       {"ucx posix", "ucx", kUcxPosix, false, ucx::why_no_ucx()},
       {"ucx sysv", "ucx", kUcxSysv, false, ucx::why_no_ucx()},
+      {"ucx rc verbs", "ucx", kUcxRcVerbs, false, ucx::why_no_verbs()},
+      {"ucx ud verbs", "ucx", kUcxUdVerbs, false, ucx::why_no_verbs()},
       {"joint shm ucx", "shm,ucx", both(kPairs, kUcxTcp), false, ucx::why_no_ucx()},
       {"joint shm ucx alone", "shm,ucx", both(kAlone, kUcxTcp), false, ucx::why_no_ucx()},
       {"fault ucx everything", "fault+ucx", both(kUcxTcp, kEverything), false, ucx::why_no_ucx()},

@@ -14,15 +14,14 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import hosts
 import slurm
+from job import DEADLINE, Job
 
-DEADLINE = 60  # s; longer than anything takes
 BUILD = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path()
 LAUNCH_RANK = str(BUILD / "tests/system/launch_rank")
 LINK_RANK = str(BUILD / "tests/hosts/link_rank")
@@ -37,51 +36,6 @@ ONLY_UCX = {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": "tcp"}
 
 def example(name):
     return str(BUILD / "examples" / f"example_{name}")
-
-
-class Job:
-    """A command whose lines are read as they come. Ended with everything that it has started, at the latest with this process."""
-
-    def __init__(self, words, variables=None):
-        self.lines = []
-        self._over = False
-        self._news = threading.Condition()
-        self._process = subprocess.Popen(words, env=os.environ | (variables or {}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=subprocess.STDOUT, text=True, errors="replace")
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
-        with self._news:
-            self._over = True
-            self._news.notify_all()
-
-    @property
-    def said(self):
-        return "".join(self.lines)
-
-    def count(self, pattern):
-        return len(re.findall(pattern, self.said, re.MULTILINE))
-
-    def wait_for(self, pattern, times):
-        with self._news:
-            self._news.wait_for(lambda: self._over or self.count(pattern) >= times, DEADLINE)
-            if self.count(pattern) < times:
-                raise AssertionError(f"{pattern!r} is not said {times} times within {DEADLINE} s:\n{self.said}")
-
-    def end(self):
-        """Its status, when it has ended."""
-        try:
-            status = self._process.wait(DEADLINE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise AssertionError(f"it does not end:\n{self.said}") from None
-        self._reader.join(DEADLINE)
-        return status
 
 
 class Launcher:

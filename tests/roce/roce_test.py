@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Tests over verbs, in a machine of their own that has a device for them: roce_test.py BUILD [CLASS[.TEST]…], where BUILD has the programs.
+
+Where there can be no such machine (machine.py) it says "skipped: reason".
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "hosts")]
+import machine
+from job import Job
+
+LIMIT = 900  # s, for all
+DEADLINE = 120  # s, for one job; longer than anything takes
+BUILD = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path()
+HEDDLE = str(BUILD / "tools/heddle")
+LINK_RANK = str(BUILD / "tests/hosts/link_rank")
+COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
+CONFORMANCE = BUILD / "src/transport/conformance_test"
+
+# Of the conformance suite, all of which takes seven minutes in there.
+SUITE = ("MessagesArriveExactlyAsSent", "PutsAndGetsMoveExactlyTheirBytes", "AtomicsDoWhatTheySay", "ManyToOneAndOneToMany", "RegionsComeAndGo",
+         "OutstandingCommandsToADyingPeerComplete", "ThreadsSendToEachOther", "WhatIsUnderWayIsNotSleptOver")
+# Program, ranks.
+EXAMPLES = (("hello", 3), ("ping_pong", 2), ("tickets", 3), ("tagged", 3))
+
+
+def job(ranks, command, variables):
+    return Job([HEDDLE, "run", "-n", str(ranks), "--timeout", str(DEADLINE), *command], variables, DEADLINE)
+
+
+class Verbs:
+    """With `transports`, as UCX names them, and the `setting` of the conformance suite."""
+
+    @property
+    def variables(self):
+        return {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": self.transports, "HEDDLE_UCX_NET_DEVICES": f"{machine.DEVICE}:1",
+                "UCX_IB_GID_INDEX": "0"}
+
+    def setUp(self):
+        self.begin = time.monotonic()
+
+    def tearDown(self):
+        print(f"{time.monotonic() - self.begin:.0f} s", flush=True)
+
+    def run_well(self, ranks, command, more=None):
+        one = job(ranks, command, self.variables | (more or {}))
+        status = one.end()
+        self.assertEqual(status, 0, one.said)
+        return one
+
+    def test_the_suite_of_transports(self):
+        names = ":".join(f"*.{name}/{self.setting}" for name in SUITE)
+        one = Job([str(CONFORMANCE), f"--gtest_filter={names}"], {"UCX_IB_GID_INDEX": "0"}, LIMIT)
+        status = one.end()
+        self.assertEqual((status, one.count(r"^\[       OK \]")), (0, len(SUITE)), one.said)
+
+    def test_examples(self):
+        for name, ranks in EXAMPLES:
+            with self.subTest(example=name):
+                self.run_well(ranks, [str(BUILD / f"examples/example_{name}")])
+
+    def test_random_collectives(self):
+        one = self.run_well(3, [COLLECTIVES_RANK, "1", "10"])
+        self.assertEqual(one.count("^10 operations by 3 ranks$"), 1, one.said)
+
+    def test_openshmem(self):
+        self.run_well(2, [str(BUILD / "shmem/tests/shmem_basic_rank")], {"HEDDLE_SHM_DIRECT": "0"})  # no rank maps another's memory
+
+    def test_a_rank_is_killed(self):
+        one = job(4, [LINK_RANK, "death", "am,put"], self.variables)
+        one.wait_for(r"busy\d \d+$", 4)
+        for rank in (2, 3):
+            os.kill(int(re.search(rf"busy{rank} (\d+)", one.said).group(1)), signal.SIGKILL)
+        one.end()
+        self.assertEqual((one.count(r"told [01]$"), one.count(r"left [01]$"), one.count("wrong:")), (2, 2, 0), one.said)
+
+    def test_the_network_is_cut(self):
+        one = job(4, [LINK_RANK, "link", "am,put"], self.variables)
+        one.wait_for(r"busy\d \d+$", 4)
+        subprocess.run(["ip", "link", "set", machine.LINK, "down"], check=True)
+        begin = time.monotonic()
+        try:
+            self.assertEqual(one.end(), 0, one.said)
+        finally:
+            subprocess.run(["ip", "link", "set", machine.LINK, "up"], check=True)
+        print(f"all have left {time.monotonic() - begin:.1f} s after the cut", flush=True)
+        self.assertEqual((one.count(r"told \d$"), one.count(r"left \d$")), (4, 4), one.said)
+
+
+class Rc(Verbs, unittest.TestCase):
+    transports = "rc_v"
+    setting = "ucx_rc_verbs"
+
+
+class Ud(Verbs, unittest.TestCase):
+    transports = "ud_v"
+    setting = "ucx_ud_verbs"
+
+    @unittest.skip("skipped: UCX 1.13 ends the process when the device of ud goes down (ud_verbs.c: receive completion with error)")
+    def test_the_network_is_cut(self):
+        pass
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not CONFORMANCE.is_file():
+        sys.exit(__doc__)
+    machine.enter(LIMIT)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
