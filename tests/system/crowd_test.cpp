@@ -44,7 +44,7 @@ TEST(Crowd, AllMeetAll) {
   const long long met = said(job, "peer");
   std::printf("all %d met all in %lld ms; memory for a known peer %lld bytes, for one that is met %lld bytes\n", kRanks,
               said(job, "took"), known, met);
-  EXPECT_LE(known, 4 * kKiB);
+  EXPECT_LE(known, 6 * kKiB) << "1.5, and the 62nd part of what a rank's connection to itself leaves";
   EXPECT_LE(met, 64 * kKiB);
 }
 

@@ -49,6 +49,10 @@ base::Status Station::be_watched() {
 Station::Served Station::serve(std::uint32_t thread) {
   if (!base::membarrier_private_ready()) return Served::never;
   if (!handover_.try_claim(thread)) return Served::stuck;
+  if (has_orphans()) {
+    handover_.release();
+    return Served::never;
+  }
   if (armed()) {  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
     handover_.release();
     return Served::watched;

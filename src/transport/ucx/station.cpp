@@ -260,6 +260,7 @@ void Station::close() {
 }
 
 bool Station::linger() {
+  if (has_orphans()) return false;
   room_ = 0;
   backlog_first_ = backlog_count_ = 0;
   if (!lending_.empty()) release_lent();

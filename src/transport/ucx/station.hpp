@@ -188,6 +188,9 @@ class Station {
 
   // By the owner, at last: nobody polls any more. The caller's memory is not used after this; messages are. The station is the home's.
   void retire();
+  // UCX has transfers still that were told as failed, as it cannot be made to forget them (break_off()): where the peer lives, to move this worker on
+  // may read or write memory that is the caller's again. So only its owner does, never anybody in its stead. For who has it.
+  [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
   // After close(), for the Home. True: something moves on still.
   bool linger();
   // At last: UCX's worker ends.
