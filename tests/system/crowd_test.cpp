@@ -6,6 +6,8 @@ namespace {
 
 constexpr long long kKiB = 1024;
 constexpr int kRanks = 64;
+constexpr int kFew =
+    16;  // crowded as well: alone, other threads of UCX's would do the work, and keep memory of their own
 
 Launched run(int ranks, const std::vector<std::string>& mode) {
   std::vector<std::string> words = {HEDDLE_TOOL,
@@ -36,15 +38,15 @@ void expect_well(Launched* job, int ranks) {
 
 // A rank that is not met costs next to nothing, one that is met its connections and the room for its messages.
 TEST(Crowd, AllMeetAll) {
-  Launched few = run(2, {"known"});
-  expect_well(&few, 2);
+  Launched few = run(kFew, {"known"});
+  expect_well(&few, kFew);
   Launched job = run(kRanks, {"all"});
   expect_well(&job, kRanks);
-  const long long known = (said(job, "anon") - said(few, "anon")) / (kRanks - 2);
+  const long long known = (said(job, "anon") - said(few, "anon")) / (kRanks - kFew);
   const long long met = said(job, "peer");
   std::printf("all %d met all in %lld ms; memory for a known peer %lld bytes, for one that is met %lld bytes\n", kRanks,
               said(job, "took"), known, met);
-  EXPECT_LE(known, 6 * kKiB) << "1.5, and the 62nd part of what a rank's connection to itself leaves";
+  EXPECT_LE(known, 4 * kKiB);
   EXPECT_LE(met, 64 * kKiB);
 }
 
