@@ -314,7 +314,7 @@ class Station {
   static constexpr std::uint32_t kRefusals = 256;        // that wait for a poll
   static constexpr std::uint32_t kInlineBytes = 104;     // head included: what networks take by value
   static constexpr std::uint32_t kTellPolls = 16;        // from an arrival until it is told by a message of its own
-  static constexpr std::uint32_t kHomePeriod = 128;      // polls; over TCP each is a call of the kernel
+  static constexpr std::uint32_t kHomePeriod = 32;       // polls
   static constexpr std::uint32_t kConnectingPeriod = 4;  // polls while something connects
 
   Home& home_;
