@@ -8,7 +8,7 @@ namespace heddle::transport::joint {
 std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
   const std::size_t taken = inner_[way]->post(portion);
   if (way == 1) {
-    warm_ = kWarm;
+    warm_up();
     for (const Command& command : portion.first(taken)) far_under_way_ += command.done ? 0 : 1;
   }
   return taken;
@@ -20,6 +20,7 @@ void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
     if (too_long(batch[*accepted])) [[unlikely]] {
       if (refused_.size() == kMostRefused) return;
       refused_.push_back(batch[*accepted].token);
+      alone_ = 0;
       ++*accepted;
       continue;
     }
@@ -45,7 +46,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
                                        std::span<const std::byte> payload) {
   const std::size_t way = way_to(target.rank);
-  if (way == 1) warm_ = kWarm;
+  if (way == 1) warm_up();
   return inner_[way]->try_send(target, immediate, header, payload);
 }
 
@@ -55,7 +56,7 @@ std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
     const std::size_t way = way_to(messages[sent]->rank);
     std::size_t end = sent + 1;
     while (end < messages.size() && way_to(messages[end]->rank) == way) ++end;
-    if (way == 1) warm_ = kWarm;
+    if (way == 1) warm_up();
     sent += inner_[way]->send_all(messages.subspan(sent, end - sent));
     if (sent != end) break;
   }
@@ -74,13 +75,15 @@ std::size_t Worker::bundle_of(std::span<const ShortMessage* const> messages) con
 bool Worker::far_is_due() {
   if (warm_ > 0) --warm_;
   if (warm_ > 0 || far_under_way_ > 0) return true;
-  if (++skipped_ % kGlance != 0 && dense_) return false;
   const std::uint64_t now = clock_.now_ns();
-  dense_ = now - seen_ns_ < kColdNs;
+  // Polls that come densely do not need the clock each.
+  alone_ = now - seen_ns_ < kColdNs ? kGlance - 1 : 0;
   seen_ns_ = now;
-  if (now - looked_ns_ < kColdNs && skipped_ < kLongest) return false;
+  skipped_ += alone_ + 1;
+  if (now - looked_ns_ < cold_ns_ && skipped_ < kLongest) return false;
   looked_ns_ = now;
   skipped_ = 0;
+  timed_ = true;
   return true;
 }
 
@@ -88,6 +91,7 @@ bool Worker::far_is_due() {
 bool Worker::arm() {
   if (!refused_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
+  alone_ = 0;
   return far_polled_ && inner_[0]->arm() && inner_[1]->arm();
 }
 
@@ -96,7 +100,12 @@ std::size_t Worker::poll_far(std::span<Completion> completions) {
   for (const Completion& completion : completions.first(count)) {
     if (completion.event == Event::done) --far_under_way_;
   }
-  if (count > 0) warm_ = kWarm;
+  if (count > 0) {
+    warm_up();
+  } else if (timed_) {
+    cold_ns_ = std::clamp(kShare * (clock_.now_ns() - looked_ns_), kColdNs, kColdestNs);
+  }
+  timed_ = false;
   return count;
 }
 
@@ -135,6 +144,14 @@ std::size_t Worker::poll_both(std::span<Completion> completions) {
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {
+  if (alone_ == 0) [[unlikely]]
+    return poll_seldom(completions);
+  --alone_;
+  far_polled_ = false;
+  return inner_[0]->poll(completions);
+}
+
+[[gnu::noinline]] std::size_t Worker::poll_seldom(std::span<Completion> completions) {
   if (refused_.empty()) [[likely]] {
     return poll_both(completions);
   }

@@ -2,7 +2,7 @@
 //
 // A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that exchanges with its node only would pay it
 // with each. So FAR is polled every time while something of this rank is under way there, and for a while after anything has happened
-// there; else once in 10 µs, and by every 256th poll whatever the time.
+// there; else so seldom that it takes one part in 32 of the time, at least once in 50 µs, and by every 256th poll whatever the time.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override {
     for (auto& worker : inner_) worker->peer_failed(rank);
-    warm_ = kWarm;
+    warm_up();
   }
   [[nodiscard]] bool closed(Target target) override { return of(target.rank).closed(target); }
   [[nodiscard]] bool arm() override;
@@ -46,9 +46,11 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kMostRefused = 256;
   static constexpr std::uint32_t kWarm = 256;     // polls
   static constexpr std::uint32_t kAwake = 8;      // polls: after a sleep, which FAR may have ended
-  static constexpr std::uint32_t kGlance = 4;     // polls between two looks at the clock
+  static constexpr std::uint32_t kGlance = 8;     // polls between two looks at the clock
   static constexpr std::uint32_t kLongest = 256;  // polls without FAR
-  static constexpr std::uint64_t kColdNs = 10'000;
+  static constexpr std::uint64_t kShare = 32;
+  static constexpr std::uint64_t kColdNs = 10'000;     // between two polls of FAR, at least, ...
+  static constexpr std::uint64_t kColdestNs = 50'000;  // ... and at the most
 
   // What is no rank of the job is for NEAR to refuse.
   [[nodiscard]] std::size_t way_to(std::uint32_t rank) const { return rank < ways_.size() ? ways_[rank] : 0; }
@@ -60,7 +62,12 @@ class Worker final : public TransportWorker {
   }
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
   void post_portions(std::span<Command> batch, std::size_t* accepted);
+  void warm_up() {
+    warm_ = kWarm;
+    alone_ = 0;
+  }
   [[nodiscard]] bool far_is_due();
+  std::size_t poll_seldom(std::span<Completion> completions);
   std::size_t tell_refused(std::span<Completion> completions);
   template <class Poll>
   static std::size_t and_then(std::size_t count, Poll&& poll);
@@ -74,11 +81,13 @@ class Worker final : public TransportWorker {
   std::vector<Token> refused_;  // messages that are too long, for the next poll; at most kMostRefused
   bool far_first_ = false;
   bool far_polled_ = false;  // by the last poll
+  bool timed_ = false;       // FAR's next poll, since looked_ns_
+  std::uint32_t alone_ = 0;  // polls of NEAR alone that come first: while it is not 0 there is nothing else to do
   std::uint32_t warm_ = kWarm;
   std::uint32_t skipped_ = 0;
   std::uint64_t looked_ns_ = 0;      // at FAR
   std::uint64_t seen_ns_ = 0;        // the clock
-  bool dense_ = false;               // polls come so often that not each of them needs the clock
+  std::uint64_t cold_ns_ = kColdNs;  // between two looks at FAR
   std::uint64_t far_under_way_ = 0;  // commands that FAR has accepted and not ended
 };
 
