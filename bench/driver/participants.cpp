@@ -58,6 +58,12 @@ Program limit_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
+// Whatever the caller has chosen: of the two variables the other would contradict this one.
+std::vector<std::string> over(const char* transport, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS"});
+  return more;
+}
+
 Program heddle_program(const harness::Options& options, std::uint32_t repeat) {
   Program program{"heddle", {own_path(), "run", "-n", "2", "--bind", "core", own_path(), "bench"}, {}};
   harness::Options rest = options;
@@ -97,7 +103,7 @@ Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
   if (fabric.threads.empty()) fabric.threads = {1};
   Program program = heddle_program(fabric, repeat);
   program.name = "heddle on a fabric of 1 us";
-  program.environment = {"HEDDLE_TRANSPORT=fault+shm", "HEDDLE_FAULT_LATENCY=1us"};
+  program.environment = over("fault+shm", {"HEDDLE_FAULT_LATENCY=1us"});
   return program;
 }
 
@@ -107,7 +113,7 @@ Program busy_program(const harness::Options& options, std::uint32_t repeat) {
   busy.names = {"aggregation"};
   Program program = heddle_program(busy, repeat);
   program.name = "heddle on a busy fabric of 10 us";
-  program.environment = {"HEDDLE_TRANSPORT=fault+shm", "HEDDLE_FAULT_LATENCY=10us"};
+  program.environment = over("fault+shm", {"HEDDLE_FAULT_LATENCY=10us"});
   return program;
 }
 
@@ -184,8 +190,7 @@ void add_network(const char* name, const std::vector<std::string>& ways, const h
   alone.names = {name};
   Program heddle = heddle_program(alone, repeat);
   heddle.name = std::string("heddle, ") + name;
-  heddle.environment = ways;
-  heddle.environment.emplace_back("HEDDLE_TRANSPORT=ucx");
+  heddle.environment = over("ucx", ways);
   out->programs.push_back(std::move(heddle));
   if (!options.peers) return;
   const Peer& ucx = peers().front();
@@ -206,8 +211,9 @@ void add_mixed(const harness::Options& options, std::uint32_t repeat, std::vecto
   alone.names = {"mixed_job"};
   const std::pair<const char*, std::vector<std::string>> jobs[] = {
       {"heddle, 2 nodes of 2 ranks",
-       {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}},
-      {"heddle, 1 node of 4 ranks", {"HEDDLE_TRANSPORT=shm"}}};
+       {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_TRANSPORT", "UCX_TLS=tcp,self",
+        "UCX_NET_DEVICES=lo"}},
+      {"heddle, 1 node of 4 ranks", over("shm")}};
   for (const auto& [name, environment] : jobs) {
     Program program = heddle_program(alone, repeat);
     program.name = name;

@@ -48,7 +48,13 @@ void forward_signals() {
   std::vector<char*> arguments;
   for (const std::string& argument : program.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
-  for (const std::string& variable : program.environment) putenv(const_cast<char*>(variable.c_str()));
+  for (const std::string& variable : program.environment) {
+    if (variable.find('=') != std::string::npos) {
+      putenv(const_cast<char*>(variable.c_str()));
+    } else {
+      unsetenv(variable.c_str());
+    }
+  }
   execvp(arguments[0], arguments.data());
   std::fprintf(stderr, "heddle bench: %s: %s\n", arguments[0], std::strerror(errno));
   _exit(127);

@@ -11,7 +11,7 @@ namespace heddle::bench::driver {
 struct Program {
   std::string name;
   std::vector<std::string> arguments;    // arguments[0] is the path, or a name to be found in PATH
-  std::vector<std::string> environment;  // K=V, added to this process's
+  std::vector<std::string> environment;  // K=V, added to this process's; K: without that one
 };
 
 // Runs the program in a process group of its own, its stdin empty, its stderr ours; hands each line of its stdout to

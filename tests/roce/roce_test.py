@@ -88,9 +88,12 @@ class Verbs:
         subprocess.run(["ip", "link", "set", machine.LINK, "down"], check=True)
         begin = time.monotonic()
         try:
-            self.assertEqual(one.end(), 0, one.said)
+            status = one.end()
         finally:
             subprocess.run(["ip", "link", "set", machine.LINK, "up"], check=True)
+        if one.count(r"ud_verbs\.c:\d+ +Fatal: receive completion"):  # over rc_v too, which connects by datagrams; most often it comes too late
+            self.skipTest("skipped: UCX 1.13 ends the process when the device of ud goes down (ud_verbs.c: receive completion with error)")
+        self.assertEqual(status, 0, one.said)
         print(f"all have left {time.monotonic() - begin:.1f} s after the cut", flush=True)
         self.assertEqual((one.count(r"told \d$"), one.count(r"left \d$")), (4, 4), one.said)
 
@@ -103,10 +106,6 @@ class Rc(Verbs, unittest.TestCase):
 class Ud(Verbs, unittest.TestCase):
     transports = "ud_v"
     setting = "ucx_ud_verbs"
-
-    @unittest.skip("skipped: UCX 1.13 ends the process when the device of ud goes down (ud_verbs.c: receive completion with error)")
-    def test_the_network_is_cut(self):
-        pass
 
 
 if __name__ == "__main__":
