@@ -2,78 +2,11 @@
 // returns a status, and what was posted still ends.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "api/test_job.hpp"
-
-namespace {
-
-// Allocations of this thread that still succeed; negative: all do.
-thread_local long g_left = -1;
-thread_local bool g_failed = false;
-
-void* take(std::size_t bytes) noexcept {
-  if (g_left == 0) {
-    g_failed = true;
-    return nullptr;
-  }
-  if (g_left > 0) --g_left;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (void* memory = take(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return take(bytes);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes) {
-  return operator new(bytes);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return take(bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
+#include "base/test_memory.hpp"
 
 namespace heddle::test {
 namespace {
-
-// Memory is exhausted after `allocations` more, for its life.
-class Exhausted {
- public:
-  explicit Exhausted(long allocations) {
-    g_failed = false;
-    g_left = allocations;
-  }
-  ~Exhausted() { g_left = -1; }
-  Exhausted(const Exhausted&) = delete;
-  Exhausted& operator=(const Exhausted&) = delete;
-};
-
-// Runs `once` with 0, 1, 2, … allocations, until it needs no more than it is given.
-template <class Once>
-void with_every_allocation_failing(Once&& once) {
-  for (long allocations = 0; allocations < 10'000; ++allocations) {
-    once(allocations);
-    if (testing::Test::HasFatalFailure() || !g_failed) return;
-  }
-  FAIL() << "it never had enough";
-}
 
 class ExhaustedEverywhere : public testing::TestWithParam<const char*> {};
 
@@ -155,7 +88,7 @@ TEST(Exhausted, OpeningAndClosingLeavesNothingBehind) {
     EXPECT_EQ(region.id != 0, opened[1] == HEDDLE_DONE);
     EXPECT_EQ(remote.id != 0, opened[2] == HEDDLE_DONE);
     EXPECT_EQ(counter.id != 0, opened[3] == HEDDLE_DONE);
-    g_left = -1;
+    allocations_left = -1;
     if (remote.id != 0) {
       EXPECT_EQ(heddle_remote_region_release(remote), HEDDLE_DONE);
     }
@@ -176,7 +109,7 @@ TEST(Exhausted, JoiningFailsInGoodOrder) {
     heddle_context context{};
     const Exhausted exhausted(allocations);
     const Status status = heddle_context_join(nullptr, &context);
-    g_left = -1;
+    allocations_left = -1;
     if (status == HEDDLE_DONE) {
       EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE);
     } else {

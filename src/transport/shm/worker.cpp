@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace heddle::transport::shm {
 namespace {
@@ -104,7 +105,11 @@ Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Statu
 
 std::size_t Worker::post(std::span<Command> batch) {
   std::size_t accepted = 0;
-  while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
+  try {
+    while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
+  }
   if (unpublished_ != nullptr) {
     unpublished_->publish();
     unpublished_ = nullptr;
