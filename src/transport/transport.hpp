@@ -1,8 +1,9 @@
 // What carries operations between processes: the contract every transport fulfils, and the conformance suite checks.
 //
 // A Transport is opened once per context; a TransportWorker once per worker. Commands go down through post(), plain
-// completion records come up through poll(). A transport never calls the engine, never allocates an operation, never
-// throws after open, and never blocks: what cannot be taken now is not accepted.
+// completion records come up through poll(). A transport never calls the engine, never allocates an operation, and never blocks: what cannot be
+// taken now is not accepted. After open it throws nothing but std::bad_alloc, where the first use of a peer has no memory: then nothing has
+// happened.
 //
 // Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at a time. Where one_thread says so,
 // both only by one and the same thread, from open() to the destructors: see there.
@@ -180,7 +181,8 @@ class TransportWorker {
 
   // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again). For each accepted
   // command either `done` is set or exactly one Event::done with its token comes from a later poll(), whatever happens to
-  // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED.
+  // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED. If memory runs out behind an accepted command, the
+  // batch ends there.
   // `alone`: the peer makes no progress, and may be waiting for this. The command is done within post(), or not accepted
   // (where the transport cannot do that, and where it fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;

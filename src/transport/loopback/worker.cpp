@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "memory/atomics.hpp"
 
@@ -88,16 +89,23 @@ Worker::Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opco
   lent_.reserve(kMailboxPackets);
 }
 
+// False: not accepted.
+bool Worker::post_one(Command& command) {
+  if (failures_.size() == kMostFailures) return false;
+  const base::Status status = execute(command);
+  if (status == HEDDLE_AGAIN) return false;
+  command.done = status == HEDDLE_DONE;
+  command.source_free = true;
+  if (!command.done) failures_.push_back({command.token, status});
+  return true;
+}
+
 std::size_t Worker::post(std::span<Command> batch) {
   std::size_t accepted = 0;
-  for (Command& command : batch) {
-    if (failures_.size() == kMostFailures) break;
-    const base::Status status = execute(command);
-    if (status == HEDDLE_AGAIN) break;
-    command.done = status == HEDDLE_DONE;
-    command.source_free = true;
-    if (!command.done) failures_.push_back({command.token, status});
-    ++accepted;
+  try {
+    while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
+  } catch (const std::bad_alloc&) {
+    if (accepted == 0) throw;
   }
   return accepted;
 }

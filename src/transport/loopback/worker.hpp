@@ -36,6 +36,7 @@ class Worker final : public TransportWorker {
     base::Status status;
   };
 
+  bool post_one(Command& command);
   // DONE, AGAIN (not accepted) or the error that it completes with.
   base::Status execute(Command& command);
   base::Status send(Node& node, const Command& command);
