@@ -79,8 +79,12 @@ function(heddle_test source)
   endforeach()
   target_link_libraries(${name} PRIVATE heddle_flags GTest::gtest GTest::gtest_main)
   heddle_precompile(${name} tests)
+  # Limits for what hangs without noticing it. With sanitizers everything takes several times as long.
   if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 120)
+    set(TEST_TIMEOUT 300)
+  endif()
+  if(HEDDLE_SANITIZE)
+    math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 3")
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"

@@ -3,7 +3,7 @@
 //   crowd_rank all               sends a message to every other rank, and gets one from each
 //   crowd_rank incast MESSAGES   the others send so many messages of 4 KiB to rank 0, which does not receive before nobody can send any more,
 //                                and is slow then
-// Rank 0 says, as a mean of all ranks if it does not say otherwise: "anon BYTES", its own memory when all have joined; "took MS", the longest of
+// Rank 0 says, as a mean of all ranks if it does not say otherwise: "anon BYTES", the memory of a rank when all have joined; "took MS", the longest of
 // them, "peer BYTES", what the memory of a rank has grown by for each peer that it has met; "stuck NUMBER", messages sent before rank 0
 // received; "receiver BYTES" and "sender BYTES": by how much rank 0's memory has grown at the most, and that of the sender that needs most.
 #include <unistd.h>
@@ -78,6 +78,12 @@ std::vector<T> exchange(const Job& job, const T& mine) {
   return all;
 }
 
+std::uint64_t mean(const std::vector<std::uint64_t>& of) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t one : of) sum += one;
+  return sum / of.size();
+}
+
 void open(Job& job) {
   for (std::size_t i = 0; i < job.payload.size(); ++i) job.payload[i] = i * 0x9E3779B97F4A7C15U;
   done(heddle_context_join(nullptr, &job.context), "join");
@@ -87,13 +93,7 @@ void open(Job& job) {
   done(heddle_am_register(job.context, kHandler, on_message, &job), "handler");
   done(heddle_worker_open(job.context, nullptr, &job.worker), "worker");
   const auto anon = exchange(job, memory_of_this_process());
-  if (job.rank == 0) say("anon", static_cast<long long>(anon[0]));
-}
-
-std::uint64_t mean(const std::vector<std::uint64_t>& of) {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t one : of) sum += one;
-  return sum / of.size();
+  if (job.rank == 0) say("anon", static_cast<long long>(mean(anon)));
 }
 
 void meet_all(Job& job) {

@@ -348,7 +348,7 @@ void set_up(Rank& rank) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  ::alarm(45);                    // a call that blocks for ever ends the rank, and the test finds it missing
+  ::alarm(80);                    // a call that blocks for ever ends the rank, and the test finds it missing
   const std::string_view name = argc > 1 ? argv[1] : "";
   const Operation* operation = nullptr;
   for (const Operation& each : kOperations) {

@@ -53,7 +53,7 @@ std::vector<Case> cases() {
 class Failure : public testing::TestWithParam<Case> {};
 
 TEST_P(Failure, ThePeerIsKilledInTheMidst) {
-  std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", "3", "--grace", "50"};
+  std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", "3", "--grace", "80"};
   for (const char* variable : GetParam().variables) words.insert(words.end(), {"--env", variable});
   words.insert(words.end(), {HEDDLE_FAILURE_RANK, GetParam().operation});
   Launched job(words);

@@ -121,7 +121,7 @@ void run(Job& job, std::uint32_t workers) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  ::alarm(55);                    // a call that blocks for ever ends the rank, and with it the job
+  ::alarm(85);                    // a call that blocks for ever ends the rank, and with it the job
   check(argc == 4, "arguments: workers threads rounds");
   const auto job = std::make_unique<Job>();
   job->threads = static_cast<std::uint32_t>(std::stoul(argv[2]));

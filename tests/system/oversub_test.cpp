@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Oversubscribed,
 TEST_P(Oversubscribed, EightProcessesOfEightThreadsFinish) {
   const Case given = GetParam();
   const std::string workers = std::string(given.sharing) == "exclusive" ? "8" : "1";
-  Launched job({HEDDLE_TOOL, "run", "-n", "8", "--timeout", "58", "--env",
+  Launched job({HEDDLE_TOOL, "run", "-n", "8", "--timeout", "80", "--env",
                 std::string("HEDDLE_SHARING=") + given.sharing, "--env",
                 std::string("HEDDLE_PROGRESS=") + given.progress, "--env",
                 std::string("HEDDLE_TRANSPORT=") + given.transport, HEDDLE_OVERSUB_RANK, workers, "8", "40"});

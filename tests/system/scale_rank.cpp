@@ -210,7 +210,7 @@ void run(Job& job, bool threads) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  ::alarm(55);                    // a call that blocks for ever ends the rank, and with it the job
+  ::alarm(85);                    // a call that blocks for ever ends the rank, and with it the job
   check(argc == 4, "arguments: workers threads messages");
   Job job;
   job.workers_per_rank = static_cast<std::uint32_t>(std::stoul(argv[1]));

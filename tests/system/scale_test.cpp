@@ -7,7 +7,7 @@ namespace {
 constexpr long long kGiB = 1LL << 30;
 
 Launched run(int processes, int workers, int threads, int messages) {
-  return Launched({HEDDLE_TOOL, "run", "-n", std::to_string(processes), "--timeout", "58", HEDDLE_SCALE_RANK,
+  return Launched({HEDDLE_TOOL, "run", "-n", std::to_string(processes), "--timeout", "80", HEDDLE_SCALE_RANK,
                    std::to_string(workers), std::to_string(threads), std::to_string(messages)});
 }
 
