@@ -4,7 +4,9 @@
 #include <atomic>
 
 #include "api/test_collective.hpp"
+#include "api/test_loaded.hpp"
 #include "base/wait.hpp"
+#include "queue/fetching_mutex.hpp"
 
 namespace heddle::test {
 namespace {
@@ -20,7 +22,7 @@ void add_put_aside(void* inout, const void* in, std::size_t bytes, const void* a
   auto* to = static_cast<std::uint8_t*>(inout);
   const auto* from = static_cast<const std::uint8_t*>(in);
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::uint8_t>(to[i] + from[i]);
-  if (sched_getscheduler(0) != SCHED_IDLE || test->inside_on.load() >= 0) return;
+  if (queue::this_helper() == 0 || test->inside_on.load() >= 0) return;
   cpu_set_t home;
   sched_getaffinity(0, sizeof home, &home);
   test->inside_on.store(sched_getcpu());
@@ -39,6 +41,8 @@ TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "skipped: needs two cores";
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", "idle"}});
   PutAside test;
+  std::atomic<bool> outside{false};
+  const LoadedMachine loaded;
   run_members(2, "shm", [&](const Member& member) {
     const heddle_reduction sum{static_cast<heddle_type>(0), static_cast<heddle_operator>(0), add_put_aside, &test, 1};
     std::array<std::uint8_t, 64> send{};
@@ -50,7 +54,11 @@ TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
     // Rank 0 begins first, so that only its helper can combine.
     if (member.rank() == 0) must(heddle_collective_start(made), "start");
     must(heddle_barrier(member.world.handle()), "barrier");
-    if (member.rank() == 1) must(heddle_collective_start(made), "start");
+    if (member.rank() == 0) outside.store(true);
+    if (member.rank() == 1) {
+      must_be(within_time([&] { return outside.load(); }), "rank 0 calls nothing any more");
+      must(heddle_collective_start(made), "start");
+    }
     if (member.rank() == 0) {
       heddle::base::Nap off_the_core;
       must_be(within_time([&] { return test.inside_on.load() >= 0; }, [&] { off_the_core.take(); }),

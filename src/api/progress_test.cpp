@@ -16,11 +16,13 @@
 #include <vector>
 
 #include "api/test_job.hpp"
+#include "api/test_loaded.hpp"
 #include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/context.hpp"
 #include "engine/handles.hpp"
 #include "engine/progress/policy.hpp"
+#include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
 
 namespace heddle::test {
@@ -31,7 +33,7 @@ using std::chrono::milliseconds;
 
 using One = std::vector<std::pair<const char*, const char*>>;
 
-constexpr std::int64_t kLong = 60'000'000'000;
+constexpr std::int64_t kLong = std::chrono::nanoseconds(kFaultTime).count();
 
 TEST(PolicyNames, AreParsed) {
   using engine::PolicyKind;
@@ -106,39 +108,6 @@ void burn(milliseconds time) {
   }
 }
 
-// A machine that others load leaves next to nothing to helpers under SCHED_IDLE: that is what they promise. What is tested is
-// that they serve. So when that lasts, they get their turn like everybody, if the kernel lets us.
-class LoadedMachine {
- public:
-  LoadedMachine() : thread_([this] { watch(); }) {}
-  ~LoadedMachine() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    ended_.notify_one();
-    thread_.join();
-  }
-  LoadedMachine(const LoadedMachine&) = delete;
-  LoadedMachine& operator=(const LoadedMachine&) = delete;
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, std::chrono::seconds(3), [this] { return over_; })) {
-      for (const pid_t thread : threads_named("heddle-progress")) {
-        const sched_param none{};
-        if (::sched_getscheduler(thread) == SCHED_IDLE) ::sched_setscheduler(thread, SCHED_OTHER, &none);
-      }
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool over_ = false;
-  std::thread thread_;
-};
-
 struct Case {
   const char* policy;
   Setting setting;
@@ -207,6 +176,7 @@ void receive(const heddle_am_arrival* message, void* arg) {
 // A message in many parts, whose sender computes too once it has posted it.
 TEST_P(Progress, LargeMessagesArriveWhileBothSidesCompute) {
   Received received;
+  Tally outside;
   const Job job(2, GetParam().setting.transport);
   job.run([&](Context& context, Worker& worker) {
     if (context.rank() == 1) {
@@ -214,8 +184,10 @@ TEST_P(Progress, LargeMessagesArriveWhileBothSidesCompute) {
     }
     context.barrier(worker);
     await_helpers(context.handle());
+    if (context.rank() == 1) ++outside;
     std::vector<std::byte> payload(3'000'000);
     if (context.rank() == 0) {
+      EXPECT_TRUE(outside.reaches(1)) << "rank 1 calls nothing any more";
       const heddle_am_message message{3, 0, nullptr, payload.data(), payload.size()};
       ASSERT_GE(heddle_am(worker.handle(), {1, 0}, &message, nullptr), 0) << heddle_last_error();
     }
@@ -425,6 +397,8 @@ TEST(Helped, AHelperThatWasMovedGoesHome) {
     // It has set itself up when it has handled a message.
     ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
     ASSERT_TRUE(received.count.reaches(1));
+    // Threads that were joined may still be listed.
+    ASSERT_TRUE(within_time([] { return threads_named("heddle-progress").size() == 1; }));
     const pid_t helper = thread_named("heddle-progress");
     ASSERT_NE(helper, 0);
     cpu_set_t now;
@@ -447,7 +421,7 @@ struct PutAside {
 
 void be_put_aside(const heddle_am_arrival*, void* arg) {
   auto* test = static_cast<PutAside*>(arg);
-  if (sched_getscheduler(0) == SCHED_IDLE && test->inside_on.load() < 0) {
+  if (queue::this_helper() != 0 && test->inside_on.load() < 0) {
     cpu_set_t home;
     sched_getaffinity(0, sizeof home, &home);
     test->inside_on.store(sched_getcpu());

@@ -14,10 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/fence.hpp"
+
 namespace heddle::test {
 
 // Longer than anything takes on a machine that is loaded, sanitizers included.
-inline constexpr std::chrono::seconds kFaultTime{60};
+inline constexpr std::chrono::seconds kFaultTime{base::kThreadSanitizer ? 180 : 60};
 
 class Deadline {
  public:

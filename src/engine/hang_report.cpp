@@ -12,7 +12,8 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
-constexpr int kLooks = 1000;              // at a worker that another thread is inside of
+constexpr std::uint64_t kLookNs =
+    200'000'000;  // at a worker that another thread is inside of: it may have lost its core there
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
 unsigned long long number(std::uint64_t value) {
@@ -147,7 +148,7 @@ void Worker::report_operations() {
   const auto report = [&] { report_inside(); };
   bool told = gate_ == nullptr;
   if (told) report();
-  for (int i = 0; i < kLooks && !told; ++i) {
+  for (const std::uint64_t end = context_.clock().now_ns() + kLookNs; !told && context_.clock().now_ns() < end;) {
     told = gate_->look(report);
     if (!told) sched_yield();
   }
