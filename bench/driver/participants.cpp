@@ -211,8 +211,8 @@ void add_mixed(const harness::Options& options, std::uint32_t repeat, std::vecto
   alone.names = {"mixed_job"};
   const std::pair<const char*, std::vector<std::string>> jobs[] = {
       {"heddle, 2 nodes of 2 ranks",
-       {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_TRANSPORT", "UCX_TLS=tcp,self",
-        "UCX_NET_DEVICES=lo"}},
+       {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_TRANSPORT", "HEDDLE_UCX_TLS",
+        "HEDDLE_UCX_NET_DEVICES", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}},
       {"heddle, 1 node of 4 ranks", over("shm")}};
   for (const auto& [name, environment] : jobs) {
     Program program = heddle_program(alone, repeat);

@@ -90,7 +90,7 @@ typedef enum heddle_status {
   HEDDLE_ERR_CONFIG = -11,  /* a HEDDLE_* variable that cannot be parsed */
   HEDDLE_ERR_VERSION = -12, /* the peer, launcher or packed bytes are of another version, or a setting differs that all
                                  ranks must have alike (HEDDLE_MAX_WORKERS, HEDDLE_SHM_RING_BYTES,
-                                 HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES) */
+                                 HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES, HEDDLE_UCX_WINDOW_BYTES) */
   HEDDLE_ERR_BOOTSTRAP = -13, /* the launcher could not be reached or broke off */
   HEDDLE_ERR_STATE = -14,     /* not allowed here, such as progress from inside a handler */
   HEDDLE_ERR_SYSTEM = -15,    /* a system call failed; the message names it and errno */
@@ -159,7 +159,8 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on this context. If a
  * rank has died or left before, the living ranks leave without waiting for each other; that is HEDDLE_DONE. After a barrier that timed out,
  * leave first finishes that barrier. Lost here: errors of operations that nothing observed (call heddle_quiet before), and messages that nobody
- * has handled or received yet (call heddle_context_barrier with the worker before, if all are wanted).
+ * has handled or received yet (call heddle_context_barrier with the worker before, if all are wanted); long tagged messages, which their
+ * receiver fetches, are operations and waited for until it does.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
@@ -171,7 +172,7 @@ HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* s
 /* Collective over the job. One thread of each rank calls it. While it waits it makes progress on `worker`; {0}: on none. Over
  * shared memory and with at most 64 ranks it takes microseconds from a job's third collective on; else it goes through the
  * launcher (tens to hundreds of microseconds): for set-up, not for inner loops.
- * Errors: PEER_FAILED (a rank died or left; every living rank gets this), TIMEOUT (this rank has still arrived; call again
+ * Errors: PEER_FAILED (a rank died or left; every living rank gets this, once all that live have come), TIMEOUT (this rank has still arrived; call again
  * to go on waiting), STATE (inside a handler, or another thread is in a collective of this context), ARGUMENT (the worker
  * belongs to another context),
  * BOOTSTRAP (the launcher was lost). */

@@ -234,7 +234,9 @@ base::Result<std::unique_ptr<Transport>> open(const Entry& near, const Entry& fa
                                               const base::Environment& environment) {
   if (far.one_node) {
     return base::fail(HEDDLE_ERR_CONFIG,
-                      "%s reaches ranks of its own node only; name another one for the ranks of others", far.name);
+                      "%s reaches ranks of its own node only, and ranks are on others (or HEDDLE_NODE_RANKS says so); "
+                      "name another transport behind the comma of HEDDLE_TRANSPORTS",
+                      far.name);
   }
   auto joint = std::make_unique<Joint>(near, far, bootstrap, environment);
   if (const base::Status status = joint->open(near, far); status != HEDDLE_DONE) return status;

@@ -36,7 +36,9 @@ base::Result<RegionKey> decode(const MemoryKey& bytes) {
   const bool ends = std::all_of(bytes.bytes.begin() + sizeof key, bytes.bytes.end(),
                                 [](std::byte byte) { return byte == std::byte{0}; });
   if (key.magic != RegionKey::kMagic || !kind_known || key.check != checksum(key) || !ends) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "these bytes are not the key of a region of the shm transport");
+    return base::fail(HEDDLE_ERR_PROTOCOL,
+                      "these bytes are not the key of a region of the shm transport; give all ranks the same "
+                      "HEDDLE_TRANSPORT, HEDDLE_TRANSPORTS and HEDDLE_NODE_RANKS");
   }
   const bool possible = key.bytes != 0 && key.bytes < kMaxAddress && key.address < kMaxAddress &&
                         key.address + key.bytes <= kMaxAddress && key.offset < kMaxAddress &&

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "base/fd.hpp"
 #include "transport/ucx/home.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 // An address or a key that is longer is none.
 constexpr std::uint32_t kMostNoteBytes = 64 << 10;
+constexpr std::uint64_t kNewsNs = 2'000'000'000;  // until a death is known, at the most
 
 // A note on its way, as UCX hands it back.
 struct Letter {
@@ -24,16 +26,20 @@ struct Letter {
 
 Home::Peer& Home::peer(std::uint32_t rank) {
   auto& known = peers_[rank];
-  if (known == nullptr) {
-    known = std::make_unique<Peer>();
-    known->rank = rank;
-    known->home = this;
-    known->workers.resize(max_workers_);
-  }
+  if (known != nullptr) return *known;
+  auto made = std::make_unique<Peer>();
+  made->rank = rank;
+  made->home = this;
+  made->workers.resize(max_workers_);
+  // The lists have room for all peers, so that nothing needs memory later.
+  for (auto* list : {&talking_, &broken_}) make_room(list, known_peers_ + 1);
+  make_room(&closing_, known_peers_ + 1);
+  ++known_peers_;
+  known = std::move(made);
   return *known;
 }
 
-base::Result<const Bytes*> Home::address(std::uint32_t rank, std::uint32_t worker) {
+base::Result<const Bytes*> Home::address(std::uint32_t rank, std::uint32_t worker) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
   const auto result = [](Known known, const Bytes& address) -> base::Result<const Bytes*> {
@@ -46,13 +52,15 @@ base::Result<const Bytes*> Home::address(std::uint32_t rank, std::uint32_t worke
   if (const base::Status status = meet(asked); status != HEDDLE_DONE) return status;
   Entry& entry = asked.workers[worker];
   if (entry.known == Known::nothing) {
-    entry.known = Known::asked;
     Note note;
     note.kind = Note::ask_worker;
     note.number = worker;
     say(rank, note, {});
+    entry.known = Known::asked;
   }
   return result(entry.known, entry.address);
+} catch (const std::bad_alloc&) {
+  return HEDDLE_AGAIN;
 }
 
 bool Home::known_closed(std::uint32_t rank, std::uint32_t worker) {
@@ -62,7 +70,7 @@ bool Home::known_closed(std::uint32_t rank, std::uint32_t worker) {
   return peers_[rank] != nullptr && peers_[rank]->workers[worker].known == Known::closed;
 }
 
-base::Result<Bytes> Home::key(std::uint64_t import, std::uint64_t generation) {
+base::Result<Bytes> Home::key(std::uint64_t import, std::uint64_t generation) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
   if (import >= imports_.size() || imports_[import].generation != generation) return HEDDLE_ERR_RANGE;
@@ -72,17 +80,19 @@ base::Result<Bytes> Home::key(std::uint64_t import, std::uint64_t generation) {
     if (found == regions_.end()) return HEDDLE_ERR_RANGE;
     return found->second.packed;
   }
+  if (failed(wanted.rank)) return HEDDLE_ERR_PEER_FAILED;  // UCX 1.13 may not survive a key whose owner is gone
   if (wanted.known == Known::open) return wanted.packed;
   if (wanted.known == Known::closed) return HEDDLE_ERR_RANGE;
-  if (failed(wanted.rank)) return HEDDLE_ERR_PEER_FAILED;
   if (wanted.known == Known::nothing) {
     if (const base::Status status = meet(peer(wanted.rank)); status != HEDDLE_DONE) return status;
-    wanted.known = Known::asked;
     Note note;
     note.kind = Note::ask_key;
     note.number = wanted.id;
     say(wanted.rank, note, {});
+    wanted.known = Known::asked;
   }
+  return HEDDLE_AGAIN;
+} catch (const std::bad_alloc&) {
   return HEDDLE_AGAIN;
 }
 
@@ -140,10 +150,22 @@ base::Status Home::introduce(Peer& peer) {
   }
   if (theirs.window != window_) return disagree("HEDDLE_UCX_WINDOW_BYTES", peer.rank, theirs.window, window_);
 
-  const ucs_status_t status = connect(worker_, card->bytes.data() + sizeof theirs, on_broken, &peer, &peer.endpoint);
+  return reach(peer, card->bytes.data() + sizeof theirs);
+}
+
+// There is no way to a rank that has just died either, and of that the bootstrap tells later: it gets time for it.
+base::Status Home::reach(Peer& peer, const void* address) {
+  const std::uint64_t now = environment_.clock->now_ns();
+  if (peer.tried_since == 0) peer.tried_since = now;
+  const bool last = now - peer.tried_since >= kNewsNs;
+  std::optional<Library::Hush> hush;
+  if (!last) hush.emplace();
+  const ucs_status_t status = connect(worker_, address, on_broken, &peer, &peer.endpoint);
   if (status == UCS_OK) return HEDDLE_DONE;
-  return base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_CONFIG,
-                    "UCX finds no way to rank %u: %s; look at HEDDLE_UCX_TLS and UCX_TLS", peer.rank,
+  if (status == UCS_ERR_NO_MEMORY)
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a connection to rank %u", peer.rank);
+  if (!last) return HEDDLE_AGAIN;
+  return base::fail(HEDDLE_ERR_CONFIG, "UCX finds no way to rank %u: %s; look at HEDDLE_UCX_TLS and UCX_TLS", peer.rank,
                     call_.status_string(status));
 }
 
@@ -155,12 +177,13 @@ void Home::say(std::uint32_t rank, Note note, const Bytes& bytes) {
   std::memcpy(letter.data(), &note, sizeof note);
   if (!bytes.empty()) std::memcpy(letter.data() + sizeof note, bytes.data(), bytes.size());
   Peer& to = peer(rank);
-  if (to.outbox.empty()) talking_.push_back(&to);
   to.outbox.push_back(std::move(letter));
+  if (to.outbox.size() == 1) talking_.push_back(&to);
   helper_.wake();  // nobody may poll for long, and no descriptor tells of it
 }
 
-void Home::empty_outbox(Peer& peer) {
+// What there is no memory for stays there.
+void Home::empty_outbox(Peer& peer) try {
   const base::Status met = failed(peer.rank) ? HEDDLE_ERR_PEER_FAILED : meet(peer);
   if (met == HEDDLE_AGAIN || met == HEDDLE_ERR_NO_MEMORY) return;
   if (met != HEDDLE_DONE || peer.endpoint == nullptr) {
@@ -168,7 +191,8 @@ void Home::empty_outbox(Peer& peer) {
     return;
   }
   while (!peer.outbox.empty()) {
-    auto letter = std::make_unique<Letter>(Letter{std::move(peer.outbox.front()), &sending_, &call_});
+    auto letter = std::make_unique<Letter>(Letter{{}, &sending_, &call_});
+    letter->bytes = std::move(peer.outbox.front());
     peer.outbox.pop_front();
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -185,6 +209,7 @@ void Home::empty_outbox(Peer& peer) {
     ++sending_;
     static_cast<void>(letter.release());  // on_sent() takes it
   }
+} catch (const std::bad_alloc&) {
 }
 
 void Home::on_sent(void* request, ucs_status_t, void* user) {
@@ -268,15 +293,27 @@ void Home::answer_worker(const Note& note) {
 }
 
 void Home::tell_those_who_asked(std::uint32_t worker) {
-  Own& own = own_[worker];
-  for (const std::uint32_t rank : own.asked) {
-    if (failed(rank)) continue;
-    Note answer;
-    answer.kind = Note::worker;
-    answer.number = worker;
-    answer.state = own.known == Known::open ? Note::is_open : Note::is_closed;
-    say(rank, answer, own.address);
+  own_[worker].untold = own_[worker].asked.size();
+  untold_ = true;
+  tell_the_untold();
+}
+
+// The first `untold` of those who have asked for each worker. What there is no memory for is done the next time.
+void Home::tell_the_untold() try {
+  for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
+    Own& own = own_[worker];
+    for (; own.untold != 0; --own.untold) {
+      const std::uint32_t rank = own.asked[own.untold - 1];
+      if (failed(rank)) continue;
+      Note answer;
+      answer.kind = Note::worker;
+      answer.number = worker;
+      answer.state = own.known == Known::open ? Note::is_open : Note::is_closed;
+      say(rank, answer, own.address);
+    }
   }
+  untold_ = false;
+} catch (const std::bad_alloc&) {
 }
 
 void Home::answer_key(const Note& note) {
@@ -304,25 +341,31 @@ void Home::learn_worker(const Note& note, const std::byte* data) {
 }
 
 void Home::learn_key(const Note& note, const std::byte* data) {
+  const bool open = note.state == Note::is_open && note.bytes != 0;
+  if (!open && note.state != Note::is_unknown) {
+    ++malformed_;
+    return;
+  }
   learned_ = true;
   for (Import& import : imports_) {
     if (import.known != Known::asked || import.rank != note.rank || import.id != note.number) continue;
-    import.known = note.state == Note::is_open ? Known::open : Known::closed;
-    if (import.known == Known::open) import.packed.assign(data, data + note.bytes);
+    if (open) import.packed.assign(data, data + note.bytes);
+    import.known = open ? Known::open : Known::closed;
   }
 }
 
 void Home::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  work();
+  const bool some = work();
   if (!closed_.empty()) linger();
-  // What was read here the helper hears of by nothing else.
-  if (learned_ || !talking_.empty() || sending_ != 0) helper_.wake();
+  // What was read here the helper hears of by nothing else; nor of what UCX may have begun by it and its descriptor does not tell.
+  if (some || learned_ || !talking_.empty() || sending_ != 0) helper_.wake();
 }
 
 bool Home::work() {
-  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty();
+  if (untold_) tell_the_untold();
+  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty() || untold_;
   while (!broken_.empty()) {
     Peer& peer = *broken_.back();
     broken_.pop_back();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/test_waits.hpp"
@@ -24,11 +25,12 @@ constexpr std::uint32_t kRaw = 1;
 // A UCX worker that says what it is told to.
 class RawRank {
  public:
-  RawRank(bootstrap::Bootstrap& bootstrap, const base::Config& config) : bootstrap_(bootstrap), config_(config) {
+  RawRank(bootstrap::Bootstrap& bootstrap, const base::Config& config, const char* transports = "tcp")
+      : bootstrap_(bootstrap), config_(config) {
     call_ = &(*Library::open("libucp.so.0"))->call();
     ucp_config_t* settings = nullptr;
     EXPECT_EQ(call_->config_read(nullptr, nullptr, &settings), UCS_OK);
-    EXPECT_EQ(call_->config_modify(settings, "TLS", "tcp"), UCS_OK);
+    EXPECT_EQ(call_->config_modify(settings, "TLS", transports), UCS_OK);
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -105,6 +107,8 @@ class RawRank {
   void progress() { call_->worker_progress(worker_); }
   // The answer to its question for a worker: the address. Empty: none has come.
   std::vector<std::byte> answer;
+  std::uint32_t asked_for_workers = 0;
+  std::uint32_t asked_for_keys = 0;
 
  private:
   static ucs_status_t on_note(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
@@ -112,9 +116,11 @@ class RawRank {
     Note note;
     std::memcpy(&note, data, sizeof note);
     const auto* begin = static_cast<const std::byte*>(data);
-    if (note.kind == Note::worker && note.state == Note::is_open) {
-      static_cast<RawRank*>(arg)->answer.assign(begin + sizeof note, begin + bytes);
-    }
+    auto& self = *static_cast<RawRank*>(arg);
+    if (note.kind == Note::worker && note.state == Note::is_open)
+      self.answer.assign(begin + sizeof note, begin + bytes);
+    if (note.kind == Note::ask_worker) ++self.asked_for_workers;
+    if (note.kind == Note::ask_key) ++self.asked_for_keys;
     return UCS_OK;
   }
 
@@ -142,7 +148,7 @@ class UcxForged : public testing::Test {
     environment_.log = base::Log(base::Level::error, 0);
     environment_.clock = &clock_;
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      auto member = bootstrap::inproc::open(job_, rank);
+      auto member = bootstrap::inproc::open(*job_, rank);
       ASSERT_TRUE(member.ok());
       members_[rank] = std::move(*member);
     }
@@ -158,6 +164,7 @@ class UcxForged : public testing::Test {
     raw_.reset();
     worker_.reset();
     transport_.reset();
+    members_ = {};
   }
 
   // Polls, until `condition`.
@@ -229,7 +236,7 @@ class UcxForged : public testing::Test {
 
   base::SystemClock clock_;
   base::Environment environment_;
-  bootstrap::inproc::Job job_{2};
+  std::optional<bootstrap::inproc::Job> job_{std::in_place, 2};
   std::array<std::unique_ptr<bootstrap::Bootstrap>, 2> members_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<TransportWorker> worker_;
@@ -329,9 +336,90 @@ TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {
   expect_heard(0);
 }
 
+// An answer that has a key, or says that there is one, is looked at before it is believed.
+TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
+  meet();
+  KeyBytes key;
+  key.rank = kRaw;
+  key.id = 77;
+  key.address = 4096;
+  key.bytes = 64;
+  seal(&key, members_[0]->secret());
+  MemoryKey packed;
+  std::memcpy(packed.bytes.data(), &key, sizeof key);
+  const auto memory = transport_->import(kRaw, packed);
+  ASSERT_TRUE(memory.ok()) << base::last_message();
+  std::array<std::byte, 8> word{};
+  bool taken = false;
+  const Token token = next_++;
+  const auto put = [&] {
+    Command command;
+    command.opcode = Opcode::put;
+    command.rank = kRaw;
+    command.local = word.data();
+    command.bytes = word.size();
+    command.remote = &*memory;
+    command.token = token;
+    if (!taken) taken = worker_->post({&command, 1}) == 1;
+  };
+  const auto answer = [&](std::uint32_t kind, std::uint64_t number, std::uint32_t state,
+                          std::span<const std::byte> bytes) {
+    Note note;
+    note.kind = kind;
+    note.rank = kRaw;
+    note.number = number;
+    note.state = state;
+    note.bytes = static_cast<std::uint32_t>(bytes.size());
+    seal(&note, members_[0]->secret());
+    auto letter = bytes_of(note, bytes.size());
+    std::copy(bytes.begin(), bytes.end(), letter.begin() + sizeof note);
+    raw_->send(home_, kNoteId, letter);
+  };
+  ASSERT_TRUE(until([&] { return put(), raw_->asked_for_workers == 1; }));
+  const auto card = members_[0]->fetch_wait(kRaw);
+  ASSERT_TRUE(card.ok());
+  answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
+  ASSERT_TRUE(until([&] { return put(), raw_->asked_for_keys == 1; }));
+  answer(Note::key, 77, Note::is_open, {});  // of no bytes
+  answer(Note::key, 77, 99, word);           // no such state
+  raw_->answer.clear();
+  raw_->send(home_, kNoteId, bytes_of(ask_worker(0)));
+  EXPECT_TRUE(until([&] { return put(), !raw_->answer.empty(); })) << "all before it was read";
+  EXPECT_FALSE(taken);
+  answer(Note::key, 77, Note::is_unknown, {});
+  EXPECT_TRUE(until([&] { return put(), ended_.contains(token); }));
+  EXPECT_EQ(ended_[token], HEDDLE_ERR_RANGE);
+}
+
 TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {
   raw_->publish([](CardHead* head) { head->tag[0] = 'H'; });
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
+}
+
+// Its card leads nowhere. That may be what a death leaves behind, so it is not told as a mistake in the settings before a death would be known.
+TEST_F(UcxForged, WhoIsNotReachedMayHaveDied) {
+  for (const bool dies : {true, false}) {
+    TearDown();
+    job_.emplace(2);
+    SetUp();
+    raw_.reset();
+    raw_ = std::make_unique<RawRank>(*members_[kRaw], environment_.config, "posix,self");
+    raw_->publish([](CardHead*) {});
+    Command command;
+    command.rank = kRaw;
+    command.token = next_++;
+    ASSERT_TRUE(until([&] { return worker_->post({&command, 1}) == 1; }));
+    for (int i = 0; i < 1000; ++i) {
+      std::array<Completion, 4> none;
+      ASSERT_EQ(worker_->poll(none), 0U);
+    }
+    if (dies) {
+      ASSERT_EQ(job_->fail(kRaw), HEDDLE_DONE);
+      worker_->peer_failed(kRaw);
+    }
+    EXPECT_TRUE(until([&] { return ended_.contains(command.token); }));
+    EXPECT_EQ(ended_[command.token], dies ? HEDDLE_ERR_PEER_FAILED : HEDDLE_ERR_CONFIG);
+  }
 }
 
 TEST_F(UcxForged, AnotherVersionIsRefused) {

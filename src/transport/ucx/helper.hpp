@@ -13,7 +13,8 @@
 //                                        after a nap that grows, else claim it, move it on until nothing comes, arm it: quiet
 //
 // Invariants
-//   A station that nobody polls is quiet, or in the helper's list of those that stir: so it is never forgotten. An owner that leaves something in
+//   A station that nobody polls is quiet, or in the helper's list of those that stir: so it is never forgotten (but one with orphans, which is nobody's,
+//   and none where there is no membarrier). An owner that leaves something in
 //   UCX's hands that no descriptor tells of wakes the helper if the station was quiet.
 //   What UCX's descriptor tells stays told until UCX is armed anew: an event that comes before its station is watched again is not lost.
 //   `mutex_` guards watches_. It is taken before the Home's, never with it held.

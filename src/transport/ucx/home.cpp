@@ -1,12 +1,13 @@
 #include "transport/ucx/home.hpp"
 
-#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <system_error>
 
 #include "base/fd.hpp"
@@ -16,10 +17,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long what was accepted may take to leave when its rank ends, if its peers do nothing.
-constexpr std::uint64_t kLeaveNs = 200'000'000;
 constexpr std::uint64_t kProbeNs = 5'000'000'000;
-constexpr std::uint64_t kCloseNs = 2'000'000'000;
 
 }  // namespace
 
@@ -129,6 +127,15 @@ base::Status Home::configure(ucp_config_t* config) {
   return HEDDLE_DONE;
 }
 
+base::Status Home::no_worker(ucs_status_t status) const {
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  return base::fail(
+      HEDDLE_ERR_SYSTEM,
+      "UCX gives no worker: %s; it needs memory and descriptors, of which this process may have %llu (ulimit -n)",
+      call_.status_string(status), static_cast<unsigned long long>(descriptors.rlim_cur));
+}
+
 base::Status Home::open_home_worker() {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -136,7 +143,7 @@ base::Status Home::open_home_worker() {
   ucs_status_t status = call_.worker_create(context_, &params, &worker_);
   if (status != UCS_OK) {
     worker_ = nullptr;
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no worker: %s", call_.status_string(status));
+    return no_worker(status);
   }
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -175,101 +182,6 @@ base::Status Home::publish() {
                       bytes, bootstrap::kMaxCardBytes - sizeof head);
   }
   return bootstrap_.publish(card);
-}
-
-// What was accepted leaves, as long as the peers play their part; then connections end, whatever the peers do.
-Home::~Home() {
-  helper_.stop();
-  const std::lock_guard lock(mutex_);
-  ucp_context_h const context = context_;  // take_down() may leave it to the process
-  if (worker_ != nullptr) {
-    leave();
-    take_down();
-  }
-  // Not before: what peers have on its way to these regions arrives while closed workers are moved on.
-  for (const auto& [id, region] : regions_) call_.mem_unmap(context, region.memory);
-  if (context_ != nullptr) call_.cleanup(context_);
-}
-
-void Home::leave() {
-  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
-  for (;;) {
-    work();
-    const bool moving = linger();
-    if ((!moving && !has_unsent()) || environment_.clock->now_ns() > until) return;
-    sched_yield();
-  }
-}
-
-// An endpoint that still answers its peer's greeting must not be cut off: UCX 1.13 aborts. Such a worker does not end its flush, and is
-// left as it is.
-void Home::take_down() {
-  struct Flush {
-    ucp_worker_h worker;
-    void* request;
-    bool ended;
-  };
-  std::vector<Flush> flushes;
-  const auto begin = [&](ucp_worker_h worker) {
-    const ucp_request_param_t params{};
-    void* request = call_.worker_flush_nbx(worker, &params);
-    flushes.push_back({worker, request, request == nullptr});
-  };
-  begin(worker_);
-  for (const auto& station : closed_) {
-    if (station->has_orphans()) {
-      flushes.push_back({nullptr, nullptr, false});
-    } else {
-      begin(station->worker());
-    }
-  }
-  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
-  const auto ended = [&](Flush& flush) {
-    if (flush.ended || UCS_PTR_IS_ERR(flush.request)) return flush.ended;
-    if (flush.worker == nullptr) return true;  // nobody waits for that one
-    call_.worker_progress(flush.worker);
-    if (call_.request_check_status(flush.request) == UCS_INPROGRESS) return false;
-    call_.request_free(flush.request);
-    return flush.ended = true;
-  };
-  const auto all_ended = [&] {
-    bool all = true;
-    for (Flush& flush : flushes) all = ended(flush) && all;
-    return all;
-  };
-  while (!all_ended() && environment_.clock->now_ns() < until) sched_yield();
-
-  for (std::size_t i = 0; i < closed_.size(); ++i) {
-    if (flushes[i + 1].ended) {
-      closed_[i]->end();
-      closed_[i].reset();
-    } else {
-      buried_ = true;
-      Library::bury(closed_[i].release());
-    }
-  }
-  closed_.clear();
-  if (flushes[0].ended) {
-    end_endpoints();
-    call_.worker_destroy(worker_);
-  } else {
-    buried_ = true;
-    Library::bury(worker_);
-  }
-  worker_ = nullptr;
-  if (!buried_) return;
-  Library::bury(context_);
-  context_ = nullptr;
-  environment_.log.line(base::Level::info,
-                        "what UCX has begun with peers that do not answer stays until the process ends");
-}
-
-void Home::end_endpoints() {
-  for (const auto& peer : peers_) {
-    if (peer != nullptr) drop(*peer);
-  }
-  const std::uint64_t until = environment_.clock->now_ns() + kCloseNs;
-  while (!closing_.empty() && environment_.clock->now_ns() < until) work();
 }
 
 ucs_status_t Home::connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
@@ -313,7 +225,8 @@ base::Status Home::probe(const void* address) {
     recovers_ = recovers;
     ucp_worker_params_t params{};
     ucp_worker_h worker = nullptr;
-    if (call_.worker_create(context_, &params, &worker) != UCS_OK) break;
+    if (const ucs_status_t made = call_.worker_create(context_, &params, &worker); made != UCS_OK)
+      return no_worker(made);
     ucp_ep_h endpoint = nullptr;
     const ucs_status_t status = [&] {
       const Library::Hush hush;
@@ -353,9 +266,11 @@ base::Status Home::take_number(std::uint32_t worker) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
   }
   const std::lock_guard lock(mutex_);
-  if (std::exchange(own_[worker].taken, true)) {
+  if (own_[worker].taken) {
     return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", worker);
   }
+  closed_.reserve(max_workers_);  // so that closing needs no memory
+  own_[worker].taken = true;
   return HEDDLE_DONE;
 }
 
@@ -372,7 +287,7 @@ void Home::close(std::uint32_t worker, std::unique_ptr<Station> station) {
   own_[worker].known = Known::closed;
   own_[worker].address.clear();
   tell_those_who_asked(worker);
-  closed_.push_back(std::move(station));
+  closed_.push_back(std::move(station));  // take_number() has made room
   work();
   helper_.wake();
 }
@@ -427,22 +342,26 @@ base::Result<LocalMemory> Home::enter(ucp_mem_h memory, void* address, std::uint
     call_.mem_unmap(context_, memory);
     return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call_.status_string(status));
   }
-  Region region;
-  region.memory = memory;
-  const auto* begin = static_cast<const std::byte*>(packed);
-  region.packed.assign(begin, begin + packed_bytes);
+  const std::lock_guard lock(mutex_);
+  LocalMemory local;
+  local.address = address;
+  local.bytes = bytes;
+  local.id = next_region_;
+  try {
+    const auto* begin = static_cast<const std::byte*>(packed);
+    regions_.emplace(local.id, Region{memory, Bytes(begin, begin + packed_bytes)});
+  } catch (const std::bad_alloc&) {
+    call_.rkey_buffer_release(packed);
+    call_.mem_unmap(context_, memory);
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for one region more");
+  }
   call_.rkey_buffer_release(packed);
-
+  ++next_region_;
   KeyBytes key;
   key.rank = rank();
   key.address = reinterpret_cast<std::uintptr_t>(address);
   key.bytes = bytes;
-  LocalMemory local;
-  local.address = address;
-  local.bytes = bytes;
-  const std::lock_guard lock(mutex_);
-  local.id = key.id = next_region_++;
-  regions_.emplace(local.id, std::move(region));
+  key.id = local.id;
   seal(&key, secret_);
   std::memcpy(local.key.bytes.data(), &key, sizeof key);
   return local;

@@ -54,7 +54,8 @@ class Home {
   void lose(std::uint32_t rank) {
     std::uint32_t not_yet = 0;
     if (lost_[rank].load(std::memory_order_relaxed) != 0) return;
-    lost_[rank].compare_exchange_strong(not_yet, ++losses_, std::memory_order_relaxed);
+    lost_[rank].compare_exchange_strong(not_yet, losses_.fetch_add(1, std::memory_order_relaxed) + 1,
+                                        std::memory_order_relaxed);
   }
   // See Transport::lost().
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
@@ -115,6 +116,7 @@ class Home {
     Home* home = nullptr;
     bool met = false;  // its card is here, and good
     base::Status refused = HEDDLE_DONE;
+    std::uint64_t tried_since = 0;  // ns; 0: not yet
     ucp_ep_h endpoint = nullptr;
     std::vector<Entry> workers;
     std::deque<Bytes> outbox;
@@ -125,6 +127,7 @@ class Home {
     bool taken = false;
     Bytes address;
     std::vector<std::uint32_t> asked;  // ranks to be told when it changes
+    std::size_t untold = 0;            // so many of the first of them are still to be told
   };
   struct Region {
     ucp_mem_h memory = nullptr;
@@ -142,11 +145,16 @@ class Home {
   Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library);
   base::Status set_up();
   base::Status configure(ucp_config_t* config);
+  [[nodiscard]] base::Status no_worker(ucs_status_t status) const;
   base::Status open_home_worker();
   base::Status publish();
   base::Result<LocalMemory> enter(ucp_mem_h memory, void* address, std::uint64_t bytes);
 
   // directory.cpp; all with mutex_ held
+  template <class T>
+  static void make_room(std::vector<T>* list, std::size_t count) {
+    if (list->capacity() < count) list->reserve(2 * count);
+  }
   static ucs_status_t on_note(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
                               const ucp_am_recv_param_t* param);
   static void on_sent(void* request, ucs_status_t status, void* user);
@@ -159,10 +167,12 @@ class Home {
   Peer& peer(std::uint32_t rank);
   base::Status meet(Peer& peer);
   base::Status introduce(Peer& peer);
+  base::Status reach(Peer& peer, const void* address);
   [[nodiscard]] base::Status check_versions(const CardHead& theirs, std::uint32_t rank) const;
   void say(std::uint32_t rank, Note note, const Bytes& bytes);
   void empty_outbox(Peer& peer);
   void tell_those_who_asked(std::uint32_t worker);
+  void tell_the_untold();
   bool linger();  // true: something moves on still
   bool work();    // true: something has happened
   [[nodiscard]] bool arm_all();
@@ -172,6 +182,12 @@ class Home {
   void end_probe(ucp_worker_h worker);
   void leave();
   void end_endpoints();
+  struct Flush {
+    ucp_worker_h worker;
+    void* request;
+    bool ended;
+  };
+  std::vector<Flush> flush_all();
   void take_down();
 
   bootstrap::Bootstrap& bootstrap_;
@@ -189,16 +205,19 @@ class Home {
   bool buried_ = false;                           // a worker is left to the process, and so must be the context
   std::vector<std::atomic<bool>> unreachable_;    // by rank: its connection broke. Relaxed: nothing is read by it
   std::vector<std::atomic<std::uint32_t>> lost_;  // by rank: how many were lost when it was; 0: it is not. Relaxed
-  std::atomic<std::uint32_t> losses_{0};
-  std::vector<std::atomic<Loss>> losses_of_;  // by rank; written by the helper (release), read by workers (acquire)
-  std::atomic<std::uint64_t> releases_{0};    // partner: the relaxed load in Station::poll; a late look does no harm
+  std::atomic<std::uint32_t> losses_{0};          // how many so far, for their order. Relaxed
+  std::vector<std::atomic<Loss>> losses_of_;      // by rank; written by the helper (release), read by workers (acquire)
+  std::atomic<std::uint64_t> releases_{
+      0};  // partner: the relaxed load in Station::after_progress; a late look does no harm
 
   // Guards what follows; on the way of an operation only tried. Recursive: closed workers, which it guards, ask for addresses.
   std::recursive_mutex mutex_;
   ucp_worker_h worker_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing is known
-  std::vector<Peer*> talking_;                // with something in their outbox
+  std::size_t known_peers_ = 0;
+  std::vector<Peer*> talking_;  // with something in their outbox
   std::vector<Own> own_;
+  bool untold_ = false;  // there may be somebody to be told
   std::vector<std::unique_ptr<Station>> closed_;
   std::uint32_t sending_ = 0;  // notes that UCX has not done with
   std::unordered_map<std::uint64_t, Region> regions_;

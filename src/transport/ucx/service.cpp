@@ -29,6 +29,7 @@ Home::Served Home::serve() {
 bool Home::arm_all() {
   if (call_.worker_arm(worker_) != UCS_OK) return false;
   for (const auto& station : closed_) {
+    if (station->has_orphans()) continue;  // nobody moves it on any more
     if (call_.worker_arm(station->worker()) != UCS_OK) return false;
   }
   return true;

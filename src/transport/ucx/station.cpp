@@ -223,7 +223,9 @@ void Station::peer_failed(std::uint32_t rank) {
   if (rank >= failed_.size() || failed_[rank] != 0) return;
   failed_[rank] = 1;
   for (const auto& channel : channels_) {
-    if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED, false);
+    if (channel->rank != rank) continue;
+    if (channel->stage == Channel::Stage::broken) channel->status = HEDDLE_ERR_PEER_FAILED;
+    break_off(*channel, HEDDLE_ERR_PEER_FAILED, false);
   }
 }
 

@@ -309,12 +309,13 @@ class Station {
   void forget_releases();
   void drop_key(Unpacked* entry);
 
-  static constexpr std::uint32_t kWaitingPackets = 16;   // of one channel
-  static constexpr std::uint32_t kPackets = 48;          // of this worker
-  static constexpr std::uint32_t kRefusals = 256;        // that wait for a poll
-  static constexpr std::uint32_t kInlineBytes = 104;     // head included: what networks take by value
-  static constexpr std::uint32_t kTellPolls = 16;        // from an arrival until it is told by a message of its own
-  static constexpr std::uint32_t kHomePeriod = 32;       // polls
+  static constexpr std::uint32_t kWaitingPackets = 16;  // of one channel
+  static constexpr std::uint32_t kPackets = 48;         // of this worker
+  static constexpr std::uint32_t kRefusals = 256;       // that wait for a poll
+  static constexpr std::uint32_t kInlineBytes = 104;    // head included: what networks take by value
+  static constexpr std::uint32_t kTellPolls = 16;       // from an arrival until it is told by a message of its own
+  // Polls between two looks at the home. For speed alone: notes are answered by the helper where nobody looks.
+  static constexpr std::uint32_t kHomePeriod = 32;
   static constexpr std::uint32_t kConnectingPeriod = 4;  // polls while something connects
 
   Home& home_;

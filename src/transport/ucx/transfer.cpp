@@ -116,7 +116,10 @@ bool Station::post_transfer(Command& command) {
 
 // UCX needs it until the commands that use it have ended.
 [[gnu::cold]] void Station::drop_key(Unpacked* entry) {
-  old_keys_.push_back(std::exchange(entry->key, nullptr));
+  try {
+    old_keys_.push_back(entry->key);
+  } catch (const std::bad_alloc&) {  // then it is UCX's until the worker ends
+  }
   *entry = Unpacked{};
   if (under_way_ + orphans_ != 0) return;
   for (ucp_rkey_h key : old_keys_) call_.rkey_destroy(key);

@@ -91,8 +91,8 @@ base::Status Worker::send(Command& command) {
   channel->index = static_cast<std::uint32_t>(channels_.size());
   channel->home_vcq = (*peer)->home_vcq();
   channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
-  channel_of_[rank][worker] = channel->index;
   channels_.push_back(std::move(channel));
+  channel_of_[rank][worker] = channels_.back()->index;
   return channels_.back().get();
 }
 

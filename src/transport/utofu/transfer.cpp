@@ -2,6 +2,7 @@
 // this worker's TNI, so that the workers of many TNIs come in by many. Atomics go to the port that the word has: no document says
 // whether two TNIs of a node are atomic against each other.
 #include <cstring>
+#include <new>
 
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
@@ -159,7 +160,14 @@ base::Status Worker::transfer_registered(Command& command) {
   }
   memory::RegistrationCache::Lease lease{};
   const auto access = get ? memory::Access::write : memory::Access::read;
-  const base::Status leased = registrations_->acquire(command.local, bytes, access, &lease);
+  const base::Status leased = [&] {
+    try {
+      return registrations_->acquire(command.local, bytes, access, &lease);
+    } catch (const std::bad_alloc&) {
+      operations_.give_back(operation);
+      throw;
+    }
+  }();
   if (leased != HEDDLE_DONE) [[unlikely]] {
     operations_.give_back(operation);
     return leased;
@@ -315,31 +323,33 @@ template <Task task>
   return 1;
 }
 
+template <class Begin>
+std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
+  std::size_t accepted = 0;
+  try {
+    for (Command& command : batch) {
+      const base::Status status = begin_one(command);
+      if (status == HEDDLE_AGAIN) break;
+      ++accepted;
+      if (status != HEDDLE_POSTED && !settle(command, status)) break;
+    }
+  } catch (const std::bad_alloc&) {  // the first use of a worker meets it
+    if (accepted == 0) throw;
+  }
+  return accepted;
+}
+
 [[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
   if (careful_) [[unlikely]] {
     return post_carefully(batch);
   }
-  std::size_t accepted = 0;
-  for (Command& command : batch) {
-    const base::Status status = begin(command);
-    if (status == HEDDLE_AGAIN) break;
-    ++accepted;
-    if (status != HEDDLE_POSTED && !settle(command, status)) break;
-  }
-  return accepted;
+  return each_of(batch, [this](Command& command) { return begin(command); });
 }
 
 [[gnu::cold]] std::size_t Worker::post_carefully(std::span<Command> batch) {
   const HeldCq held(lock_);
   if (!held || backlog_.size() >= kMostBacklog) return 0;
-  std::size_t accepted = 0;
-  for (Command& command : batch) {
-    const base::Status status = start(command);
-    if (status == HEDDLE_AGAIN) break;
-    ++accepted;
-    if (status != HEDDLE_POSTED && !settle(command, status)) break;
-  }
-  return accepted;
+  return each_of(batch, [this](Command& command) { return start(command); });
 }
 
 // It is over already. False: no more can be taken now.

@@ -121,6 +121,8 @@ class Worker final : public TransportWorker {
   template <Task task>
   std::size_t post_again(Command& command);
   std::size_t post_all(std::span<Command> batch);
+  template <class Begin>
+  std::size_t each_of(std::span<Command> batch, Begin&& begin_one);
   std::size_t post_carefully(std::span<Command> batch);
   std::size_t posted_otherwise(Command& command, base::Status status);
   bool settle(Command& command, base::Status status);
