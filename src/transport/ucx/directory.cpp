@@ -182,13 +182,13 @@ void Home::say(std::uint32_t rank, Note note, const Bytes& bytes) {
   helper_.wake();  // nobody may poll for long, and no descriptor tells of it
 }
 
-// What there is no memory for stays there.
-void Home::empty_outbox(Peer& peer) try {
+// False: something stays there, for which there is no way yet, or no memory.
+bool Home::empty_outbox(Peer& peer) try {
   const base::Status met = failed(peer.rank) ? HEDDLE_ERR_PEER_FAILED : meet(peer);
-  if (met == HEDDLE_AGAIN || met == HEDDLE_ERR_NO_MEMORY) return;
+  if (met == HEDDLE_AGAIN || met == HEDDLE_ERR_NO_MEMORY) return false;
   if (met != HEDDLE_DONE || peer.endpoint == nullptr) {
     peer.outbox.clear();
-    return;
+    return true;
   }
   while (!peer.outbox.empty()) {
     auto letter = std::make_unique<Letter>(Letter{{}, &sending_, &call_});
@@ -204,12 +204,14 @@ void Home::empty_outbox(Peer& peer) try {
     if (request == nullptr) continue;
     if (UCS_PTR_IS_ERR(request)) {
       on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
-      return;
+      return false;
     }
     ++sending_;
     static_cast<void>(letter.release());  // on_sent() takes it
   }
+  return true;
 } catch (const std::bad_alloc&) {
+  return false;
 }
 
 void Home::on_sent(void* request, ucs_status_t, void* user) {
@@ -256,10 +258,27 @@ ucs_status_t Home::on_note(void* arg, const void*, std::size_t header_bytes, voi
   try {
     home.read_note(note, static_cast<const std::byte*>(data) + sizeof note);
   } catch (const std::bad_alloc&) {
-    home.environment_.log.line(base::Level::error, "no memory for a note of rank %u: what it asks stays open",
-                               note.rank);
+    home.put_off(note);
   }
   return UCS_OK;
+}
+
+// There is no memory for it now. A question is kept; an answer is asked for again.
+[[gnu::cold]] void Home::put_off(const Note& note) {
+  if (note.kind == Note::worker && peers_[note.rank] != nullptr) {
+    Entry& entry = peers_[note.rank]->workers[note.number];
+    if (entry.known == Known::asked) entry.known = Known::nothing;
+  } else if (note.kind == Note::key) {
+    for (Import& import : imports_) {
+      if (import.known == Known::asked && import.rank == note.rank && import.id == note.number)
+        import.known = Known::nothing;
+    }
+  } else if (unanswered_count_ < unanswered_.size()) {
+    unanswered_[unanswered_count_++] = note;
+    untold_ = true;
+  } else {
+    environment_.log.line(base::Level::error, "no memory for a note of rank %u: what it asks stays open", note.rank);
+  }
 }
 
 void Home::read_note(const Note& note, const std::byte* data) {
@@ -298,8 +317,12 @@ void Home::tell_those_who_asked(std::uint32_t worker) {
   tell_the_untold();
 }
 
-// The first `untold` of those who have asked for each worker. What there is no memory for is done the next time.
+// Who has asked, and the first `untold` of those who have asked for each worker. What there is no memory for is done the next time.
 void Home::tell_the_untold() try {
+  for (; unanswered_count_ != 0; --unanswered_count_) {
+    const Note& note = unanswered_[unanswered_count_ - 1];
+    note.kind == Note::ask_worker ? answer_worker(note) : answer_key(note);
+  }
   for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
     Own& own = own_[worker];
     for (; own.untold != 0; --own.untold) {
@@ -314,6 +337,7 @@ void Home::tell_the_untold() try {
   }
   untold_ = false;
 } catch (const std::bad_alloc&) {
+  untold_ = true;
 }
 
 void Home::answer_key(const Note& note) {
@@ -372,7 +396,7 @@ bool Home::work() {
     drop(peer);
   }
   if (!talking_.empty()) {
-    for (std::size_t i = 0; i < talking_.size(); ++i) empty_outbox(*talking_[i]);
+    for (std::size_t i = 0; i < talking_.size(); ++i) static_cast<void>(empty_outbox(*talking_[i]));
     std::erase_if(talking_, [](const Peer* peer) { return peer->outbox.empty(); });
   }
   if (!closing_.empty()) {

@@ -6,6 +6,7 @@
 // it is asked while another thread has it is AGAIN.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -160,6 +161,7 @@ class Home {
   static void on_sent(void* request, ucs_status_t status, void* user);
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
   void read_note(const Note& note, const std::byte* data);
+  void put_off(const Note& note);
   void answer_worker(const Note& note);
   void answer_key(const Note& note);
   void learn_worker(const Note& note, const std::byte* data);
@@ -170,7 +172,7 @@ class Home {
   base::Status reach(Peer& peer, const void* address);
   [[nodiscard]] base::Status check_versions(const CardHead& theirs, std::uint32_t rank) const;
   void say(std::uint32_t rank, Note note, const Bytes& bytes);
-  void empty_outbox(Peer& peer);
+  bool empty_outbox(Peer& peer);
   void tell_those_who_asked(std::uint32_t worker);
   void tell_the_untold();
   bool linger();  // true: something moves on still
@@ -217,7 +219,9 @@ class Home {
   std::size_t known_peers_ = 0;
   std::vector<Peer*> talking_;  // with something in their outbox
   std::vector<Own> own_;
-  bool untold_ = false;  // there may be somebody to be told
+  bool untold_ = false;              // there may be somebody to be told
+  std::array<Note, 64> unanswered_;  // questions
+  std::size_t unanswered_count_ = 0;
   std::vector<std::unique_ptr<Station>> closed_;
   std::uint32_t sending_ = 0;  // notes that UCX has not done with
   std::unordered_map<std::uint64_t, Region> regions_;

@@ -118,7 +118,8 @@ bool Station::post_transfer(Command& command) {
 [[gnu::cold]] void Station::drop_key(Unpacked* entry) {
   try {
     old_keys_.push_back(entry->key);
-  } catch (const std::bad_alloc&) {  // then it is UCX's until the worker ends
+  } catch (const std::bad_alloc&) {
+    entry->key = nullptr;  // it is UCX's until the worker ends
   }
   *entry = Unpacked{};
   if (under_way_ + orphans_ != 0) return;
