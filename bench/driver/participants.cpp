@@ -58,9 +58,10 @@ Program limit_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
-// Whatever the caller has chosen: of the two variables the other would contradict this one.
+// Whatever the caller has chosen, which would contradict it, or measure something else than the peer.
 std::vector<std::string> over(const char* transport, std::vector<std::string> more = {}) {
-  more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS"});
+  more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS", "HEDDLE_NODE_RANKS",
+                           "HEDDLE_UCX_TLS", "HEDDLE_UCX_NET_DEVICES"});
   return more;
 }
 

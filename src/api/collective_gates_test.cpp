@@ -134,7 +134,7 @@ TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
   run_members(kRanks, "utofu", [&](const Member& member) {
     Barrier barrier(member.world.handle());
     must_be(offloaded(barrier.handle()), "offloaded");
-    for (std::uint64_t run = 1; run <= 4'000; ++run) {
+    for (std::uint64_t run = 1; run <= 10'000; ++run) {
       come[member.rank()].store(run, std::memory_order_release);
       if (run % 2 == 0) {
         must(heddle_barrier(member.world.handle()), "blocking");
@@ -150,7 +150,7 @@ TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
 TEST_F(Gates, ManyRunsAndTests) {
   run_members(2, "utofu", [&](const Member& member) {
     Sum sum(member.world.handle(), member.rank(), 2);
-    for (std::int64_t run = 1; run <= 4'000; ++run) {
+    for (std::int64_t run = 1; run <= 10'000; ++run) {
       sum.start(run);
       if (run % 100 == 0) {
         Status status = HEDDLE_AGAIN;

@@ -12,8 +12,8 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
-constexpr std::uint64_t kLookNs =
-    200'000'000;  // at a worker that another thread is inside of: it may have lost its core there
+// At a worker that another thread is inside of: it may have lost its core there.
+constexpr std::uint64_t kLookNs = 200'000'000;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
 unsigned long long number(std::uint64_t value) {

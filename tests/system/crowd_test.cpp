@@ -6,8 +6,8 @@ namespace {
 
 constexpr long long kKiB = 1024;
 constexpr int kRanks = 64;
-constexpr int kFew =
-    16;  // crowded as well: alone, other threads of UCX's would do the work, and keep memory of their own
+// Crowded as well: alone, other threads of UCX's would do the work, and keep memory of their own.
+constexpr int kFew = 16;
 
 Launched run(int ranks, const std::vector<std::string>& mode) {
   std::vector<std::string> words = {HEDDLE_TOOL,

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -197,30 +198,37 @@ TEST(launch, of_an_emulated_machine_the_one_that_aborted_is_named) {
   ::unlink(go.c_str());
 }
 
-// The promise is a second. What a machine that others load can show is that they are told.
-void expect_soon(const Launched& job) {
-  for (const long long told : job.numbers("told")) {
-    EXPECT_GE(told, job.numbers("dies")[0]);
-    std::printf("told after %.1f ms\n", static_cast<double>(told - job.numbers("dies")[0]) / 1e6);
-  }
+bool told_within_a_second(const Launched& job) {
+  const long long dies = job.numbers("dies").at(0);
+  return std::ranges::all_of(job.numbers("told"), [dies](long long told) { return told - dies < 1'000'000'000; });
 }
 
-TEST(launch, the_others_hear_of_a_death) {
-  Launched job(words({"-n", "4"}, {kRank, "one-dies"}));
-  EXPECT_EQ(job.wait(), 137) << job.err();
-  EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
-  EXPECT_TRUE(has(job.err(), "rank 1 (pid "));
-  ASSERT_EQ(job.numbers("dies").size(), 1U);
-  ASSERT_EQ(job.numbers("told").size(), 3U) << job.out();
-  expect_soon(job);
+// On a machine that others load, in one job of five.
+TEST(launch, the_others_hear_of_a_death_within_a_second) {
+  bool soon = false;
+  for (int attempt = 0; attempt < 5 && !soon; ++attempt) {
+    Launched job(words({"-n", "4"}, {kRank, "one-dies"}));
+    EXPECT_EQ(job.wait(), 137) << job.err();
+    EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
+    EXPECT_TRUE(has(job.err(), "rank 1 (pid "));
+    ASSERT_EQ(job.numbers("dies").size(), 1U);
+    ASSERT_EQ(job.numbers("told").size(), 3U) << job.out();
+    soon = told_within_a_second(job);
+  }
+  EXPECT_TRUE(soon);
 }
 
 TEST(launch, a_death_behind_a_shell_is_noticed_too) {
-  Launched job(shell({"-n", "3"}, std::string(kRank) + " one-dies; :"));
-  EXPECT_EQ(job.wait(), 1) << job.err();
-  EXPECT_TRUE(has(job.err(), "ended without leaving the job"));
-  ASSERT_EQ(job.numbers("told").size(), 2U) << job.out();
-  expect_soon(job);
+  bool soon = false;
+  for (int attempt = 0; attempt < 5 && !soon; ++attempt) {
+    Launched job(shell({"-n", "3"}, std::string(kRank) + " one-dies; :"));
+    EXPECT_EQ(job.wait(), 1) << job.err();
+    EXPECT_TRUE(has(job.err(), "ended without leaving the job"));
+    ASSERT_EQ(job.numbers("dies").size(), 1U);
+    ASSERT_EQ(job.numbers("told").size(), 2U) << job.out();
+    soon = told_within_a_second(job);
+  }
+  EXPECT_TRUE(soon);
 }
 
 TEST(launch, going_without_leaving_is_a_failure) {
@@ -346,7 +354,10 @@ TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
     Launched job(shell(options, "echo begun; head -c 400000 /dev/zero | tr '\\0' x"));
     ASSERT_TRUE(job.await_lines(1));
     EXPECT_TRUE(test::within_time([&] { return children_of(job.pid()).empty(); })) << "all its processes have ended";
-    if (by_signal) job.signal(SIGTERM);
+    if (by_signal) {
+      EXPECT_FALSE(ended(open_pidfd(job.pid()), 400)) << "it does not wait for its reader";
+      job.signal(SIGTERM);
+    }
     EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for its reader";
     EXPECT_EQ(job.wait(), by_signal ? 125 : 124);
     EXPECT_TRUE(has(job.err(), "are lost: nobody has read it for 2 s"));

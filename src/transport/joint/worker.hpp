@@ -2,7 +2,7 @@
 //
 // A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that exchanges with its node only would pay it
 // with each. So FAR is polled every time while something of this rank is under way there, and for a while after anything has happened
-// there; else so seldom that it takes one part in 32 of the time, but each 50 µs, to the next 8 polls, and by every 256th poll whatever the time.
+// there; else so seldom that it takes one part in 32 of the time, yet every 50 µs (or up to 8 polls later), and by every 256th poll whatever the time.
 #pragma once
 
 #include <array>

@@ -13,7 +13,8 @@ namespace {
 
 // An address or a key that is longer is none.
 constexpr std::uint32_t kMostNoteBytes = 64 << 10;
-constexpr std::uint64_t kNewsNs = 2'000'000'000;  // until a death is known, at the most
+constexpr std::uint64_t kNewsNs =
+    2'000'000'000;  // until a death is known: a second, and one more for a machine that others load
 
 // A note on its way, as UCX hands it back.
 struct Letter {

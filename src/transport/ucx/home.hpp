@@ -209,8 +209,7 @@ class Home {
   std::vector<std::atomic<std::uint32_t>> lost_;  // by rank: how many were lost when it was; 0: it is not. Relaxed
   std::atomic<std::uint32_t> losses_{0};          // how many so far, for their order. Relaxed
   std::vector<std::atomic<Loss>> losses_of_;      // by rank; written by the helper (release), read by workers (acquire)
-  std::atomic<std::uint64_t> releases_{
-      0};  // partner: the relaxed load in Station::after_progress; a late look does no harm
+  std::atomic<std::uint64_t> releases_{0};  // relaxed, as Station::after_progress reads it: a late look does no harm
 
   // Guards what follows; on the way of an operation only tried. Recursive: closed workers, which it guards, ask for addresses.
   std::recursive_mutex mutex_;
@@ -220,7 +219,7 @@ class Home {
   std::vector<Peer*> talking_;  // with something in their outbox
   std::vector<Own> own_;
   bool untold_ = false;              // there may be somebody to be told
-  std::array<Note, 64> unanswered_;  // questions
+  std::array<Note, 64> unanswered_;  // questions that there was no memory for
   std::size_t unanswered_count_ = 0;
   std::vector<std::unique_ptr<Station>> closed_;
   std::uint32_t sending_ = 0;  // notes that UCX has not done with
