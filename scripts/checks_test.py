@@ -264,5 +264,42 @@ class TidyHashes(unittest.TestCase):
         self.assertEqual(first, self.hash())
 
 
+class RetryFailed(unittest.TestCase):
+    """A tree of three tests: one that passes, one that fails the first time, one that always fails."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        once = f"test -e {self.tree}/seen || {{ touch {self.tree}/seen; exit 1; }}"
+        self.write({"good": "true", "once": once, "never": "false"})
+
+    def write(self, tests):
+        lines = [f'add_test([=[{name}]=] "/bin/sh" "-c" [=[{body}]=])' for name, body in tests.items()]
+        (self.tree / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n")
+
+    def run_and_retry(self, pattern):
+        subprocess.run(["ctest", "--test-dir", self.tree, "-R", pattern], capture_output=True, check=False)
+        command = [sys.executable, SCRIPTS / "retry_failed.py", self.tree, self.tree / "flaky.txt"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_what_passes_alone_is_flaky(self):
+        done = self.run_and_retry("good|once")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual((self.tree / "flaky.txt").read_text(), f"once in {self.tree}\n")
+        self.assertNotIn("good", done.stdout)
+
+    def test_what_fails_three_times_has_failed(self):
+        done = self.run_and_retry("never|once")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("FAILED   never", done.stdout)
+        self.assertIn("FLAKY    once", done.stdout)
+
+    def test_without_a_failed_test_it_is_another_failure(self):
+        done = self.run_and_retry("good")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no list of failed tests", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
