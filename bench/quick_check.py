@@ -125,10 +125,14 @@ def main(arguments):
         if result.returncode != 0:
             sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
         missing = set(re.findall(r"without (\w+):", result.stderr))
+        results = json.loads(out.read_text())
+        records = results.pop("records")
         try:
+            assert set(results) == {"heddle_bench", "date", "machine", "cores", "load", "version", "command"}, f"header: {sorted(results)}"
+            assert results["command"].startswith("heddle bench ") and results["cores"] >= 1, f"header: {results}"
             if networks:
-                check_networks(json.loads(out.read_text()))
-            check_all(json.loads(out.read_text()), {"ucx", "openmpi", "oshmem", "shmem"} - missing if with_peers else set(), transport)
+                check_networks(records)
+            check_all(records, {"ucx", "openmpi", "oshmem", "shmem"} - missing if with_peers else set(), transport)
         except AssertionError as problem:
             sys.exit(f"quick_check: {problem}")
         page = pathlib.Path(folder, "out.html")

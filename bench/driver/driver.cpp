@@ -11,6 +11,7 @@
 #include "driver/table.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
+#include "harness/results.hpp"
 #include "report/report.hpp"
 
 namespace heddle::bench::driver {
@@ -70,14 +71,13 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
   return status == 0 && understood;
 }
 
-void say_machine(const harness::Cores& cores, const Options& options) {
+void say_machine(const harness::Cores& cores, const harness::Origin& origin, const Options& options) {
   std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %s%u repeats of %.0f ms%s\n", cores.text().c_str(),
                options.limit_ns != 0 ? "up to " : "", options.repeat, static_cast<double>(options.target_ns) / 1e6,
                options.quick ? " (quick: not for figures)" : "");
-  double load = 0;
-  if (getloadavg(&load, 1) == 1 && load > 0.5 * static_cast<double>(cores.count())) {
+  if (was_loaded(origin)) {
     std::fprintf(stderr, "heddle bench: other programs are at work (load %.1f): figures will be worse than they are\n",
-                 load);
+                 origin.load);
   }
   if (cores.count() < 2) {
     std::fputs("heddle bench: only one core may be used: the processes share it and the figures mean little\n", stderr);
@@ -123,7 +123,8 @@ int run_session(const Options& given) {
   options.channel = channel->path();
   const std::uint32_t turns = turns_of(options);
   const Participants all = participants(options, (options.repeat + turns - 1) / turns);
-  say_machine(cores, options);
+  const harness::Origin origin = harness::origin_of(options.command, cores.count());
+  say_machine(cores, origin, options);
   for (const std::string& line : all.missing) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
 
   std::vector<Sample> samples;
@@ -138,17 +139,17 @@ int run_session(const Options& given) {
       }
     }
   }
-  const int status = finish(options, samples);
+  const int status = finish(options, origin, samples);
   return good ? status : 1;
 }
 
-int finish(const Options& options, const std::vector<Sample>& samples) {
+int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
   const std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(samples));
   std::fputs(table(records, isatty(1) == 1).c_str(), stdout);
   std::fflush(stdout);
   if (!options.json.empty()) {
     std::ofstream file(options.json);
-    file << harness::to_json(records);
+    file << to_json(harness::Results{origin, records});
     file.close();
     if (!file) {
       std::fprintf(stderr, "heddle bench: cannot write %s\n", options.json.c_str());

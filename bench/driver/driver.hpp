@@ -6,6 +6,7 @@
 
 #include "harness/options.hpp"
 #include "harness/record.hpp"
+#include "harness/results.hpp"
 
 namespace heddle::bench::driver {
 
@@ -16,6 +17,6 @@ int run_session(const harness::Options& options);
 int run_demo(harness::Options options);
 
 // Aggregates, compares, prints the table, writes options.json.
-int finish(const harness::Options& options, const std::vector<harness::Sample>& samples);
+int finish(const harness::Options& options, const harness::Origin& origin, const std::vector<harness::Sample>& samples);
 
 }  // namespace heddle::bench::driver

@@ -1,4 +1,4 @@
-#include "harness/record.hpp"
+#include "harness/results.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,20 +44,46 @@ TEST(Record, SampleSurvivesItsJson) {
   EXPECT_FALSE(after->verified);
 }
 
-TEST(Record, ArrayOfRecordsSurvivesItsJson) {
+TEST(Results, SurviveTheirJson) {
   const auto records = with_ratios(aggregate({sample("shm", "put", 200), sample("ucx", "put", 100)}));
+  const Results before{{"2026-11-22 10:00 +0100", "a \"machine\"", "1.2.3", "heddle bench put", 2, 0.25}, records};
   std::string error;
-  const auto objects = parse_json(to_json(records), &error);
-  ASSERT_TRUE(objects) << error;
-  ASSERT_EQ(objects->size(), records.size());
+  const auto after = results_from(to_json(before), &error);
+  ASSERT_TRUE(after) << error;
+  EXPECT_EQ(after->origin.date, before.origin.date);
+  EXPECT_EQ(after->origin.machine, before.origin.machine);
+  EXPECT_EQ(after->origin.version, before.origin.version);
+  EXPECT_EQ(after->origin.command, before.origin.command);
+  EXPECT_EQ(after->origin.cores, 2);
+  EXPECT_EQ(after->origin.load, 0.25);
+  ASSERT_EQ(after->records.size(), records.size());
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const auto record = record_from((*objects)[i], &error);
-    ASSERT_TRUE(record) << error;
-    EXPECT_EQ(record->key, records[i].key);
-    EXPECT_EQ(record->against, records[i].against);
-    EXPECT_DOUBLE_EQ(record->ratio, records[i].ratio);
+    EXPECT_EQ(after->records[i].key, records[i].key);
+    EXPECT_EQ(after->records[i].against, records[i].against);
+    EXPECT_DOUBLE_EQ(after->records[i].ratio, records[i].ratio);
   }
-  EXPECT_TRUE(std::holds_alternative<std::nullptr_t>(objects->front().at("against")));
+}
+
+TEST(Results, WhatIsNoResultIsRefusedByName) {
+  const std::string good = to_json(Results{{"d", "m", "v", "c", 2, 0}, {}});
+  std::string error;
+  EXPECT_TRUE(results_from(good, &error)) << error;
+  const auto refused = [&](std::string text, const std::string& from, const std::string& to, const char* word) {
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    EXPECT_FALSE(results_from(text, &error)) << text;
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  };
+  refused("[]", "", "", "expected {");
+  refused(good, "records", "rows", "at byte");
+  refused(good, "\"date\"", "\"data\"", "\"date\"");
+  refused(good, "\"heddle_bench\":1", "\"heddle_bench\":7", "format 7");
+  refused(good, "[\n", "[{}", "record 0");
+  refused(good, "[\n", "{", "expected [");
+}
+
+TEST(Results, HalfTheCoresAtWorkIsALoad) {
+  EXPECT_FALSE(was_loaded({"d", "m", "v", "c", 2, 0.9}));
+  EXPECT_TRUE(was_loaded({"d", "m", "v", "c", 2, 1.1}));
 }
 
 TEST(Record, MalformedJsonIsRefusedWithItsPlace) {

@@ -1,6 +1,8 @@
 // The reader for flat JSON, and quoting. Input comes from child processes and from files: anything may be in it.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "harness/record.hpp"
 
@@ -17,6 +19,18 @@ class Reader {
     const bool good = skip() == '[' ? array(&objects) : object(&objects.emplace_back());
     if (good && skip() != '\0') problem_ = "text after the end";
     if (problem_ == nullptr) return objects;
+    if (error != nullptr) *error = std::string(problem_) + " at byte " + std::to_string(at_);
+    return std::nullopt;
+  }
+
+  // A flat object, but for one member that is an array of flat objects.
+  std::optional<std::vector<JsonObject>> read_table(std::string_view rows_name, JsonObject* header,
+                                                    std::string* error) {
+    rows_name_ = rows_name;
+    skip();
+    if (object(header) && skip() != '\0') fail("text after the end");
+    if (problem_ == nullptr && !has_rows_) fail("no array of records");
+    if (problem_ == nullptr) return std::move(rows_);
     if (error != nullptr) *error = std::string(problem_) + " at byte " + std::to_string(at_);
     return std::nullopt;
   }
@@ -56,7 +70,14 @@ class Reader {
       std::string name;
       if (skip() != '"' || !string(&name)) return fail("expected a member's name");
       if (!take(':')) return fail("expected :");
-      if (!value(&(*out)[name])) return false;
+      if (!rows_name_.empty() && name == rows_name_) {
+        rows_name_ = {};  // none of the rows has rows
+        has_rows_ = true;
+        if (skip() != '[') return fail("expected [");
+        if (!array(&rows_)) return false;
+      } else if (!value(&(*out)[name])) {
+        return false;
+      }
     } while (take(','));
     return take('}') || fail("expected , or }");
   }
@@ -129,12 +150,26 @@ class Reader {
   std::string_view text_;
   std::size_t at_ = 0;
   const char* problem_ = nullptr;
+  std::string_view rows_name_;
+  std::vector<JsonObject> rows_;
+  bool has_rows_ = false;
 };
 
 }  // namespace
 
 std::optional<std::vector<JsonObject>> parse_json(std::string_view text, std::string* error) {
   return Reader(text).read(error);
+}
+
+std::optional<std::vector<JsonObject>> parse_json_table(std::string_view text, std::string_view rows_name,
+                                                        JsonObject* header, std::string* error) {
+  return Reader(text).read_table(rows_name, header, error);
+}
+
+std::string json_number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", std::isfinite(value) ? value : 0.0);
+  return text;
 }
 
 std::string json_quote(std::string_view text) {

@@ -178,6 +178,8 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
 
 std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
   Options options;
+  options.command = "heddle";
+  for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
   Parser parser(&options, error);
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];

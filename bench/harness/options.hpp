@@ -11,6 +11,7 @@
 namespace heddle::bench::harness {
 
 struct Options {
+  std::string command;                 // as it was given, to be written down with what it measured
   std::vector<std::string> names;      // benches; empty: kUsualNames
   std::vector<std::string> ops;        // empty: all
   std::vector<std::uint64_t> sizes;    // empty: each bench's own

@@ -1,8 +1,6 @@
 #include "harness/record.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 #include "harness/papers.hpp"
 #include "harness/statistics.hpp"
@@ -10,12 +8,6 @@
 namespace heddle::bench::harness {
 
 namespace {
-
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.6g", std::isfinite(value) ? value : 0.0);
-  return text;
-}
 
 void append_key(std::string* out, const Key& key) {
   *out += "\"bench\":" + json_quote(key.bench) + ",\"op\":" + json_quote(key.op) +
@@ -168,7 +160,7 @@ bool is_heddle(const Key& key) {
 std::string to_json(const Sample& sample) {
   std::string out = "{";
   append_key(&out, sample.key);
-  out += ",\"value\":" + number(sample.value) + ",\"p_ns\":" + number(sample.p_ns) + ",\"distance\":\"" +
+  out += ",\"value\":" + json_number(sample.value) + ",\"p_ns\":" + json_number(sample.p_ns) + ",\"distance\":\"" +
          distance_name(sample.distance) + "\",\"verified\":" + (sample.verified ? "true" : "false");
   return out + "}";
 }
@@ -176,21 +168,13 @@ std::string to_json(const Sample& sample) {
 std::string to_json(const Record& record) {
   std::string out = "{";
   append_key(&out, record.key);
-  out += ",\"median\":" + number(record.median) + ",\"low95\":" + number(record.low95) +
-         ",\"high95\":" + number(record.high95) + ",\"repeats\":" + std::to_string(record.repeats) +
-         ",\"p_ns\":" + number(record.p_ns) + ",\"distance\":" + json_quote(record.distance) +
+  out += ",\"median\":" + json_number(record.median) + ",\"low95\":" + json_number(record.low95) +
+         ",\"high95\":" + json_number(record.high95) + ",\"repeats\":" + std::to_string(record.repeats) +
+         ",\"p_ns\":" + json_number(record.p_ns) + ",\"distance\":" + json_quote(record.distance) +
          ",\"verified\":" + (record.verified ? "true" : "false") +
          ",\"against\":" + (record.against.empty() ? "null" : json_quote(record.against)) +
-         ",\"ratio\":" + (record.against.empty() ? "null" : number(record.ratio));
+         ",\"ratio\":" + (record.against.empty() ? "null" : json_number(record.ratio));
   return out + "}";
-}
-
-std::string to_json(const std::vector<Record>& records) {
-  std::string out = "[\n";
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    out += to_json(records[i]) + (i + 1 < records.size() ? ",\n" : "\n");
-  }
-  return out + "]\n";
 }
 
 std::optional<Sample> sample_from(const JsonObject& object, std::string* error) {

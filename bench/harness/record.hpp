@@ -18,7 +18,11 @@ using JsonObject = std::map<std::string, JsonValue>;
 
 // One flat object, or an array of flat objects. Empty optional: not well formed (error says where and what).
 std::optional<std::vector<JsonObject>> parse_json(std::string_view text, std::string* error);
+// An object whose member `rows_name` is an array of flat objects, and whose other members are flat: those go to *header.
+std::optional<std::vector<JsonObject>> parse_json_table(std::string_view text, std::string_view rows_name,
+                                                        JsonObject* header, std::string* error);
 std::string json_quote(std::string_view text);
+std::string json_number(double value);
 
 // What was measured. Two participants' figures are comparable if everything but transport, sharing and workers is equal.
 struct Key {
@@ -64,7 +68,6 @@ struct Record {
 // One line of JSON without newline.
 std::string to_json(const Sample& sample);
 std::string to_json(const Record& record);
-std::string to_json(const std::vector<Record>& records);  // an array, one record a line
 
 // Empty optional: a member is missing or of the wrong type (error names it).
 std::optional<Sample> sample_from(const JsonObject& object, std::string* error);

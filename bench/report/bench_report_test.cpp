@@ -44,6 +44,8 @@ std::vector<Record> session() {
   return harness::with_ratios(records);
 }
 
+const std::vector<harness::Origin> kOrigin = {{"2026-11-22 10:00 +0000", "a machine", "0.1.0", "heddle bench", 2, 0.1}};
+
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
@@ -51,7 +53,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 TEST(Report, IsOneFileThatNeedsNothingElse) {
-  const std::string html = page(session(), "a machine", "a date");
+  const std::string html = page(session(), kOrigin);
   EXPECT_EQ(html.find("http"), std::string::npos);
   EXPECT_EQ(html.find("src="), std::string::npos);
   EXPECT_EQ(html.find("url("), std::string::npos);
@@ -65,7 +67,7 @@ TEST(Report, IsOneFileThatNeedsNothingElse) {
 }
 
 TEST(Report, HasAChartPerSubjectAndEveryFigureInTheTable) {
-  const std::string html = page(session(), "a machine", "a date");
+  const std::string html = page(session(), kOrigin);
   EXPECT_NE(html.find("Put: one-way latency"), std::string::npos);
   EXPECT_NE(html.find("Puts of 8 bytes"), std::string::npos);
   EXPECT_NE(html.find("GUPS: atomic xor"), std::string::npos);
@@ -76,11 +78,11 @@ TEST(Report, HasAChartPerSubjectAndEveryFigureInTheTable) {
 
 // Each measurement of a paper brings its charts, and none without it.
 TEST(Report, PapersHaveTheirCharts) {
-  const std::size_t usual = count(page(session(), "m", "d"), "<svg");
+  const std::size_t usual = count(page(session(), kOrigin), "<svg");
   const auto charts = [&](const std::vector<Record>& more) {
     auto records = session();
     records.insert(records.end(), more.begin(), more.end());
-    return count(page(records, "m", "d"), "<svg") - usual;
+    return count(page(records, kOrigin), "<svg") - usual;
   };
   Record get = record("overhead", "get", "shm", "rate", 8, 1);
   get.key.memory = "registered";
@@ -93,8 +95,8 @@ TEST(Report, PapersHaveTheirCharts) {
   pairs.key.processes = 4;
   const std::vector<Record> duplex = {record("duplex", "put", "shm", "bandwidth", 65536, 12, 2), pairs};
   EXPECT_EQ(charts(duplex), 1U);
-  EXPECT_EQ(count(page(duplex, "m", "d"), "2 pairs"), 1U) << "threads and processes stand in one group";
-  EXPECT_EQ(count(page(duplex, "m", "d"), "put, 4 processes"), 1U);
+  EXPECT_EQ(count(page(duplex, kOrigin), "2 pairs"), 1U) << "threads and processes stand in one group";
+  EXPECT_EQ(count(page(duplex, kOrigin), "put, 4 processes"), 1U);
   EXPECT_EQ(charts({record("overlap", "both", "shm", "latency", 64, 100),
                     record("overlap", "both", "shm", "latency", 4096, 200),
                     record("overlap", "both_adaptive", "shm", "latency", 64, 90),
@@ -104,10 +106,51 @@ TEST(Report, PapersHaveTheirCharts) {
   EXPECT_EQ(charts({record("convolution", "idle", "shm", "latency", 4096, 1e6, 2)}), 1U);
 }
 
+TEST(Report, SaysWhenAndWhereItWasMeasuredAndBesideWhat) {
+  const std::string html = page(session(), kOrigin);
+  EXPECT_NE(html.find("Measured 2026-11-22 10:00 +0000 · a machine · 2 cores, load 0.1"), std::string::npos);
+  EXPECT_EQ(html.find("Other programs were at work"), std::string::npos);
+  auto loaded = kOrigin;
+  loaded.push_back({"another date", "another machine", "0.1.0", "heddle bench put", 2, 3.5});
+  const std::string both = page(session(), loaded);
+  EXPECT_EQ(count(both, "Other programs were at work"), 1U);
+  EXPECT_NE(both.find("another machine"), std::string::npos);
+}
+
+TEST(Report, GivesAVerdict) {
+  auto records = session();
+  // Four figures stand beside a peer: latencies of three sizes, all better, and a rate.
+  EXPECT_NE(page(records, kOrigin).find("Of 4 figures that a peer (ucx)"), std::string::npos);
+  EXPECT_NE(page(records, kOrigin).find("in <b>4</b>, level within 5 % in <b>0</b>, and behind in <b>0</b>."),
+            std::string::npos);
+  records.push_back(record("rate", "get", "shm", "rate", 8, 100));
+  records.back().against = "ucx";
+  records.back().ratio = 0.5;
+  EXPECT_NE(page(records, kOrigin).find("rate get of 8, 1 thread: ucx is 2 × as good"), std::string::npos);
+  std::erase_if(records, [](const Record& one) { return one.key.transport == "ucx"; });
+  EXPECT_NE(page(records, kOrigin).find("No peer was measured"), std::string::npos);
+}
+
+TEST(Report, ExplainsTheNamesThatOccur) {
+  auto records = session();
+  EXPECT_EQ(page(records, kOrigin).find("<dt>copy_in_out_256K</dt>"), std::string::npos);
+  records.push_back(record("limit", "copy_in_out_256K", "limit", "bandwidth", 1048576, 8));
+  EXPECT_NE(page(records, kOrigin).find("<dt>copy_in_out_256K</dt>"), std::string::npos);
+}
+
+TEST(Report, TheLastTickOfAnAxisHasALabel) {
+  const Series odd{"a", "#000", false, {{8, 7, 7, 7}, {3 << 20, 300, 300, 300}}};
+  const std::string chart = line_chart("t", "u", {odd});
+  EXPECT_NE(chart.find(">3M</text>"), std::string::npos);
+  EXPECT_NE(chart.find(">500</text>"), std::string::npos) << "where the axis ends";
+  const std::string bars = bar_chart("t", "u", {{"g", {{"a", "#000", false, {{0, 91, 85, 97}}}}}});
+  EXPECT_NE(bars.find(">100</text>"), std::string::npos);
+}
+
 TEST(Report, TextFromFilesCannotBecomeMarkup) {
   auto records = session();
   for (Record& one : records) one.key.op = "<script>\"&";
-  const std::string html = page(records, "<b>machine", "date");
+  const std::string html = page(records, {{"date", "<b>machine", "<b>1", "heddle bench <b>", 2, 0}});
   EXPECT_EQ(html.find("<script"), std::string::npos);
   EXPECT_EQ(html.find("<b>machine"), std::string::npos);
   EXPECT_NE(html.find("&lt;script&gt;&quot;&amp;"), std::string::npos);

@@ -9,6 +9,8 @@
 #include "harness/statistics.hpp"
 #include "report/plot.hpp"
 #include "report/report.hpp"
+#include "report/verdict.hpp"
+#include "report/words.hpp"
 
 namespace heddle::bench::report {
 
@@ -42,6 +44,8 @@ table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:
 th,td{padding:6px 12px;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap}
 td:last-child{white-space:normal}th{color:var(--soft);font-weight:600;font-size:12.5px}
 td.n,th.n{text-align:right}tr.ours td:nth-child(2){font-weight:650}tr:last-child td{border-bottom:0}
+.warning{color:var(--bad);font-weight:600}
+dt{font-weight:600;margin-top:6px}dd{margin:0 0 0 20px;color:var(--soft)}
 footer{color:var(--soft);font-size:13px;margin-top:30px}
 )";
 
@@ -354,9 +358,26 @@ std::string p_text(const std::vector<Record>& records) {
   return "P = " + figure_text(harness::median_of(near)) + " ns (near in " + share + ")";
 }
 
+// When, where and by what each session was measured: not when this page was drawn.
+std::string origins_text(const std::vector<harness::Origin>& origins) {
+  std::string out;
+  for (const harness::Origin& origin : origins) {
+    char load[64];
+    std::snprintf(load, sizeof load, "%g cores, load %.1f", origin.cores, origin.load);
+    out += "<p class=\"sub\">Measured " + escape(origin.date) + " · " + escape(origin.machine) + " · " + load +
+           " · Heddle " + escape(origin.version) + " · <code>" + escape(origin.command) + "</code></p>\n";
+    if (was_loaded(origin)) {
+      out +=
+          "<p class=\"warning\">Other programs were at work when this session began: its figures are worse than "
+          "those of a quiet machine.</p>\n";
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string page(const std::vector<Record>& records, const std::string& machine, const std::string& date) {
+std::string page(const std::vector<Record>& records, const std::vector<harness::Origin>& origins) {
   std::string cards = card(records, "Put, 8 bytes, one way", "pingpong", "put", 1, 8) +
                       card(records, "Active message, 8 bytes, one way", "pingpong", "am", 1, 8) +
                       card(records, "Puts from one thread", "rate", "put", 1, 8) +
@@ -371,10 +392,10 @@ std::string page(const std::vector<Record>& records, const std::string& machine,
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: "
          "measured</title><style>" +
-         std::string(kStyle) + "</style></head><body><main>\n<h1>Heddle, measured</h1><p class=\"sub\">" +
-         escape(date) + " · " + escape(machine) + " · 2 processes, shared memory · " + escape(p_text(records)) +
-         "</p>\n<div class=\"cards\">" + cards + "</div>\n" +
-         (charts.empty() ? "" : "<h2>Charts</h2>\n<div class=\"charts\">" + charts + "</div>\n") + tables(records) +
+         std::string(kStyle) + "</style></head><body><main>\n<h1>Heddle, measured</h1>" + origins_text(origins) +
+         "<p class=\"sub\">" + escape(p_text(records)) + "</p>\n" + verdict(records) + "<div class=\"cards\">" + cards +
+         "</div>\n" + (charts.empty() ? "" : "<h2>Charts</h2>\n<div class=\"charts\">" + charts + "</div>\n") +
+         tables(records) + words(records) +
          "<footer>Median and 95 % interval over the repeats. P is half the round trip of a word between two cache "
          "lines, "
          "measured before and after each repeat; figures taken while it was far or changed are marked. A ratio is "

@@ -15,6 +15,7 @@ constexpr double kRight = 16;
 constexpr double kTop = 44;
 constexpr double kBottom = 46;
 constexpr double kLegendRow = 18;
+constexpr double kValueRow = 14;  // under bars
 
 std::string number(double value) {
   char text[32];
@@ -95,6 +96,15 @@ struct LogScale {
   }
 };
 
+// The next of 1, 2, 5 × 10^k that is not below the value: where an axis ends, so that its last line has a label.
+double next_tick(double value) {
+  const double decade = std::pow(10, std::floor(std::log10(value)));
+  for (const double step : {1.0, 2.0, 5.0}) {
+    if (decade * step >= value * 0.999) return decade * step;
+  }
+  return decade * 10;
+}
+
 struct Bounds {
   double x_low = 1e300, x_high = 0, y_low = 1e300, y_high = 0;
 };
@@ -117,10 +127,11 @@ Bounds bounds_of(const std::vector<Series>& series) {
 std::string y_grid(const LogScale& y) {
   std::string out;
   const bool dense = y.high / y.low < 200;
+  const double top = y.high * 0.999;
   for (double decade = std::pow(10, std::floor(std::log10(y.low))); decade <= y.high; decade *= 10) {
     for (const double step : {1.0, 2.0, 5.0}) {
       const double value = decade * step;
-      if (value < y.low * 0.999 || value > y.high * 1.001 || (step > 1 && !dense)) continue;
+      if (value < y.low * 0.999 || value > y.high * 1.001 || (step > 1 && !dense && value < top)) continue;
       out += line(kLeft, y.at(value), kWidth - kRight, y.at(value), "grid") +
              text_at(kLeft - 8, y.at(value) + 4, "end", "tick", tick_text(value));
     }
@@ -128,13 +139,14 @@ std::string y_grid(const LogScale& y) {
   return out;
 }
 
+// The first and the last size are labelled, and as many between them as there is room for.
 std::string x_grid(const LogScale& x) {
   std::string out;
-  const double octaves = std::log2(x.high / x.low);
-  const int every = octaves <= 8 ? 1 : octaves <= 14 ? 2 : 3;
-  int i = 0;
-  for (double value = x.low; value <= x.high * 1.001; value *= 2, ++i) {
-    if (i % every != 0) continue;
+  const int last = static_cast<int>(std::lround(std::ceil(std::log2(x.high / x.low) - 0.001)));
+  const int every = last <= 8 ? 1 : last <= 14 ? 2 : 3;
+  for (int i = 0; i <= last; ++i) {
+    if (i != last && (i % every != 0 || i + every > last)) continue;
+    const double value = i == last ? x.high : x.low * std::pow(2, i);
     out += line(x.at(value), kTop, x.at(value), kHeight - kBottom, "grid") +
            text_at(x.at(value), kHeight - kBottom + 18, "middle", "tick", bytes_text(value));
   }
@@ -162,12 +174,7 @@ std::string draw(const Series& one, const LogScale& x, const LogScale& y) {
 
 // A round step that cuts `high` into about five.
 double linear_step(double high) {
-  const double raw = high / 5;
-  const double decade = std::pow(10, std::floor(std::log10(raw)));
-  for (const double step : {1.0, 2.0, 5.0}) {
-    if (decade * step >= raw) return decade * step;
-  }
-  return decade * 10;
+  return next_tick(high / 5);
 }
 
 }  // namespace
@@ -199,7 +206,7 @@ std::string line_chart(const std::string& title, const std::string& y_unit, cons
   const Bounds b = bounds_of(series);
   if (!(b.x_high > 0)) return {};
   const LogScale x{b.x_low, b.x_high, kLeft + 10, kWidth - kRight - 14};
-  const LogScale y{b.y_low / 1.25, b.y_high * 1.25, kHeight - kBottom, kTop + 6};
+  const LogScale y{b.y_low / 1.25, next_tick(b.y_high), kHeight - kBottom, kTop + 6};
   std::string body = y_grid(y) + x_grid(x);
   // The first series is Heddle's: drawn last, so that it lies on top.
   for (auto one = series.rbegin(); one != series.rend(); ++one) body += draw(*one, x, y);
@@ -221,12 +228,12 @@ std::string bar_chart(const std::string& title, const std::string& y_unit, const
     }
   }
   if (!(high > 0)) return {};
-  high *= 1.08;
-  const double base = kHeight - kBottom;
-  const auto y = [&](double value) { return base - value / high * (base - kTop - 14); };
-  std::string body;
   const double step = linear_step(high);
-  for (double value = 0; value <= high; value += step) {
+  high = std::ceil(high / step - 0.001) * step;
+  const double base = kHeight - kBottom - kValueRow;
+  const auto y = [&](double value) { return base - value / high * (base - kTop - 6); };
+  std::string body;
+  for (double value = 0; value <= high * 1.001; value += step) {
     body += line(kLeft, y(value), kWidth - kRight, y(value), "grid") +
             text_at(kLeft - 8, y(value) + 4, "end", "tick", tick_text(value));
   }
@@ -243,13 +250,11 @@ std::string bar_chart(const std::string& title, const std::string& y_unit, const
               (bar.dashed ? " fill-opacity=\"0.45\"" : "") + "><title>" + escape(bar.name) + ": " +
               short_number(point.y) + "</title></rect>";
       body += line(left + width / 2, y(point.low), left + width / 2, y(point.high), "whisker");
-      if (width >= 24) {
-        body +=
-            text_at(left + width / 2, y(std::max(point.y, point.high)) - 5, "middle", "value", short_number(point.y));
-      }
+      // Below the bar: above it the number would stand at the whisker's end, and seem to be that of the interval.
+      if (width >= 24) body += text_at(left + width / 2, base + 13, "middle", "value", short_number(point.y));
       x += slot;
     }
-    body += text_at((begin + x) / 2, base + 18, "middle", "tick", group.name);
+    body += text_at((begin + x) / 2, base + kValueRow + 18, "middle", "tick", group.name);
     x += slot;
   }
   double height = kHeight + 2;

@@ -1,10 +1,7 @@
 #include "report/report.hpp"
 
-#include <sys/utsname.h>
-
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -14,28 +11,8 @@ namespace {
 
 constexpr const char* kReportUsage = "usage: heddle report FILE.json… [-o OUT.html]   (default heddle-report.html)\n";
 
-std::string machine() {
-  std::string model;
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line) && model.empty();) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) model = line.substr(colon + 2);
-  }
-  utsname name{};
-  if (uname(&name) != 0) return model;
-  if (model.empty()) model = name.machine;
-  return model + ", " + name.sysname + " " + name.release;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  char text[32] = "";
-  if (localtime_r(&now, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
-  return text;
-}
-
-bool read_records(const std::string& path, std::vector<harness::Record>* records, std::string* error) {
+bool read_results(const std::string& path, std::vector<harness::Record>* records, std::vector<harness::Origin>* origins,
+                  std::string* error) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -44,19 +21,13 @@ bool read_records(const std::string& path, std::vector<harness::Record>* records
     return false;
   }
   std::string reason;
-  const auto objects = harness::parse_json(text.str(), &reason);
-  if (!objects) {
-    *error = path + " is not an array of flat JSON objects: " + reason;
+  const auto results = harness::results_from(text.str(), &reason);
+  if (!results) {
+    *error = path + " is no result of heddle bench --json: " + reason;
     return false;
   }
-  for (std::size_t i = 0; i < objects->size(); ++i) {
-    const auto record = harness::record_from((*objects)[i], &reason);
-    if (!record) {
-      *error = path + ": record " + std::to_string(i) + ": " + reason + "; is it from heddle bench --json?";
-      return false;
-    }
-    records->push_back(*record);
-  }
+  origins->push_back(results->origin);
+  records->insert(records->end(), results->records.begin(), results->records.end());
   return true;
 }
 
@@ -64,11 +35,12 @@ bool read_records(const std::string& path, std::vector<harness::Record>* records
 
 bool write_report(const std::vector<std::string>& files, const std::string& out, std::string* error) {
   std::vector<harness::Record> records;
+  std::vector<harness::Origin> origins;
   for (const std::string& file : files) {
-    if (!read_records(file, &records, error)) return false;
+    if (!read_results(file, &records, &origins, error)) return false;
   }
   std::ofstream stream(out);
-  stream << page(records, machine(), today());
+  stream << page(records, origins);
   stream.close();
   if (!stream) *error = "cannot write " + out + ": " + std::strerror(errno);
   return static_cast<bool>(stream);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/record.hpp"
+#include "harness/results.hpp"
 
 namespace heddle::bench::report {
 
@@ -14,7 +15,7 @@ int run(int argc, char** argv);
 // Reads the records of all files and writes the page. False: *error says which file and what.
 bool write_report(const std::vector<std::string>& files, const std::string& out, std::string* error);
 
-// The page itself.
-std::string page(const std::vector<harness::Record>& records, const std::string& machine, const std::string& date);
+// The page itself, of records that were measured as `origins` say.
+std::string page(const std::vector<harness::Record>& records, const std::vector<harness::Origin>& origins);
 
 }  // namespace heddle::bench::report

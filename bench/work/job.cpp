@@ -53,6 +53,7 @@ std::uint32_t workers_needed(const harness::Options& options) {
 int measure_all(const harness::Options& options, harness::Channel& channel) {
   std::vector<harness::Sample> samples;
   const bool alone = options.channel.empty();
+  const harness::Origin origin = harness::origin_of(options.command, harness::Cores::allowed().count());
   harness::Session session(channel, options, [&](const harness::Sample& sample) {
     if (alone) {
       samples.push_back(sample);
@@ -84,7 +85,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
     if (session.wants("oversubscription")) run_oversubscription(&session, job);
     run_network(&session, options, job);
   }
-  return alone && session.rank() == 0 ? driver::finish(options, samples) : 0;
+  return alone && session.rank() == 0 ? driver::finish(options, origin, samples) : 0;
 }
 
 // Ranks 0 and 1 measure; the others sleep, so that the cores are theirs.

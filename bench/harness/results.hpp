@@ -1,0 +1,41 @@
+// The result of a session as a file: where, when and how it was measured, and the records.
+//
+// {"heddle_bench": 1, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0", "command": "heddle bench …",
+//  "records": [ {…}, … ]}       one flat object for each record (record.hpp)
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/record.hpp"
+
+namespace heddle::bench::harness {
+
+struct Origin {
+  std::string date;     // local time with its distance from UTC
+  std::string machine;  // processor and kernel
+  std::string version;  // of Heddle
+  std::string command;
+  double cores = 0;  // that the processes may use
+  double load = 0;   // of the machine when the session began: programs that ran or wanted to
+};
+
+struct Results {
+  Origin origin;
+  std::vector<Record> records;
+};
+
+// Now, on this machine.
+Origin origin_of(const std::string& command, std::size_t cores);
+
+// True if other programs took so much of the machine that the figures are worse than they are.
+bool was_loaded(const Origin& origin);
+
+std::string to_json(const Results& results);
+
+// Empty optional: *error says what is wrong with the text.
+std::optional<Results> results_from(std::string_view text, std::string* error);
+
+}  // namespace heddle::bench::harness
