@@ -1,0 +1,71 @@
+# What .ci/run and .ci/nightly share: sourced by both, in the root of the clone.
+export LC_ALL=C.UTF-8 NINJA_STATUS='[%f/%t %es] '
+jobs=$(nproc)
+started=$SECONDS
+passed=()
+options=()
+
+summary() {
+  echo
+  echo "---- summary -----------------------------------------------------------"
+  printf '%s\n' "${passed[@]}"
+  [[ ! -s $flaky ]] || sed 's/^/FLAKY    /' "$flaky"
+}
+
+# pass WHAT SECONDS, and fail WHAT SECONDS COMMAND…, which ends the run.
+pass() { passed+=("passed   $1 ($2 s)"); }
+fail() {
+  stop_aside
+  summary
+  echo "FAILED   $1 ($2 s): ${*:3}"
+  exit 1
+}
+
+# check WHAT COMMAND…: runs it, says how long it took, ends the run if it fails.
+check() {
+  local what=$1 begin=$SECONDS
+  shift
+  echo
+  echo "==== $what"
+  "$@" || fail "$what" $((SECONDS - begin)) "$@"
+  pass "$what" $((SECONDS - begin))
+}
+
+# Ends what runs beside the checks. .ci/run has such work, and says how.
+stop_aside() { :; }
+
+install_packages() {
+  local missing=() package
+  for package in $(sed 's/#.*//' scripts/packages.txt scripts/packages_ci.txt); do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  local as_root=()
+  [[ $(id -u) == 0 ]] || as_root=(sudo)
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1 && return
+  "${apt[@]}" update >/dev/null && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+}
+
+build() { # build PRESET [TARGETS…]; in `options` what else cmake is told
+  local preset=$1
+  shift
+  cmake --preset "$preset" "${options[@]}" >"build/$preset.configure.log" 2>&1 || { cat "build/$preset.configure.log"; return 1; }
+  ninja --quiet -C "build/$preset" "$@"
+}
+
+# What fails is tried again alone, at most twice. What passes then is flaky: the summary lists it, and it is a defect to mend.
+flaky=build/flaky.txt
+forget_failures() { rm -f "build/$1/Testing/Temporary/LastTestsFailed.log"; }
+tests() { # tests TREE ARGS…: those go to ctest
+  forget_failures "$1"
+  ctest --test-dir "build/$1" --output-on-failure --no-tests=error -j "$jobs" "${@:2}" || scripts/retry_failed.py "build/$1" "$flaky"
+}
+
+# The same sources are built several times.
+use_ccache() {
+  command -v ccache >/dev/null || return 0
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  export CCACHE_DEPEND=1  # what is not in the cache is not preprocessed first
+  export CCACHE_SLOPPINESS=pch_defines,time_macros  # else it knows nothing of what has a precompiled header
+}
