@@ -71,7 +71,8 @@ template <class Visit>
 void Links::for_each(const Machine& machine, const Route& route, Visit&& visit) {
   Coords at = machine.coords_of(route.from_node);
   const Coords target = machine.coords_of(route.to_node);
-  const PathCoords via = machine.path_coords(route.path, route.to_node).value_or(PathCoords{target[3], target[4], target[5]});
+  const PathCoords via =
+      machine.path_coords(route.path, route.to_node).value_or(PathCoords{target[3], target[4], target[5]});
   const auto go = [&](std::size_t axis, std::uint8_t to) {
     const std::uint32_t along = machine.shape().at(axis);
     const std::uint32_t forward = (to + along - at.at(axis)) % along;
