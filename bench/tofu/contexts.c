@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
   bench.pe = shmem_my_pe();
   bench.pes = shmem_n_pes();
   if (!understand(&bench, argc, argv)) {
-    fprintf(stderr, "heddle_tofu_contexts [THREADS [own|default [UPDATES [WORDS]]]], a word for each thread of all PEs\n");
+    fprintf(stderr,
+            "heddle_tofu_contexts [THREADS [own|default [UPDATES [WORDS]]]], a word for each thread of all PEs\n");
     shmem_global_exit(2);
   }
   bench.table = shmem_calloc(bench.words, sizeof *bench.table);

@@ -31,6 +31,7 @@ Model::Model(Extent extent, Links* links)
     : on_(extent.on),
       spinners_(extent.on && extent.spinners),
       links_(links),
+      tnis_(extent.on ? kTnis : 0),
       registry_(extent.on ? 1 : 0),
       lines_(extent.on ? kLines : 0) {}
 
@@ -136,7 +137,7 @@ Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_
   std::uint64_t begin = 0;
   {
     const std::lock_guard lock(mutex_);
-    begin = tnis_[route.tni % tnis_.size()].reserve(ready_ns, occupied);
+    begin = tnis_[route.tni % tnis_.size()].take(ready_ns, occupied).end - occupied;
   }
   if (command.opcode == Opcode::nop) return {begin + p::kStart, begin + p::kStart};
   const std::uint64_t head = begin + p::kStart + (command.opcode == Opcode::put ? p::kReadSource : 0);

@@ -2,7 +2,7 @@
 //
 // Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
 // finds something up to the time at which that was complete. Polls that find nothing cost the thread nothing: the time of a wait is
-// known when it is over. VCQs and TNIs serve one at a time (calendar.hpp), so threads that share a VCQ wait for each other. Packets
+// known when it is over. VCQs (calendar.hpp) and TNIs (ledger.hpp) serve one at a time, so threads that share a VCQ wait for each other. Packets
 // carry the time of their arrival; messages that go over the same link wait for each other there (links.hpp). A process has its TNIs for
 // itself, also where it shares its node.
 //
@@ -15,7 +15,6 @@
 // The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called so wherever it is shown.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -118,8 +117,8 @@ class Model {
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;
   std::vector<VcqClock> vcqs_;  // by Vcq::model_clock; a handle that is freed leaves its clock behind
-  std::array<Calendar, 8> tnis_;
-  std::vector<Ledger> registry_;  // one; none when it is off
+  std::vector<Ledger> tnis_;
+  std::vector<Ledger> registry_;  // one. When it is off there are none of either
   std::vector<Line> lines_;       // 2^14, by hash; a later one takes the place of an earlier one
 };
 
