@@ -356,17 +356,18 @@ TEST_F(Neighbours, SixTnisToSixOfThemHaveSix) {
   EXPECT_EQ(six_tnis(true), p::kStart + p::kReadSource + kRounds * alone + p::kLink + p::kFlight);
 }
 
-// Two nodes send to a third over links that both need; what goes the other way does not wait.
+// Two nodes, each with its own process, send to a third over links that both need; what goes the other way does not wait.
 TEST(Links, ALinkOnTheWayIsShared) {
   Settings ring;
   ring.processes = 8;
   ring.shape = {8, 1, 1, 1, 1, 1};
   const Machine line(ring);
   OwnLinks links(line);
+  Links of_another(links.memory.get(), line, nullptr);
   constexpr std::uint64_t kLength = 10'000;
   EXPECT_EQ(links.of.pass({0, 3, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink);
   // From 1 on they go together; the later one is behind by what the first takes there.
-  const Links::Passage second = links.of.pass({1, 3, 0, kNoPath}, p::kLink, kLength);
+  const Links::Passage second = of_another.pass({1, 3, 0, kNoPath}, p::kLink, kLength);
   EXPECT_NEAR(static_cast<double>(second.arrives_ns), static_cast<double>(2 * kLength + 3 * p::kLink), Ledger::kBin);
   EXPECT_NEAR(static_cast<double>(second.left_ns), static_cast<double>(2 * kLength + p::kLink), Ledger::kBin);
   EXPECT_EQ(links.of.pass({3, 0, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink) << "the way back";
