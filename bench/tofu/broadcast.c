@@ -3,9 +3,10 @@
  *   heddle_tofu_broadcast [ALGORITHM [BYTES,… [SEGMENT [RUNS [ROOT]]]]]
  *
  * One operation after the other, of so many bytes each, from one root after the other. Every run is started and waited for, and its
- * bytes are checked. Told: whether the interface carried it out; how long a run took in the model, from one start to the next, at the rank
- * where that was longest; and what that TNI of a rank that put most put in a run, in thirds of the bytes, at most and in the mean of all
- * ranks. One third is what a link carries.
+ * bytes are checked. Told: whether the interface carried it out; how long a run took in the model, from one start to the next, the calls
+ * that make the operation, start it and wait for it, each at the rank where that was longest; how much of a computation between start and
+ * wait that is as long as the wait was costs nothing; and what that TNI of a rank that put most put in a run, in thirds of the bytes, at most
+ * and in the mean of all ranks. One third is what a link carries.
  *
  * For `heddle run --utofu SHAPE` with UTOFU_EMU_MODEL=1. The times are a model's guess; those on the wall would be those of threads
  * that play network interfaces, and are not told. */
@@ -21,15 +22,28 @@ enum { kTnis = 6 };
 
 struct emulator {
   uint64_t (*model_now)(void);
+  void (*model_spend)(uint64_t ns);
   uint64_t (*put_bytes)(unsigned tni);
 };
 
 /* Of one rank; of all it is the most that is told. */
 struct figures {
   uint64_t software; /* 1: it ran there */
-  uint64_t model_ns;
+  uint64_t model_ns; /* of a run */
+  uint64_t init_ns;
+  uint64_t start_ns; /* of a run, and likewise */
+  uint64_t wait_ns;
+  uint64_t hiding_ns; /* of a run with a computation */
   uint64_t tni_bytes; /* of a run, by the TNI that put most */
   uint64_t wrong;     /* bytes */
+};
+
+struct operation {
+  heddle_collective made;
+  unsigned char* data;
+  size_t bytes;
+  uint64_t runs;
+  int is_root;
 };
 
 static void check(heddle_status status, const char* what) {
@@ -39,11 +53,14 @@ static void check(heddle_status status, const char* what) {
 }
 
 static struct emulator find_emulator(void) {
-  struct emulator found = {NULL, NULL};
+  struct emulator found = {NULL, NULL, NULL};
   void* const library = dlopen("libtofucom.so", RTLD_NOW | RTLD_NOLOAD);
   if (!library) return found;
   const char* const on = getenv("UTOFU_EMU_MODEL");
-  if (on && strcmp(on, "0") != 0) *(void**)&found.model_now = dlsym(library, "utofu_emu_model_now_ns");
+  if (on && strcmp(on, "0") != 0) {
+    *(void**)&found.model_now = dlsym(library, "utofu_emu_model_now_ns");
+    *(void**)&found.model_spend = dlsym(library, "utofu_emu_model_spend");
+  }
   *(void**)&found.put_bytes = dlsym(library, "utofu_emu_put_bytes");
   return found;
 }
@@ -56,29 +73,64 @@ static uint64_t put_bytes(const struct emulator* emulator, unsigned tni) {
   return emulator->put_bytes ? emulator->put_bytes(tni) : 0;
 }
 
-static void play(heddle_collective made, unsigned char* data, size_t bytes, uint64_t runs, int is_root,
-                 struct figures* mine) {
-  for (uint64_t run = 1; run <= runs; run++) {
-    for (size_t i = 0; i < bytes; i++) data[i] = is_root ? byte_of(run, i) : 0;
-    check(heddle_collective_start(made), "heddle_collective_start");
-    check(heddle_collective_wait(made, HEDDLE_FOREVER), "heddle_collective_wait");
-    for (size_t i = 0; i < bytes; i++) mine->wrong += data[i] != byte_of(run, i);
-  }
+static uint64_t now(const struct emulator* emulator) {
+  return emulator->model_now ? emulator->model_now() : 0;
 }
 
-static void measure(heddle_team team, heddle_collective made, unsigned char* data, size_t bytes, uint64_t runs,
-                    int is_root, struct figures* mine) {
+/* One after the other, with a computation of so long between start and wait. How long a run took in the model. */
+static uint64_t play(const struct emulator* emulator, const struct operation* of, uint64_t computation_ns,
+                     struct figures* mine) {
+  const uint64_t began = now(emulator);
+  uint64_t start_ns = 0;
+  uint64_t wait_ns = 0;
+  for (uint64_t run = 1; run <= of->runs; run++) {
+    for (size_t i = 0; i < of->bytes; i++) of->data[i] = of->is_root ? byte_of(run, i) : 0;
+    const uint64_t before = now(emulator);
+    check(heddle_collective_start(of->made), "heddle_collective_start");
+    const uint64_t started = now(emulator);
+    if (computation_ns > 0) emulator->model_spend(computation_ns);
+    const uint64_t computed = now(emulator);
+    check(heddle_collective_wait(of->made, HEDDLE_FOREVER), "heddle_collective_wait");
+    start_ns += started - before;
+    wait_ns += now(emulator) - computed;
+    for (size_t i = 0; i < of->bytes; i++) mine->wrong += of->data[i] != byte_of(run, i);
+  }
+  if (computation_ns == 0) {
+    mine->start_ns = start_ns / of->runs;
+    mine->wait_ns = wait_ns / of->runs;
+  }
+  return (now(emulator) - began) / of->runs;
+}
+
+static uint64_t most_of_all(heddle_team team, uint64_t mine) {
+  const heddle_reduction greatest = {HEDDLE_UINT64, HEDDLE_MAX, NULL, NULL, 0};
+  uint64_t most = 0;
+  check(heddle_allreduce(team, &mine, &most, 1, &greatest), "heddle_allreduce");
+  return most;
+}
+
+static void measure(heddle_team team, const struct operation* of, struct figures* mine) {
   const struct emulator emulator = find_emulator();
   uint64_t before[kTnis];
   check(heddle_barrier(team), "heddle_barrier");
   for (unsigned tni = 0; tni < kTnis; tni++) before[tni] = put_bytes(&emulator, tni);
-  const uint64_t began = emulator.model_now ? emulator.model_now() : 0;
-  play(made, data, bytes, runs, is_root, mine);
-  mine->model_ns = (emulator.model_now ? emulator.model_now() - began : 0) / runs;
+  mine->model_ns = play(&emulator, of, 0, mine);
   for (unsigned tni = 0; tni < kTnis; tni++) {
-    const uint64_t carried = (put_bytes(&emulator, tni) - before[tni]) / runs;
+    const uint64_t carried = (put_bytes(&emulator, tni) - before[tni]) / of->runs;
     if (carried > mine->tni_bytes) mine->tni_bytes = carried;
   }
+  if (!emulator.model_spend) return;
+  const uint64_t computation_ns = most_of_all(team, mine->wait_ns);
+  check(heddle_barrier(team), "heddle_barrier");
+  if (computation_ns > 0) mine->hiding_ns = play(&emulator, of, computation_ns, mine);
+}
+
+static void tell_model(const struct figures* most) {
+  printf(", %.1f us in the model (init %.1f, start %.1f, wait %.1f", (double)most->model_ns / 1e3,
+         (double)most->init_ns / 1e3, (double)most->start_ns / 1e3, (double)most->wait_ns / 1e3);
+  const double alone = (double)most->model_ns + (double)most->wait_ns; /* one after the other */
+  if (most->wait_ns > 0) printf(", hidden %.0f%%", 100.0 * (alone - (double)most->hiding_ns) / (double)most->wait_ns);
+  printf(")");
 }
 
 /* 0: all bytes were right, at all ranks. */
@@ -92,11 +144,16 @@ static int broadcast(heddle_team team, const char* algorithm, size_t bytes, uint
   if (!data) return 1;
   const heddle_collective_options options = {sizeof options, algorithm, segment};
   heddle_collective made;
+  const struct emulator emulator = find_emulator();
+  check(heddle_barrier(team), "heddle_barrier"); /* what one waits for another is not of the call */
+  const uint64_t began = now(&emulator);
   check(heddle_broadcast_init(team, data, bytes, root % size, &options, &made), "heddle_broadcast_init");
+  const uint64_t init_ns = now(&emulator) - began;
   int offloaded = 0;
   check(heddle_collective_offloaded(made, &offloaded), "heddle_collective_offloaded");
-  struct figures mine = {!offloaded, 0, 0, 0};
-  measure(team, made, data, bytes, runs, rank == root % size, &mine);
+  struct figures mine = {.software = !offloaded, .init_ns = init_ns};
+  const struct operation operation = {made, data, bytes, runs, rank == root % size};
+  measure(team, &operation, &mine);
   struct figures most;
   uint64_t all_tnis = 0;
   const heddle_reduction greatest = {HEDDLE_UINT64, HEDDLE_MAX, NULL, NULL, 0};
@@ -106,7 +163,7 @@ static int broadcast(heddle_team team, const char* algorithm, size_t bytes, uint
   if (rank == 0) {
     printf("%s, %zu bytes, %" PRIu32 " ranks: by %s", algorithm, bytes, size,
            most.software ? "software" : "the interface");
-    if (most.model_ns > 0 && !most.software) printf(", %.1f us in the model", (double)most.model_ns / 1e3);
+    if (most.model_ns > 0 && !most.software) tell_model(&most);
     if (most.tni_bytes > 0)
       printf(", %.2f thirds by one TNI at most, %.2f in the mean", 3.0 * (double)most.tni_bytes / (double)bytes,
              3.0 * (double)all_tnis / (double)bytes / size);

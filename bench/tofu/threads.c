@@ -1,10 +1,10 @@
 /* Many threads on one worker or on one each, as the papers on Tofu measured it: rank 0's thread t plays with rank 1's.
  *
- *   heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS [shared|delegate|offload|mutex]]]]]
+ *   heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS [shared|delegate|offload|mutex [EVERY]]]]]]
  *
  * pingpong: puts into the partner's memory, whose last word the partner polls; half a round trip. put, get: rounds without
- * waiting, then a flush; millions a second of one rank. Neighbouring threads share a worker if there are more threads, in the mode
- * named last. What arrives is checked.
+ * waiting, then a flush, and one after EVERY so many, too; millions a second of one rank, from 1 KiB on also what that is in GB/s.
+ * Neighbouring threads share a worker if there are more threads, in the mode named. What arrives is checked.
  *
  * Under `heddle run --utofu 2x1x1x1x1x1 -n 2` with UTOFU_EMU_MODEL=1 the times of the emulator's timing model are printed
  * too: those are a model's guess, and the only ones that say something about Tofu. */
@@ -39,7 +39,7 @@ struct bench {
   enum kind kind;
   int threads, workers;
   size_t words;
-  uint64_t rounds;
+  uint64_t rounds, every;
   heddle_sharing sharing;
   uint64_t* memory; /* kSlots messages a thread, which the partner writes or reads */
   heddle_remote_region theirs;
@@ -115,6 +115,7 @@ static void play(struct thread* thread) {
 static void stream(struct thread* thread) {
   struct bench* const bench = thread->bench;
   for (uint64_t round = 1; round <= bench->rounds; round++) {
+    if (bench->every != 0 && round % bench->every == 0) check(heddle_quiet(thread->worker), "heddle_quiet");
     if (bench->kind == kPut) {
       put(thread, round);
       continue;
@@ -222,7 +223,12 @@ static void report(const struct bench* bench) {
     if (model > 0) printf(", %.2f us in the model", model / rounds / 2);
   } else {
     printf("%.3f M/s on the wall", rounds * bench->threads / wall);
-    if (model > 0) printf(", %.2f M/s in the model", rounds * bench->threads / model);
+    const double bytes = rounds * bench->threads * (double)(bench->words * sizeof(uint64_t));
+    if (model > 0) {
+      printf(", %.2f M/s", rounds * bench->threads / model);
+      if (bench->words * sizeof(uint64_t) >= 1024) printf(" = %.2f GB/s", bytes / model / 1e3);
+      printf(" in the model");
+    }
   }
   printf(": right\n");
 }
@@ -243,20 +249,21 @@ static int understand(struct bench* bench, int argc, char** argv) {
   bench->workers = argc > 3 ? atoi(argv[3]) : bench->threads;
   bench->words = (argc > 4 ? strtoull(argv[4], NULL, 0) : 8) / sizeof(uint64_t);
   bench->rounds = argc > 5 ? strtoull(argv[5], NULL, 0) : 100;
+  bench->every = argc > 7 ? strtoull(argv[7], NULL, 0) : 0;
   bench->sharing = argc > 6 ? HEDDLE_SHARING_DEFAULT : HEDDLE_SHARING_SHARED;
   for (size_t i = 0; argc > 6 && i < sizeof kModes / sizeof kModes[0]; i++)
     if (strcmp(argv[6], kModes[i].name) == 0) bench->sharing = kModes[i].sharing;
   return kind < 3 && bench->threads >= 1 && bench->threads <= kMostThreads && bench->workers >= 1 &&
          bench->workers <= bench->threads && bench->words >= 1 && bench->rounds >= 1 &&
-         bench->sharing != HEDDLE_SHARING_DEFAULT;
+         bench->sharing != HEDDLE_SHARING_DEFAULT && argc <= 8;
 }
 
 int main(int argc, char** argv) {
   static struct bench bench; /* all zero */
   if (!understand(&bench, argc, argv)) {
-    fprintf(
-        stderr,
-        "heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS [shared|delegate|offload|mutex]]]]]\n");
+    fprintf(stderr,
+            "heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS [shared|delegate|offload|mutex "
+            "[EVERY]]]]]]\n");
     return 2;
   }
   join(&bench);

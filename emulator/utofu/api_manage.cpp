@@ -188,7 +188,10 @@ int register_memory(Handle& handle, void* address, std::size_t size, std::option
     return UTOFU_ERR_INVALID_ADDRESS;
   }
   Stags& stags = handle.vcq.cq->stags();
-  return stag ? stags.add_fixed(address, size, *stag, read_only, stadd) : stags.add(address, size, read_only, stadd);
+  const int status =
+      stag ? stags.add_fixed(address, size, *stag, read_only, stadd) : stags.add(address, size, read_only, stadd);
+  if (Process* process = Process::get(); process != nullptr && status == UTOFU_SUCCESS) process->model().registered();
+  return status;
 }
 
 // How many commands that the engine has not begun would read or write what this deregistration ends.
@@ -393,6 +396,7 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
   std::uint32_t in_flight = 0;
   const int status = handle->vcq.cq->stags().remove(stadd, &in_flight);
   used += in_flight;
+  if (status == UTOFU_SUCCESS) process->model().deregistered();
   if (handle->strict && used != 0) {
     broken_rule(
         "the memory at steering address %016llx is deregistered while %zu commands of %s, or others of its CQ, still "

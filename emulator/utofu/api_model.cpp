@@ -15,4 +15,8 @@ void utofu_emu_model_saw(const volatile void* address) {
   if (Process* process = Process::get()) process->model().saw(const_cast<const void*>(address));
 }
 
+void utofu_emu_model_spend(uint64_t ns) {
+  if (Process* process = Process::get()) process->model().learned(Model::now_ns() + ns);
+}
+
 }  // extern "C"

@@ -239,8 +239,8 @@ void Engine::answer(const Arrival& arrival, const Reply& reply, Refusal refusal,
     const Opcode opcode = reply.kind == PacketKind::got   ? Opcode::get
                           : reply.kind == PacketKind::ack ? Opcode::put
                                                           : Opcode::armw;
-    const Model::Route back{process_.node(), process_.machine().node_of(arrival.source), head.tni, head.path};
-    head.model_ns = process_.model().answered(opcode, head.length, back, head.model_ns);
+    const Route back{process_.node(), process_.machine().node_of(arrival.source), head.tni, head.path};
+    head.model_ns = process_.model().answered(opcode, {offset, reply.bytes}, back, head.model_ns);
   }
   std::memcpy(reply.place, &head, sizeof head);
 }

@@ -62,6 +62,7 @@ class Machine {
   explicit Machine(const Settings& settings);
 
   [[nodiscard]] std::uint32_t nodes() const { return nodes_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] std::uint32_t node_of(std::uint32_t process) const { return process / per_node_; }
   [[nodiscard]] Coords coords_of(std::uint32_t node) const;
   [[nodiscard]] std::optional<std::uint32_t> node_at(const std::uint8_t coords[]) const;

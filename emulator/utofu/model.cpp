@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "utofu/machine.hpp"
 #include "utofu/model_parameters.hpp"
 
 namespace tofu_emulator {
@@ -28,8 +27,13 @@ std::uint64_t time_of(std::uint64_t wire_bytes) {
 
 }  // namespace
 
-Model::Model(Extent extent, const Machine& machine)
-    : on_(extent.on), spinners_(extent.on && extent.spinners), machine_(machine), lines_(extent.on ? kLines : 0) {}
+Model::Model(Extent extent, Links* links)
+    : on_(extent.on),
+      spinners_(extent.on && extent.spinners),
+      links_(links),
+      tnis_(extent.on ? kTnis : 0),
+      registry_(extent.on ? 1 : 0),
+      lines_(extent.on ? kLines : 0) {}
 
 std::uint64_t Model::now_ns() {
   return this_thread().now_ns;
@@ -108,6 +112,14 @@ void Model::polled(Vcq& vcq, std::uint64_t when_ns) {
   use(vcq, p::kPoll, Call::poll);
 }
 
+// One thread of the process at a time.
+void Model::use_registry(std::uint64_t cost) {
+  if (!on_) return;
+  ThreadClock& thread = this_thread();
+  const std::lock_guard lock(mutex_);
+  thread.now_ns = registry_.front().take(thread.now_ns, cost).end;
+}
+
 std::uint64_t Model::wire_bytes(std::uint64_t bytes, std::uint32_t mtu) {
   const auto frame = [](std::uint64_t payload) {
     const std::uint64_t units = (payload + p::kPacketHead + p::kFrameUnit - 1) / p::kFrameUnit;
@@ -115,10 +127,6 @@ std::uint64_t Model::wire_bytes(std::uint64_t bytes, std::uint32_t mtu) {
   };
   const std::uint64_t rest = bytes % mtu;
   return bytes / mtu * frame(mtu) + (rest != 0 || bytes == 0 ? frame(rest) : 0);
-}
-
-std::uint64_t Model::links(const Route& route) const {
-  return p::kLink * machine_.hops(route.from_node, route.to_node, route.path);
 }
 
 Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_t ready_ns) {
@@ -129,19 +137,24 @@ Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_
   std::uint64_t begin = 0;
   {
     const std::lock_guard lock(mutex_);
-    begin = tnis_[route.tni % tnis_.size()].reserve(ready_ns, occupied);
+    begin = tnis_[route.tni % tnis_.size()].take(ready_ns, occupied).end - occupied;
   }
   if (command.opcode == Opcode::nop) return {begin + p::kStart, begin + p::kStart};
-  const std::uint64_t left = begin + p::kStart + (command.opcode == Opcode::put ? p::kReadSource : 0) + wire;
-  return {left, left + p::kFlight + links(route)};
+  const std::uint64_t head = begin + p::kStart + (command.opcode == Opcode::put ? p::kReadSource : 0);
+  const Links::Passage passage = links_->pass(route, head, wire);
+  return {passage.left_ns, passage.arrives_ns + p::kFlight};
 }
 
-std::uint64_t Model::answered(Opcode opcode, std::uint32_t bytes, const Route& route, std::uint64_t arrived_ns) {
+std::uint64_t Model::answered(Opcode opcode, Piece piece, const Route& route, std::uint64_t arrived_ns) {
   if (!on_) return 0;
   std::uint64_t made = arrived_ns;
-  if (opcode == Opcode::get) made += p::kReadTarget;
   if (opcode == Opcode::armw || opcode == Opcode::cswap) made += p::kExecute;
-  return made + time_of(wire_bytes(opcode == Opcode::get ? bytes : 0, kMtu)) + p::kReturn + links(route);
+  if (opcode != Opcode::get) return links_->pass(route, made, time_of(wire_bytes(0, kMtu))).arrives_ns + p::kReturn;
+  // The data is read as fast as a link takes it.
+  const std::uint64_t before = piece.offset == 0 ? 0 : time_of(wire_bytes(piece.offset, kMtu));
+  const std::uint64_t after = time_of(wire_bytes(std::uint64_t{piece.offset} + piece.bytes, kMtu));
+  made += p::kReadTarget + before;
+  return links_->pass(route, made, after - before).arrives_ns + p::kReturn;
 }
 
 std::uint64_t Model::released(std::uint64_t arrived_ns) const {
@@ -149,7 +162,7 @@ std::uint64_t Model::released(std::uint64_t arrived_ns) const {
 }
 
 std::uint64_t Model::signalled(const Route& route, std::uint64_t ready_ns) {
-  return on_ ? ready_ns + p::kGate + p::kFlight + links(route) : 0;
+  return on_ ? links_->pass(route, ready_ns + p::kGate, 0).arrives_ns + p::kFlight : 0;
 }
 
 void Model::stored(const void* address, std::size_t bytes, std::uint64_t arrived_ns) {

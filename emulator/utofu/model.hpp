@@ -2,8 +2,9 @@
 //
 // Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
 // finds something up to the time at which that was complete. Polls that find nothing cost the thread nothing: the time of a wait is
-// known when it is over. VCQs and TNIs serve one at a time (calendar.hpp), so threads that share a VCQ wait for each other. Packets
-// carry the time of their arrival. Waiting at shared links is not in the model.
+// known when it is over. VCQs (calendar.hpp) and TNIs (ledger.hpp) serve one at a time, so threads that share a VCQ wait for each other. Packets
+// carry the time of their arrival; messages that go over the same link wait for each other there (links.hpp). A process has its TNIs for
+// itself, also where it shares its node.
 //
 // With UTOFU_EMU_MODEL=2 polls that find nothing hold up others: a thread that polls a VCQ in vain is taken for one that queues for a lock
 // around it, polls, and queues again. Fair or by chance, whoever wants the lock has each of them before it once on average: a
@@ -14,7 +15,6 @@
 // The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called so wherever it is shown.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -22,21 +22,15 @@
 
 #include "utofu/calendar.hpp"
 #include "utofu/descriptor.hpp"
+#include "utofu/ledger.hpp"
+#include "utofu/links.hpp"
+#include "utofu/model_parameters.hpp"
 #include "utofu/vcq.hpp"
 
 namespace tofu_emulator {
 
-class Machine;
-
 class Model {
  public:
-  // What is known of a message when it is sent.
-  struct Route {
-    std::uint32_t from_node = 0;
-    std::uint32_t to_node = 0;
-    std::uint16_t tni = 0;
-    std::uint8_t path = kNoPath;
-  };
   struct Sent {
     std::uint64_t left_ns = 0;     // the source has been read
     std::uint64_t arrives_ns = 0;  // all of it is at the target
@@ -46,7 +40,8 @@ class Model {
     bool on = false;
     bool spinners = false;
   };
-  Model(Extent extent, const Machine& machine);
+  // `links`: not asked when it is off.
+  Model(Extent extent, Links* links);
   [[nodiscard]] bool on() const { return on_; }
 
   // Caller: posts so many commands with one call; when the first of them can start.
@@ -57,13 +52,21 @@ class Model {
   void found_nothing(Vcq& vcq);
   // Any thread of the application: it knows of something that was complete at `when_ns`.
   void learned(std::uint64_t when_ns) const;
+  // Caller: has registered memory, or has given a registration back.
+  void registered() { use_registry(model_parameters::kRegister); }
+  void deregistered() { use_registry(model_parameters::kDeregister); }
   // The calling thread's clock.
   [[nodiscard]] static std::uint64_t now_ns();
 
   // Engine: a command that may start at `ready_ns` (posted, and in session mode released) is executed now.
   Sent sent(const Command& command, const Route& route, std::uint64_t ready_ns);
-  // Engine of the target: the answer to what arrived at `arrived_ns`, with so many bytes of data; when it is back.
-  std::uint64_t answered(Opcode opcode, std::uint32_t bytes, const Route& route, std::uint64_t arrived_ns);
+  // Engine of the target: the answer to what arrived at `arrived_ns`; when it is back. A get is answered in pieces of kMtu, of
+  // which this is the one at `offset`; of other answers only the head counts.
+  struct Piece {
+    std::uint32_t offset = 0;
+    std::uint32_t bytes = 0;
+  };
+  std::uint64_t answered(Opcode opcode, Piece piece, const Route& route, std::uint64_t arrived_ns);
   // Engine of the target: from the arrival of a message with credits to the command that they release.
   std::uint64_t released(std::uint64_t arrived_ns) const;
   // Engine: from one gate to another.
@@ -105,17 +108,18 @@ class Model {
   [[nodiscard]] static std::size_t index_of(VcqClock& clock, std::uint64_t thread);
   // How long user `me` waits for its turn.
   [[nodiscard]] static std::uint64_t turns(const VcqClock& clock, std::size_t me);
-  [[nodiscard]] std::uint64_t links(const Route& route) const;
+  void use_registry(std::uint64_t cost);
   [[nodiscard]] Line& line_of(std::uintptr_t line) { return lines_[(line * 0x9E3779B97F4A7C15U) >> (64 - kLineBits)]; }
 
   bool on_ = false;
   bool spinners_ = false;
-  const Machine& machine_;
+  Links* links_;
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;
   std::vector<VcqClock> vcqs_;  // by Vcq::model_clock; a handle that is freed leaves its clock behind
-  std::array<Calendar, 8> tnis_;
-  std::vector<Line> lines_;  // 2^14, by hash; a later one takes the place of an earlier one
+  std::vector<Ledger> tnis_;
+  std::vector<Ledger> registry_;  // one. When it is off there are none of either
+  std::vector<Line> lines_;       // 2^14, by hash; a later one takes the place of an earlier one
 };
 
 }  // namespace tofu_emulator

@@ -54,12 +54,21 @@ inline constexpr std::uint64_t kRelease = 100;     // from data stored to the co
 inline constexpr std::uint64_t kTniPut = 190;
 inline constexpr std::uint64_t kTniGet = 400;
 
-// Wire. 6.36 GB/s of payload (measured) are 6.60 of frames of 1920 bytes.
+// Wire. 6.36 GB/s of payload (measured) are 6.60 of frames of 1920 bytes. It is that of one link and of one TNI: six TNIs to the same
+// neighbour bring no more than one (measured), to six neighbours six times as much (published: 38.1 GB/s).
 inline constexpr std::uint64_t kFrameHead = 8;     // routing (layout)
 inline constexpr std::uint64_t kPacketHead = 64;   // protocol and checksum (layout)
 inline constexpr std::uint64_t kFrameUnit = 32;    // (layout)
 inline constexpr std::uint64_t kLeastFrame = 104;  // (layout)
 inline constexpr double kBytesPerNs = 6.60;        // (derived)
+
+// Registration of memory: system calls, of which the model lets one thread of a process do one at a time (assumed). Without a cache one
+// thread's ping-pong of 64 bytes takes 1.4 instead of 1.2 us: that is what a call to register takes (published). 24 threads
+// get 2.8 million times a second without a cache: so both calls together take 357 ns, and the other one the rest (published).
+// That 24 threads without a cache put only 0.28 million/s (published, too) does not go together with these two, nor with the 10.9 us of
+// a ping-pong of 48 threads: docs/tofu.md.
+inline constexpr std::uint64_t kRegister = 200;
+inline constexpr std::uint64_t kDeregister = 157;
 
 // Barrier gates: 0.6-0.8 us a stage (assumed): a flight, links, and this.
 inline constexpr std::uint64_t kGate = 150;

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "utofu/ledger.hpp"
+#include "utofu/links.hpp"
 #include "utofu/machine.hpp"
 #include "utofu/model_parameters.hpp"
 
@@ -15,7 +20,7 @@ namespace {
 
 namespace p = model_parameters;
 
-// Two nodes side by side along X, and a third that is one further.
+// Four nodes along X: of the first, two are neighbours, one is one further.
 Settings line_of_nodes() {
   Settings settings;
   settings.processes = 4;
@@ -23,6 +28,15 @@ Settings line_of_nodes() {
   settings.model = true;
   return settings;
 }
+
+// Links without a world. The memory is the system's, of which only what is used is there.
+struct OwnLinks {
+  explicit OwnLinks(const Machine& machine)
+      : memory(static_cast<std::byte*>(std::calloc(Links::bytes(), 1)), &std::free),
+        of(memory.get(), machine, nullptr) {}
+  std::unique_ptr<std::byte, void (*)(void*)> memory;
+  Links of;
+};
 
 class ModelTest : public testing::Test {
  protected:
@@ -32,22 +46,32 @@ class ModelTest : public testing::Test {
     command.length = length;
     return command;
   }
-  // From a call at 0 by a thread of its own to the arrival.
-  std::uint64_t one_way(Opcode opcode, std::uint32_t length, std::uint32_t to) {
+  // From a call at 0 by a thread of its own to the arrival, with nothing in the way; and to the answer.
+  struct Times {
+    std::uint64_t one_way = 0;
+    std::uint64_t round_trip = 0;
+  };
+  Times alone(Opcode opcode, std::uint32_t length, std::uint32_t to) {
+    OwnLinks links(machine_);
+    Model model({true, false}, &links.of);
     Vcq vcq;
-    std::uint64_t result = 0;
+    Times times;
     std::thread([&] {
-      result = model_.sent(command(opcode, length), {0, to, tni_++, kNoPath}, model_.posted(vcq, 1)).arrives_ns;
+      times.one_way = model.sent(command(opcode, length), {0, to, 0, kNoPath}, model.posted(vcq, 1)).arrives_ns;
+      times.round_trip = model.answered(opcode, {0, length}, {to, 0, 0, kNoPath}, times.one_way);
     }).join();
-    return result;
+    return times;
+  }
+  std::uint64_t one_way(Opcode opcode, std::uint32_t length, std::uint32_t to) {
+    return alone(opcode, length, to).one_way;
   }
   std::uint64_t round_trip(Opcode opcode, std::uint32_t length, std::uint32_t to) {
-    return model_.answered(opcode, length, {to, 0, 0, kNoPath}, one_way(opcode, length, to));
+    return alone(opcode, length, to).round_trip;
   }
 
   Machine machine_{line_of_nodes()};
-  Model model_{{true, false}, machine_};
-  std::uint16_t tni_ = 0;  // a fresh one each time: nothing is in the way
+  OwnLinks links_{machine_};
+  Model model_{{true, false}, &links_.of};
 };
 
 TEST_F(ModelTest, FramesAreRoundedUpAndHaveALeastSize) {
@@ -72,11 +96,11 @@ TEST_F(ModelTest, SumsAreAsMeasured) {
 }
 
 TEST_F(ModelTest, ATniServesOneCommandAtATime) {
-  const Model::Route route{0, 1, 5, kNoPath};
+  const Route route{0, 1, 5, kNoPath};
   const auto first = model_.sent(command(Opcode::piggyback, 8), route, 1000);
   const auto second = model_.sent(command(Opcode::piggyback, 8), route, 1000);
   EXPECT_EQ(second.arrives_ns - first.arrives_ns, model_parameters::kTniPut);
-  const Model::Route other{0, 1, 4, kNoPath};
+  const Route other{0, 3, 4, kNoPath};  // over another link
   EXPECT_EQ(model_.sent(command(Opcode::piggyback, 8), other, 1000).arrives_ns, first.arrives_ns);
 }
 
@@ -125,7 +149,7 @@ TEST_F(ModelTest, WhatWasSeenInMemoryCountsAsLearned) {
 }
 
 TEST_F(ModelTest, SwitchedOffItSaysNothing) {
-  Model off({false, false}, machine_);
+  Model off({false, false}, nullptr);
   Vcq vcq;
   std::thread([&] {
     EXPECT_EQ(off.posted(vcq, 1), 0u);
@@ -133,7 +157,7 @@ TEST_F(ModelTest, SwitchedOffItSaysNothing) {
     EXPECT_EQ(Model::now_ns(), 0u);
   }).join();
   EXPECT_EQ(off.sent(command(Opcode::put, 8), {}, 7).arrives_ns, 0u);
-  EXPECT_EQ(off.answered(Opcode::get, 8, {}, 7), 0u);
+  EXPECT_EQ(off.answered(Opcode::get, {0, 8}, {}, 7), 0u);
 }
 
 TEST(Calendar, GapsAreUsedAndNothingOverlaps) {
@@ -186,7 +210,7 @@ void in_thread(Call call) {
 TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
   constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;  // the poster is the first user: three are in another group
   for (const bool spinners : {false, true}) {
-    Model model({true, spinners}, machine_);
+    Model model({true, spinners}, &links_.of);
     Vcq vcq;
     std::uint64_t first = 0;
     std::uint64_t second = 0;
@@ -212,7 +236,7 @@ TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
 }
 
 TEST_F(ModelTest, WhoPollsNoMoreHoldsUpNobody) {
-  Model model({true, true}, machine_);
+  Model model({true, true}, &links_.of);
   Vcq vcq;
   in_thread([&] { model.found_nothing(vcq); });
   in_thread([&] {
@@ -221,6 +245,159 @@ TEST_F(ModelTest, WhoPollsNoMoreHoldsUpNobody) {
     for (std::uint64_t i = 0; i < 2 * p::kRecentCalls; ++i) before = model.posted(vcq, 1);
     EXPECT_EQ(model.posted(vcq, 1), before + p::kPost);
   });
+}
+
+TEST(Ledger, GivesNothingAwayTwiceAndNoMoreThanThereIs) {
+  auto ledger = std::make_unique<Ledger>();
+  // Behind each other from the same time on: without a gap, over the ends of bins.
+  std::uint64_t end = 1000;
+  for (int i = 0; i < 50; ++i) {
+    const Ledger::Grant grant = ledger->take(1000, 1000);
+    EXPECT_EQ(grant.begin, end);
+    end = grant.end;
+    EXPECT_EQ(end, 1000 + 1000 * (std::uint64_t{1} + i));
+  }
+  // Alone: at once.
+  const Ledger::Grant later = ledger->take(80'001, 777);
+  EXPECT_EQ(later.begin, 80'001u);
+  EXPECT_EQ(later.end, 80'778u);
+  // What comes late in the run with an early time finds what was free then.
+  EXPECT_EQ(ledger->take(0, 700).end, 700u);
+  // A gap that is too short is used all the same, as packets take turns.
+  const Ledger::Grant divided = ledger->take(700, 1000);
+  EXPECT_EQ(divided.begin, 700u);
+  EXPECT_GT(divided.end, 51'000u);
+}
+
+TEST(Ledger, WhatIsForgottenIsPast) {
+  auto ledger = std::make_unique<Ledger>();
+  const std::uint64_t whole = Ledger::kBins * Ledger::kBin;
+  EXPECT_EQ(ledger->take(3 * whole, 10).begin, 3 * whole);
+  const std::uint64_t first = ledger->take(0, 10).begin;
+  EXPECT_GT(first, 2 * whole - Ledger::kBin);
+  EXPECT_LE(first, 2 * whole + Ledger::kBin);
+  // A request of all that is remembered, and more, moves on with what it takes.
+  const Ledger::Grant large = ledger->take(10 * whole, 2 * whole);
+  EXPECT_EQ(large.end - large.begin, 2 * whole);
+  EXPECT_EQ(ledger->take(10 * whole, 10).end, large.end + 10);
+}
+
+// As many links as hops, each beginning where the one before ends, and none twice.
+TEST(Links, ARouteIsAsLongAsTheMachineSays) {
+  Settings settings;
+  settings.processes = 4;
+  settings.shape = {5, 4, 2, 2, 3, 2};
+  const Machine machine(settings);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    const auto from = static_cast<std::uint32_t>(random() % machine.nodes());
+    const auto to = static_cast<std::uint32_t>(random() % machine.nodes());
+    const auto path = static_cast<std::uint8_t>(i % 3 == 0 ? kNoPath : 1 + random() % kPaths);
+    std::vector<LinkPlace> links;
+    Links::for_each(machine, {from, to, 0, path}, [&](const LinkPlace& link) { links.push_back(link); });
+    ASSERT_EQ(links.size(), machine.hops(from, to, path));
+    std::uint32_t at = from;
+    for (std::size_t link = 0; link < links.size(); ++link) {
+      EXPECT_EQ(links[link].node, at);
+      EXPECT_EQ(std::count(links.begin(), links.end(), links[link]), 1);
+      Coords coords = machine.coords_of(at);
+      const std::size_t axis = links[link].direction / 2;
+      const std::uint32_t along = settings.shape.at(axis);
+      coords.at(axis) =
+          static_cast<std::uint8_t>((coords.at(axis) + (links[link].direction % 2 == 0 ? 1 : along - 1)) % along);
+      at = *machine.node_at(coords.data());
+    }
+    EXPECT_EQ(at, to);
+  }
+}
+
+// A node with a neighbour on each side of X, Y and Z.
+class Neighbours : public testing::Test {
+ protected:
+  static Settings cube() {
+    Settings settings;
+    settings.processes = 27;
+    settings.shape = {3, 3, 3, 1, 1, 1};
+    settings.model = true;
+    return settings;
+  }
+  [[nodiscard]] std::uint32_t neighbour(std::size_t direction) const {
+    Coords coords{1, 1, 1, 0, 0, 0};
+    coords.at(direction / 2) = direction % 2 == 0 ? 2 : 0;
+    return *machine_.node_at(coords.data());
+  }
+  // Puts of a megabyte by each TNI; when the last is there. `spread`: to six neighbours, else to one.
+  std::uint64_t six_tnis(bool spread) {
+    std::uint64_t last = 0;
+    Command put;
+    put.opcode = Opcode::put;
+    put.length = kBytes;
+    for (int round = 0; round < kRounds; ++round)
+      for (std::uint16_t tni = 0; tni < kTnis; ++tni)
+        last = std::max(last, model_.sent(put, {centre_, neighbour(spread ? tni : 0), tni, kNoPath}, 0).arrives_ns);
+    return last;
+  }
+
+  static constexpr std::uint32_t kBytes = 1U << 20U;
+  static constexpr int kRounds = 4;
+  Machine machine_{cube()};
+  std::uint32_t centre_ = 13;
+  OwnLinks links_{machine_};
+  Model model_{{true, false}, &links_.of};
+};
+
+TEST_F(Neighbours, SixTnisToOneOfThemHaveOneLink) {
+  const auto alone = static_cast<std::uint64_t>(static_cast<double>(Model::wire_bytes(kBytes, kMtu)) / p::kBytesPerNs);
+  EXPECT_EQ(six_tnis(false), p::kStart + p::kReadSource + kTnis * kRounds * alone + p::kLink + p::kFlight);
+}
+
+TEST_F(Neighbours, SixTnisToSixOfThemHaveSix) {
+  const auto alone = static_cast<std::uint64_t>(static_cast<double>(Model::wire_bytes(kBytes, kMtu)) / p::kBytesPerNs);
+  EXPECT_EQ(six_tnis(true), p::kStart + p::kReadSource + kRounds * alone + p::kLink + p::kFlight);
+}
+
+// Two nodes, each with its own process, send to a third over links that both need; what goes the other way does not wait.
+TEST(Links, ALinkOnTheWayIsShared) {
+  Settings ring;
+  ring.processes = 8;
+  ring.shape = {8, 1, 1, 1, 1, 1};
+  const Machine line(ring);
+  OwnLinks links(line);
+  Links of_another(links.memory.get(), line, nullptr);
+  constexpr std::uint64_t kLength = 10'000;
+  EXPECT_EQ(links.of.pass({0, 3, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink);
+  // From 1 on they go together; the later one is behind by what the first takes there.
+  const Links::Passage second = of_another.pass({1, 3, 0, kNoPath}, p::kLink, kLength);
+  EXPECT_NEAR(static_cast<double>(second.arrives_ns), static_cast<double>(2 * kLength + 3 * p::kLink), Ledger::kBin);
+  EXPECT_NEAR(static_cast<double>(second.left_ns), static_cast<double>(2 * kLength + p::kLink), Ledger::kBin);
+  EXPECT_EQ(links.of.pass({3, 0, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink) << "the way back";
+  EXPECT_EQ(links.of.pass({5, 5, 0, kNoPath}, 7, kLength).arrives_ns, 7 + kLength) << "no link";
+}
+
+// A get's data comes over one link, too, in however many pieces; nothing is lost by dividing it.
+TEST_F(Neighbours, TheDataOfGetsSharesTheLink) {
+  const Route back{neighbour(0), centre_, 0, kNoPath};
+  std::uint64_t last = 0;
+  for (int get = 0; get < 3; ++get)
+    for (std::uint32_t offset = 0; offset < kBytes; offset += kMtu)
+      last = std::max(last, model_.answered(Opcode::get, {offset, std::min(kMtu, kBytes - offset)}, back, 5000));
+  const auto alone = static_cast<std::uint64_t>(static_cast<double>(Model::wire_bytes(kBytes, kMtu)) / p::kBytesPerNs);
+  EXPECT_EQ(last, 5000 + p::kReadTarget + 3 * alone + p::kLink + p::kReturn);
+}
+
+TEST_F(ModelTest, RegistrationHasAPriceAndOneThreadAtATime) {
+  constexpr std::uint64_t kThreads = 5;
+  std::array<std::uint64_t, kThreads> ends{};
+  for (std::uint64_t i = 0; i < kThreads; ++i)
+    in_thread([&] {
+      model_.registered();
+      EXPECT_GE(Model::now_ns(), p::kRegister);
+      model_.deregistered();
+      ends.at(i) = Model::now_ns();
+    });
+  EXPECT_EQ(ends.front(), p::kRegister + p::kDeregister);
+  const std::uint64_t last = *std::max_element(ends.begin(), ends.end());
+  EXPECT_NEAR(static_cast<double>(last), static_cast<double>(kThreads * (p::kRegister + p::kDeregister)), Ledger::kBin);
 }
 
 }  // namespace

@@ -108,8 +108,8 @@ bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
     return false;
   }
   if (process_.model().on()) {
-    const Model::Sent sent = process_.model().sent(
-        command, Model::Route{process_.node(), out.target.node, cq.tni(), command.path}, ready_ns);
+    const Model::Sent sent =
+        process_.model().sent(command, Route{process_.node(), out.target.node, cq.tni(), command.path}, ready_ns);
     out.left_ns = sent.left_ns;
     out.arrives_ns = sent.arrives_ns;
   }

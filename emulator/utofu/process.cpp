@@ -71,7 +71,8 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
       world_(std::move(world)),
       crowded_(more_threads_than_cores(settings)),
       place_(text_of(machine_.coords_of(machine_.node_of(settings.process)))),
-      model_({settings.model, settings.spinners}, machine_),
+      links_(world_->link_memory(), machine_, world_.get()),
+      model_({settings.model, settings.spinners}, &links_),
       engine_(*this) {
   set_reporter(settings_, place_.c_str(), &world_->ended());
   known.store(this, std::memory_order_release);

@@ -11,6 +11,7 @@
 #include "utofu/cq.hpp"
 #include "utofu/engine.hpp"
 #include "utofu/gates.hpp"
+#include "utofu/links.hpp"
 #include "utofu/machine.hpp"
 #include "utofu/model.hpp"
 #include "utofu/settings.hpp"
@@ -65,6 +66,7 @@ class Process {
   std::unique_ptr<World> world_;
   bool crowded_;
   std::string place_;  // "0 1 0 0 0 0", for messages
+  Links links_;
   Model model_;
   Gates gates_;
   std::array<std::array<std::unique_ptr<CommandQueue>, kCqs>, kTnis> cqs_;  // changed while the engine is paused

@@ -73,6 +73,11 @@ class World {
   // How, in words, as far as the kernel still knows.
   [[nodiscard]] std::string describe_death(std::uint32_t process) const;
 
+  [[nodiscard]] std::uint32_t self() const { return process_; }
+
+  // The timing model's, Links::bytes() of them; null: it is off.
+  [[nodiscard]] std::byte* link_memory() const { return links_; }
+
   // A ring's ends. Each is made once, by the engine of the process whose end it is.
   [[nodiscard]] heddle::queue::RecordProducer<> producer(std::uint32_t from, std::uint32_t to, Channel channel) const;
   [[nodiscard]] heddle::queue::RecordConsumer<> consumer(std::uint32_t from, std::uint32_t to, Channel channel) const;
@@ -99,6 +104,7 @@ class World {
   Word* cqs_ = nullptr;
   Word* gates_ = nullptr;
   std::byte* rings_ = nullptr;
+  std::byte* links_ = nullptr;
   std::uint32_t ring_bytes_ = 0;
   std::uint32_t nodes_ = 0;  // that have processes
   std::uint32_t processes_ = 1;

@@ -36,6 +36,8 @@ uint64_t utofu_emu_model_now_ns(void);
  * program that waits in this way tells it; the thread's time is then not before the arrival of what was written last into that
  * line of 64 bytes. Does nothing without the model. */
 void utofu_emu_model_saw(const volatile void* address);
+/* The calling thread computes for so long: its time in the model goes on by that. Does nothing without the model. */
+void utofu_emu_model_spend(uint64_t ns);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

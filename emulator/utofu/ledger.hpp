@@ -1,0 +1,82 @@
+// How much of its time something that is shared has given away, in the timing model: a link, the lock that registrations take.
+//
+// Time is cut into bins, and of each it is known how much is taken, and up to where. A request takes what is free from its time on, in pieces if need
+// be, as the packets of several messages take turns on a link. So no more is given away than there is, and who comes
+// late in the real run with an early virtual time still finds what was free then (a Calendar remembers 128 pieces: too few where many
+// threads leave gaps). The price: where requests do not come in the order of their times, they may overlap within a bin.
+//
+// All zero bytes are a ledger in which nothing is taken: it may lie in fresh shared memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tofu_emulator {
+
+class Ledger {
+ public:
+  static constexpr std::uint64_t kBin = 128;  // ns
+  // 8.4 ms are remembered. What is before that counts as taken: time may be wasted, never given away twice.
+  static constexpr std::uint64_t kBins = std::uint64_t{1} << 16U;
+
+  struct Grant {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  // So many nanoseconds, the first of them not before `earliest`.
+  Grant take(std::uint64_t earliest, std::uint64_t length) {
+    earliest = std::max(earliest, first_ * kBin);
+    Grant grant{earliest, earliest};
+    for (std::uint64_t bin = earliest / kBin, left = length; left != 0; ++bin) {
+      remember(bin);
+      const std::uint64_t from = std::max(earliest, bin * kBin) - bin * kBin;
+      std::uint64_t begin = from;
+      const std::uint64_t end = take_of(bins_[bin % kBins], from, &begin, &left);
+      if (end == from) continue;  // nothing
+      if (grant.end == earliest) grant.begin = bin * kBin + begin;
+      grant.end = bin * kBin + end;
+    }
+    return grant;
+  }
+
+ private:
+  struct Bin {
+    std::uint8_t taken = 0;  // of it, altogether
+    std::uint8_t end = 0;    // and nothing from there on
+  };
+
+  // What is free of a bin from `from` on, up to *left of it: where that begins, and where it ends; at `from`: nothing was. Where between
+  // `from` and the end of what is taken the gaps are is not known, so the first ones are taken for free.
+  static std::uint64_t take_of(Bin& bin, std::uint64_t from, std::uint64_t* begin, std::uint64_t* left) {
+    const std::uint64_t after = std::max<std::uint64_t>(from, bin.end);
+    const std::uint64_t gaps = after - from > bin.taken ? after - from - bin.taken : 0;
+    const std::uint64_t piece = std::min(gaps + kBin - after, *left);
+    if (piece == 0) return from;
+    *begin = gaps != 0 ? from : after;
+    *left -= piece;
+    const std::uint64_t end = piece > gaps ? after + piece - gaps : from + piece;
+    bin.taken = static_cast<std::uint8_t>(bin.taken + piece);
+    bin.end = static_cast<std::uint8_t>(std::max<std::uint64_t>(bin.end, end));
+    return end;
+  }
+
+  void remember(std::uint64_t bin) {
+    if (bin < first_ + kBins) return;
+    const std::uint64_t first = bin - kBins + 1;
+    if (first - first_ >= kBins) {
+      bins_.fill({});
+    } else {
+      for (std::uint64_t old = first_; old != first; ++old) bins_[old % kBins] = {};
+    }
+    first_ = first;
+  }
+
+  std::uint64_t first_ = 0;  // the oldest bin that is remembered
+  std::array<Bin, kBins> bins_;
+};
+static_assert(Ledger::kBin < 256);
+
+}  // namespace tofu_emulator

@@ -1,0 +1,78 @@
+#include "utofu/links.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "utofu/model_parameters.hpp"
+#include "utofu/world.hpp"
+
+namespace tofu_emulator {
+namespace {
+
+constexpr std::uint32_t kDirections = 12;
+constexpr unsigned kSpinsToYield = 64;
+constexpr unsigned kSpinsToLook = 65'536;
+
+}  // namespace
+
+// Zeroed: of no place, free.
+struct Links::Link {
+  std::atomic<std::uint32_t> place;   // LinkPlace in a number, + 1. relaxed: the ledger is under the lock
+  std::atomic<std::uint32_t> holder;  // the process that is in it, + 1. acquire/release: the ledger
+  Ledger ledger;
+};
+
+std::size_t Links::bytes() {
+  return kMost * sizeof(Link);
+}
+
+Links::Links(std::byte* memory, const Machine& machine, const World* world)
+    : machine_(machine),
+      world_(world),
+      self_(world != nullptr ? world->self() + 1 : 1),
+      links_(reinterpret_cast<Link*>(memory)) {}
+
+// Null: all ledgers are of other links.
+Links::Link* Links::find(const LinkPlace& place) {
+  const std::uint32_t number = place.node * kDirections + place.direction + 1;
+  for (std::size_t probe = 0; probe < kMost; ++probe) {
+    Link& link = links_[(number * std::size_t{0x9E3779B1U} + probe) % kMost];
+    std::uint32_t known = link.place.load(std::memory_order_relaxed);
+    if (known == 0 && link.place.compare_exchange_strong(known, number, std::memory_order_relaxed)) return &link;
+    if (known == number) return &link;
+  }
+  return nullptr;
+}
+
+// Who has died in the midst leaves a ledger that is right but for a few nanoseconds.
+void Links::lock(Link& link) const {
+  std::uint32_t holder = 0;
+  for (unsigned spins = 1; !link.holder.compare_exchange_weak(holder, self_, std::memory_order_acquire); ++spins) {
+    if (spins % kSpinsToYield == 0) ::sched_yield();
+    const bool look = spins % kSpinsToLook == 0 && world_ != nullptr && holder != 0 && holder != self_;
+    if (!look || !world_->died(holder - 1)) holder = 0;
+  }
+}
+
+Links::Passage Links::pass(const Route& route, std::uint64_t head_ns, std::uint64_t length) {
+  Passage passage{head_ns + length, head_ns + length};
+  bool first = true;
+  for_each(machine_, route, [&](const LinkPlace& place) {
+    Ledger::Grant grant{head_ns, head_ns + length};
+    if (Link* link = find(place); link != nullptr) {
+      lock(*link);
+      grant = link->ledger.take(head_ns, length);
+      link->holder.store(0, std::memory_order_release);
+    }
+    // The last byte cannot be on before it is there.
+    const std::uint64_t on_link = std::max(grant.end, first ? 0 : passage.arrives_ns);
+    if (first) passage.left_ns = on_link;
+    first = false;
+    passage.arrives_ns = on_link + model_parameters::kLink;
+    head_ns = grant.begin + model_parameters::kLink;
+  });
+  return passage;
+}
+
+}  // namespace tofu_emulator
