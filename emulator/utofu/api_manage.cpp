@@ -14,6 +14,7 @@
 #include <string>
 
 #include "utofu/handles.hpp"
+#include "utofu/last_error.hpp"
 #include "utofu/process.hpp"
 #include "utofu/report.hpp"
 #include "utofu/stags.hpp"
@@ -47,13 +48,13 @@ bool has_room(const CqUse& use) {
   return use.cq != nullptr && use.cq->mode() == CqMode::shared && use.vcqs < kVcqsOfCq;
 }
 
-// Where a component's VCQ comes: always on the first CQ of the process, so that peers can compute its id.
+// Where a component's VCQ comes: always on the same CQ of the process, so that peers can compute its id.
 int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t component, VcqPlace* place) {
-  const CqUse& use = cq_uses[place->tni][share.first];
-  place->cq = share.first;
+  const CqUse& use = cq_uses[place->tni][share.component];
+  place->cq = share.component;
   place->slot = component;
   if (use.cq == nullptr) return UTOFU_SUCCESS;
-  if ((use.slots >> component & 1U) != 0) return UTOFU_ERR_USED;
+  if ((use.slots >> component & 1U) != 0) return failed(UTOFU_ERR_USED);
   return mode == CqMode::shared && use.cq->mode() == CqMode::shared ? UTOFU_SUCCESS : UTOFU_ERR_NOT_AVAILABLE;
 }
 
@@ -67,16 +68,16 @@ int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
     const CqUse& use = uses[i];
     const auto number = static_cast<std::uint16_t>(i);
     if (use.cq != nullptr && use.cq->mode() == CqMode::session) ++sessions;
-    if (use.cq == nullptr && !(free && i == share.first)) free = number;
-    if (has_room(use) && !(room && i == share.first)) room = number;
+    if (use.cq == nullptr && !(free && i == share.component)) free = number;
+    if (has_room(use) && !(room && i == share.component)) room = number;
   }
   if (mode == CqMode::shared) {
     // The components' CQ only after the last free one.
-    const auto chosen = room && (*room != share.first || !free || *free == share.first) ? room : free;
-    if (!chosen) return UTOFU_ERR_FULL;
+    const auto chosen = room && (*room != share.component || !free || *free == share.component) ? room : free;
+    if (!chosen) return failed(UTOFU_ERR_FULL);
     place->cq = *chosen;
   } else {
-    if (!free || (mode == CqMode::session && sessions >= kSessionCqs)) return UTOFU_ERR_NOT_AVAILABLE;
+    if (!free || (mode == CqMode::session && sessions >= kSessionCqs)) return failed(UTOFU_ERR_NOT_AVAILABLE);
     place->cq = *free;
   }
   place->slot = kVcqsOfCq - 1;  // components have the lower ones
@@ -87,7 +88,7 @@ int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
 int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu_vcq_hdl_t* number) {
   CqUse& use = cq_uses[place.tni][place.cq];
   if (use.cq == nullptr) {
-    if (!process.world().claim_cq(place.node, place.tni, place.cq)) return UTOFU_ERR_NOT_AVAILABLE;
+    if (!process.world().claim_cq(place.node, place.tni, place.cq)) return failed(UTOFU_ERR_NOT_AVAILABLE);
     try {
       use.cq = process.open_cq(place.tni, place.cq, mode_of(flags));
     } catch (const std::bad_alloc&) {
@@ -96,7 +97,7 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
     }
     if (use.cq == nullptr) {
       process.world().release_cq(place.node, place.tni, place.cq);
-      return UTOFU_ERR_OUT_OF_RESOURCE;
+      return failed(UTOFU_ERR_OUT_OF_RESOURCE);
     }
   }
   ++use.vcqs;
@@ -105,8 +106,7 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   handle->thread_safe = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
   handle->strict = process.settings().strict();
   handle->guarded = handle->thread_safe || handle->strict || process.settings().one_thread;
-  handle->encoder = {&process.machine(), process.settings().strict()};
-  handle->toq_depth = process.settings().toq_depth;
+  handle->encoder = Encoder(&process.machine(), process.settings().strict());
   handle->vcq.cq = use.cq;
   handle->vcq.id = process.machine().vcq_id(place);
   handle->vcq.flags = flags;
@@ -122,12 +122,12 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
 
 int create(utofu_tni_id_t tni, std::optional<utofu_cmp_id_t> component, unsigned long flags, utofu_vcq_hdl_t* number) {
   Process* process = here();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   const Machine::Share share = tni < kTnis ? process->machine().share(process->number(), tni) : Machine::Share{};
-  if (share.count == 0) return UTOFU_ERR_INVALID_TNI_ID;
-  if (component && *component >= kComponents) return UTOFU_ERR_INVALID_CMP_ID;
-  if ((flags & ~kVcqFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
-  if (number == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (share.count == 0) return failed(UTOFU_ERR_INVALID_TNI_ID);
+  if (component && *component >= kComponents) return failed(UTOFU_ERR_INVALID_CMP_ID);
+  if ((flags & ~kVcqFlags) != 0) return failed(UTOFU_ERR_INVALID_FLAGS);
+  if (number == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   const std::lock_guard guard(process->management());
   VcqPlace place{process->node(), tni, 0, 0, kNoPath};
   const CqMode mode = mode_of(flags);
@@ -136,7 +136,7 @@ int create(utofu_tni_id_t tni, std::optional<utofu_cmp_id_t> component, unsigned
   try {
     return open_vcq(*process, place, flags, number);
   } catch (const std::bad_alloc&) {
-    return UTOFU_ERR_OUT_OF_MEMORY;
+    return failed(UTOFU_ERR_OUT_OF_MEMORY);
   }
 }
 
@@ -172,24 +172,24 @@ bool is_writable(const void* address, std::size_t size) {
 
 int register_memory(Handle& handle, void* address, std::size_t size, std::optional<unsigned> stag, unsigned long flags,
                     utofu_stadd_t* stadd) {
-  if (address == nullptr) return UTOFU_ERR_INVALID_ADDRESS;
-  if (size == 0) return UTOFU_ERR_INVALID_SIZE;
+  if (address == nullptr) return failed(UTOFU_ERR_INVALID_ADDRESS);
+  if (size == 0) return failed(UTOFU_ERR_INVALID_SIZE);
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  if (begin + size < begin) return UTOFU_ERR_INVALID_SIZE;
-  if (stag && *stag >= kFixedStags) return UTOFU_ERR_INVALID_STAG;
-  if (stag && begin % kLineBytes != 0) return UTOFU_ERR_INVALID_ADDRESS;
-  if ((flags & ~UTOFU_REG_MEM_FLAG_READ_ONLY) != 0) return UTOFU_ERR_INVALID_FLAGS;
-  if (stadd == nullptr) return UTOFU_ERR_INVALID_POINTER;
-  if (!is_mapped(address, size)) return UTOFU_ERR_INVALID_ADDRESS;
+  if (begin + size < begin) return failed(UTOFU_ERR_INVALID_SIZE);
+  if (stag && *stag >= kFixedStags) return failed(UTOFU_ERR_INVALID_STAG);
+  if (stag && begin % kLineBytes != 0) return failed(UTOFU_ERR_INVALID_ADDRESS);
+  if ((flags & ~UTOFU_REG_MEM_FLAG_READ_ONLY) != 0) return failed(UTOFU_ERR_INVALID_FLAGS);
+  if (stadd == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
+  if (!is_mapped(address, size)) return failed(UTOFU_ERR_INVALID_ADDRESS);
   const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
   if (handle.strict && !read_only && !is_writable(address, size)) {
     warn("%zu bytes at %p are registered for writing with %s, but are not writable here; UTOFU_REG_MEM_FLAG_READ_ONLY?",
          size, address, handle.encoder.machine->name_of(handle.vcq.id).text);
-    return UTOFU_ERR_INVALID_ADDRESS;
+    return failed(UTOFU_ERR_INVALID_ADDRESS);
   }
   Stags& stags = handle.vcq.cq->stags();
-  const int status =
-      stag ? stags.add_fixed(address, size, *stag, read_only, stadd) : stags.add(address, size, read_only, stadd);
+  const int status = noted(stag ? stags.add_fixed(address, size, *stag, read_only, stadd)
+                                : stags.add(address, size, read_only, stadd));
   if (Process* process = Process::get(); process != nullptr && status == UTOFU_SUCCESS) process->model().registered();
   return status;
 }
@@ -202,7 +202,7 @@ std::size_t waiting_for(Process& process, Handle& handle, utofu_stadd_t stadd) {
     std::size_t found = 0;
   } search{handle.vcq.cq->stags(), stadd};
   const Engine::Pause pause(process.engine());
-  handle.vcq.cq->for_each_waiting(
+  handle.vcq.cq->for_each_waiting_or_held(
       [](void* context, const Command& command) {
         Search& in = *static_cast<Search*>(context);
         const bool local = command.opcode == Opcode::put || command.opcode == Opcode::get;
@@ -221,10 +221,10 @@ extern "C" {
 
 int putofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
   Process* process = here();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
-  if (tni_ids == nullptr || num_tnis == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
+  if (tni_ids == nullptr || num_tnis == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(kTnis * sizeof(utofu_tni_id_t)));  // the program frees it
-  if (ids == nullptr) return UTOFU_ERR_OUT_OF_MEMORY;
+  if (ids == nullptr) return failed(UTOFU_ERR_OUT_OF_MEMORY);
   size_t count = 0;
   for (utofu_tni_id_t tni = 0; tni < kTnis; ++tni) {
     if (process->machine().share(process->number(), tni).count != 0) ids[count++] = tni;
@@ -236,8 +236,8 @@ int putofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
 
 int putofu_query_onesided_caps(utofu_tni_id_t tni_id, struct utofu_onesided_caps** tni_caps) {
   static utofu_onesided_caps caps = onesided_caps();
-  if (tni_id >= kTnis) return UTOFU_ERR_INVALID_TNI_ID;
-  if (tni_caps == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (tni_id >= kTnis) return failed(UTOFU_ERR_INVALID_TNI_ID);
+  if (tni_caps == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *tni_caps = &caps;
   return UTOFU_SUCCESS;
 }
@@ -253,7 +253,7 @@ int putofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, 
 
 int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
   Process* process = here();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   const std::lock_guard guard(process->management());
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
@@ -285,7 +285,7 @@ int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
 int putofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id) {
   const Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
-  if (vcq_id == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (vcq_id == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *vcq_id = handle->vcq.id;
   return UTOFU_SUCCESS;
 }
@@ -293,25 +293,25 @@ int putofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id) {
 int putofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id, utofu_cmp_id_t cmp_id,
                             utofu_vcq_id_t* vcq_id) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
-  if (coords == nullptr || vcq_id == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
+  if (coords == nullptr || vcq_id == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   const auto node = process->machine().node_at(coords);
-  if (!node) return UTOFU_ERR_INVALID_COORDS;
-  if (tni_id >= kTnis) return UTOFU_ERR_INVALID_TNI_ID;
-  if (cq_id >= kCqs) return UTOFU_ERR_INVALID_CQ_ID;
-  if (cmp_id >= kComponents) return UTOFU_ERR_INVALID_CMP_ID;
+  if (!node) return failed(UTOFU_ERR_INVALID_COORDS);
+  if (tni_id >= kTnis) return failed(UTOFU_ERR_INVALID_TNI_ID);
+  if (cq_id >= kCqs) return failed(UTOFU_ERR_INVALID_CQ_ID);
+  if (cmp_id >= kComponents) return failed(UTOFU_ERR_INVALID_CMP_ID);
   *vcq_id = process->machine().vcq_id({*node, tni_id, cq_id, cmp_id, kNoPath});
   return UTOFU_SUCCESS;
 }
 
 int putofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[]) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
-  if (vcq_id == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
+  if (vcq_id == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   VcqPlace place;
-  if (!process->machine().decode(*vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
+  if (!process->machine().decode(*vcq_id, &place)) return failed(UTOFU_ERR_INVALID_VCQ_ID);
   const auto path = process->machine().path_of(path_coords);
-  if (!path) return UTOFU_ERR_INVALID_PATH;
+  if (!path) return failed(UTOFU_ERR_INVALID_PATH);
   place.path = *path == kNoPath ? kDefaultPath : *path;
   *vcq_id = process->machine().vcq_id(place);
   return UTOFU_SUCCESS;
@@ -320,11 +320,11 @@ int putofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[]) {
 int putofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_cq_id_t* cq_id,
                           uint16_t* extra_val) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   VcqPlace place;
-  if (!process->machine().decode(vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
+  if (!process->machine().decode(vcq_id, &place)) return failed(UTOFU_ERR_INVALID_VCQ_ID);
   if (coords == nullptr || tni_id == nullptr || cq_id == nullptr || extra_val == nullptr)
-    return UTOFU_ERR_INVALID_POINTER;
+    return failed(UTOFU_ERR_INVALID_POINTER);
   const Coords of_node = process->machine().coords_of(place.node);
   std::copy(of_node.begin(), of_node.end(), coords);
   *tni_id = place.tni;
@@ -335,25 +335,25 @@ int putofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_
 
 int putofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t* path_id) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   VcqPlace place;
-  if (!process->machine().decode(vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
+  if (!process->machine().decode(vcq_id, &place)) return failed(UTOFU_ERR_INVALID_VCQ_ID);
   const auto path = process->machine().path_of(path_coords);
-  if (!path) return UTOFU_ERR_INVALID_PATH;
-  if (path_id == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (!path) return failed(UTOFU_ERR_INVALID_PATH);
+  if (path_id == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *path_id = *path == kNoPath ? 0 : *path;
   return UTOFU_SUCCESS;
 }
 
 int putofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[]) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   VcqPlace place;
-  if (!process->machine().decode(vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
-  if (path_id > kPaths) return UTOFU_ERR_INVALID_PATH_ID;
+  if (!process->machine().decode(vcq_id, &place)) return failed(UTOFU_ERR_INVALID_VCQ_ID);
+  if (path_id > kPaths) return failed(UTOFU_ERR_INVALID_PATH_ID);
   const auto coords = process->machine().path_coords(path_id == 0 ? kNoPath : path_id, place.node);
-  if (!coords) return UTOFU_ERR_INVALID_PATH_ID;
-  if (path_coords == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (!coords) return failed(UTOFU_ERR_INVALID_PATH_ID);
+  if (path_coords == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   std::copy(coords->begin(), coords->end(), path_coords);
   return UTOFU_SUCCESS;
 }
@@ -377,11 +377,11 @@ int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, u
 
 int putofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* stadd) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   VcqPlace place;
-  if (!process->machine().decode(vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
-  if (stag >= kFixedStags) return UTOFU_ERR_INVALID_STAG;
-  if (stadd == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (!process->machine().decode(vcq_id, &place)) return failed(UTOFU_ERR_INVALID_VCQ_ID);
+  if (stag >= kFixedStags) return failed(UTOFU_ERR_INVALID_STAG);
+  if (stadd == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *stadd = Stags::fixed_address(process->machine(), place, stag);
   return UTOFU_SUCCESS;
 }
@@ -391,10 +391,10 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
   Process* process = here();
-  if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
+  if (flags != 0) return failed(UTOFU_ERR_INVALID_FLAGS);
   std::size_t used = handle->strict ? waiting_for(*process, *handle, stadd) : 0;
   std::uint32_t in_flight = 0;
-  const int status = handle->vcq.cq->stags().remove(stadd, &in_flight);
+  const int status = noted(handle->vcq.cq->stags().remove(stadd, &in_flight));
   used += in_flight;
   if (status == UTOFU_SUCCESS) process->model().deregistered();
   if (handle->strict && used != 0) {
@@ -418,8 +418,8 @@ void putofu_query_utofu_version(int* major_ver, int* minor_ver) {
 
 int putofu_query_my_coords(uint8_t coords[]) {
   const Process* process = Process::get();
-  if (process == nullptr) return UTOFU_ERR_FATAL;
-  if (coords == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (process == nullptr) return failed(UTOFU_ERR_FATAL);
+  if (coords == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   const Coords mine = process->machine().coords_of(process->node());
   std::copy(mine.begin(), mine.end(), coords);
   return UTOFU_SUCCESS;

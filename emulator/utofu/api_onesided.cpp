@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "utofu/handles.hpp"
+#include "utofu/last_error.hpp"
 #include "utofu/report.hpp"
 
 namespace tofu_emulator {
@@ -34,7 +35,7 @@ template <class Encode>
 int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
   return in_call(vcq_hdl, [&](Handle& handle) -> int {
     Slot slots[2];
-    if (const int status = encode(handle.encoder, slots); status != UTOFU_SUCCESS) return status;
+    if (const int status = encode(handle.encoder, slots); status != UTOFU_SUCCESS) return failed(status);
     return handle.vcq.cq->post(handle.vcq, slots, 2, cbdata);
   });
 }
@@ -45,9 +46,9 @@ int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t*
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (desc == nullptr || desc_size == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (desc == nullptr || desc_size == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   Slot slots[2];
-  if (const int status = encode(handle->encoder, slots); status != UTOFU_SUCCESS) return status;
+  if (const int status = encode(handle->encoder, slots); status != UTOFU_SUCCESS) return failed(status);
   std::memcpy(desc, slots, count * sizeof(Slot));
   *desc_size = count * sizeof(Slot);
   return UTOFU_SUCCESS;
@@ -74,19 +75,24 @@ int prepare_transfer(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* de
                  [&](const Encoder& encoder, Slot* slots) { return transfer.encode(encoder, slots); });
 }
 
-// One slot for each block. Posted together, so there can be no more blocks than the TOQ has slots.
+// One slot for each block.
+bool wrong_number(const Handle& handle, const Transfer& transfer) {
+  const bool delayed = (transfer.target.flags & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
+  return transfer.blocks.count == 0 || handle.vcq.cq->too_long(transfer.blocks.count, delayed);
+}
+
 int post_strided(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* cbdata) {
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (transfer.blocks.count == 0 || transfer.blocks.count > handle->toq_depth) return UTOFU_ERR_INVALID_NUMBER;
+  if (wrong_number(*handle, transfer)) return failed(UTOFU_ERR_INVALID_NUMBER);
   try {
     std::vector<Slot> slots(transfer.blocks.count);
     const int status = transfer.encode(handle->encoder, slots.data());
-    if (status != UTOFU_SUCCESS) return status;
+    if (status != UTOFU_SUCCESS) return failed(status);
     return handle->vcq.cq->post(handle->vcq, slots.data(), slots.size(), cbdata);
   } catch (const std::bad_alloc&) {
-    return UTOFU_ERR_OUT_OF_MEMORY;
+    return failed(UTOFU_ERR_OUT_OF_MEMORY);
   }
 }
 
@@ -94,14 +100,14 @@ int prepare_strided(utofu_vcq_hdl_t vcq_hdl, Transfer transfer, void* desc, std:
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (desc == nullptr || desc_size == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (desc == nullptr || desc_size == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   const std::size_t count = transfer.blocks.count;
-  if (count == 0 || count > handle->toq_depth) return UTOFU_ERR_INVALID_NUMBER;
+  if (wrong_number(*handle, transfer)) return failed(UTOFU_ERR_INVALID_NUMBER);
   transfer.blocks.count = 1;
   for (std::size_t block = 0; block < count; ++block) {
     Slot slot;
     const int status = transfer.encode(handle->encoder, &slot);
-    if (status != UTOFU_SUCCESS) return status;
+    if (status != UTOFU_SUCCESS) return failed(status);
     std::memcpy(static_cast<std::byte*>(desc) + block * sizeof(Slot), &slot, sizeof(Slot));
     transfer.target.stadd += transfer.blocks.stride;
     transfer.local += transfer.blocks.stride;
@@ -346,30 +352,30 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (desc == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (desc == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   const bool aligned = reinterpret_cast<std::uintptr_t>(desc) % alignof(Slot) == 0;
   if (!aligned)
     trouble("utofu_post_toq of %s got descriptors at %p, which is no multiple of %zu; align their buffer",
             handle->encoder.machine->name_of(handle->vcq.id).text, desc, alignof(Slot));
-  if (desc_size % sizeof(Slot) != 0 || !aligned) return UTOFU_ERR_INVALID_DESC;
+  if (desc_size % sizeof(Slot) != 0 || !aligned) return failed(UTOFU_ERR_INVALID_DESC);
   const auto* slots = static_cast<const Slot*>(desc);
   const std::size_t count = desc_size / sizeof(Slot);
-  if (!whole_commands(slots, count)) return UTOFU_ERR_INVALID_DESC;
+  if (!whole_commands(slots, count)) return failed(UTOFU_ERR_INVALID_DESC);
   return handle->vcq.cq->post(handle->vcq, slots, count, cbdata);
 }
 
 int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata) {
   return in_call(vcq_hdl, [&](Handle& handle) -> int {
-    if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
-    if (cbdata == nullptr) return UTOFU_ERR_INVALID_POINTER;
+    if (flags != 0) return failed(UTOFU_ERR_INVALID_FLAGS);
+    if (cbdata == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
     return handle.vcq.cq->poll_tcq(handle.vcq, cbdata);
   });
 }
 
 int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice) {
   return in_call(vcq_hdl, [&](Handle& handle) -> int {
-    if (flags != 0) return UTOFU_ERR_INVALID_FLAGS;
-    if (notice == nullptr) return UTOFU_ERR_INVALID_POINTER;
+    if (flags != 0) return failed(UTOFU_ERR_INVALID_FLAGS);
+    if (notice == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
     return handle.vcq.cq->poll_mrq(handle.vcq, notice);
   });
 }
@@ -378,7 +384,7 @@ int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (count == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (count == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *count = handle->vcq.cq->unread_tcq(handle->vcq);
   return UTOFU_SUCCESS;
 }
@@ -387,7 +393,7 @@ int putofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
   Handle* handle = find_handle(vcq_hdl);
   if (handle == nullptr) return no_handle(vcq_hdl);
   const InCall call(*handle);
-  if (count == nullptr) return UTOFU_ERR_INVALID_POINTER;
+  if (count == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
   *count = handle->vcq.cq->unread_mrq(handle->vcq);
   return UTOFU_SUCCESS;
 }

@@ -25,30 +25,89 @@ CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t nu
       toq_(new Slot[depth_]),
       records_(new Record[depth_]()),
       mrq_(new Notice[mrq_depth_]),
-      stags_(process.settings(), process.machine(), VcqPlace{process.node(), tni, number, 0, kNoPath}) {
+      stags_(process.settings(), process.machine(), VcqPlace{process.node(), tni, number, 0, kNoPath}),
+      slow_(quick_ ? UTOFU_ONESIDED_FLAG_DELAY_START : ~std::uint64_t{0}) {
   if (mode == CqMode::shared) kept_ = std::make_unique<std::array<Kept, kVcqsOfCq>>();
 }
 
+// Held commands make no room for themselves.
 int CommandQueue::busy() {
+  start_held();
   process_.engine().step();
   return UTOFU_ERR_BUSY;
 }
 
+void CommandQueue::start_held() {
+  const std::uint64_t held = held_.load(std::memory_order_relaxed);
+  if (held == 0) return;
+  held_.store(0, std::memory_order_relaxed);
+  slow_ = quick_ ? UTOFU_ONESIDED_FLAG_DELAY_START : ~std::uint64_t{0};
+  posted_.store(posted_.load(std::memory_order_relaxed) + held, std::memory_order_seq_cst);
+  process_.engine().ring();
+}
+
 int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
-  if (count > depth_) return UTOFU_ERR_INVALID_DESC;
+  if (count > depth_) return post_as_room_comes(vcq, slots, count, cbdata);
+  if (!has_room(count)) return busy();
+  const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
+  put(vcq, slots, count, cbdata, ready_ns);
+  return UTOFU_SUCCESS;
+}
+
+// There is room.
+void CommandQueue::put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns) {
   const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
-  if (posted - reaped_.load(std::memory_order_relaxed) + count > depth_) return busy();
+  const std::uint64_t held = held_.load(std::memory_order_relaxed);
+  std::size_t begun = 0;  // up to the last command that does not wait for another
+  for (std::size_t i = 0; i < count;) {
+    const std::uint64_t at = posted + held + i;
+    const unsigned own = slots_of(slots[i]);
+    records_[at & (depth_ - 1)] = {
+        cbdata, ready_ns, UTOFU_SUCCESS, static_cast<std::uint8_t>(vcq.slot), static_cast<std::uint8_t>(own), Told::no};
+    for (unsigned k = 0; k < own; ++k) toq_[(at + k) & (depth_ - 1)] = slots[i + k];
+    i += own;
+    if (!is_delayed(slots[i - 1])) begun = i;
+  }
+  if (begun == 0) {
+    held_.store(held + count, std::memory_order_relaxed);
+    slow_ = ~std::uint64_t{0};
+    return;
+  }
+  held_.store(count - begun, std::memory_order_relaxed);
+  slow_ = quick_ && begun == count ? UTOFU_ONESIDED_FLAG_DELAY_START : ~std::uint64_t{0};
+  posted_.store(posted + held + begun, std::memory_order_seq_cst);
+  process_.engine().ring();
+}
+
+int CommandQueue::post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
+  if (too_long(count, std::any_of(slots, slots + count, is_delayed))) return failed(UTOFU_ERR_INVALID_DESC);
+  start_held();
   const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
   for (std::size_t i = 0; i < count;) {
-    const unsigned own = slots_of(slots[i]);
-    records_[(posted + i) & (depth_ - 1)] = {
-        cbdata, ready_ns, UTOFU_SUCCESS, static_cast<std::uint8_t>(vcq.slot), static_cast<std::uint8_t>(own), false};
-    for (unsigned k = 0; k < own; ++k) toq_[(posted + i + k) & (depth_ - 1)] = slots[i + k];
-    i += own;
+    std::size_t fit = 0;
+    while (i + fit < count && has_room(fit + slots_of(slots[i + fit]))) fit += slots_of(slots[i + fit]);
+    if (fit != 0) {
+      put(vcq, &slots[i], fit, cbdata, ready_ns);
+      i += fit;
+    } else if (!reap_all() && process_.engine().step() == 0) {
+      ::sched_yield();
+    }
   }
-  posted_.store(posted + count, std::memory_order_seq_cst);
-  process_.engine().ring();
   return UTOFU_SUCCESS;
+}
+
+bool CommandQueue::reap_all() {
+  const std::uint64_t executed = executed_.load(std::memory_order_acquire);
+  std::uint64_t reaped = reaped_.load(std::memory_order_relaxed);
+  if (reaped == executed) return false;
+  if (kept_ == nullptr) kept_ = std::make_unique<std::array<Kept, kVcqsOfCq>>();
+  alone_ = false;
+  for (; reaped != executed; reaped += records_[reaped & (depth_ - 1)].slots) {
+    const Record& record = records_[reaped & (depth_ - 1)];
+    if (record.told != Told::no) (*kept_)[record.vcq].done.push_back({record.cbdata, record.model_ns, record.status});
+  }
+  reaped_.store(executed, std::memory_order_relaxed);
+  return true;
 }
 
 // A program that polls keeps the core from the very engine it waits for, if there are more of both than cores.
@@ -66,7 +125,7 @@ int CommandQueue::give(const Done& done, Vcq& vcq, void** cbdata) {
   *cbdata = done.cbdata;
   fruitless_ = 0;
   if (process_.model().on()) process_.model().polled(vcq, done.model_ns);
-  return done.status;
+  return noted(done.status);
 }
 
 int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
@@ -81,7 +140,7 @@ int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
     const Record& record = records_[reaped & (depth_ - 1)];
     reaped += record.slots;
     reaped_.store(reaped, std::memory_order_relaxed);
-    if (!record.told) continue;
+    if (record.told == Told::no) continue;
     const Done done{record.cbdata, record.model_ns, record.status};
     if (record.vcq == vcq.slot) return give(done, vcq, cbdata);
     (*kept_)[record.vcq].done.push_back(done);
@@ -95,7 +154,7 @@ std::size_t CommandQueue::unread_tcq(Vcq& vcq) {
   const std::uint64_t executed = executed_.load(std::memory_order_acquire);
   for (std::uint64_t at = reaped_.load(std::memory_order_relaxed); at != executed;) {
     const Record& record = records_[at & (depth_ - 1)];
-    count += record.told && record.vcq == vcq.slot ? 1 : 0;
+    count += record.told != Told::no && record.vcq == vcq.slot ? 1 : 0;
     at += record.slots;
   }
   if (count == 0) (void)fruitless();
@@ -106,7 +165,7 @@ int CommandQueue::give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice) 
   *notice = found.notice;
   fruitless_ = 0;
   if (process_.model().on()) process_.model().polled(vcq, found.model_ns);
-  return found.status;
+  return noted(found.status);
 }
 
 int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
@@ -145,11 +204,11 @@ std::size_t CommandQueue::unread_mrq(Vcq& vcq) {
   return count;
 }
 
-void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& command), void* context) {
-  const std::uint64_t posted = posted_.load(std::memory_order_acquire);
+void CommandQueue::visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command),
+                                  void* context) {
   std::uint64_t at = executed_.load(std::memory_order_relaxed);
   if (outgoing_.begun) at += outgoing_.command.slots;
-  while (at != posted) {
+  while (at != end) {
     Command command;
     (void)decode(process_.machine(), toq_[at & (depth_ - 1)], toq_[(at + 1) & (depth_ - 1)], &command);
     visit(context, command);
@@ -157,11 +216,19 @@ void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& 
   }
 }
 
+void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& command), void* context) {
+  visit_commands(posted_.load(std::memory_order_acquire), visit, context);
+}
+
+void CommandQueue::for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context) {
+  visit_commands(posted_.load(std::memory_order_acquire) + held_.load(std::memory_order_relaxed), visit, context);
+}
+
 std::size_t CommandQueue::waiting_of(std::uint16_t slot) const {
   if (mode_ == CqMode::session) return 0;
   std::size_t count = 0;
-  const std::uint64_t posted = posted_.load(std::memory_order_acquire);
-  for (std::uint64_t at = executed_.load(std::memory_order_relaxed); at != posted;) {
+  const std::uint64_t end = posted_.load(std::memory_order_acquire) + held_.load(std::memory_order_relaxed);
+  for (std::uint64_t at = executed_.load(std::memory_order_relaxed); at != end;) {
     const Record& record = records_[at & (depth_ - 1)];
     if (record.vcq == slot) ++count;
     at += record.slots;
@@ -182,7 +249,7 @@ void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
   const std::uint64_t executed = executed_.load(std::memory_order_acquire);
   for (std::uint64_t at = reaped_.load(std::memory_order_relaxed); at != executed;) {
     Record& record = records_[at & (depth_ - 1)];
-    if (record.vcq == slot) record.told = false;
+    if (record.vcq == slot) record.told = Told::no;
     at += record.slots;
   }
 }
@@ -226,7 +293,9 @@ void CommandQueue::executed(int status, std::uint64_t model_ns) {
   Record& record = records_[at & (depth_ - 1)];
   record.status = status;
   record.model_ns = model_ns;
-  record.told = status != UTOFU_SUCCESS || outgoing_.command.has(UTOFU_ONESIDED_FLAG_TCQ_NOTICE);
+  record.told = status != UTOFU_SUCCESS                                 ? Told::failed
+                : outgoing_.command.has(UTOFU_ONESIDED_FLAG_TCQ_NOTICE) ? Told::done
+                                                                        : Told::no;
   outgoing_.begun = false;
   executed_.store(at + record.slots, std::memory_order_release);
 }
@@ -258,7 +327,8 @@ void CommandQueue::credit(std::uint32_t slots, std::uint64_t model_ns) {
 CommandQueue::Pointers CommandQueue::pointers() const {
   return {posted_.load(std::memory_order_acquire),  executed_.load(std::memory_order_relaxed),
           reaped_.load(std::memory_order_relaxed),  scheduled_,
-          written_.load(std::memory_order_relaxed), read_.load(std::memory_order_acquire)};
+          written_.load(std::memory_order_relaxed), read_.load(std::memory_order_acquire),
+          held_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace tofu_emulator

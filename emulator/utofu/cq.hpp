@@ -4,8 +4,9 @@
 // that of CqUser::lock, for thread-safe VCQs). "engine" is who runs the rounds.
 //
 // Invariants (indices count slots and only grow)
-//   reaped (caller) <= executed (engine) <= posted (caller), posted - reaped <= depth. A slot is free again when poll_tcq has
+//   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A slot is free again when poll_tcq has
 //   passed it, not before.
+//   held (caller): slots behind posted whose commands have DELAY_START. The next command without it posts them too.
 //   In session mode executed <= scheduled too, which only credits of arrived messages move; credits that come before their
 //   commands are kept.
 //   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
@@ -23,6 +24,7 @@
 #include "base/cache_line.hpp"
 #include "utofu/descriptor.hpp"
 #include "utofu/doorbell.hpp"
+#include "utofu/last_error.hpp"
 #include "utofu/machine.hpp"
 #include "utofu/stags.hpp"
 #include "utofu/vcq.hpp"
@@ -57,12 +59,20 @@ class CommandQueue {
 
   // Caller.
 
-  // All slots of these whole commands (see whole_commands()), or BUSY. INVALID_DESC: more than the TOQ ever has.
+  // All slots of these whole commands (see whole_commands()), or BUSY. More than the TOQ has are posted as it gets room, by a caller
+  // that waits; INVALID_DESC: that cannot be, see too_long().
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
   // The same of one slot that is a whole command, which encode(Slot*) writes; what it returns, if not SUCCESS, is the result, and
   // nothing is posted.
   template <class Encode>
   [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
+  // So many slots can never be posted together: the largest TOQ that the hardware has is not as long, or this one is not, and it does
+  // not go on by itself (session mode, DELAY_START).
+  [[nodiscard]] bool too_long(std::size_t count, bool delayed) const {
+    return count > kMostDepth || (count > depth_ && (delayed || mode_ == CqMode::session));
+  }
+  // What DELAY_START holds back begins.
+  void start_held();
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
   [[nodiscard]] int poll_tcq(Vcq& vcq, void** cbdata);
   // SUCCESS, NOT_FOUND or ERR_MRQ_* with a notice as far as it is known.
@@ -72,8 +82,10 @@ class CommandQueue {
 
   // How many commands of this slot were posted and have not been executed; in session mode none, since close_cq() counts those. Likewise.
   [[nodiscard]] std::size_t waiting_of(std::uint16_t slot) const;
-  // What was posted and has not been begun: for dereg's check in strict mode. With Engine::Pause held.
+  // What was posted and has not been begun: for dumps. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
+  // Those that DELAY_START holds, too: for dereg's check in strict mode. And no other caller in a call.
+  void for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context);
 
   [[nodiscard]] std::uint16_t tni() const { return tni_; }
   [[nodiscard]] std::uint16_t number() const { return number_; }
@@ -107,11 +119,13 @@ class CommandQueue {
 
   // For dumps, with Engine::Pause held or on the engine.
   struct Pointers {
-    std::uint64_t posted, executed, reaped, scheduled, written, read;
+    std::uint64_t posted, executed, reaped, scheduled, written, read, held;
   };
   [[nodiscard]] Pointers pointers() const;
 
  private:
+  // Whether poll_tcq tells of a command.
+  enum class Told : std::uint8_t { no, done, failed };
   // Of a command, at its first slot.
   struct Record {
     void* cbdata;
@@ -119,7 +133,7 @@ class CommandQueue {
     std::int32_t status;     // engine
     std::uint8_t vcq;        // slot
     std::uint8_t slots;
-    bool told;  // poll_tcq tells of it
+    Told told;
   };
   struct Notice {
     utofu_mrq_notice notice;
@@ -145,6 +159,16 @@ class CommandQueue {
 
   // Timing model: the time at which the earliest credits that are left suffice for so many slots; they are used up.
   [[nodiscard]] std::uint64_t use_credits(std::uint32_t slots);
+  [[nodiscard]] bool has_room(std::size_t count) const {
+    return posted_.load(std::memory_order_relaxed) + held_.load(std::memory_order_relaxed) + count -
+               reaped_.load(std::memory_order_relaxed) <=
+           depth_;
+  }
+  void put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns);
+  [[nodiscard]] int post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
+  // Ends into kept_, so that there is room. False: there was none to make.
+  bool reap_all();
+  void visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command), void* context);
   [[nodiscard]] int busy();
   [[nodiscard]] int fruitless();
   [[nodiscard]] int poll_shared_tcq(Vcq& vcq, void** cbdata);
@@ -154,7 +178,7 @@ class CommandQueue {
 
   Process& process_;
   const bool quick_;  // neither the timing model nor steps have to be thought of
-  const bool alone_;  // that, and no other VCQ has a share
+  bool alone_;        // that, no other VCQ has a share, and kept_ has nothing; the caller's
   const Doorbell<> engine_bell_;
   const std::uint16_t tni_;
   const std::uint16_t number_;
@@ -174,8 +198,10 @@ class CommandQueue {
   std::atomic<std::uint64_t> reaped_{0};  // relaxed: others only look, for dumps
   std::atomic<std::uint64_t> read_{
       0};  // release: the notice has been copied; acquire by the engine, which reuses its place
+  std::atomic<std::uint64_t> held_{0};  // relaxed: others only look, for dumps
+  std::uint64_t slow_;                  // a command with one of these bits in word 0 is not post_one()'s
   std::uint32_t fruitless_ = 0;
-  std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;  // shared CQs
+  std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;  // shared CQs, and where room had to be made
 
   // Engine's line.
   alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> executed_{
@@ -194,8 +220,8 @@ template <class Encode>
 [[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
   Slot slot;  // first in registers: what it takes to make it is not needed any more when its place is looked for
   if (const int status = encode(&slot); status != UTOFU_SUCCESS) [[unlikely]]
-    return status;
-  if (!quick_) [[unlikely]] {
+    return failed(status);
+  if ((slot.words[0] & slow_) != 0) [[unlikely]] {
     const Slot in_memory = slot;
     return post(vcq, &in_memory, 1, cbdata);
   }
@@ -227,10 +253,12 @@ inline int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
     const Record& record = records_[reaped & (depth_ - 1)];
     reaped += record.slots;
     reaped_.store(reaped, std::memory_order_relaxed);
-    if (!record.told) continue;
+    if (record.told == Told::no) continue;
     fruitless_ = 0;
     *cbdata = record.cbdata;
-    return record.status;
+    if (record.told == Told::failed) [[unlikely]]
+      return failed(record.status);
+    return UTOFU_SUCCESS;
   }
   return fruitless();
 }
@@ -245,7 +273,9 @@ inline int CommandQueue::poll_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
   *notice = found.notice;
   const int status = found.status;
   read_.store(read + 1, std::memory_order_release);
-  return status;
+  if (status != UTOFU_SUCCESS) [[unlikely]]
+    return failed(status);
+  return UTOFU_SUCCESS;
 }
 
 }  // namespace tofu_emulator

@@ -27,12 +27,14 @@ std::uint64_t Delivery::hold_back() {
   return random_.below(512);
 }
 
-void Delivery::add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source) {
+void Delivery::add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source,
+                   std::uint64_t arrived) {
   Parcel parcel;
   parcel.head = head;
   if (head.bytes != 0) parcel.data.assign(data, data + head.bytes);
   parcel.kind = kind;
   parcel.source = source;
+  parcel.arrived = arrived;
   const std::uint64_t from = mix(mix(head.source_vcq, source), static_cast<std::uint64_t>(where(head)));
   // Answers are pieces of the message that they answer.
   parcel.message = kind >= PacketKind::ack ? mix(source, head.message) : mix(from, head.sequence);

@@ -29,6 +29,7 @@ class Delivery {
     std::uint64_t turn = 0;     // in its stream
     std::uint64_t message = 0;  // key
     std::uint64_t due = 0;      // tick
+    std::uint64_t arrived = 0;  // its number among all packets that came to this process
   };
   // What is known of the other pieces when one is handled.
   struct Pieces {
@@ -41,7 +42,7 @@ class Delivery {
   void reseed(std::uint64_t seed) { random_ = heddle::base::Random(seed); }
   [[nodiscard]] bool full() const { return parcels_.size() >= kMost; }
   [[nodiscard]] bool empty() const { return parcels_.empty(); }
-  void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source);
+  void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source, std::uint64_t arrived);
 
   // One tick: handle(parcel, pieces) for all that are due, in a random order as far as they may. It says false for what cannot be
   // handled now, which is then offered again. How many were handled.
@@ -63,6 +64,27 @@ class Delivery {
       ++done;
     }
     return done;
+  }
+
+  // handle(parcel, pieces) at once for all of a process that arrived before: what comes after them must not overtake them. It takes
+  // them all.
+  template <class Handle>
+  void release(std::uint32_t source, std::uint64_t before, Handle&& handle) {
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t at = 0; at < parcels_.size();) {
+        Parcel& parcel = parcels_[at];
+        if (parcel.source != source || parcel.arrived > before || !may_go(parcel, true)) {
+          ++at;
+          continue;
+        }
+        (void)handle(parcel, pieces_of(parcel));
+        gone(parcel);
+        parcel = std::move(parcels_.back());
+        parcels_.pop_back();
+        more = true;
+      }
+    }
   }
 
   // The message of the parcel that is being handled has a piece that was refused.

@@ -77,7 +77,7 @@ int encode_transfer(Code code, const Encoder& encoder, const Target& target, uto
                     const Pace& pace, Slot* slots) {
   detail::Head head{};
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
-  if (blocks.length - 1 >= kMaxLength) return UTOFU_ERR_INVALID_SIZE;
+  if (wrong_length(code, blocks.length)) return UTOFU_ERR_INVALID_SIZE;
   if (pace.mtu == 0 || pace.mtu > kMtu || pace.mtu % kMtuUnit != 0 || pace.gap > kMaxGap) return UTOFU_ERR_INVALID_ARG;
   head.word1 |= std::uint64_t{pace.mtu / kMtuUnit} << kMtuShift | std::uint64_t{pace.gap} << kGapShift;
   Slot slot{{head.word0 | word0(code, blocks.length), head.word1, target.stadd, local}};
@@ -117,11 +117,11 @@ int encode_nop(unsigned long flags, Slot* slot) {
 }
 
 int encode_piggyback(const Encoder& encoder, const Target& target, const void* data, std::size_t length, Slot* slots) {
-  if (data == nullptr) return UTOFU_ERR_INVALID_POINTER;
-  if (length - 1 >= kMaxPiggyback) return UTOFU_ERR_INVALID_SIZE;
+  if (data == nullptr && length != 0) return UTOFU_ERR_INVALID_POINTER;
+  if (length > kMaxPiggyback) return UTOFU_ERR_INVALID_SIZE;
   std::uint64_t last = 0;
   if (piggyback_slots(length) == 1) {
-    std::memcpy(&last, data, length);
+    if (length != 0) std::memcpy(&last, data, length);
     return encode_piggyback8(encoder, target, last, length, slots);
   }
   detail::Head head{};

@@ -57,6 +57,11 @@ bool decode(const Machine& machine, const Slot& first, const Slot& second, Comma
 // Whether these are whole commands: what utofu_post_toq got.
 [[nodiscard]] bool whole_commands(const Slot* slots, std::size_t count);
 
+// Of the last slot of a command: UTOFU_ONESIDED_FLAG_DELAY_START.
+constexpr bool is_delayed(const Slot& last) {
+  return (last.words[0] & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
+}
+
 // How slots are coded: the engine's side and the encoders share it.
 namespace coding {
 enum Code : std::uint8_t { kBuffer = 1, kNop, kPut, kPiggyback, kGet, kArmw4, kArmw8, kCswap4, kCswap8, kCodes };
@@ -66,10 +71,30 @@ constexpr std::uint64_t word0(Code code, std::uint64_t length) {
 }
 }  // namespace coding
 
-// What is the same for each call: whose ids these are, and whether the mode is strict.
-struct Encoder {
+// What is the same for each call of a handle: whose ids these are, and whether the mode is strict. It knows the last id that it
+// was given: most commands go where the one before went.
+class Encoder {
+ public:
+  Encoder() = default;
+  Encoder(const Machine* its, bool is_strict) : machine(its), strict(is_strict), last_id_(its->pack_id(0)) {}
+
+  [[nodiscard]] bool unpack(utofu_vcq_id_t id, PackedPlace* place) const {
+    if (id == last_id_) [[likely]] {
+      *place = last_place_;
+      return true;
+    }
+    if (!machine->unpack_id(id, place)) return false;
+    last_id_ = id;
+    last_place_ = *place;
+    return true;
+  }
+
   const Machine* machine = nullptr;
   bool strict = false;
+
+ private:
+  mutable utofu_vcq_id_t last_id_ = 0;  // with last_place_: by the thread that is in a call on the handle
+  mutable PackedPlace last_place_ = 0;
 };
 
 // The arguments that most calls have.
@@ -128,7 +153,7 @@ struct Head {
 };
 inline int encode_head(const Encoder& encoder, const Target& target, Head* head) {
   PackedPlace place = 0;
-  if (!encoder.machine->unpack_id(target.vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
+  if (!encoder.unpack(target.vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
   if ((target.flags & ~kKnownFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
   head->word0 = target.flags | target.edata << 56U;
   head->word1 = place | coding::kTag << 56U;
@@ -142,12 +167,17 @@ inline int encode_head(const Encoder& encoder, const Target& target, Head* head)
 
 }  // namespace detail
 
+// A put may be of nothing: a notice, credits or a completion alone. A get of nothing has no meaning.
+constexpr bool wrong_length(coding::Code code, std::size_t length) {
+  return code == coding::kGet ? length - 1 >= kMaxLength : length > kMaxLength;
+}
+
 // A put or get of one block with nothing special about its packets.
 inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
                                  std::size_t length, Slot* slot) {
   detail::Head head;
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
-  if (length - 1 >= kMaxLength) return UTOFU_ERR_INVALID_SIZE;
+  if (wrong_length(code, length)) return UTOFU_ERR_INVALID_SIZE;
   slot->words = {head.word0 | coding::word0(code, length), head.word1, target.stadd, local};
   return UTOFU_SUCCESS;
 }
@@ -157,7 +187,7 @@ inline int encode_piggyback8(const Encoder& encoder, const Target& target, std::
                              Slot* slot) {
   detail::Head head;
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
-  if (length - 1 >= 8) return UTOFU_ERR_INVALID_SIZE;
+  if (length > 8) return UTOFU_ERR_INVALID_SIZE;
   slot->words = {head.word0 | coding::word0(coding::kPiggyback, length), head.word1, target.stadd, data};
   return UTOFU_SUCCESS;
 }

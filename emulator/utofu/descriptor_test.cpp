@@ -77,7 +77,9 @@ TEST_F(DescriptorTest, APlainTransferIsTheSameWithoutAPace) {
     EXPECT_EQ(command.mtu, kMtu);
     EXPECT_EQ(command.gap, 0);
   }
-  EXPECT_EQ(encode_plain_transfer(coding::kPut, encoder_, target_, 1, 0, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_plain_transfer(coding::kGet, encoder_, target_, 1, 0, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_plain_transfer(coding::kPut, encoder_, target_, 1, 0, slots_), UTOFU_SUCCESS);
+  EXPECT_EQ(decoded().length, 0U);
   EXPECT_EQ(encode_plain_transfer(coding::kGet, encoder_, target_, 1, kMaxLength + 1, slots_), UTOFU_ERR_INVALID_SIZE);
 }
 
@@ -106,7 +108,8 @@ TEST_F(DescriptorTest, PiggybackOfEveryLength) {
     EXPECT_EQ(command.length, length);
     EXPECT_EQ(std::memcmp(command.inlined.data(), data.data(), length), 0) << length;
   }
-  EXPECT_EQ(encode_piggyback(encoder_, target_, data.data(), 0, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_piggyback(encoder_, target_, nullptr, 0, slots_), UTOFU_SUCCESS);
+  EXPECT_EQ(decoded().length, 0U);
   EXPECT_EQ(encode_piggyback(encoder_, target_, data.data(), 33, slots_), UTOFU_ERR_INVALID_SIZE);
   EXPECT_EQ(encode_piggyback(encoder_, target_, nullptr, 8, slots_), UTOFU_ERR_INVALID_POINTER);
 }
@@ -156,9 +159,8 @@ TEST_F(DescriptorTest, BadArgumentsAreNamed) {
     bad.flags = 1UL << bit;
     EXPECT_EQ(encode_piggyback8(encoder_, bad, 1, 8, slots_), UTOFU_ERR_INVALID_FLAGS) << bit;
   }
-  EXPECT_EQ(encode_piggyback8(encoder_, target_, 1, 0, slots_), UTOFU_ERR_INVALID_SIZE);
   EXPECT_EQ(encode_piggyback8(encoder_, target_, 1, 9, slots_), UTOFU_ERR_INVALID_SIZE);
-  EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {0}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(encode_transfer(coding::kGet, encoder_, target_, 1, {0}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
   EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {kMaxLength + 1}, {}, slots_), UTOFU_ERR_INVALID_SIZE);
   for (const Pace pace : {Pace{0, 0}, Pace{1928, 0}, Pace{12, 0}, Pace{1920, 256}}) {
     EXPECT_EQ(encode_transfer(coding::kPut, encoder_, target_, 1, {8}, pace, slots_), UTOFU_ERR_INVALID_ARG);

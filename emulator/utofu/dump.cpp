@@ -41,6 +41,8 @@ void dump_cq(CommandQueue& cq, int fd) {
   ::dprintf(fd, "  TNI %u CQ %u (%s): TOQ posted %llu executed %llu reaped %llu", cq.tni(), cq.number(),
             name_of(cq.mode()), static_cast<unsigned long long>(at.posted),
             static_cast<unsigned long long>(at.executed), static_cast<unsigned long long>(at.reaped));
+  if (at.held != 0)
+    ::dprintf(fd, " held back by DELAY_START %llu, for a command without it", static_cast<unsigned long long>(at.held));
   if (cq.mode() == CqMode::session) ::dprintf(fd, " scheduled %llu", static_cast<unsigned long long>(at.scheduled));
   ::dprintf(fd, "; MRQ written %llu read %llu; %zu answers are waited for\n",
             static_cast<unsigned long long>(at.written), static_cast<unsigned long long>(at.read), cq.open_messages);

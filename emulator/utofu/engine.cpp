@@ -21,6 +21,7 @@ constexpr std::int64_t kLongNapNs = 1'000'000'000;  // somebody may have ended t
 constexpr std::uint64_t kCulpritNs = 10'000'000'000;
 constexpr std::uint64_t kDeathLookNs = 1'000'000'000;
 constexpr std::uint32_t kRoundsBetweenClocks = 256;
+constexpr std::uint32_t kDelayedSpins = 1024;  // strict mode counts time in rounds: twice what most is held back for
 
 std::uint64_t now_ns() {
   return heddle::base::SystemClock().now_ns();
@@ -113,9 +114,12 @@ void Engine::run() {
     while (pauses_.load(std::memory_order_relaxed) != 0) ::sched_yield();
     if (done != 0) {
       idle = 0;
-    } else if (++idle < spins) {
-      heddle::base::cpu_relax();
-    } else if (idle < spins + yields || delayed) {
+    } else if (++idle < (delayed ? std::max(spins, kDelayedSpins) : spins)) {
+      if (!process_.crowded()) heddle::base::cpu_relax();
+    } else if (delayed) {
+      ::sched_yield();  // where a program that polls memory has the only core, that is a whole time slice: once, not for each round
+      idle = 0;
+    } else if (idle < spins + yields) {
       ::sched_yield();
     } else {
       sleep_until_rung();
@@ -140,7 +144,9 @@ void Engine::flush() {
   for (const std::uint32_t process : unpublished_) {
     Target& to = targets_[process];
     ProcessEntry& entry = world_.entry(process);
-    for (std::uint32_t channel = 0; channel < kChannels; ++channel) {
+    // Answers first: what a program sends because of what it got is not there before the acknowledgement of that.
+    for (const Channel which : {Channel::responses, Channel::requests}) {
+      const auto channel = static_cast<std::size_t>(which);
       if (!to.unpublished[channel]) continue;
       to.unpublished[channel] = false;
       to.ends[channel].publish();

@@ -149,6 +149,7 @@ class Engine {
   Source& source(std::uint32_t process);
   [[nodiscard]] static bool makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t bytes, Channel channel);
   std::size_t receive(Channel channel);
+  [[nodiscard]] bool take_answers(std::uint32_t from);
   std::size_t drain_ring(std::uint32_t from, Channel channel, bool* emptied);
   std::size_t release_delayed();
   [[nodiscard]] Handled take_request(const Arrival& arrival);
@@ -180,7 +181,8 @@ class Engine {
   Messages messages_;
   Delivery delayed_requests_;
   Delivery delayed_responses_;
-  bool stalled_ = false;  // something in this round waits for room in a ring
+  std::uint64_t arrivals_ = 0;  // strict mode: packets so far
+  bool stalled_ = false;        // something in this round waits for room in a ring
   std::uint32_t rounds_ = 0;
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;

@@ -1,6 +1,7 @@
 #include "utofu/handles.hpp"
 
 #include "utofu/callers.hpp"
+#include "utofu/last_error.hpp"
 #include "utofu/report.hpp"
 
 namespace tofu_emulator {
@@ -23,7 +24,7 @@ int no_handle(utofu_vcq_hdl_t number) {
     broken_rule("%s is an id, for peers to name it by: its calls take the handle that utofu_create_vcq gave",
                 handle.encoder.machine->name_of(number).text);
   }
-  return UTOFU_ERR_INVALID_VCQ_HDL;
+  return failed(UTOFU_ERR_INVALID_VCQ_HDL);
 }
 
 utofu_vcq_hdl_t publish(Handle* handle) {

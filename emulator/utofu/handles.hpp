@@ -35,7 +35,6 @@ struct alignas(heddle::base::kCacheLine) Handle {
   bool thread_safe = false;
   bool strict = false;
   Encoder encoder;
-  std::uint32_t toq_depth = 0;
   Vcq vcq;
   VcqPlace place;
   CqUser* user = nullptr;

@@ -63,6 +63,10 @@ std::uint8_t local_type(Opcode opcode) {
   return opcode == Opcode::armw || opcode == Opcode::cswap ? UTOFU_MRQ_TYPE_LCL_ARMW : UTOFU_MRQ_TYPE_LCL_PUT;
 }
 
+Memory::Order order_of(const PacketHead& head) {
+  return (head.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? Memory::Order::ascending : Memory::Order::end_last;
+}
+
 }  // namespace
 
 int mrq_error(Refusal refusal) {
@@ -113,7 +117,7 @@ bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t 
   if (bytes != sizeof head + head.bytes || (kind >= PacketKind::ack) != (channel == Channel::responses)) return false;
   switch (kind) {
     case PacketKind::put:
-      if (head.length == 0) return true;  // of a message that its sender has given up, see push_put()
+      if (head.op == kGivenUp) return true;
       [[fallthrough]];
     case PacketKind::got:
       return std::uint64_t{head.offset} + head.bytes <= head.length;
@@ -143,6 +147,11 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       *emptied = true;
       break;
     }
+    // Its sender answered, before it sent this, what had come from here before: those who wait for the answer are to have it first.
+    if (channel == Channel::requests && !take_answers(from)) {
+      ring.put_back(record);
+      break;
+    }
     PacketHead head;
     if (taken == heddle::queue::Take::malformed || record.bytes < sizeof head)
       fatal("the ring from process %u is broken: somebody else has written to the world's memory", from);
@@ -154,7 +163,7 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
     if (kind == PacketKind::gate) {
       process_.gates().receive(head, data);
     } else if (strict_) {
-      delayed.add(kind, head, data, from);
+      delayed.add(kind, head, data, from, ++arrivals_);
     } else {
       const bool last = head.offset + head.bytes >= head.length;
       const Arrival arrival{kind, &head, data, from, last, Refusal::none, &sender.served, nullptr};
@@ -173,19 +182,27 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
   return done;
 }
 
+// All answers of a process that are there. False: not all can be taken now.
+bool Engine::take_answers(std::uint32_t from) {
+  bool emptied = false;
+  while (source(from).ends[static_cast<std::size_t>(Channel::responses)].has_more()) {
+    if (drain_ring(from, Channel::responses, &emptied) == 0) return false;
+  }
+  return true;
+}
+
 std::size_t Engine::release_delayed() {
-  const auto handle = [this](Delivery& delivery) {
-    return delivery.tick([this](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
-      const Arrival arrival{parcel.kind, &parcel.head,   parcel.data.data(), parcel.source,
-                            pieces.last, pieces.refused, &parcel.served,     &parcel};
-      if (parcel.kind >= PacketKind::ack) {
-        take_response(arrival);
-        return true;
-      }
-      return take_request(arrival) == Handled::done;
-    });
+  const auto take_answer = [this](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
+    take_response(Arrival{parcel.kind, &parcel.head, parcel.data.data(), parcel.source, pieces.last, pieces.refused,
+                          &parcel.served, &parcel});
+    return true;
   };
-  return handle(delayed_responses_) + handle(delayed_requests_);
+  const std::size_t answers = delayed_responses_.tick(take_answer);
+  return answers + delayed_requests_.tick([&](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
+    delayed_responses_.release(parcel.source, parcel.arrived, take_answer);
+    return take_request(Arrival{parcel.kind, &parcel.head, parcel.data.data(), parcel.source, pieces.last,
+                                pieces.refused, &parcel.served, &parcel}) == Handled::done;
+  });
 }
 
 // The CQ that a request is for; null: it is not, or no longer, what its sender meant.
@@ -200,7 +217,7 @@ Engine::Handled Engine::take_request(const Arrival& arrival) {
   CommandQueue* cq = addressee(head);
   switch (arrival.kind) {
     case PacketKind::put:
-      if (head.length == 0) return Handled::done;  // of a message that its sender has given up, see push_put()
+      if (head.op == kGivenUp) return Handled::done;
       if (arrival.last && !reserve(arrival, PacketKind::ack, 0, &reply)) return Handled::stalled;
       take_put(arrival, cq, reply);
       return Handled::done;
@@ -256,7 +273,7 @@ void Engine::turn_away(const Arrival& arrival, const Reply& reply, Refusal refus
 }
 
 void Engine::pad(const PacketHead& head, const Hold& hold) {
-  if (!strict_ || (head.flags & UTOFU_ONESIDED_FLAG_PADDING) == 0 || head.offset != 0) return;
+  if (!strict_ || (head.flags & UTOFU_ONESIDED_FLAG_PADDING) == 0 || head.offset != 0 || head.length == 0) return;
   const std::uint64_t first = reinterpret_cast<std::uint64_t>(hold.data);
   const std::uint64_t end = first + head.length;
   const std::size_t before = std::min<std::uint64_t>(first % kLine, hold.before);
@@ -278,7 +295,7 @@ Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
   // Before it can be seen: who sees it asks.
   if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
   memory_.about(head.source_vcq, head.stadd, hold.data);
-  const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes);
+  const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes, order_of(head));
   cq.stags().release(hold);
   return stored ? Refusal::none : Refusal::memory;
 }
@@ -295,7 +312,7 @@ void Engine::take_put(const Arrival& arrival, CommandQueue* cq, const Reply& rep
     return;
   }
   answer(arrival, reply, Refusal::none, 0, 0);
-  arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_PUT, 0);
+  arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_PUT, arrival.head->stadd + arrival.head->length);
 }
 
 // The target's part of a message that is done: a notice, credits.
@@ -390,7 +407,8 @@ void Engine::land(const Arrival& arrival, Message& message) {
   } else {
     if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
     memory_.about(message.cq->id_of(message.slot), message.local_stadd, hold.data);
-    if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes)) message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
+    if (!memory_.write(hold.data + head.offset, arrival.data, head.bytes, order_of(head)))
+      message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
     message.cq->stags().release(hold);
   }
   message.left -= std::min<std::uint32_t>(message.left, head.bytes);

@@ -13,6 +13,8 @@ constexpr std::uint64_t mixed(std::uint64_t value) {
   return value ^ value >> 31U;
 }
 
+constexpr std::uint64_t kVendorMark = std::uint64_t{1} << 40U;
+
 std::uint32_t around(std::uint32_t from, std::uint32_t to, std::uint32_t along) {  // a ring: the shorter way
   const std::uint32_t apart = from > to ? from - to : to - from;
   return std::min(apart, along - apart);
@@ -39,7 +41,8 @@ const utofu_onesided_caps& onesided_caps() {
 }
 
 Machine::Machine(const Settings& settings)
-    : shape_(settings.shape),
+    : vendor_(settings.numbering == Numbering::vendor),
+      shape_(settings.shape),
       processes_(settings.processes),
       per_node_(settings.per_node),
       key_(mixed(settings.seed + 0x9E3779B97F4A7C15ULL)),
@@ -71,12 +74,20 @@ std::optional<std::uint32_t> Machine::node_at(const std::uint8_t coords[]) const
 Machine::Share Machine::share(std::uint32_t process, std::uint16_t tni) const {
   const std::uint32_t local = process % per_node_;
   if (per_node_ <= kCqs) {
-    const std::uint32_t first = kCqs * local / per_node_;
-    return {static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(kCqs * (local + 1) / per_node_ - first)};
+    const auto first = static_cast<std::uint16_t>(kCqs * local / per_node_);
+    const auto end = static_cast<std::uint16_t>(kCqs * (local + 1) / per_node_);
+    return {first, static_cast<std::uint16_t>(end - first), component_cq(local, first)};
   }
   const std::uint32_t cq = (local + kTnis * kCqs * per_node_ - tni * kCqs) % per_node_;
   if (cq >= kCqs) return {};
-  return {static_cast<std::uint16_t>(cq), 1};
+  return {static_cast<std::uint16_t>(cq), 1, static_cast<std::uint16_t>(cq)};
+}
+
+// Where programs of the vendor's machine look for the CQ of the process that is `local` on its node; of more than four nothing is
+// known. Each is in that process's share.
+std::uint16_t Machine::component_cq(std::uint32_t local, std::uint16_t first) const {
+  static constexpr std::uint16_t kKnown[3][4] = {{0, 6, 0, 0}, {0, 4, 8, 0}, {0, 2, 5, 8}};
+  return vendor_ && per_node_ >= 2 && per_node_ <= 4 ? kKnown[per_node_ - 2][local] : first;
 }
 
 std::optional<std::uint32_t> Machine::process_of(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {
@@ -110,12 +121,58 @@ utofu_vcq_id_t Machine::raw(utofu_vcq_id_t id) const {
   return unpack_id(id, &packed) ? pack_id(without_path(packed)) : id;
 }
 
-// The complement of what a VCQ in that place would have: the check of one is never that of the other.
+std::uint64_t Machine::vendor_coords(std::uint32_t node) const {
+  const Coords at = coords_of(node);
+  return at[0] | std::uint64_t{at[1]} << 8U | std::uint64_t{at[2]} << 16U | std::uint64_t{at[3]} << 24U |
+         std::uint64_t{at[4]} << 25U | std::uint64_t{at[5]} << 27U;
+}
+
+std::optional<std::uint32_t> Machine::node_of_vendor(std::uint64_t bits) const {
+  const std::uint8_t coords[] = {static_cast<std::uint8_t>(bits),
+                                 static_cast<std::uint8_t>(bits >> 8U),
+                                 static_cast<std::uint8_t>(bits >> 16U),
+                                 static_cast<std::uint8_t>(bits >> 24U & 1U),
+                                 static_cast<std::uint8_t>(bits >> 25U & 3U),
+                                 static_cast<std::uint8_t>(bits >> 27U & 1U)};
+  return node_at(coords);
+}
+
+utofu_vcq_id_t Machine::pack_vendor(PackedPlace packed) const {
+  const std::uint64_t tni = packed >> 19U & 7U;
+  const std::uint64_t cq = packed >> 22U & 15U;
+  const std::uint64_t slot = packed >> 26U & 15U;
+  const std::uint64_t path = packed >> kPathShift & 15U;
+  return vendor_coords(static_cast<std::uint32_t>(packed & 0x7FFFFU)) | tni << 29U | path << 32U | slot << 36U |
+         kVendorMark | cq << 58U;
+}
+
+bool Machine::unpack_vendor(utofu_vcq_id_t id, PackedPlace* packed) const {
+  constexpr std::uint64_t kUnused = 0x03FF'FF00'1000'0000;  // bits 28 and 40-57
+  const auto node = node_of_vendor(id);
+  const std::uint64_t tni = id >> 29U & 7U;
+  const std::uint64_t cq = id >> 58U;
+  const std::uint64_t slot = id >> 36U & 15U;
+  if ((id & kUnused) != kVendorMark || !node || tni >= kTnis || cq >= kCqs || slot >= kVcqsOfCq) return false;
+  *packed = PackedPlace{*node} | tni << 19U | cq << 22U | slot << 26U | (id >> 32U & 15U) << kPathShift;
+  return true;
+}
+
+// Random ones: the complement of what a VCQ in that place would have: the check of one is never that of the other.
 utofu_vbg_id_t Machine::vbg_id(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const {
+  if (vendor_) return gate | vendor_coords(node) << 32U | std::uint64_t{tni} << 61U;
   return ~pack_id(PackedPlace{node} | PackedPlace{tni} << 19U | PackedPlace{gate} << 22U);
 }
 
 bool Machine::decode_vbg(utofu_vbg_id_t id, std::uint32_t* node, std::uint16_t* tni, std::uint16_t* gate) const {
+  if (vendor_) {
+    constexpr std::uint64_t kUnused = 0x1000'0000'FFFF'FFC0;
+    const auto found = node_of_vendor(id >> 32U);
+    *tni = static_cast<std::uint16_t>(id >> 61U);
+    *gate = static_cast<std::uint16_t>(id & 63U);
+    if ((id & kUnused) != 0 || !found || *tni >= kTnis || *gate >= kGates) return false;
+    *node = *found;
+    return true;
+  }
   PackedPlace packed = 0;
   if (!unpack_id(~id, &packed)) return false;
   *node = static_cast<std::uint32_t>(packed & 0x7FFFFU);

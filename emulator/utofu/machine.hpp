@@ -1,6 +1,11 @@
 // The virtual machine: nodes on a torus, what each process has of them, and the identifiers of what is on them. Pure
-// computation; all processes of a world get the same results, which depend on the world's seed so that no program can know
-// the layout.
+// computation; all processes of a world get the same results. Identifiers have one of two layouts: the vendor's, which programs
+// take apart, or one that depends on the world's seed, so that no program can know it.
+//
+// The vendor's, bits from the lowest
+//   VCQ id   X 0-7, Y 8-15, Z 16-23, A 24, B 25-26, C 27, TNI 29-31, path 32-35, slot 36-39, bit 40 set, CQ 58-63. Where path and
+//            slot are is a guess; that bit is there so that no id is 0.
+//   gate id  gate 0-5, X 32-39, Y 40-47, Z 48-55, A 56, B 57-58, C 59, TNI 61-63
 #pragma once
 
 #include <utofu.h>
@@ -69,10 +74,12 @@ class Machine {
   // Links between two nodes; path: kNoPath: the default one, by the target's A, B, C.
   [[nodiscard]] std::uint32_t hops(std::uint32_t from, std::uint32_t to, std::uint8_t path) const;
 
-  // The CQs of a TNI that are a process's: first .. first + count - 1. It may have none on a TNI.
+  // The CQs of a TNI that are a process's: first .. first + count - 1. It may have none on a TNI. `component`: that of VCQs that are
+  // made with a component id.
   struct Share {
     std::uint16_t first = 0;
     std::uint16_t count = 0;
+    std::uint16_t component = 0;
   };
   [[nodiscard]] Share share(std::uint32_t process, std::uint16_t tni) const;
   // Whose CQ this is; none: of no process of this world.
@@ -89,13 +96,18 @@ class Machine {
   // The id without its path, as notices carry it.
   [[nodiscard]] utofu_vcq_id_t raw(utofu_vcq_id_t id) const;
 
-  // The same in one word, for descriptors. 30 bits of an id are a check, so what unpack_id() takes was given out.
+  [[nodiscard]] bool vendor() const { return vendor_; }
+
+  // The same in one word, for descriptors. 30 bits of a random id are a check, so what unpack_id() takes was given out; of a
+  // vendor's all bits that are not used have to be as they are given out.
   [[nodiscard]] bool unpack_id(utofu_vcq_id_t id, PackedPlace* packed) const {
+    if (vendor_) return unpack_vendor(id, packed);
     const std::uint64_t plain = rotate(id, back_) ^ mask_;
     *packed = plain & ((PackedPlace{1} << kPlaceBits) - 1);
     return plain >> kPlaceBits == check(*packed);
   }
   [[nodiscard]] utofu_vcq_id_t pack_id(PackedPlace packed) const {
+    if (vendor_) return pack_vendor(packed);
     return rotate((packed | check(packed) << kPlaceBits) ^ mask_, turn_);
   }
 
@@ -117,6 +129,14 @@ class Machine {
   }
   [[nodiscard]] std::uint64_t check(std::uint64_t plain) const { return plain * multiplier_ >> kPlaceBits; }
 
+  [[nodiscard]] std::uint16_t component_cq(std::uint32_t local, std::uint16_t first) const;
+  [[nodiscard]] bool unpack_vendor(utofu_vcq_id_t id, PackedPlace* packed) const;
+  [[nodiscard]] utofu_vcq_id_t pack_vendor(PackedPlace packed) const;
+  // The 28 bits of a node's coordinates, and back; none: no such node.
+  [[nodiscard]] std::uint64_t vendor_coords(std::uint32_t node) const;
+  [[nodiscard]] std::optional<std::uint32_t> node_of_vendor(std::uint64_t bits) const;
+
+  bool vendor_;
   Shape shape_;
   std::uint32_t processes_;
   std::uint32_t per_node_;

@@ -55,6 +55,75 @@ TEST(Machine, IdsTellWhatTheyWereMadeOf) {
   }
 }
 
+Settings vendors(Settings settings) {
+  settings.numbering = Numbering::vendor;
+  return settings;
+}
+
+TEST(Machine, IdsOfTheVendorsLayoutTellWhatTheyWereMadeOf) {
+  const Machine machine(vendors(settings_of({32, 32, 32, 2, 3, 2}, 256, 1, 77)));
+  std::set<utofu_vcq_id_t> ids;
+  for (const std::uint32_t node : {0U, 1U, 4711U, machine.nodes() - 1}) {
+    for (std::uint16_t tni = 0; tni < kTnis; ++tni) {
+      for (std::uint16_t cq = 0; cq < kCqs; ++cq) {
+        for (const std::uint8_t path : {kNoPath, std::uint8_t{1}, kPaths, kDefaultPath}) {
+          const VcqPlace place{node, tni, cq, static_cast<std::uint16_t>(cq % kVcqsOfCq), path};
+          const utofu_vcq_id_t id = machine.vcq_id(place);
+          EXPECT_NE(id, 0U);
+          EXPECT_TRUE(ids.insert(id).second);
+          VcqPlace back;
+          ASSERT_TRUE(machine.decode(id, &back));
+          EXPECT_EQ(back, place);
+        }
+      }
+    }
+  }
+}
+
+TEST(Machine, TheVendorsLayoutIsWhatProgramsTakeApart) {
+  const Machine machine(vendors(settings_of({24, 23, 24, 2, 3, 2}, 1, 1)));
+  const Coords at{23, 5, 17, 1, 2, 1};
+  const std::uint32_t node = machine.node_at(at.data()).value();
+  const utofu_vbg_id_t gate = machine.vbg_id(node, 5, 47);
+  EXPECT_EQ(gate & 0x3FU, 47U);
+  EXPECT_EQ(gate & 0xFFFFFFC0U, 0U);
+  EXPECT_EQ(gate >> 32U & 0xFFU, 23U);
+  EXPECT_EQ(gate >> 40U & 0xFFU, 5U);
+  EXPECT_EQ(gate >> 48U & 0xFFU, 17U);
+  EXPECT_EQ(gate >> 56U & 1U, 1U);
+  EXPECT_EQ(gate >> 57U & 3U, 2U);
+  EXPECT_EQ(gate >> 59U & 1U, 1U);
+  EXPECT_EQ(gate >> 60U & 1U, 0U) << "which programs use for themselves";
+  EXPECT_EQ(gate >> 61U, 5U);
+  std::uint32_t back_node = 0;
+  std::uint16_t tni = 0;
+  std::uint16_t number = 0;
+  ASSERT_TRUE(machine.decode_vbg(gate, &back_node, &tni, &number));
+  EXPECT_EQ(std::tuple(back_node, tni, number), std::tuple(node, std::uint16_t{5}, std::uint16_t{47}));
+  for (const utofu_vbg_id_t other : {gate | 0x40U, gate | std::uint64_t{1} << 60U, gate | 63U, UTOFU_VBG_ID_NULL}) {
+    EXPECT_FALSE(machine.decode_vbg(other, &back_node, &tni, &number)) << other;
+  }
+  const utofu_vcq_id_t vcq = machine.vcq_id({node, 4, 8, 3, kNoPath});
+  EXPECT_EQ(vcq & 0xFFFFFFU, 23U | 5U << 8U | 17U << 16U);
+  EXPECT_EQ(vcq >> 29U & 7U, 4U);
+  EXPECT_EQ(vcq >> 58U, 8U);
+  VcqPlace place;
+  for (unsigned bit = 41; bit < 58; ++bit) EXPECT_FALSE(machine.decode(vcq ^ std::uint64_t{1} << bit, &place)) << bit;
+}
+
+TEST(Machine, FirstCqsOfSeveralProcessesAreWhereTheVendorHasThem) {
+  const std::uint16_t known[3][4] = {{0, 6, 0, 0}, {0, 4, 8, 0}, {0, 2, 5, 8}};
+  for (std::uint32_t per_node = 2; per_node <= 4; ++per_node) {
+    const Machine machine(vendors(settings_of({2, 1, 1, 1, 1, 1}, 2 * per_node, per_node)));
+    for (std::uint32_t process = 0; process < 2 * per_node; ++process) {
+      const Machine::Share share = machine.share(process, 3);
+      EXPECT_EQ(share.component, known[per_node - 2][process % per_node]);
+      EXPECT_TRUE(share.component >= share.first && share.component < share.first + share.count);
+      EXPECT_EQ(machine.process_of(machine.node_of(process), 3, share.component), process);
+    }
+  }
+}
+
 TEST(Machine, AnIdWithAPathIsAnotherIdOfTheSameQueue) {
   const Machine machine(settings_of({2, 1, 1, 2, 3, 2}, 24, 1));
   const VcqPlace place{5, 2, 3, 4, kNoPath};

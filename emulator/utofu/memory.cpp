@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "utofu/machine.hpp"
 #include "utofu/report.hpp"
 
 namespace tofu_emulator {
@@ -169,9 +170,18 @@ bool Memory::read(std::byte* to, const std::byte* application, std::size_t bytes
   return true;
 }
 
-bool Memory::write(std::byte* application, const std::byte* from, std::size_t bytes) const {
-  const std::size_t first = bytes - std::min(bytes, kInWords);
+bool Memory::write(std::byte* application, const std::byte* from, std::size_t bytes, Order order) const {
   const Touch touch(*this);
+  if (order == Order::ascending) {
+    // The kernel copies in an order of its own, so it is only asked whether the memory is there.
+    std::byte look[kMtu];
+    for (std::size_t at = 0; careful_ && at < bytes; at += sizeof look) {
+      if (by_kernel(look, application + at, std::min(bytes - at, sizeof look), false) == Copied::fault) return false;
+    }
+    store_words(application, from, bytes);
+    return true;
+  }
+  const std::size_t first = bytes - std::min(bytes, kInWords);
   if (careful_) {
     // The end by itself afterwards, in order; that it is there is known from looking at it.
     std::byte end[kInWords];

@@ -32,9 +32,11 @@ class Memory {
 
   // False: the application's side is not mapped, or not as needed.
   [[nodiscard]] bool read(std::byte* to, const std::byte* application, std::size_t bytes) const;
-  // In ascending order as far as it can be seen: who reads the last word (acquire) finds all before it. Words of up to 8 bytes that are
-  // aligned are never seen half.
-  [[nodiscard]] bool write(std::byte* application, const std::byte* from, std::size_t bytes) const;
+  enum class Order : std::uint8_t { end_last, ascending };
+  // end_last: the last bytes after all others, so who reads the last word (acquire) finds all before it. ascending: that holds for
+  // each word. Of the words written so, those of up to 8 bytes that are aligned are never seen half.
+  [[nodiscard]] bool write(std::byte* application, const std::byte* from, std::size_t bytes,
+                           Order order = Order::end_last) const;
   // bytes: 4 or 8, aligned. op: enum utofu_armw_op, 0: compare and swap. Atomic for everybody, processors included.
   [[nodiscard]] bool exchange(std::byte* application, std::size_t bytes, std::uint8_t op, std::uint64_t operand,
                               std::uint64_t compare, std::uint64_t* before) const;

@@ -204,7 +204,7 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
   Handled handled = Handled::done;
   int status = UTOFU_SUCCESS;
   memory_.about(head.source_vcq, command.local_stadd, hold.data);
-  while (out.offset < command.length && status == UTOFU_SUCCESS) {
+  do {  // one packet at least: a put of nothing has its notices, too
     const std::uint32_t bytes = std::min<std::uint32_t>(command.mtu, command.length - out.offset);
     std::byte* place = place_for(out.process, Channel::requests, PacketKind::put, bytes);
     if (place == nullptr) {
@@ -219,11 +219,11 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
                   static_cast<unsigned long long>(command.local_stadd + out.offset));
       status = UTOFU_ERR_TCQ_MEMORY;
       head.length = 0;  // the ring has its record already: one that nobody minds
-      head.generation = ~head.generation;
+      head.op = kGivenUp;
     }
     std::memcpy(place, &head, sizeof head);
     out.offset += bytes;
-  }
+  } while (out.offset < command.length && status == UTOFU_SUCCESS);
   cq.stags().release(hold);
   if (handled == Handled::done) finish(cq, status);
   return handled;

@@ -26,6 +26,9 @@ enum class PacketKind : std::uint8_t {
 // Why a request was not done.
 enum class Refusal : std::uint8_t { none, peer, stadd, length, memory };
 
+// PacketHead::op of a put whose sender could not go on reading its memory: nobody minds it.
+inline constexpr std::uint8_t kGivenUp = 0xFF;
+
 struct PacketHead {
   std::uint64_t source_vcq = 0;  // raw id
   std::uint64_t stadd = 0;       // requests: of the message's first byte, at the target
@@ -44,7 +47,7 @@ struct PacketHead {
   std::uint8_t path = kNoPath;
   std::uint8_t edata = 0;
   std::uint8_t sps = 0;
-  std::uint8_t op = 0;      // armw: enum utofu_armw_op; 0: compare and swap
+  std::uint8_t op = 0;      // armw: enum utofu_armw_op; 0: compare and swap. put: 0 or kGivenUp
   std::uint8_t denied = 0;  // responses: why not, see Refusal
   std::uint32_t spare = 0;  // gates: their own
 };

@@ -1,5 +1,6 @@
 #include "utofu/process.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +23,11 @@ std::string text_of(const Coords& coords) {
   return text;
 }
 
-// An application thread and an engine in each process.
+// An application thread and an engine in each process; and a launcher may have bound the process to one core.
 bool more_threads_than_cores(const Settings& settings) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  if (::sched_getaffinity(0, sizeof own, &own) == 0 && CPU_COUNT(&own) < 2) return true;
   return 2 * settings.processes > std::max(1U, std::thread::hardware_concurrency());
 }
 
@@ -114,6 +118,9 @@ void Process::close_cq(CommandQueue* cq) {
     if (at.posted != at.executed)
       broken_rule("TNI %u CQ %u is freed with %llu slots of commands that have not run", cq->tni(), cq->number(),
                   static_cast<unsigned long long>(at.posted - at.executed));
+    if (at.held != 0)
+      broken_rule("TNI %u CQ %u is freed with %llu slots of commands that DELAY_START holds back", cq->tni(),
+                  cq->number(), static_cast<unsigned long long>(at.held));
     if (cq->mode() == CqMode::session && at.scheduled > at.executed)
       broken_rule("TNI %u CQ %u is freed with %llu credits (SPS) that no command has used", cq->tni(), cq->number(),
                   static_cast<unsigned long long>(at.scheduled - at.executed));

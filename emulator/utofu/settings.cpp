@@ -9,11 +9,8 @@ extern char** environ;  // NOLINT: POSIX
 namespace tofu_emulator {
 namespace {
 
-constexpr unsigned kPlainDepth = 2048;  // the smallest queue that the hardware has
-constexpr unsigned kStrictToq = 64;     // so small that a program that never polls meets BUSY at once
-constexpr unsigned kStrictMrq = 1024;
+constexpr unsigned kDepth = 2048;  // the smallest queue that the hardware has: strict mode asks no less of it
 constexpr unsigned kLeastToq = 8;
-constexpr unsigned kMostDepth = 1U << 21U;
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t least, std::uint64_t most) {
   std::uint64_t value = 0;
@@ -59,6 +56,12 @@ bool set_mode(std::string_view text, Settings* settings) {
   return true;
 }
 
+bool set_numbering(std::string_view text, Settings* settings) {
+  if (text != "vendor" && text != "random") return false;
+  settings->numbering = text == "vendor" ? Numbering::vendor : Numbering::random;
+  return true;
+}
+
 bool set_rules(std::string_view text, Settings* settings) {
   if (text != "abort" && text != "report") return false;
   settings->rules = text == "report" ? Rules::report : Rules::end_job;
@@ -91,6 +94,8 @@ constexpr SettingVariable kVariables[] = {
     {"UTOFU_EMU_SEED", "a whole number", "of ids, addresses, orders and delays",
      [](std::string_view text, Settings* to) { return set(text, 0, ~std::uint64_t{0}, &to->seed); }},
     {"UTOFU_EMU_MODE", "plain or strict", "strict: as unkind as the documents permit", set_mode},
+    {"UTOFU_EMU_NUMBERING", "vendor or random", "layout of ids and steering addresses; plain: vendor, strict: random",
+     set_numbering},
     {"UTOFU_EMU_RULES", "abort or report", "what follows when strict mode finds a broken rule", set_rules},
     {"UTOFU_EMU_TOQ", "a power of two from 8 to 2097152", "slots of a transmit order queue",
      [](std::string_view text, Settings* to) { return set_depth(text, kLeastToq, &to->toq_depth); }},
@@ -125,6 +130,28 @@ std::string shape_text(const Shape& shape) {
   return text;
 }
 
+// Started by an MPI's launcher, which knows nothing of the emulator: its own variables say which of how many this is. Only where a
+// world is named, so that a program which does not mean to be one of them stays alone.
+bool take_from_launcher(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
+  if (settings->world_path.empty() || variables.contains("UTOFU_EMU_RANK") || variables.contains("UTOFU_EMU_PROCESSES"))
+    return true;
+  static constexpr const char* kNames[][2] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"}};
+  for (const auto& [rank, size] : kNames) {
+    const auto own = variables.find(rank);
+    const auto all = variables.find(size);
+    if (own == variables.end() || all == variables.end()) continue;
+    if (set(own->second, 0, kMaxProcesses - 1, &settings->process) &&
+        set(all->second, 1, kMaxProcesses, &settings->processes))
+      return true;
+    *problem = std::string(rank) + "=" + own->second + " and " + size + "=" + all->second +
+               ", by which the launcher says who this is, are not a rank of at most " + std::to_string(kMaxProcesses) +
+               " processes; start fewer";
+    return false;
+  }
+  return true;
+}
+
 // Defaults that depend on others, and what does not fit together. An empty text: all is well.
 std::string complete(Settings* settings) {
   if (settings->process >= settings->processes) {
@@ -138,8 +165,10 @@ std::string complete(Settings* settings) {
            " has too few nodes for UTOFU_EMU_PROCESSES=" + std::to_string(settings->processes) +
            " with UTOFU_EMU_PPN=" + std::to_string(settings->per_node) + "; " + std::to_string(nodes) + " are needed";
   }
-  if (settings->toq_depth == 0) settings->toq_depth = settings->strict() ? kStrictToq : kPlainDepth;
-  if (settings->mrq_depth == 0) settings->mrq_depth = settings->strict() ? kStrictMrq : kPlainDepth;
+  if (settings->toq_depth == 0) settings->toq_depth = kDepth;
+  if (settings->mrq_depth == 0) settings->mrq_depth = kDepth;
+  if (settings->numbering == Numbering::of_mode)
+    settings->numbering = settings->strict() ? Numbering::random : Numbering::vendor;
   return "";
 }
 
@@ -173,6 +202,7 @@ bool parse_settings(const std::map<std::string, std::string>& variables, Setting
       return false;
     }
   }
+  if (!take_from_launcher(variables, settings, problem)) return false;
   *problem = complete(settings);
   return problem->empty();
 }

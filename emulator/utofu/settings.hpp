@@ -12,16 +12,19 @@ namespace tofu_emulator {
 
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxPerNode = 48;
+inline constexpr std::uint32_t kMostDepth = 1U << 21U;  // of the queues that the hardware has
 
 enum class Mode : std::uint8_t { plain, strict };
+// How identifiers are laid out. vendor: as on Fugaku, where programs take them apart; random: so that none can.
+enum class Numbering : std::uint8_t { of_mode, vendor, random };
 enum class Rules : std::uint8_t { end_job, report };  // what a broken rule of strict mode does: "abort", "report"
 
 using Shape = std::array<std::uint8_t, 6>;  // nodes along X Y Z A B C
 inline constexpr Shape kLargestShape{32, 32, 32, 2, 3, 2};
 
 struct Settings {
-  std::uint32_t process = 0;    // UTOFU_EMU_RANK
-  std::uint32_t processes = 1;  // UTOFU_EMU_PROCESSES
+  std::uint32_t process = 0;    // UTOFU_EMU_RANK; with UTOFU_EMU_WORLD alone: what an MPI's launcher says
+  std::uint32_t processes = 1;  // UTOFU_EMU_PROCESSES; likewise
   int world_fd = -1;            // UTOFU_EMU_FD: inherited; -1: none
   std::string world_path;       // UTOFU_EMU_WORLD; empty: none. With neither the world is this process alone
   // From here on all processes of a world must agree.
@@ -29,10 +32,12 @@ struct Settings {
   std::uint32_t per_node = 1;   // UTOFU_EMU_PPN
   std::uint64_t seed = 1;       // UTOFU_EMU_SEED
   Mode mode = Mode::plain;      // UTOFU_EMU_MODE
-  std::uint32_t toq_depth = 0;  // UTOFU_EMU_TOQ, slots of 32 bytes, a power of two; not said: the mode's
-  std::uint32_t mrq_depth = 0;  // UTOFU_EMU_MRQ, notices, a power of two; likewise
-  bool model = false;           // UTOFU_EMU_MODEL: 1 or 2
-  bool spinners = false;        // 2: who waits for a VCQ that others use holds them up
+  std::uint32_t toq_depth = 0;  // UTOFU_EMU_TOQ, slots of 32 bytes, a power of two
+  std::uint32_t mrq_depth = 0;  // UTOFU_EMU_MRQ, notices, a power of two
+  Numbering numbering =
+      Numbering::of_mode;  // UTOFU_EMU_NUMBERING; not said: plain mode's is vendor, strict mode's random
+  bool model = false;      // UTOFU_EMU_MODEL: 1 or 2
+  bool spinners = false;   // 2: who waits for a VCQ that others use holds them up
   // To here.
   bool step = false;              // UTOFU_EMU_STEP
   bool one_thread = false;        // UTOFU_EMU_ONE_THREAD

@@ -40,6 +40,7 @@ TEST(Settings, EveryVariableIsTaken) {
                                   {"UTOFU_EMU_PPN", "2"},
                                   {"UTOFU_EMU_SEED", "99"},
                                   {"UTOFU_EMU_MODE", "strict"},
+                                  {"UTOFU_EMU_NUMBERING", "vendor"},
                                   {"UTOFU_EMU_RULES", "report"},
                                   {"UTOFU_EMU_TOQ", "128"},
                                   {"UTOFU_EMU_MRQ", "16"},
@@ -47,7 +48,7 @@ TEST(Settings, EveryVariableIsTaken) {
                                   {"UTOFU_EMU_ONE_THREAD", "1"},
                                   {"UTOFU_EMU_WATCHDOG", "5"},
                                   {"UTOFU_EMU_MODEL", "2"}});
-  EXPECT_EQ(setting_variables().size(), 15U) << "a variable that this test does not know";
+  EXPECT_EQ(setting_variables().size(), 16U) << "a variable that this test does not know";
   EXPECT_EQ(settings.world_fd, 7);
   EXPECT_TRUE(settings.one_thread);
   EXPECT_TRUE(settings.spinners);
@@ -59,6 +60,7 @@ TEST(Settings, EveryVariableIsTaken) {
   EXPECT_EQ(settings.per_node, 2U);
   EXPECT_EQ(settings.seed, 99U);
   EXPECT_TRUE(settings.strict());
+  EXPECT_EQ(settings.numbering, Numbering::vendor);
   EXPECT_EQ(settings.rules, Rules::report);
   EXPECT_EQ(settings.toq_depth, 128U);
   EXPECT_EQ(settings.mrq_depth, 16U);
@@ -66,10 +68,36 @@ TEST(Settings, EveryVariableIsTaken) {
   EXPECT_TRUE(settings.model);
 }
 
-TEST(Settings, StrictQueuesAreSmaller) {
+TEST(Settings, StrictQueuesAreNoSmallerThanTheHardwares) {
   const Settings settings = read({{"UTOFU_EMU_MODE", "strict"}});
-  EXPECT_LT(settings.toq_depth, 2048U);
-  EXPECT_LT(settings.mrq_depth, 2048U);
+  EXPECT_EQ(settings.toq_depth, 2048U);
+  EXPECT_EQ(settings.mrq_depth, 2048U);
+}
+
+TEST(Settings, NumbersAreTheVendorsUnlessStrict) {
+  EXPECT_EQ(read({}).numbering, Numbering::vendor);
+  EXPECT_EQ(read({{"UTOFU_EMU_MODE", "strict"}}).numbering, Numbering::random);
+  EXPECT_EQ(read({{"UTOFU_EMU_NUMBERING", "random"}}).numbering, Numbering::random);
+  EXPECT_EQ(read({{"UTOFU_EMU_NUMBERING", "vendor"}, {"UTOFU_EMU_MODE", "strict"}}).numbering, Numbering::vendor);
+  expect_refused({{"UTOFU_EMU_NUMBERING", "mine"}}, "vendor or random");
+}
+
+TEST(Settings, AnMpisLauncherSaysWhoThisIsWhereAWorldIsNamed) {
+  const std::pair<const char*, const char*> launchers[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"}};
+  for (const auto& [rank, size] : launchers) {
+    const Settings settings = read({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "4"}});
+    EXPECT_EQ(settings.process, 3U);
+    EXPECT_EQ(settings.processes, 4U);
+    EXPECT_EQ(read({{rank, "3"}, {size, "4"}}).processes, 1U) << "nobody has said that they are to meet here";
+    const Settings said = read({{"UTOFU_EMU_WORLD", "/tmp/w"},
+                                {"UTOFU_EMU_RANK", "1"},
+                                {"UTOFU_EMU_PROCESSES", "2"},
+                                {rank, "3"},
+                                {size, "4"}});
+    EXPECT_EQ(said.process, 1U);
+    expect_refused({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "1000"}}, "start fewer");
+  }
 }
 
 TEST(Settings, WhatIsWrongIsNamed) {

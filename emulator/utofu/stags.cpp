@@ -22,11 +22,13 @@ std::uint64_t number_of(const VcqPlace& place) {
 
 // The 6 upper bits differ between the CQs of one node; the others are of no pattern.
 std::uint64_t upper_bits(const Machine& machine, const VcqPlace& place) {
+  if (machine.vendor()) return 0;
   const std::uint64_t in_node = place.tni * kCqs + place.cq + machine.scramble(kForNode, place.node);
   return (in_node & 63U) << 18U | (machine.scramble(kForUpper, number_of(place)) & kStagMask);
 }
 
 std::uint64_t fixed_offset(const Machine& machine, const VcqPlace& place, std::uint32_t stag) {
+  if (machine.vendor()) return 0;
   const std::uint64_t any = machine.scramble(kForFixed, number_of(place) << 8U | stag);
   return any & (kOffsetMask >> 1U) & ~std::uint64_t{kLineBytes - 1};
 }
@@ -71,7 +73,7 @@ int Stags::add(void* address, std::size_t size, bool read_only, utofu_stadd_t* s
   // Half of a half, so that even the ones that are leaving leave a stag free.
   if (by_range_.size() >= kAutomatic / 4) return UTOFU_ERR_FULL;
   const std::uint32_t stag = free_stag(read_only);
-  const std::uint64_t any = machine_.scramble(kForOffset, number_of(place_) << 32U ^ ++given_);
+  const std::uint64_t any = machine_.vendor() ? 0 : machine_.scramble(kForOffset, number_of(place_) << 32U ^ ++given_);
   const std::uint64_t first =
       (any & (kOffsetMask >> 1U) & ~kPageOffset) | (reinterpret_cast<std::uintptr_t>(address) & kPageOffset);
   try {

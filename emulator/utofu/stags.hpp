@@ -1,8 +1,10 @@
 // The registered memory of one CQ: steering addresses and what they stand for. Application threads register and deregister,
 // the engine looks up; any thread may call anything. Nothing here is on the way of a post.
 //
-// A steering address is 6 bits that name the CQ within its node, 18 of a stag, 40 of an offset; the upper 24 are mixed with the
-// world's seed and the CQ, and each registration begins at another offset, so an address of one CQ means nothing to another.
+// A steering address is 6 bits that name the CQ within its node, 18 of a stag, 40 of an offset. With random numbering the upper 24
+// are mixed with the world's seed and the CQ, and each registration begins at another offset, so an address of one CQ means nothing
+// to another. In the vendor's the upper 6 are 0, the offset begins with the memory's place in its page, and that of a stag that the
+// program names with 0: the same stag has the same address everywhere.
 // Byte k of a registration is at address + k. The VCQs of a CQ share it: the same range gets the same address, counted.
 #pragma once
 

@@ -56,6 +56,30 @@ TEST_F(StagsTest, ByteKIsAtAddressPlusK) {
   }
 }
 
+// Programs compute a peer's address from their own.
+TEST(StagsOfTheVendor, AStagHasTheSameAddressEverywhere) {
+  Settings settings = world();
+  settings.numbering = Numbering::vendor;
+  const Machine machine(settings);
+  alignas(256) static std::array<std::byte, 4096> memory;
+  Stags here(settings, machine, {0, 1, 2, 0, kNoPath});
+  Stags there(settings, machine, {1, 4, 7, 0, kNoPath});
+  std::array<utofu_stadd_t, 2> stadds{};
+  ASSERT_EQ(here.add_fixed(memory.data(), 1024, 17, false, stadds.data()), UTOFU_SUCCESS);
+  ASSERT_EQ(there.add_fixed(&memory.at(2048), 2048, 17, false, &stadds.at(1)), UTOFU_SUCCESS);
+  EXPECT_EQ(stadds[0], stadds[1]);
+  EXPECT_EQ(stadds[0] >> 40U, 17U);
+  EXPECT_EQ(Stags::fixed_address(machine, {1, 0, 0, 0, kNoPath}, 17), stadds[0]);
+  const Hold hold = there.hold(stadds[1] + 100, 8, Access::write);
+  ASSERT_EQ(hold.denied, Denied::none);
+  EXPECT_EQ(hold.data, &memory.at(2148));
+  there.release(hold);
+  utofu_stadd_t any = 0;
+  ASSERT_EQ(here.add(&memory.at(1000), 24, false, &any), UTOFU_SUCCESS);
+  EXPECT_EQ(any & 0xFFFFU, reinterpret_cast<std::uintptr_t>(&memory.at(1000)) & 0xFFFFU);
+  EXPECT_EQ(here.hold(any, 25, Access::read).denied, Denied::length);
+}
+
 TEST_F(StagsTest, TheRangeIsExact) {
   const utofu_stadd_t stadd = add(100, 1000);
   EXPECT_EQ(denied(stadd, 1000, Access::write), Denied::none);

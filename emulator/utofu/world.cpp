@@ -33,6 +33,7 @@ struct Agreed {
   std::uint32_t toq_depth;
   std::uint32_t mrq_depth;
   std::uint32_t model;
+  std::uint32_t numbering;
 };
 
 Agreed agreed_of(const Settings& settings) {
@@ -45,6 +46,7 @@ Agreed agreed_of(const Settings& settings) {
   agreed.toq_depth = settings.toq_depth;
   agreed.mrq_depth = settings.mrq_depth;
   agreed.model = (settings.model ? 1U : 0U) + (settings.spinners ? 1U : 0U);
+  agreed.numbering = static_cast<std::uint32_t>(settings.numbering);
   return agreed;
 }
 
@@ -65,7 +67,12 @@ std::string difference(const Agreed& mine, const Agreed& first) {
   const auto mode = [](std::uint32_t value) {
     return std::string(value == static_cast<std::uint32_t>(Mode::strict) ? "strict" : "plain");
   };
+  const auto numbering = [](std::uint32_t value) {
+    return std::string(value == static_cast<std::uint32_t>(Numbering::vendor) ? "vendor" : "random");
+  };
   if (mine.mode != first.mode) return both("UTOFU_EMU_MODE", mode(mine.mode), mode(first.mode));
+  if (mine.numbering != first.numbering)
+    return both("UTOFU_EMU_NUMBERING", numbering(mine.numbering), numbering(first.numbering));
   if (mine.shape != first.shape) return both("UTOFU_EMU_SHAPE", shape_text(mine.shape), shape_text(first.shape));
   for (const std::string& text :
        {numbers("UTOFU_EMU_PROCESSES", mine.processes, first.processes),
@@ -167,7 +174,9 @@ std::unique_ptr<World> World::join(const Settings& settings, const Machine& mach
   const bool alone = settings.world_fd < 0 && settings.world_path.empty();
   if (alone && settings.processes != 1) {
     *problem = "UTOFU_EMU_PROCESSES=" + std::to_string(settings.processes) +
-               " needs a world that they share: start them with `heddle run --utofu`, or set UTOFU_EMU_WORLD to a path";
+               " needs a world that they share: start them with `heddle run --utofu` or utofu-mpirun, or set "
+               "UTOFU_EMU_WORLD to a "
+               "path";
     return nullptr;
   }
   for (;;) {

@@ -209,7 +209,7 @@ struct utofu_mrq_notice {
   uint8_t padding1[7];
   utofu_vcq_id_t vcq_id; /* the other side's, without a path */
   uint64_t edata;
-  uint64_t rmt_value;      /* LCL_ARMW: what was there before */
+  uint64_t rmt_value;      /* LCL_ARMW: what was there before; RMT_PUT: as rmt_stadd */
   utofu_stadd_t lcl_stadd; /* LCL_GET: the end of the destination */
   utofu_stadd_t rmt_stadd; /* puts and LCL_GET: the end of the remote range; LCL_ARMW: the word */
   uint64_t reserved[2];

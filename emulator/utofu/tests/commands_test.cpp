@@ -1,5 +1,7 @@
 // Commands between processes, in plain and in strict mode.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <numeric>
@@ -189,6 +191,111 @@ int atomics(Place& place) {
   return peer.close(place);
 }
 
+// Signals without data: by their notices, and by the completion here.
+int put_nothing(Place& place) {
+  Peer peer(64);
+  RUN(peer.open(place));
+  utofu_mrq_notice notice{};
+  if (place.process() == 0) {
+    const utofu_vcq_id_t to = place.note(1, 0);
+    const utofu_stadd_t at = place.note(1, 1) + 8;
+    const unsigned long flags = kBoth | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING;
+    int mark = 0;
+    CHECK(utofu_put(peer.vcq, to, peer.stadd, at, 0, 1, flags, &mark) == UTOFU_SUCCESS);
+    RUN(peer.tcq(&mark));
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 1, &notice));
+    CHECK(notice.rmt_stadd == at);
+    CHECK(utofu_put_piggyback8(peer.vcq, to, 7, at, 0, 2, flags, &mark) == UTOFU_SUCCESS);
+    RUN(peer.tcq(&mark));
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 2, &notice));
+    CHECK(utofu_put_piggyback(peer.vcq, to, nullptr, at, 0, 3, flags, &mark) == UTOFU_SUCCESS);
+    RUN(peer.tcq(&mark));
+    RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 3, &notice));
+    CHECK(utofu_put_stride(peer.vcq, to, peer.stadd, at, 0, 16, 2, 4, flags, &mark) == UTOFU_SUCCESS);
+    for (int block = 0; block < 2; ++block) {
+      RUN(peer.tcq(&mark));
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, 4, &notice));
+    }
+  } else {
+    for (const std::uint64_t edata : {1U, 2U, 3U, 4U, 4U}) {
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_RMT_PUT, edata, &notice));
+      CHECK(edata == 4 || notice.rmt_stadd == peer.stadd + 8);
+      CHECK(notice.rmt_value == notice.rmt_stadd);
+    }
+    for (const std::uint8_t byte : peer.memory) CHECK(byte == 0);
+  }
+  return peer.close(place);
+}
+
+// 1 answers what it gets. Who has the answer has been told that the request is there.
+int answers(Place& place) {
+  constexpr std::uint64_t kRounds = 300;
+  Peer peer(64);
+  RUN(peer.open(place));
+  utofu_mrq_notice notice{};
+  const std::uint32_t other = 1 - place.process();
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    if (place.process() == 0) {
+      CHECK(utofu_put_piggyback8(peer.vcq, place.note(1, 0), i + 1, place.note(1, 1), 8, i % 256,
+                                 UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE,
+                                 nullptr) == UTOFU_SUCCESS);
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_LCL_PUT, i % 256, &notice));
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_RMT_PUT, i % 256, &notice));
+    } else {
+      RUN(peer.mrq(UTOFU_MRQ_TYPE_RMT_PUT, i % 256, &notice));
+      CHECK(utofu_put_piggyback8(peer.vcq, place.note(other, 0), i + 1, place.note(other, 1), 8, i % 256,
+                                 UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
+    }
+    void* none = nullptr;
+    CHECK(utofu_poll_tcq(peer.vcq, 0, &none) == UTOFU_ERR_NOT_FOUND);
+  }
+  return peer.close(place);
+}
+
+// A program that looks at memory, makes no call meanwhile, and has the only core: how often it was made to give that away.
+int poll_memory_on_one_core(Place& place) {
+  constexpr std::uint64_t kMessages = 30;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<unsigned>(::sched_getcpu()), &one);
+  CHECK(::sched_setaffinity(0, sizeof one, &one) == 0);
+  Peer peer(64);
+  RUN(peer.open(place));
+  if (place.process() == 0) {
+    const auto* word = reinterpret_cast<const std::uint64_t*>(peer.memory.data());
+    rusage before{};
+    ::getrusage(RUSAGE_THREAD, &before);
+    for (std::uint64_t i = 1; i <= kMessages; ++i) {
+      CHECK(utofu_put_piggyback8(peer.vcq, place.note(0, 0), i, peer.stadd, 8, 0, 0, nullptr) == UTOFU_SUCCESS);
+      const heddle::test::Deadline deadline;
+      while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != i) CHECK(!deadline.over());
+    }
+    rusage after{};
+    ::getrusage(RUSAGE_THREAD, &after);
+    const long switches = after.ru_nivcsw - before.ru_nivcsw;
+    if (switches >= 15 * static_cast<long>(kMessages)) std::fprintf(stderr, "%ld switches\n", switches);
+    CHECK(switches < 15 * static_cast<long>(kMessages));
+  }
+  return peer.close(place);
+}
+
+// Where programs of the vendor's machine look for the VCQs of the processes of a node.
+int component_cqs(Place& place) {
+  const std::uint16_t known[] = {0, 2, 5, 8};
+  utofu_vcq_hdl_t vcq = 0;
+  CHECK(utofu_create_vcq_with_cmp_id(1, 7, 0, &vcq) == UTOFU_SUCCESS);
+  utofu_vcq_id_t id = 0;
+  CHECK(utofu_query_vcq_id(vcq, &id) == UTOFU_SUCCESS);
+  std::uint8_t coords[6];
+  CHECK(utofu_query_my_coords(coords) == UTOFU_SUCCESS);
+  utofu_vcq_id_t computed = 0;
+  CHECK(utofu_construct_vcq_id(coords, 1, known[place.process() % 4], 7, &computed) == UTOFU_SUCCESS);
+  CHECK(id == computed);
+  CHECK(place.barrier());
+  CHECK(utofu_free_vcq(vcq) == UTOFU_SUCCESS);
+  return 0;
+}
+
 class Modes : public testing::TestWithParam<const char*> {
  protected:
   void expect_all_well(std::uint32_t processes, int (*body)(Place&)) {
@@ -205,6 +312,18 @@ TEST_P(Modes, GetsAndPiggybacks) {
 }
 TEST_P(Modes, Atomics) {
   expect_all_well(4, atomics);
+}
+TEST_P(Modes, PutsOfNothing) {
+  expect_all_well(2, put_nothing);
+}
+TEST_P(Modes, AnswersComeAfterWhatTheyAnswerIsAcknowledged) {
+  expect_all_well(2, answers);
+}
+TEST_P(Modes, APollerOfMemoryKeepsItsCore) {
+  expect_all_well(2, poll_memory_on_one_core);
+}
+TEST(Vendor, ComponentsAreOnTheCqsWherePeersLookForThem) {
+  EXPECT_EQ(run_world(8, {{"UTOFU_EMU_PPN", "4"}}, component_cqs), std::vector<int>(8, 0));
 }
 TEST_P(Modes, ManyProcesses) {
   expect_all_well(kMany, get_and_piggyback);

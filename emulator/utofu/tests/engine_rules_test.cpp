@@ -163,6 +163,47 @@ TEST_F(EngineRules, EverythingIsInOrderInPlainMode) {
   });
 }
 
+// Programs that split their messages into packets of 256 bytes look at the last word of each, while what follows is still on its way.
+// How often a word that comes before it was not there.
+std::size_t packets_without_their_data(std::size_t puts) {
+  constexpr std::size_t kBytes = 16'384;
+  constexpr std::size_t kWords = 256 / sizeof(std::uint64_t);
+  alignas(4096) static std::array<std::uint64_t, kBytes / 8> source;
+  alignas(4096) static std::array<std::uint64_t, kBytes / 8> target;
+  Queue from(0);
+  Queue to(1);
+  const utofu_stadd_t local = from.reg(source.data(), kBytes);
+  const utofu_stadd_t remote = to.reg(target.data(), kBytes);
+  std::size_t early = 0;
+  for (std::uint64_t value = 1; value <= puts; ++value) {
+    source.fill(value);
+    EXPECT_EQ(utofu_put(from.handle(), to.id(), local, remote, kBytes, 0,
+                        UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_TCQ_NOTICE, nullptr),
+              UTOFU_SUCCESS);
+    for (std::size_t packet = 0; packet < kBytes / 256; ++packet) {
+      const std::atomic_ref last(target[(packet + 1) * kWords - 1]);
+      const auto there = [&] { return last.load(std::memory_order_acquire) == value; };
+      unsigned spins = 100'000;  // the moment is short: it is met by a thread that does nothing but look
+      while (!there() && --spins != 0) continue;
+      const bool came = spins != 0 || heddle::test::within_time(there);
+      // Backwards: those that were written last have had the least time to come.
+      for (std::size_t word = (packet + 1) * kWords - 1; word-- > packet * kWords;)
+        early += std::atomic_ref(target[word]).load(std::memory_order_relaxed) != value ? 1 : 0;
+      EXPECT_TRUE(came);
+    }
+    void* none = nullptr;
+    EXPECT_EQ(from.tcq(&none), UTOFU_SUCCESS);
+  }
+  from.dereg(local);
+  to.dereg(remote);
+  return early;
+}
+
+TEST_F(EngineRules, WordsOfAStrongOrderPutBecomeVisibleInOrder) {
+  for (const char* mode : {"plain", "strict"})
+    expect_clean(mode, [] { EXPECT_EQ(packets_without_their_data(2'000), 0U); });
+}
+
 // Rule 15.
 TEST_F(EngineRules, NoticesOfDifferentPeersComeInAnyOrder) {
   expect_clean("strict", [] {
@@ -204,6 +245,126 @@ TEST_F(EngineRules, SlotsAreFreedByPollingOnly) {
       for (int i = 0; i < 8; ++i) EXPECT_EQ(utofu_nop(queue.handle(), 0, nullptr), UTOFU_SUCCESS);
     });
   }
+}
+
+// Programs post a batch with DELAY_START and its last command without.
+TEST_F(EngineRules, DelayedCommandsBeginWithTheNextThatIsNot) {
+  for (const char* mode : {"plain", "strict"}) {
+    expect_clean(mode, [] {
+      ::setenv("UTOFU_EMU_STEP", "1", 1);
+      Two two(64);
+      constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+      const auto put = [&](std::uint64_t value, unsigned long flags) {
+        return utofu_put_piggyback8(two.from.handle(), two.to.id(), value, two.remote + 8 * value, 8, 0, kFlags | flags,
+                                    nullptr);
+      };
+      void* none = nullptr;
+      for (const std::uint64_t value : {0U, 1U, 2U})
+        EXPECT_EQ(put(value, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
+      for (int i = 0; i < 1000; ++i) EXPECT_EQ(utofu_poll_tcq(two.from.handle(), 0, &none), UTOFU_ERR_NOT_FOUND);
+      EXPECT_EQ(put(3, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), UTOFU_SUCCESS);
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(two.from.tcq(&none), UTOFU_SUCCESS);
+      utofu_mrq_notice notice{};
+      EXPECT_EQ(two.from.mrq(&notice), UTOFU_SUCCESS);
+      const std::uint8_t* target = &two.memory[64];
+      for (std::uint8_t value = 0; value < 4; ++value) EXPECT_EQ(target[8 * value], value);
+    });
+  }
+}
+
+// A batch that is posted at once: what comes after its last command without the flag waits for the next.
+TEST_F(EngineRules, APostedBatchIsHeldFromItsLastDelayedCommandsOn) {
+  expect_clean(
+      "plain",
+      [] {
+        ::setenv("UTOFU_EMU_STEP", "1", 1);
+        const Queue queue(0);
+        std::array<std::uint64_t, 12> batch{};
+        std::size_t bytes = 0;
+        for (std::size_t i = 0; i < 3; ++i) {
+          const unsigned long delay = i == 1 ? 0 : UTOFU_ONESIDED_FLAG_DELAY_START;
+          EXPECT_EQ(utofu_prepare_nop(queue.handle(), UTOFU_ONESIDED_FLAG_TCQ_NOTICE | delay, &batch.at(4 * i), &bytes),
+                    UTOFU_SUCCESS);
+        }
+        EXPECT_EQ(utofu_post_toq(queue.handle(), batch.data(), sizeof batch, nullptr), UTOFU_SUCCESS);
+        void* none = nullptr;
+        EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_SUCCESS);
+        for (int i = 0; i < 100; ++i) EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_ERR_NOT_FOUND);
+        utofu_emu_dump(2);
+        EXPECT_EQ(utofu_nop(queue.handle(), 0, nullptr), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_SUCCESS);
+      },
+      "held back by DELAY_START 1, for a command without it");
+}
+
+TEST_F(EngineRules, AFullQueueOfDelayedCommandsBegins) {
+  expect_clean("plain", [] {
+    ::setenv("UTOFU_EMU_TOQ", "8", 1);
+    const Queue queue(0);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(utofu_nop(queue.handle(), UTOFU_ONESIDED_FLAG_DELAY_START, nullptr), 0);
+    EXPECT_TRUE(heddle::test::within_time([&] {
+      void* none = nullptr;
+      EXPECT_EQ(utofu_poll_tcq(queue.handle(), 0, &none), UTOFU_ERR_NOT_FOUND);
+      return utofu_nop(queue.handle(), 0, nullptr) == UTOFU_SUCCESS;
+    }));
+  });
+}
+
+TEST_F(EngineRules, DelayedCommandsThatNothingBeginsAreReported) {
+  expect_caught(
+      "strict",
+      [] {
+        const Two two(64);
+        (void)utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0, UTOFU_ONESIDED_FLAG_DELAY_START,
+                                   nullptr);
+      },
+      "broken rule: VCQ .* is freed while 1 of its commands are under way");
+}
+
+// More blocks than the TOQ has slots: posted as it gets room.
+TEST_F(EngineRules, AStrideMayBeLongerThanTheQueue) {
+  for (const char* mode : {"plain", "strict"}) {
+    for (const char* step : {"0", "1"}) {
+      expect_clean(mode, [step] {
+        ::setenv("UTOFU_EMU_STEP", step, 1);
+        ::setenv("UTOFU_EMU_TOQ", "16", 1);
+        constexpr std::size_t kBlocks = 99;
+        Two two(16 * kBlocks);
+        std::iota(two.memory.begin(), two.memory.begin() + 16 * kBlocks, std::uint8_t{1});
+        int mark = 0;
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(utofu_nop(two.from.handle(), UTOFU_ONESIDED_FLAG_TCQ_NOTICE, &two), 0);
+        EXPECT_EQ(utofu_put_stride(two.from.handle(), two.to.id(), two.local, two.remote, 8, 16, kBlocks, 0,
+                                   UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, &mark),
+                  UTOFU_SUCCESS);
+        void* data = nullptr;
+        utofu_mrq_notice notice{};
+        for (std::size_t i = 0; i < 3 + kBlocks; ++i) {
+          EXPECT_EQ(two.from.tcq(&data), UTOFU_SUCCESS);
+          EXPECT_EQ(data, i < 3 ? static_cast<void*>(&two) : &mark);
+        }
+        for (std::size_t i = 0; i < kBlocks; ++i) EXPECT_EQ(two.from.mrq(&notice), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_poll_tcq(two.from.handle(), 0, &data), UTOFU_ERR_NOT_FOUND);
+        const std::uint8_t* target = &two.memory[16 * kBlocks];
+        for (std::size_t i = 0; i < 16 * kBlocks; ++i) EXPECT_EQ(target[i], i % 16 < 8 ? two.memory[i] : 0);
+      });
+    }
+  }
+}
+
+TEST_F(EngineRules, AStrideThatCouldNeverBeginIsRefused) {
+  expect_clean("plain", [] {
+    ::setenv("UTOFU_EMU_TOQ", "16", 1);
+    const Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
+    const auto stride = [&](const Queue& from, utofu_stadd_t local, const Queue& to, utofu_stadd_t remote,
+                            std::size_t blocks, unsigned long flags) {
+      return utofu_put_stride(from.handle(), to.id(), local, remote, 1, 0, blocks, 0, flags, nullptr);
+    };
+    EXPECT_EQ(stride(two.to, two.remote, two.from, two.local, 17, 0), UTOFU_ERR_INVALID_NUMBER) << "session mode";
+    EXPECT_EQ(stride(two.from, two.local, two.to, two.remote, 17, UTOFU_ONESIDED_FLAG_DELAY_START),
+              UTOFU_ERR_INVALID_NUMBER);
+    EXPECT_EQ(stride(two.from, two.local, two.to, two.remote, (1U << 21U) + 1, 0), UTOFU_ERR_INVALID_NUMBER);
+  });
 }
 
 // Rule 3, in both modes.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "utofu/tests/one_process.hpp"
@@ -243,6 +244,7 @@ class Invalid : public ::testing::Test {
   std::size_t desc_size_ = 0;
   utofu_stadd_t out_stadd_ = 0;
   utofu_vcq_id_t out_id_ = 0;
+  utofu_vcq_hdl_t out_handle_ = 0;
   std::uint8_t coords_[6]{};
 
   [[nodiscard]] Arguments good() {
@@ -282,7 +284,8 @@ TEST_F(Invalid, EveryCommandNamesTheArgumentThatIsWrong) {
     expect(UTOFU_ERR_INVALID_FLAGS, [](Arguments& a) { a.flags = 1UL << 32U; });
     expect(UTOFU_ERR_INVALID_PATH_ID, [](Arguments& a) { a.flags = UTOFU_ONESIDED_FLAG_PATH(15UL); });
     if (call.sized) {
-      expect(UTOFU_ERR_INVALID_SIZE, [](Arguments& a) { a.length = 0; });
+      const bool gets = call.name.find("get") != std::string::npos;  // puts of nothing are signals
+      expect(gets ? UTOFU_ERR_INVALID_SIZE : UTOFU_SUCCESS, [](Arguments& a) { a.length = 0; });
       expect(UTOFU_ERR_INVALID_SIZE, [&](Arguments& a) { a.length = call.most + 1; });
       expect(UTOFU_ERR_INVALID_SIZE, [](Arguments& a) { a.length = ~std::size_t{0}; });
     }
@@ -312,6 +315,39 @@ TEST_F(Invalid, EveryCommandNamesTheArgumentThatIsWrong) {
     }
     expect(UTOFU_SUCCESS, [](Arguments&) {});
   }
+}
+
+// As libraries declare it, since no header does.
+extern "C" void utofu_get_last_error(const char*);
+
+TEST_F(Invalid, TheLastErrorIsTold) {
+  const auto last = [] {
+    std::array<char, 1024> text{};
+    utofu_get_last_error(text.data());
+    return std::string(text.data());
+  };
+  std::thread([&] { EXPECT_EQ(last(), "UTOFU_SUCCESS (0): no call of this thread has failed"); }).join();
+  const utofu_vcq_hdl_t handle = queue_.handle();
+  EXPECT_EQ(utofu_put(handle, queue_.id(), stadd_, stadd_, ~std::size_t{0}, 0, 0, nullptr), UTOFU_ERR_INVALID_SIZE);
+  EXPECT_EQ(last(), "UTOFU_ERR_INVALID_SIZE (-527): a size or length is wrong");
+  EXPECT_EQ(utofu_put_piggyback8(handle, queue_.id(), 0, stadd_, 8, 256, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, nullptr),
+            UTOFU_SUCCESS);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_INVALID_SIZE")) << "what succeeds is no error";
+  void* cbdata = nullptr;
+  EXPECT_EQ(queue_.tcq(&cbdata), UTOFU_ERR_TCQ_LENGTH);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_TCQ_LENGTH (-132): ")) << last();
+  EXPECT_EQ(utofu_poll_tcq(handle, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_TCQ_LENGTH")) << "nothing there is an answer";
+  utofu_mrq_notice notice{};
+  EXPECT_EQ(
+      utofu_put_piggyback8(handle, queue_.id(), 0, stadd_ + 4096, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+      UTOFU_SUCCESS);
+  EXPECT_EQ(queue_.mrq(&notice), UTOFU_ERR_MRQ_RMT_LENGTH);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_MRQ_RMT_LENGTH")) << last();
+  EXPECT_EQ(utofu_create_vcq(99, 0, &out_handle_), UTOFU_ERR_INVALID_TNI_ID);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_INVALID_TNI_ID")) << last();
+  EXPECT_EQ(utofu_barrier(0x40, 0), UTOFU_ERR_INVALID_VBG_ID);
+  EXPECT_TRUE(last().starts_with("UTOFU_ERR_INVALID_VBG_ID")) << last();
 }
 
 TEST_F(Invalid, DescriptorsThatNobodyPrepared) {
