@@ -262,7 +262,7 @@ class Install(unittest.TestCase):
     def test_the_tool(self):
         tool = self.prefix / "bin" / "heddle"
         self.assertIn(OPTIONS.version, run(tool, "--version", env=clean_environment()))
-        self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", env=clean_environment()))
+        self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", "settings", env=clean_environment()))
         for command in ("run", "info", "bench", "report"):
             wanted = run(tool, command, "--help", env=clean_environment())
             self.assertEqual(run(tool, "help", command, env=clean_environment()), wanted)
