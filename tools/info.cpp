@@ -1,5 +1,6 @@
 // heddle info: what this installation is and what it finds on this machine. The words; info_facts.hpp has the rest.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string_view>
 
@@ -40,8 +41,8 @@ struct Words {
   bool json = false;
 };
 
-const std::vector<Section> kAll = {Section::version,    Section::machine,   Section::engine,
-                                   Section::transports, Section::launchers, Section::settings};
+constexpr std::array kAll = {Section::version,    Section::machine,   Section::engine,
+                             Section::transports, Section::launchers, Section::settings};
 
 int refuse(const std::string& text) {
   std::fprintf(stderr, "heddle info: %s\n`heddle info --help` lists sections and options\n", text.c_str());
@@ -108,7 +109,7 @@ int info_command(int argc, char** argv) {
   Words words;
   if (const std::string wrong = read_words(argc, argv, &words); !wrong.empty()) return refuse(wrong);
   const bool brief = words.sections.empty() && !words.all && !words.json;
-  if (words.sections.empty() || words.all) words.sections = kAll;
+  if (words.sections.empty() || words.all) words.sections.assign(kAll.begin(), kAll.end());
   const Facts facts = find_facts(words.sections, words.pattern);
   if (!words.pattern.empty() && facts.settings_problem.empty() && facts.transports.empty() && facts.settings.empty()) {
     return nothing_found(words);

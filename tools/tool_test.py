@@ -160,6 +160,7 @@ class WrongWords(Case):
             (["info", "transports", "ucy"], "did you mean ucx?"),
             (["info", "settings", "a", "b"], '"b"'),
             (["info", "--schedule", "x", "--rnaks", "3"], "--rnaks"),
+            (["info", "--schedule", "broadcast.binomal"], "did you mean broadcast.binomial?"),
             (["bench", "pingpogn"], "did you mean pingpong?", "`heddle bench --help`"),
             (["bench", "--sizes", "8"], "did you mean --size?", "`heddle bench --help`"),
             (["bench", "--zzz"], "unknown option --zzz", "`heddle bench --help`"),
