@@ -7,6 +7,7 @@
 #include "driver/tuning.hpp"
 #include "harness/channel.hpp"
 #include "harness/collective_options.hpp"
+#include "harness/option_values.hpp"
 #include "harness/session.hpp"
 #include "limit/limit.hpp"
 #include "report/report.hpp"
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
   std::string error;
   const auto options = harness::parse_options(argc, argv, &error);
   if (!options) {
-    std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kUsage);
+    std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kHelpHint);
     return 2;
   }
   if (!work::workers_allowed(*options, &error)) {

@@ -3,12 +3,14 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS heddle EXPORT heddle_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+add_dependencies(heddle_installables heddle)
 install(DIRECTORY include/heddle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
 if(TARGET heddle_tool)
   file(RELATIVE_PATH heddle_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(heddle_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${heddle_bin_to_lib}")
   install(TARGETS heddle_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  add_dependencies(heddle_installables heddle_tool)
 endif()
 
 set(heddle_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)

@@ -85,6 +85,25 @@ class FrontDoor(unittest.TestCase):
         self.assertEqual(self.asked("apt-get"), [])
         self.assertEqual(self.asked("cmake"), ["--preset release"])
 
+    def test_what_demo_builds_can_be_installed(self):
+        """README: ./heddle demo, then cmake --install. tests/install checks what that target has."""
+        self.run_door("demo")
+        self.run_door("info")
+        self.assertEqual(self.asked("ninja"), [f"-C {self.root}/build/release heddle_installables"] * 2)
+
+    def test_what_demo_installs_has_all_transports_and_launchers(self):
+        listed = (ROOT / "scripts" / "packages.txt").read_text()
+        for package in ("libucx-dev", "libpmix-dev", "libhwloc-dev"):
+            self.assertRegex(listed, rf"(?m)^{package} +# ")
+
+    def test_a_tree_from_before_packages_were_installed(self):
+        self.run_door("demo")
+        self.set("missing", "libucx-dev\n")
+        self.assertEqual(self.run_door("demo").returncode, 0)
+        self.assertEqual(self.asked("cmake"), ["--preset release"] * 2)
+        self.assertEqual(self.run_door("demo").returncode, 0)
+        self.assertEqual(len(self.asked("cmake")), 2, "nothing was missing any more")
+
     def test_installs_only_what_is_missing(self):
         self.set("missing", "ninja-build\nlibhwloc-dev\n")
         result = self.run_door("demo")

@@ -1,6 +1,7 @@
 # What `cmake --install` adds for OpenSHMEM: the library, its headers, oshcc, oshc++ and oshrun, heddle::shmem and heddle-shmem.pc.
 set_target_properties(heddle_shmem PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS heddle_shmem EXPORT heddle_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+add_dependencies(heddle_installables heddle_shmem)  # and with it the headers that are made
 install(FILES ${made_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES include/mpp/shmem.h include/mpp/shmemx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mpp)
 

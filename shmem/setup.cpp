@@ -55,7 +55,7 @@ void print_what_was_asked_for() {
                  "HEDDLE_CHECK          mistakes that are looked for: off, on or full\n"
                  "SHMEM_VERSION         print the version\n"
                  "SHMEM_INFO            print this\n"
-                 "HEDDLE_...            of the engine: `heddle info` prints them\n",
+                 "HEDDLE_...            of the engine: `heddle info settings` prints them\n",
                  g_state.heap.bytes - kReservedBytes);
   }
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/nearest.hpp"
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/check.hpp"
 #include "collective/print.hpp"
@@ -58,6 +59,12 @@ int usage_error(const std::string& text) {
 int list() {
   for (const Algorithm& algorithm : collective::algorithms()) std::printf("%-32s %s\n", algorithm.name, algorithm.help);
   return 0;
+}
+
+std::vector<std::string_view> algorithm_names() {
+  std::vector<std::string_view> names;
+  for (const Algorithm& algorithm : collective::algorithms()) names.emplace_back(algorithm.name);
+  return names;
 }
 
 std::vector<Schedule> all_schedules(const Algorithm& algorithm, Request request) {
@@ -167,7 +174,8 @@ int info_schedule_command(int argc, char** argv) {
   if (words.name.empty() || words.name == "list") return list();
   const Algorithm* algorithm = collective::find_algorithm(words.name);
   if (algorithm == nullptr)
-    return usage_error("there is no algorithm " + words.name + "; heddle info --schedule list names them");
+    return usage_error("there is no algorithm " + words.name + base::did_you_mean(words.name, algorithm_names()) +
+                       "; heddle info --schedule list names them");
   if (const std::string wrong = finish(*algorithm, &words); !wrong.empty()) return usage_error(wrong);
   return words.prove ? prove(*algorithm, words.request) : show(*algorithm, words);
 }

@@ -2,7 +2,9 @@
 #include <array>
 #include <cstdio>
 #include <string_view>
+#include <vector>
 
+#include "base/nearest.hpp"
 #include "bench/bench.hpp"
 #include "heddle/heddle.h"
 #include "tools/commands.hpp"
@@ -22,7 +24,7 @@ int version_command(int argc, char** argv);
 constexpr std::array kCommands = {
     Command{"run", "start a program as the ranks of a job on this machine", run_command},
     Command{"oshrun", "the same for OpenSHMEM, whose users say PE and oshrun", oshrun_command},
-    Command{"info", "show version, machine, transports and every HEDDLE_* variable", info_command},
+    Command{"info", "show version, machine, transports, launchers and settings (HEDDLE_* variables)", info_command},
     Command{"bench", "measure Heddle, the machine's limit and the peers that are installed", bench::main},
     Command{"report", "draw results of `heddle bench --json` as one HTML page", bench::report_main},
     Command{"help", "show this text", help_command},
@@ -35,6 +37,15 @@ void print_usage(std::FILE* to) {
     std::fprintf(to, "  %-10.*s %s\n", static_cast<int>(command.name.size()), command.name.data(), command.help);
   }
   std::fprintf(to, "\n`heddle COMMAND --help` tells more about a command.\n");
+}
+
+int refuse(const char* word) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const char* what = *word == '-' ? "option" : "command";
+  std::fprintf(stderr, "heddle: there is no %s \"%s\"%s\n`heddle help` lists the commands\n", what, word,
+               base::did_you_mean(word, names).c_str());
+  return kUsageCode;
 }
 
 // `heddle help run` is `heddle run --help`.
@@ -52,8 +63,7 @@ int help_command(int argc, char** argv) {
     return command.run(2, words.data());
   }
   if (name == "help") return help_command(0, nullptr);
-  std::fprintf(stderr, "heddle: there is no command \"%s\"; `heddle help` lists them\n", argv[1]);
-  return kUsageCode;
+  return refuse(argv[1]);
 }
 
 int version_command(int, char**) {
@@ -72,8 +82,7 @@ int main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (command.name == name) return command.run(argc - 1, argv + 1);
   }
-  std::fprintf(stderr, "heddle: there is no command \"%s\"; `heddle help` lists them\n", argv[1]);
-  return kUsageCode;
+  return refuse(argv[1]);
 }
 
 }  // namespace

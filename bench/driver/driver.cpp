@@ -145,9 +145,17 @@ int run_session(const Options& given) {
 
 int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
   const std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(samples));
-  std::fputs(table(records, isatty(1) == 1).c_str(), stdout);
-  std::fflush(stdout);
-  if (!options.json.empty()) {
+  const bool piped = options.json == "-";
+  std::FILE* to = piped ? stderr : stdout;
+  std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
+  std::fflush(to);
+  if (piped) {
+    std::fputs(harness::to_json(records).c_str(), stdout);
+    if (std::fflush(stdout) != 0) {
+      std::perror("heddle bench: cannot write to standard output");
+      return 1;
+    }
+  } else if (!options.json.empty()) {
     std::ofstream file(options.json);
     file << to_json(harness::Results{origin, records});
     file.close();

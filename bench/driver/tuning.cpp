@@ -71,7 +71,8 @@ std::optional<Asked> parse(int argc, char** argv, std::string* error) {
   std::vector<char*> rest = {argv[0]};
   bool named = false;
   for (int i = 2; i < argc; ++i) {
-    const std::string_view word = argv[i];
+    const char* value = nullptr;
+    const std::string_view word = harness::split_value(argv[i], &value);
     named = named || harness::is_collective_name(word);
     for (const char* fixed : {"--form", "--algorithm", "--memory"}) {
       if (word != fixed) continue;
@@ -82,11 +83,12 @@ std::optional<Asked> parse(int argc, char** argv, std::string* error) {
       rest.push_back(argv[i]);
       continue;
     }
-    if (++i == argc) {
-      *error = "--output wants a file";
+    if (value == nullptr && ++i < argc) value = argv[i];
+    if (value == nullptr || *value == '\0') {
+      *error = "--output needs a file";
       return std::nullopt;
     }
-    asked.output = argv[i];
+    asked.output = value;
   }
   std::vector<std::string> names = harness::kCollectiveNames;
   if (!named)
@@ -196,7 +198,7 @@ int run_tuning(int argc, char** argv) {
   std::string error;
   const auto asked = parse(argc, argv, &error);
   if (!asked) {
-    std::cerr << "heddle bench tune: " << error << '\n' << harness::kCollectiveUsage;
+    std::cerr << "heddle bench tune: " << error << '\n' << harness::kHelpHint;
     return 2;
   }
   if (!std::ofstream(asked->output, std::ios::app)) {

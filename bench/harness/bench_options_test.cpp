@@ -71,6 +71,16 @@ TEST(Options, MeasurementsOfPapersRunOnlyByName) {
   EXPECT_EQ(threads_or(*usual, {3}), std::vector<std::uint32_t>{3});
 }
 
+TEST(Options, ValuesMayFollowAnEqualsSign) {
+  std::string error;
+  const auto options = parse({"rate", "--size=8,4K", "--json=-", "--threads=2", "--quick"}, &error);
+  ASSERT_TRUE(options) << error;
+  EXPECT_EQ(options->sizes, (std::vector<std::uint64_t>{8, 4096}));
+  EXPECT_EQ(options->json, "-");
+  EXPECT_EQ(options->threads, std::vector<std::uint32_t>{2});
+  EXPECT_TRUE(options->quick);
+}
+
 TEST(Options, WhatIsWrongIsNamed) {
   const struct {
     std::vector<std::string> words;
@@ -91,6 +101,17 @@ TEST(Options, WhatIsWrongIsNamed) {
       {{"--memory", "shared"}, "--memory"},
       {{"--total-words", "3"}, "--total-words"},
       {{"--json"}, "--json"},
+      {{"--json", "--peers"}, "--json needs a value"},
+      {{"--json="}, "--json needs a value"},
+      {{"--quick=yes"}, "--quick takes no value"},
+      {{"--peer"}, "did you mean --peers?"},
+      {{"--sizes", "8"}, "did you mean --size?"},
+      {{"--sizes=8"}, "did you mean --size?"},
+      {{"--zzz"}, "unknown option --zzz"},
+      {{"pingpogn"}, "did you mean pingpong?"},
+      {{"allreduec"}, "did you mean allreduce?"},
+      {{"rate", "barrier"}, "heddle bench barrier"},
+      {{"--op", "ptu"}, "did you mean put?"},
   };
   for (const auto& one : cases) {
     std::string error;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/config.hpp"
+#include "base/nearest.hpp"
 #include "harness/option_values.hpp"
 
 namespace heddle::bench::harness {
@@ -23,7 +24,7 @@ const char* const kCollectiveUsage =
     "  --size 8,4K,1M           bytes of a block (default: 8, 64, then 1K to --max by powers of 4)\n"
     "  --max 128M               (default 16M)\n"
     "  --form FORM,…            persistent, nonblocking, blocking (default: all)\n"
-    "  --algorithm NAME         of persistent ones, such as broadcast.binomial (see heddle info)\n"
+    "  --algorithm NAME         of persistent ones, such as broadcast.binomial (heddle info --schedule list)\n"
     "  --memory KIND            allocated (default) or own\n"
     "  --repeat R               repeats (default 5)\n"
     "  --time MS                time of one repeat in milliseconds (default 20)\n"
@@ -46,6 +47,20 @@ bool size_of(std::string_view text, std::uint64_t* out) {
   if (!bytes || *bytes == 0 || *bytes % 8 != 0 || *bytes > kMaxSize) return false;
   *out = *bytes;
   return true;
+}
+
+const std::vector<std::string_view> kOptions = {"--ranks",  "--size",   "--max",  "--form",    "--algorithm",
+                                                "--memory", "--repeat", "--time", "--overlap", "--output"};
+
+// What is wrong with a word that is neither an operation nor an option with a value of its own.
+std::string refusal(std::string_view word, const char* value) {
+  if (std::find(kOptions.begin(), kOptions.end(), word) == kOptions.end()) {
+    if (word.starts_with("-")) return "unknown option " + std::string(word) + base::did_you_mean(word, kOptions);
+    return std::string(word) + " is not a collective operation" +
+           base::did_you_mean(word, {kCollectiveNames.begin(), kCollectiveNames.end()});
+  }
+  if (value == nullptr) return std::string(word) + " needs a value";
+  return std::string(word) + " " + value + " is not understood";
 }
 
 // False: the value is none of this option.
@@ -99,17 +114,19 @@ std::optional<CollectiveOptions> parse_collective_options(int argc, char** argv,
   CollectiveOptions options;
   std::uint64_t max = std::uint64_t{1} << 24;
   for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
+    const char* value = nullptr;
+    const std::string_view word = split_value(argv[i], &value);
+    const bool has_value = value != nullptr;
     if (is_collective_name(word)) {
       options.names.emplace_back(word);
       continue;
     }
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (!has_value && i + 1 < argc) value = argv[i + 1];
     if (!set_option(word, value, &max, &options)) {
-      *error = std::string(word) + (value != nullptr ? std::string(" ") + value : "") + " is not understood";
+      *error = refusal(word, value);
       return std::nullopt;
     }
-    ++i;
+    if (!has_value) ++i;
   }
   if (options.names.empty()) {
     *error = "no operation is named";

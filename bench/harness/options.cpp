@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/nearest.hpp"
+#include "harness/collective_options.hpp"
 #include "harness/option_values.hpp"
 
 namespace heddle::bench::harness {
@@ -35,7 +37,7 @@ const char* const kUsage =
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
-    "  --json FILE              write the records\n"
+    "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
     "  --quick                  short repeats: checks that everything runs, measures little\n"
     "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
 
@@ -53,6 +55,9 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
                                        "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
 
+const std::vector<std::string_view> kOptions = {"--op",     "--size",  "--threads", "--workers", "--sharing",
+                                                "--repeat", "--time",  "--memory",  "--json",    "--total-words",
+                                                "--peers",  "--quick", "--help"};
 const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
 
 class Parser {
@@ -72,7 +77,7 @@ class Parser {
     if (name == "--json") return text(name, value, &options_->json);
     if (name == "--channel") return text(name, value, &options_->channel);
     if (name == "--cores") return text(name, value, &options_->cores);
-    return fail("unknown option " + std::string(name));
+    return fail("unknown option " + std::string(name) + base::did_you_mean(name, kOptions));
   }
   bool fail(std::string message) {
     *error_ = std::move(message);
@@ -88,8 +93,8 @@ class Parser {
   }
   bool op(const std::string& item) {
     if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
-      return fail("--op " + item +
-                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
+      return fail("--op " + item + " is not an operation" + base::did_you_mean(item, {kOps.begin(), kOps.end()}) +
+                  "; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
                   "OpenSHMEM put_nbi, p_quiet");
     }
     options_->ops.push_back(item);
@@ -143,7 +148,9 @@ class Parser {
     return true;
   }
   bool text(std::string_view name, const char* value, std::string* out) {
-    if (value == nullptr || *value == '\0') return fail(std::string(name) + " needs a value");
+    if (value == nullptr || *value == '\0' || std::string_view(value).starts_with("--")) {
+      return fail(std::string(name) + " needs a value");
+    }
     *out = value;
     return true;
   }
@@ -174,6 +181,19 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+const std::vector<std::string> kFlags = {"--peers", "--quick", "--pair"};
+
+std::string unknown_bench(std::string_view word) {
+  if (is_collective_name(word) || word == "tune") {
+    return std::string(word) + " is measured by itself: heddle bench " + std::string(word) + " [options]";
+  }
+  std::vector<std::string_view> names = {"demo", "tune"};
+  for (const auto* some : {&kUsualNames, &kOtherNames, &kCollectiveNames}) {
+    names.insert(names.end(), some->begin(), some->end());
+  }
+  return "there is no bench \"" + std::string(word) + "\"" + base::did_you_mean(word, names);
+}
+
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
@@ -182,7 +202,13 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
   for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
   Parser parser(&options, error);
   for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
+    const char* value = nullptr;
+    const std::string_view word = split_value(argv[i], &value);
+    const bool has_value = value != nullptr;
+    if (has_value && contains(kFlags, word)) {
+      parser.fail(std::string(word) + " takes no value");
+      return std::nullopt;
+    }
     if (word == "--peers") {
       options.peers = true;
     } else if (word == "--quick") {
@@ -192,14 +218,13 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
     } else if (word == "demo") {
       options.demo = true;
     } else if (word.starts_with("--")) {
-      const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+      if (!has_value && i + 1 < argc) value = argv[i + 1];
       if (!parser.option(word, value)) return std::nullopt;
-      ++i;
+      if (!has_value) ++i;
     } else if (contains(kUsualNames, word) || contains(kOtherNames, word)) {
       options.names.emplace_back(word);
     } else {
-      parser.fail("there is no bench \"" + std::string(word) + "\"; there are " + join(kUsualNames) + "," +
-                  join(kOtherNames) + ", and demo");
+      parser.fail(unknown_bench(word));
       return std::nullopt;
     }
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/collective_times.hpp"
+#include "harness/option_values.hpp"
 
 #if MPI_VERSION >= 4
 #define HEDDLE_PEER_INIT(name, ...) MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, call.request)
@@ -280,7 +281,7 @@ int main(int argc, char** argv) {
   std::string error;
   const auto options = harness::parse_collective_options(argc, argv, &error);
   if (!options) {
-    std::fprintf(stderr, "%s: %s\n%s", argv[0], error.c_str(), harness::kCollectiveUsage);
+    std::fprintf(stderr, "%s: %s\n%s", argv[0], error.c_str(), harness::kHelpHint);
     return 2;
   }
   MPI_Init(&argc, &argv);

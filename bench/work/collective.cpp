@@ -13,6 +13,7 @@
 #include "driver/spawn.hpp"
 #include "harness/collective_times.hpp"
 #include "harness/cores.hpp"
+#include "harness/option_values.hpp"
 #include "heddle/heddle.h"
 #include "work/collective_calls.hpp"
 
@@ -192,7 +193,7 @@ int run_collectives(int argc, char** argv) {
   std::string error;
   const auto options = harness::parse_collective_options(argc, argv, &error);
   if (!options) {
-    std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kCollectiveUsage);
+    std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kHelpHint);
     return 2;
   }
   if (std::getenv("HEDDLE_LOCAL_RANK") == nullptr) {

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "base/nearest.hpp"
+
 namespace heddle::base {
 namespace {
 
@@ -65,6 +67,29 @@ TEST(Config, EveryDefaultIsInsideItsRange) {
   }
 }
 
+TEST(Nearest, MisspellingsAndBeginnings) {
+  const std::vector<std::string_view> names = {"limit",     "pingpong",    "rate",
+                                               "bandwidth", "network_tcp", "network_posix"};
+  const std::pair<const char*, const char*> cases[] = {{"pingpogn", "pingpong"},
+                                                       {"pinpong", "pingpong"},
+                                                       {"RATE", "rate"},
+                                                       {"rte", "rate"},
+                                                       {"bandwith", "bandwidth"},
+                                                       {"band", "bandwidth"},
+                                                       {"network", ""},
+                                                       {"network_", "network_tcp"},
+                                                       {"xyz", ""},
+                                                       {"", ""},
+                                                       {"latency", ""},
+                                                       {"network_tpc", "network_tcp"}};
+  for (const auto& [word, meant] : cases) EXPECT_EQ(nearest(word, names), meant) << word;
+  EXPECT_EQ(nearest(std::string(100'000, 'r'), names), "");
+  EXPECT_EQ(nearest("--siz", {"--size", "--time"}), "--size");
+  EXPECT_EQ(nearest("--xy", {"--op", "--ab"}), "") << "what all have in common counts for none";
+  EXPECT_EQ(did_you_mean("rat", names), "; did you mean rate?");
+  EXPECT_EQ(did_you_mean("quux", names), "");
+}
+
 TEST(Config, TheEnvironmentCountsAndOverridesCountMore) {
   setenv("HEDDLE_MAX_WORKERS", "3", 1);
   setenv("HEDDLE_NO_SUCH_THING", "1", 1);
@@ -73,6 +98,9 @@ TEST(Config, TheEnvironmentCountsAndOverridesCountMore) {
   EXPECT_EQ(config->number(Var::max_workers), 3U);
   ASSERT_EQ(config->unknown().size(), 1U);
   EXPECT_EQ(config->unknown()[0], "HEDDLE_NO_SUCH_THING");
+  EXPECT_EQ(nearest_variable("HEDDLE_MAX_WORKER"), "HEDDLE_MAX_WORKERS");
+  EXPECT_EQ(nearest_variable("HEDDLE_TRANSPROT"), "HEDDLE_TRANSPORT");
+  EXPECT_EQ(nearest_variable("HEDDLE_NO_SUCH_THING"), "");
   expect_read("HEDDLE_MAX_WORKERS", "4", Var::max_workers, 4);
   unsetenv("HEDDLE_MAX_WORKERS");
   unsetenv("HEDDLE_NO_SUCH_THING");

@@ -20,6 +20,7 @@ struct Cache {
 
 struct Topology {
   const char* source = "";  // who told: hwloc or Linux
+  std::string remark;       // why it was not hwloc; empty: it was
   std::string processor;    // model; empty where the system does not tell
   unsigned packages = 0;
   unsigned numa_nodes = 0;
@@ -30,9 +31,13 @@ struct Topology {
   [[nodiscard]] unsigned hardware_threads() const;
 };
 
-// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left out. By hwloc, unless the
-// library is built with HEDDLE_HWLOC=OFF: then as the next.
+// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left out. By hwloc, which is
+// opened at run time; where it is missing, or Heddle was built without its header, as Linux tells, with a remark.
 Result<Topology> read_topology();
+
+// By the hwloc library that `file` names, about the processors among `allowed`. CONFIG: it cannot be opened, is not hwloc 2, or
+// Heddle was built without its header.
+Result<Topology> read_hwloc_topology(const char* file, const std::vector<int>& allowed);
 
 // What the kernel tells in the files below `system` (it has them in /sys/devices/system) about the processors among `allowed`.
 // What it does not tell is left out rather than guessed: without caches there are none, and the processor has no name; only a

@@ -1,12 +1,18 @@
-// read_topology() of a build without hwloc.
+// read_topology() of a build without hwloc's header.
 #include "base/topology.hpp"
 
 namespace heddle::base {
 
+Result<Topology> read_hwloc_topology(const char*, const std::vector<int>&) {
+  return fail(HEDDLE_ERR_CONFIG, "this Heddle was built without hwloc; Debian: libhwloc-dev");
+}
+
 Result<Topology> read_topology() {
   const auto allowed = allowed_processors();
   if (!allowed) return allowed.status();
-  return read_linux_topology("/sys/devices/system", *allowed);
+  auto topology = read_linux_topology("/sys/devices/system", *allowed);
+  if (topology) topology->remark = "this Heddle was built without hwloc; Debian: libhwloc-dev";
+  return topology;
 }
 
 }  // namespace heddle::base

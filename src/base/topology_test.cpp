@@ -93,6 +93,21 @@ TEST(Topology, LinuxSaysWhatHwlocSays) {
   EXPECT_EQ(sorted_cores(*by_default), sorted_cores(*by_linux));
 }
 
+// hwloc is opened at run time: a machine without it is read all the same, and told why.
+TEST(Topology, WithoutTheLibraryItIsSaidWhy) {
+  const auto allowed = allowed_processors();
+  ASSERT_TRUE(allowed.ok());
+  for (const char* file : {"libhwloc.so.none", "/dev/null", "libc.so.6"}) {
+    EXPECT_EQ(read_hwloc_topology(file, *allowed).status(), HEDDLE_ERR_CONFIG) << file;
+    EXPECT_TRUE(std::string(last_message()).find(file) != std::string::npos ||
+                std::string(last_message()).find("built without hwloc") != std::string::npos)
+        << last_message();
+  }
+  const auto topology = read_topology();
+  ASSERT_TRUE(topology.ok()) << last_message();
+  EXPECT_EQ(std::string(topology->source) == "hwloc", topology->remark.empty()) << topology->remark;
+}
+
 // Two of the four core groups of an A64FX, as its kernel shows them.
 TEST(Topology, CoreGroups) {
   const Machine machine;

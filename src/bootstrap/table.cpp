@@ -7,6 +7,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/inproc/inproc.hpp"
+#include "bootstrap/launchers.hpp"
 #include "bootstrap/local/local.hpp"
 #include "bootstrap/pmi/pmi.hpp"
 #include "bootstrap/pmix/pmix.hpp"
@@ -91,6 +92,19 @@ Opened open(const Options& options, const base::Environment& environment) {
   for (const Entry& entry : kTable) names += ", " + std::string(entry.name);
   return base::fail(HEDDLE_ERR_ARGUMENT, "there is no bootstrap \"%s\"; there are %s", std::string(name).c_str(),
                     names.c_str());
+}
+
+std::vector<Launcher> launchers() {
+  std::vector<Launcher> all = {{"local", "heddle run, oshrun: on this machine", "", ""},
+                               {"pmix", "mpirun (Open MPI), prterun, srun --mpi=pmix", "", ""},
+                               {"pmi", "mpiexec.hydra (MPICH, Intel MPI), srun --mpi=pmi2", "", ""}};
+  auto library = pmix::library_version();
+  if (library) {
+    all[1].library = std::move(*library);
+  } else {
+    all[1].problem = base::last_message();
+  }
+  return all;
 }
 
 }  // namespace heddle::bootstrap

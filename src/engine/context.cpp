@@ -9,6 +9,7 @@
 
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
+#include "base/nearest.hpp"
 #include "base/wait.hpp"
 #include "engine/one_thread.hpp"
 #include "engine/worker.hpp"
@@ -83,8 +84,11 @@ base::Status Context::open_parts(const ContextOptions& options) {
   environment_.log = base::Log(level, rank());
   if (rank() == 0) {
     for (const std::string& name : environment_.config.unknown()) {
+      const std::string meant(base::nearest_variable(name));
       environment_.log.line(base::Level::warn,
-                            "%s is not a variable of Heddle and has no effect; `heddle info` lists them", name.c_str());
+                            "%s is not a variable of Heddle and has no effect%s%s%s; `heddle info settings` lists them",
+                            name.c_str(), meant.empty() ? "" : " (did you mean ", meant.c_str(),
+                            meant.empty() ? "" : "?)");
     }
   }
   known_failed_.resize(size());

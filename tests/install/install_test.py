@@ -92,6 +92,37 @@ class Install(unittest.TestCase):
         needed = set(re.findall(r"NEEDED.*\[(.*?)\]", dynamic))
         self.assertEqual([name for name in needed if "gtest" in name or "san" in name], [])
 
+    def test_nothing_but_the_run_time_libraries_is_needed(self):
+        """docs/decisions/0004: hwloc, UCX and PMIx are opened at run time, so what is missing costs a line of `heddle info`."""
+        run_time = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux.*|libatomic)\.so\.\d+")
+        emulator = self.libdir / "heddle" / "utofu"
+        binaries = [self.libdir / "libheddle.so", self.libdir / "libheddle_shmem.so", self.prefix / "bin" / "heddle",
+                    emulator / "libtofucom.so", *(emulator / "programs").glob("tofu_*")]
+        for binary in binaries:
+            if binary.name == "libheddle_shmem.so" and not binary.exists():
+                continue  # built without OpenSHMEM
+            needed = re.findall(r"NEEDED.*\[(.*?)\]", run("readelf", "-d", binary))
+            self.assertTrue(needed, binary)
+            own = ("libheddle.so.0", "libtofucom.so")
+            self.assertEqual([name for name in needed if name not in own and not run_time.fullmatch(name)], [], binary)
+
+    def test_what_the_front_door_builds_is_all_that_is_installed(self):
+        """Each file that an install script takes from the build tree, and that ninja makes, is of heddle_installables."""
+        build = pathlib.Path(OPTIONS.build)
+        if not (build / "build.ninja").exists():
+            self.skipTest("not built by ninja")
+        together = {}  # each file that is made, and the others that the same command makes
+        for outputs in re.findall(r"(?m)^build (.*?): ", (build / "build.ninja").read_text()):
+            files = outputs.replace("| ", "").split()
+            together.update((file, files) for file in files)
+        wanted = set(re.findall(r'label="([^"]+)"', run("ninja", "-C", build, "-t", "graph", "heddle_installables")))
+        taken = set()
+        for script in build.rglob("cmake_install.cmake"):
+            taken.update(re.findall(rf'"{re.escape(str(build))}/([^"]+)"', script.read_text()))
+        taken &= together.keys()
+        self.assertGreater(len(taken), 5)
+        self.assertEqual({name for name in taken if wanted.isdisjoint(together[name])}, set())
+
     def test_find_package(self):
         build = self.scratch / "cmake_user"
         run("cmake", "-S", HERE / "cmake_user", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
@@ -231,7 +262,7 @@ class Install(unittest.TestCase):
     def test_the_tool(self):
         tool = self.prefix / "bin" / "heddle"
         self.assertIn(OPTIONS.version, run(tool, "--version", env=clean_environment()))
-        self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", env=clean_environment()))
+        self.assertIn("HEDDLE_TRANSPORT", run(tool, "info", "settings", env=clean_environment()))
         for command in ("run", "info", "bench", "report"):
             wanted = run(tool, command, "--help", env=clean_environment())
             self.assertEqual(run(tool, "help", command, env=clean_environment()), wanted)

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/nearest.hpp"
 #include "bootstrap/gather.hpp"
 #include "heddle/heddle.h"
 
@@ -108,10 +109,13 @@ constexpr Hint kHints[] = {
     {{"--bind-to", "-bind-to", "--bind-to-core", "--map-by", "--cpu-bind"},
      "--bind core gives each process its own cores"},
     {{"--tag-output", "-l", "-prepend-rank", "--label"}, "--tag puts the number before each line of output"},
-    {{"-mca", "--mca"}, "settings are variables HEDDLE_...; `heddle info` lists them"},
+    {{"-mca", "--mca"}, "settings are variables HEDDLE_...; `heddle info settings` lists them"},
     {{"-v", "-V", "-version"}, "--version shows the version"},
     {{"-help", "-?"}, "--help shows the options"},
 };
+
+constexpr std::array<std::string_view, 9> kOptions = {"--np",    "--bind", "--timeout", "--grace", "--env",
+                                                      "--utofu", "--tag",  "--version", "--help"};
 
 base::Status unknown_option(const std::string& word, const Names& names) {
   const std::string option = word.substr(0, word.find('='));
@@ -121,8 +125,9 @@ base::Status unknown_option(const std::string& word, const Names& names) {
       if (known != nullptr && option == known) instead = hint.instead;
     }
   }
-  return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s%s%s; `%s --help` lists the options", word.c_str(),
-                    instead != nullptr ? ": " : "", instead != nullptr ? instead : "", names.command);
+  const std::string meant = instead == nullptr ? base::did_you_mean(option, {kOptions.begin(), kOptions.end()}) : "";
+  return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s%s%s%s; `%s --help` lists the options", word.c_str(),
+                    instead != nullptr ? ": " : "", instead != nullptr ? instead : "", meant.c_str(), names.command);
 }
 
 base::Status read_command(std::vector<std::string> rest, Options* options) {
@@ -168,10 +173,15 @@ base::Status interpret(const Words& words, Options* options) {
 }
 
 // The words as CLI::App::parse takes them, last first. -np, which other launchers have, becomes -n: a name of two letters
-// after one dash is none for CLI. Only where an option may stand: not as a value, not after the program's name.
+// after one dash is none for CLI. -n=2 becomes -n 2: CLI takes =2 for the value of a name of one letter. Only where an option may stand: not as a value, not after the program's name.
 std::vector<std::string> reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value) {
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {
+    for (const std::string_view name : {"-np=", "-n=", "-t="}) {
+      if (!all[i].starts_with(name)) continue;
+      all.insert(all.begin() + static_cast<std::ptrdiff_t>(i) + 1, all[i].substr(name.size()));
+      all[i].resize(name.size() - 1);
+    }
     if (all[i] == "-np") all[i] = "-n";
     const auto takes_next = [&](const CLI::Option* option) { return option->check_name(all[i]); };
     if (std::any_of(with_value.begin(), with_value.end(), takes_next)) ++i;

@@ -90,8 +90,13 @@ TEST(options, np_is_n_where_an_option_may_stand) {
 }
 
 TEST(options, np_has_all_spellings) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"-n", "4", "app"}, {"-n4", "app"}, {"-np", "4", "app"}, {"--np", "4", "app"}, {"--np=4", "app"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"-n", "4", "app"},
+                                                                                     {"-n4", "app"},
+                                                                                     {"-np", "4", "app"},
+                                                                                     {"--np", "4", "app"},
+                                                                                     {"--np=4", "app"},
+                                                                                     {"-n=4", "app"},
+                                                                                     {"-np=4", "app"}}) {
     const auto options = parsed(words);
     ASSERT_TRUE(options.ok()) << testing::PrintToString(words) << base::last_message();
     EXPECT_EQ(options->ranks, 4U) << testing::PrintToString(words);
@@ -139,6 +144,22 @@ TEST(options, options_of_other_launchers_are_explained) {
   }
 }
 
+TEST(options, a_misspelt_one_is_recognised) {
+  const std::vector<std::pair<const char*, const char*>> cases = {{"--timout", "did you mean --timeout?"},
+                                                                  {"--timout=3", "did you mean --timeout?"},
+                                                                  {"--utof", "did you mean --utofu?"},
+                                                                  {"--quux", "--quux; `heddle run --help`"}};
+  for (const auto& [option, said] : cases) {
+    EXPECT_EQ(parsed({option, "2", "app"}).status(), HEDDLE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(base::last_message()).find(said), std::string::npos) << base::last_message();
+  }
+  const auto options = parsed({"-n=2", "-t=3", "app", "-n=5"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->ranks, 2U);
+  EXPECT_EQ(options->threads, 3U);
+  EXPECT_EQ(options->command, (std::vector<std::string>{"app", "-n=5"}));
+}
+
 TEST(options, a_lone_colon_is_refused_unless_it_is_said_to_be_an_argument) {
   EXPECT_EQ(parsed({"-n", "1", "a", ":", "-n", "2", "b"}).status(), HEDDLE_ERR_ARGUMENT);
   EXPECT_NE(std::string(base::last_message()).find("a lone :"), std::string::npos) << base::last_message();
@@ -155,6 +176,8 @@ TEST(options, nonsense_is_refused) {
                                                                                      {"-n", "-1", "app"},
                                                                                      {"-n", "1025", "app"},
                                                                                      {"-n", "", "app"},
+                                                                                     {"-n=", "app"},
+                                                                                     {"-n=x", "app"},
                                                                                      {"--timeout", "1e30", "app"},
                                                                                      {"--timeout", "inf", "app"},
                                                                                      {"--timeout", "5s", "app"},

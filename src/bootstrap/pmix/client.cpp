@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace heddle::bootstrap::pmix {
 namespace {
@@ -12,7 +13,13 @@ constexpr const char* kContactKey = "heddle.contact";
 
 base::Result<std::unique_ptr<Client>> Client::open() {
   const auto library = Library::load();
-  if (!library) return library.status();
+  if (!library) {
+    return base::fail(
+        library.status(),
+        "this process was started by a launcher with PMIx, and %s; install it, start with `heddle run`, or "
+        "set HEDDLE_BOOTSTRAP=single for jobs of one",
+        std::string(base::last_message()).c_str());
+  }
   std::unique_ptr<Client> client(new Client(**library));
   if (const base::Status status = client->greet(); status != HEDDLE_DONE) return status;
   return client;

@@ -21,11 +21,7 @@ base::Result<const Library*> Library::load() {
   // Global, since its components name its symbols without being linked to it.
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
-    return base::fail(
-        HEDDLE_ERR_BOOTSTRAP,
-        "this process was started by a launcher with PMIx, and %s cannot be loaded (%s); install it (Debian: "
-        "libpmix2), start with `heddle run`, or set HEDDLE_BOOTSTRAP=single for jobs of one",
-        kFile, ::dlerror());
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "%s cannot be loaded: %s; Debian: libpmix2", kFile, ::dlerror());
   }
   static Library library;
   const bool whole = find(handle, "PMIx_Init", &library.init) && find(handle, "PMIx_Finalize", &library.finalize) &&

@@ -50,4 +50,10 @@ base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environme
       environment);
 }
 
+base::Result<std::string> library_version() {
+  const auto library = Library::load();
+  if (!library) return library.status();
+  return std::string((*library)->version());
+}
+
 }  // namespace heddle::bootstrap::pmix

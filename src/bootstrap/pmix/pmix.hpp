@@ -1,6 +1,8 @@
 // Jobs started by a launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is found at run time.
 #pragma once
 
+#include <string>
+
 #include "base/environment.hpp"
 #include "bootstrap/bootstrap.hpp"
 
@@ -13,5 +15,9 @@ bool started_by_launcher();
 // found, the launcher refuses, this process has joined before), STATE (another living process has joined as this rank), and
 // those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
+
+// What the library calls itself, such as "OpenPMIx 4.2.2 …". Loads it, and asks no launcher. BOOTSTRAP: it is not found, or Heddle was
+// built without its header.
+base::Result<std::string> library_version();
 
 }  // namespace heddle::bootstrap::pmix

@@ -17,4 +17,8 @@ base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment&) {
       "HEDDLE_BOOTSTRAP=single for jobs of one");
 }
 
+base::Result<std::string> library_version() {
+  return base::fail(HEDDLE_ERR_BOOTSTRAP, "this Heddle was built without PMIx; install libpmix-dev and build anew");
+}
+
 }  // namespace heddle::bootstrap::pmix

@@ -129,8 +129,8 @@ base::Status Library::load(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     return base::fail(HEDDLE_ERR_CONFIG,
-                      "no UCX library \"%s\" (%s); install UCX, or set HEDDLE_UCX_LIBRARY to the file", name.c_str(),
-                      dlerror());
+                      "%s cannot be loaded: %s; install UCX (Debian: libucx0), or set HEDDLE_UCX_LIBRARY to the file",
+                      name.c_str(), dlerror());
   }
   if (!find_all(handle, &call_)) {
     return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no UCX library, or one older than 1.13", name.c_str());

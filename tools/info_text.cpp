@@ -1,0 +1,206 @@
+// The facts as text for people.
+#include <cstdio>
+
+#include "tools/info_facts.hpp"
+
+namespace heddle::tools {
+namespace {
+
+std::string size_text(std::uint64_t bytes) {
+  static constexpr std::array kUnits = {"", "K", "M", "G", "T", "P", "E"};
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes != 0 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + kUnits[unit];
+}
+
+// "1 core", "2 cores".
+std::string count_text(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+void print_version(const Facts& facts) {
+  std::printf("heddle %s\n  compiler         %s\n  build            %s\n", facts.heddle.c_str(), facts.compiler.c_str(),
+              facts.build.c_str());
+}
+
+void print_machine(const Facts& facts) {
+  if (!facts.machine) {
+    std::printf("\nmachine\n  unknown: %s\n", facts.machine_problem.c_str());
+    return;
+  }
+  const base::Topology& topology = *facts.machine;
+  std::printf("\nmachine (as %s tells)\n", topology.source);
+  if (!topology.remark.empty()) std::printf("  without hwloc    %s\n", topology.remark.c_str());
+  if (!topology.processor.empty()) std::printf("  processor        %s\n", topology.processor.c_str());
+  std::printf("  packages         %u\n  NUMA nodes       %u\n", topology.packages, topology.numa_nodes);
+  std::printf("  cores            %zu, %s (those this process may use)\n", topology.cores.size(),
+              count_text(topology.hardware_threads(), "hardware thread").c_str());
+  for (const base::Cache& cache : topology.caches) {
+    const char* kind = cache.kind == 'd' ? " data" : cache.kind == 'i' ? " instructions" : "";
+    std::printf("  L%u%-14s %u x %s, shared by %s, lines of %u bytes\n", cache.level, kind, cache.count,
+                size_text(cache.bytes).c_str(), count_text(cache.shared_by, "core").c_str(), cache.line_bytes);
+  }
+}
+
+void print_engine(const Facts& facts) {
+  std::printf("\nengine\n  hand-over        %s\n",
+              facts.hand_over ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
+                              : "no, this kernel has no membarrier: exclusive workers are not helped");
+}
+
+std::string large_text(const transport::Capabilities& can) {
+  if (can.fetch_bytes == 0) return "in parts";
+  return "fetched by the receiver above " + size_text(can.fetch_bytes) + " bytes (HEDDLE_AM_EAGER_BYTES)";
+}
+
+const char* sleeping_text(transport::Sleeping sleeping) {
+  switch (sleeping) {
+    case transport::Sleeping::impossible:
+      return "no: it must be polled";
+    case transport::Sleeping::fenced:
+      return "yes, and messages between such processes cost a fence";
+    case transport::Sleeping::free:
+      return "yes, at no cost to senders";
+  }
+  return "";
+}
+
+void print_transport(const TransportFacts& facts) {
+  std::printf("\ntransport %s: %s\n", facts.name.c_str(), facts.help.c_str());
+  if (!facts.problem.empty()) {
+    std::printf("  not available: %s\n", facts.problem.c_str());
+    return;
+  }
+  const transport::Capabilities& can = facts.can;
+  if (facts.set_up != can.name) std::printf("  set up as        %s\n", facts.set_up.c_str());
+  std::printf("  commands         %s\n", joined(opcode_names(can.opcodes)).c_str());
+  std::printf("  direct memory    %s\n", can.direct ? "yes" : "no");
+  std::printf("  ordered messages %s\n", can.ordered_messages ? "yes" : "no");
+  std::printf("  largest message  %s bytes\n", size_text(can.max_message).c_str());
+  std::printf("  largest transfer %s bytes\n",
+              can.max_transfer == UINT64_MAX ? "any number of" : size_text(can.max_transfer).c_str());
+  std::printf("  large messages   %s\n", large_text(can).c_str());
+  std::printf("  workers          %u per process\n", can.max_workers);
+  std::printf("  sleeping         %s\n", sleeping_text(can.sleeping));
+  std::printf("  memory per pair  %s bytes\n", size_text(can.memory_per_peer).c_str());
+}
+
+void print_transports(const Facts& facts) {
+  if (!facts.settings_problem.empty()) {
+    std::printf("\ntransports: not opened, because %s\n", facts.settings_problem.c_str());
+  }
+  for (const TransportFacts& transport : facts.transports) print_transport(transport);
+}
+
+void print_launchers(const Facts& facts) {
+  std::printf("\nlaunchers (HEDDLE_BOOTSTRAP=NAME takes one in particular)\n");
+  for (const bootstrap::Launcher& launcher : facts.launchers) {
+    std::printf("  %-16s %s\n", launcher.name, launcher.help);
+    if (!launcher.library.empty()) std::printf("  %-16s by %s\n", "", launcher.library.c_str());
+    if (!launcher.problem.empty()) std::printf("  %-16s not available: %s\n", "", launcher.problem.c_str());
+  }
+}
+
+void print_setting(const SettingFacts& facts) {
+  const base::Variable& variable = *facts.variable;
+  std::printf("%c %-30s %-6s default %-10s", facts.set ? '*' : ' ', variable.name, type_text(variable.type),
+              variable.default_value);
+  if (facts.set) std::printf(" now %s", facts.set->c_str());
+  const std::string range = base::range_text(variable);
+  std::printf("\n      %s%s%s%s\n", variable.help, range.empty() ? "" : " (", range.c_str(), range.empty() ? "" : ")");
+}
+
+void print_unknown(const Facts& facts) {
+  for (const UnknownFacts& unknown : facts.unknown) {
+    std::printf("! %s is set but is not a variable of Heddle and has no effect%s%s%s\n", unknown.name.c_str(),
+                unknown.meant.empty() ? "" : "; did you mean ", unknown.meant.c_str(),
+                unknown.meant.empty() ? "" : "?");
+  }
+}
+
+void print_settings(const Facts& facts) {
+  std::printf("\nsettings: variables of the environment (* set now)\n");
+  for (const SettingFacts& setting : facts.settings) print_setting(setting);
+  print_unknown(facts);
+}
+
+// A name, whether it can be used here, and by what, or why not.
+void print_line(const char* name, const std::string& problem, const std::string& text) {
+  std::printf("  %-11s %s\n", name, problem.empty() ? text.c_str() : ("not available: " + problem).c_str());
+}
+
+}  // namespace
+
+void print_brief(const Facts& facts) {
+  std::printf("heddle %s (%s, %s)\n\nmachine\n", facts.heddle.c_str(), facts.compiler.c_str(), facts.build.c_str());
+  if (facts.machine) {
+    const base::Topology& topology = *facts.machine;
+    std::printf("  %s%s%s, %s, %s (as %s tells)\n", topology.processor.c_str(), topology.processor.empty() ? "" : ", ",
+                count_text(topology.cores.size(), "core").c_str(),
+                count_text(topology.hardware_threads(), "hardware thread").c_str(),
+                count_text(topology.numa_nodes, "NUMA node").c_str(), topology.source);
+    if (!topology.remark.empty()) std::printf("  without hwloc: %s\n", topology.remark.c_str());
+  } else {
+    std::printf("  unknown: %s\n", facts.machine_problem.c_str());
+  }
+  std::printf("\ntransports\n");
+  if (!facts.settings_problem.empty()) std::printf("  not opened, because %s\n", facts.settings_problem.c_str());
+  for (const TransportFacts& transport : facts.transports) {
+    if (transport.name.starts_with("loopback")) continue;  // for tests
+    print_line(transport.name.c_str(), transport.problem,
+               transport.help + (transport.set_up == transport.can.name ? "" : "\n              " + transport.set_up));
+  }
+  std::printf("\nlaunchers\n");
+  for (const bootstrap::Launcher& launcher : facts.launchers) {
+    print_line(launcher.name, launcher.problem.empty() ? "" : launcher.problem + " (" + launcher.help + ")",
+               launcher.help);
+  }
+  std::printf("\nsettings\n");
+  bool some = false;
+  for (const SettingFacts& setting : facts.settings) {
+    if (!setting.set) continue;
+    std::printf("  %s=%s (default %s)\n", setting.variable->name, setting.set->c_str(),
+                *setting.variable->default_value != '\0' ? setting.variable->default_value : "empty");
+    some = true;
+  }
+  if (!some) std::printf("  all %zu have their defaults\n", facts.settings.size());
+  print_unknown(facts);
+  std::printf(
+      "\nMore: heddle info transports, launchers, machine, engine or settings [PATTERN]; --all, --json, --help\n");
+}
+
+void print_sections(const Facts& facts, const std::vector<Section>& sections) {
+  for (const Section section : sections) {
+    switch (section) {
+      case Section::version:
+        print_version(facts);
+        break;
+      case Section::machine:
+        print_machine(facts);
+        break;
+      case Section::engine:
+        print_engine(facts);
+        break;
+      case Section::transports:
+        print_transports(facts);
+        break;
+      case Section::launchers:
+        print_launchers(facts);
+        break;
+      case Section::settings:
+        print_settings(facts);
+        break;
+    }
+  }
+}
+
+}  // namespace heddle::tools

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""The words of the heddle command, as users type them: what `heddle info` tells, and what wrong words are answered with."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path()
+SECTIONS = ["version", "machine", "engine", "transports", "launchers", "settings"]
+
+
+def heddle(*words, **variables):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HEDDLE_", "PMI", "OMPI_", "SLURM_"))}
+    return subprocess.run([TOOL, *words], env={**kept, **variables}, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, errors="surrogateescape", check=False, timeout=120)
+
+
+class Case(unittest.TestCase):
+    def told(self, *words, **variables):
+        result = heddle(*words, **variables)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def object(self, *words, **variables):
+        return json.loads(self.told("info", *words, "--json", **variables))
+
+    def folder_with(self, name, content):
+        """A folder with a file that stands before the system's library of that name, and is none."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        (pathlib.Path(folder.name) / name).write_text(content)
+        return folder.name
+
+
+class Info(Case):
+    def test_by_default_it_is_one_screen(self):
+        text = self.told("info", HEDDLE_MAX_WORKERS="3", HEDDLE_TRANSPROT="shm")
+        self.assertLess(len(text.splitlines()), 32, text)
+        for word in ("heddle ", "machine\n", "  shm ", "  ucx ", "  utofu ", "  local ", "  pmix ", "  pmi ",
+                     "  HEDDLE_MAX_WORKERS=3 (default 64)", "settings [PATTERN]", "--json",
+                     "HEDDLE_TRANSPROT is set but is not a variable", "did you mean HEDDLE_TRANSPORT?"):
+            self.assertIn(word, text)
+        self.assertNotIn("HEDDLE_UCX_TLS", text)
+
+    def test_sections(self):
+        whole = self.told("info", "--all")
+        for section in SECTIONS:
+            with self.subTest(section):
+                part = self.told("info", section)
+                self.assertIn(part.strip(), whole)
+                self.assertLess(len(part), len(whole))
+        self.assertEqual(self.told("info", "machine", "engine"), self.told("info", "machine") + self.told("info", "engine"))
+        self.assertIn("transport loopback-messages", whole)
+
+    def test_patterns(self):
+        def names(*pattern):
+            return [setting["name"] for setting in self.object("settings", *pattern)["settings"]]
+
+        every = names()
+        self.assertGreater(len(every), 50)
+        self.assertEqual(names("ucx_t"), [name for name in every if "UCX_T" in name])
+        self.assertEqual(names("*_bytes"), [name for name in every if name.endswith("_BYTES")])
+        self.assertEqual(names("membarrier"), ["HEDDLE_SHM_MEMBARRIER"])
+        described = names("standard error")
+        self.assertTrue(described, "no name has that, descriptions do")
+        text = self.told("info", "settings", "max_workers", HEDDLE_MAX_WORKERS="5")
+        self.assertRegex(text, r"\* HEDDLE_MAX_WORKERS +count +default 64 +now 5\n")
+        (transport,) = self.object("transports", "shm")["transports"]
+        self.assertEqual(transport["name"], "shm")
+
+    def test_json_has_what_the_text_has(self):
+        found = self.object()
+        self.assertEqual([*found], [*SECTIONS, "unknown_settings"])
+        self.assertIn(found["version"]["heddle"], self.told("version"))
+        machine = found["machine"]
+        self.assertEqual(sum(len(core) for core in machine["cores"]), machine["hardware_threads"])
+        shm = next(transport for transport in found["transports"] if transport["name"] == "shm")
+        self.assertTrue(shm["available"])
+        self.assertIn("message", shm["commands"])
+        for part in (*found["transports"], *found["launchers"]):
+            self.assertEqual(part["available"], "problem" not in part, part)
+        self.assertEqual({launcher["name"] for launcher in found["launchers"]}, {"local", "pmix", "pmi"})
+        self.assertEqual(found["unknown_settings"], [])
+        self.assertEqual([*self.object("engine")], ["engine"])
+
+    def test_json_is_json_whatever_is_set(self):
+        odd = 'a"b\\c\n\t\x01é\udcff\udce2\udc82'
+        found = self.object("settings", HEDDLE_TRANSPORT=odd, HEDDLE_QUUX="1")
+        setting = next(one for one in found["settings"] if one["name"] == "HEDDLE_TRANSPORT")
+        self.assertEqual(setting["set"], 'a"b\\c\n\t\x01é\ufffd\ufffd\ufffd')
+        self.assertEqual(found["unknown_settings"], [{"name": "HEDDLE_QUUX", "did_you_mean": None}])
+
+    def test_a_value_that_makes_no_sense(self):
+        result = heddle("info", "--json", HEDDLE_MAX_WORKERS="many")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("HEDDLE_MAX_WORKERS", result.stderr)
+        self.assertIn("HEDDLE_MAX_WORKERS", json.loads(result.stdout)["problem"])
+
+
+class Missing(Case):
+    """Libraries that are opened at run time: what is missing costs a line."""
+
+    def transport(self, **variables):
+        (found,) = self.object("transports", "ucx", **variables)["transports"]
+        if not found["available"] and "built without" in found["problem"]:
+            self.skipTest("built without UCX")
+        return found
+
+    def test_ucx(self):
+        found = self.transport(HEDDLE_UCX_LIBRARY="libucp.so.none")
+        self.assertFalse(found["available"])
+        self.assertIn("libucp.so.none cannot be loaded: ", found["problem"])
+        self.assertIn("Debian: libucx0", found["problem"])
+        self.assertIn("ucx         not available: libucp.so.none cannot be", self.told("info", HEDDLE_UCX_LIBRARY="libucp.so.none"))
+        job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_UCX_LIBRARY="libucp.so.none", HEDDLE_TRANSPORT="ucx")
+        self.assertIn("libucp.so.none cannot be loaded: ", job.stdout + job.stderr)
+
+    def test_hwloc(self):
+        before = self.object("machine")["machine"]
+        folder = self.folder_with("libhwloc.so.15", "no library")
+        after = self.object("machine", LD_LIBRARY_PATH=folder)["machine"]
+        self.assertEqual(after["source"], "Linux")
+        self.assertEqual(sorted(sum(after["cores"], [])), sorted(sum(before["cores"], [])))
+        if before["source"] == "hwloc":
+            self.assertIn("libhwloc.so.15 cannot be loaded: ", after["remark"])
+            self.assertIn("without hwloc: libhwloc.so.15", self.told("info", LD_LIBRARY_PATH=folder))
+
+    def test_pmix(self):
+        folder = self.folder_with("libpmix.so.2", "no library")
+        found = self.object("launchers", LD_LIBRARY_PATH=folder)["launchers"]
+        (pmix,) = [launcher for launcher in found if launcher["name"] == "pmix"]
+        self.assertFalse(pmix["available"])
+        if "built without" in pmix["problem"]:
+            self.skipTest("built without PMIx")
+        self.assertIn("libpmix.so.2 cannot be loaded: ", pmix["problem"])
+        self.assertIn("Debian: libpmix2", pmix["problem"])
+        job = heddle("info", "--job", LD_LIBRARY_PATH=folder, PMIX_NAMESPACE="a", PMIX_RANK="0")
+        self.assertIn("started by a launcher with PMIx, and libpmix.so.2 cannot be loaded: ", job.stdout + job.stderr)
+
+
+class WrongWords(Case):
+    def test_are_answered_in_a_few_lines(self):
+        for words, *said in (
+            (["rnu"], '"rnu"', "did you mean run?", "`heddle help`"),
+            (["quux"], '"quux"', "`heddle help`"),
+            (["--vrsion"], '"--vrsion"', "`heddle help`"),
+            (["help", "bnech"], '"bnech"', "did you mean bench?"),
+            (["run", "--timout", "3", "app"], "did you mean --timeout?", "`heddle run --help`"),
+            (["run", "-n=two", "app"], "-n two is not a number", "1 to "),
+            (["oshrun", "--tga", "app"], "did you mean --tag?", "`oshrun --help`"),
+            (["info", "transport"], "did you mean transports?", "`heddle info --help`"),
+            (["info", "--jsn"], "did you mean --json?", "`heddle info --help`"),
+            (["info", "--job", "x"], "--job takes no further words"),
+            (["info", "settings", "HEDDLE_TRANSPROT"], "did you mean HEDDLE_TRANSPORT?"),
+            (["info", "settings", "quuxquux"], 'no setting matches "quuxquux"'),
+            (["info", "transports", "ucy"], "did you mean ucx?"),
+            (["info", "settings", "a", "b"], '"b"'),
+            (["info", "--schedule", "x", "--rnaks", "3"], "--rnaks"),
+            (["info", "--schedule", "broadcast.binomal"], "did you mean broadcast.binomial?"),
+            (["bench", "pingpogn"], "did you mean pingpong?", "`heddle bench --help`"),
+            (["bench", "--sizes", "8"], "did you mean --size?", "`heddle bench --help`"),
+            (["bench", "--zzz"], "unknown option --zzz", "`heddle bench --help`"),
+            (["bench", "--json"], "--json needs a value"),
+            (["bench", "--op", "ptu"], "did you mean put?"),
+            (["bench", "rate", "barrier"], "heddle bench barrier"),
+            (["bench", "allreduce", "--rank", "2"], "did you mean --ranks?", "`heddle bench --help`"),
+            (["bench", "barrier", "brodcast"], "did you mean broadcast?"),
+            (["bench", "barrier", "--time"], "--time needs a value"),
+            (["bench", "tune", "--sise", "8"], "did you mean --size?", "`heddle bench --help`"),
+            (["bench", "tune", "--output"], "--output needs a file"),
+        ):
+            with self.subTest(words):
+                result = heddle(*words)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertEqual(result.stdout, "")
+                self.assertLessEqual(len(result.stderr.splitlines()), 2, result.stderr)
+                for word in said:
+                    self.assertIn(word, result.stderr)
+
+    def test_a_setting_that_is_none(self):
+        words = "bench barrier --ranks=1 --form=blocking --time=1 --repeat=1 --overlap=no".split()
+        result = heddle(*words, HEDDLE_TRANSPROT="shm")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("HEDDLE_TRANSPROT is not a variable of Heddle and has no effect (did you mean HEDDLE_TRANSPORT?)",
+                      result.stderr)
+
+    def test_the_number_of_ranks_in_every_spelling(self):
+        for words in (["-n", "2"], ["-n2"], ["-n=2"], ["-np=2"], ["--np=2"]):
+            with self.subTest(words):
+                self.assertEqual(self.told("run", *words, "--", "echo", "here"), "here\n" * 2)
+
+
+class Bench(Case):
+    def test_records_to_standard_output(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = subprocess.run([TOOL, "bench", "limit", "--quick", "--repeat=1", "--size=8", "--json", "-"], cwd=folder,
+                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=250)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue(json.loads(result.stdout))
+            self.assertEqual(os.listdir(folder), [])
+
+
+if __name__ == "__main__":
+    TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
