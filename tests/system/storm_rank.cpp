@@ -1,5 +1,6 @@
 // A rank for storm_test.cpp: threads that put, get, update and send of every kind to random peers, while peers are killed from outside.
-// Arguments: the ranks that will be killed, separated by commas; threads on one worker (shared) or with one each (exclusive).
+// Arguments: the ranks that will be killed, separated by commas; threads on one worker (shared) or with one each (exclusive); how many threads;
+// after how many steps the rank says that it is busy: 1 lets deaths come while ranks make their first contact; `all` or `atomics`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,16 +20,17 @@ namespace {
 constexpr std::uint32_t kNetwork = 1;
 constexpr std::uint32_t kUser = HEDDLE_AM_USER + 1;
 constexpr std::uint32_t kOver = 2;
-constexpr std::uint32_t kThreads = 2;
 constexpr std::size_t kRegionBytes = std::size_t{1} << 18;
 constexpr std::size_t kLong = std::size_t{64} << 10;
-constexpr std::uint64_t kStepsBefore = 300;  // until the rank says that it is busy
 constexpr std::uint64_t kStepsAfter = 1000;  // once it knows of all deaths
 
 struct Job {
   heddle_context context{};
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
+  std::uint32_t threads = 0;
+  std::uint64_t steps_before = 0;  // of a thread, until the rank says that it is busy
+  bool atomics_only = false;
   std::vector<std::uint32_t> victims;
   std::vector<heddle_worker> workers;
   std::vector<std::byte> memory = std::vector<std::byte>(kRegionBytes);
@@ -80,7 +82,7 @@ class Thread {
   void run() {
     std::uint64_t after = 0;
     for (std::uint64_t step = 0; after < kStepsAfter; ++step) {
-      if (step == kStepsBefore && job_.busy.fetch_add(1) + 1 == kThreads) {
+      if (step == job_.steps_before && job_.busy.fetch_add(1) + 1 == job_.threads) {
         say(("busy" + std::to_string(job_.rank)).c_str(), ::getpid());
       }
       one();
@@ -131,7 +133,7 @@ class Thread {
     const heddle_remote_region region = below(2) == 0 ? job_.allocated[slot.target] : job_.registered[slot.target];
     const std::size_t bytes = below(8) == 0 ? kLong : 64;
     const heddle_peer peer{slot.target, index_};
-    switch (below(6)) {
+    switch (job_.atomics_only ? 2 + below(2) : below(7)) {
       case 0:
         return heddle_try_put(worker_, slot.data.data(), bytes, {region, 64}, &completion);
       case 1:
@@ -141,7 +143,9 @@ class Thread {
         return heddle_try_fetch_atomic(worker_, HEDDLE_ADD64, {region, 0}, &fetch, &completion);
       }
       case 3:
-      case 4: {
+        return heddle_try_atomic(worker_, HEDDLE_ADD64, {region, 8}, 1, &completion);
+      case 4:
+      case 5: {
         const heddle_am_message message{below(2) == 0 ? kNetwork : kUser, 0, nullptr, slot.data.data(), 200};
         return heddle_try_am(worker_, peer, &message, &completion);
       }
@@ -198,7 +202,8 @@ class Thread {
       if (flushed != HEDDLE_DONE) expect(flushed, HEDDLE_ERR_PEER_FAILED, "flush");
     }
     const auto others = static_cast<std::uint32_t>(job_.size - job_.victims.size() - 1);
-    until([&] { return job_.over.load(std::memory_order_acquire) == others * kThreads; }, "a survivor does not end");
+    until([&] { return job_.over.load(std::memory_order_acquire) == others * job_.threads; },
+          "a survivor does not end");
     for (Slot& slot : receives_) {
       if (slot.under_way.load(std::memory_order_acquire)) done(heddle_recv_cancel(worker_, &slot.receive), "cancel");
     }
@@ -227,7 +232,7 @@ void run(Job& job, bool shared) {
   done(heddle_am_register(job.context, kNetwork, on_message, &job), "handler");
   done(heddle_am_register(job.context, kUser, on_message, &job), "handler");
   done(heddle_am_register(job.context, kOver, on_over, &job), "handler");
-  job.workers.resize(shared ? 1 : kThreads);
+  job.workers.resize(shared ? 1 : job.threads);
   for (heddle_worker& worker : job.workers) done(heddle_worker_open(job.context, nullptr, &worker), "worker");
   heddle_region allocated{};
   heddle_region registered{};
@@ -238,7 +243,7 @@ void run(Job& job, bool shared) {
   done(heddle_region_exchange(job.context, allocated, job.allocated.data()), "exchange");
   done(heddle_region_exchange(job.context, registered, job.registered.data()), "exchange");
   std::vector<std::unique_ptr<Thread>> work;
-  for (std::uint32_t i = 0; i < kThreads; ++i) work.push_back(std::make_unique<Thread>(job, i));
+  for (std::uint32_t i = 0; i < job.threads; ++i) work.push_back(std::make_unique<Thread>(job, i));
   std::vector<std::thread> threads;
   for (auto& thread : work) threads.emplace_back([&thread] { thread->run(); });
   for (std::thread& thread : threads) thread.join();
@@ -252,12 +257,15 @@ void run(Job& job, bool shared) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;
-  check(argc == 3, "usage: storm_rank VICTIM,… shared|exclusive");
+  check(argc == 6, "usage: storm_rank VICTIM,… shared|exclusive THREADS STEPS all|atomics");
   Job job;
   std::istringstream victims(argv[1]);
   for (std::string one; std::getline(victims, one, ',');) {
     job.victims.push_back(static_cast<std::uint32_t>(std::stoul(one)));
   }
+  job.threads = static_cast<std::uint32_t>(std::stoul(argv[3]));
+  job.steps_before = std::stoul(argv[4]);
+  job.atomics_only = std::string(argv[5]) == "atomics";
   run(job, std::string(argv[2]) == "shared");
   return 0;
 }

@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct Operation {
   Channel* channel = nullptr;
   Station* station = nullptr;
   Token token = 0;
+  void* request = nullptr;  // UCX's, until local_done
   bool active = false;
   bool is_put = false;
   bool local_done = false;   // UCX is through with the source
@@ -43,16 +45,17 @@ struct Operation {
   bool owes_source = false;  // source_free was asked for and not reported yet
   base::Status status = HEDDLE_DONE;
   std::uint64_t operand = 0;  // atomics: UCX reads it until the end
-  std::uint64_t result = 0;   // of atomics whose result nobody wants; see Change too
+  // Of atomics. UCX writes here and not to the caller's memory, so that an atomic can end whatever UCX makes of it.
+  std::uint64_t result = 0;
+  void* local = nullptr;  // where the caller wants it; null: nowhere
+  std::uint32_t local_bytes = 0;
   // A bitwise atomic by compare-and-swap; see change().
   struct Change {
     bool active = false;
     std::uint8_t op = 0;
-    std::uint32_t bytes = 0;
     std::uint64_t operand = 0;
     std::uint64_t address = 0;
     ucp_rkey_h key = nullptr;
-    void* local = nullptr;
   };
   Change change;
 };
@@ -134,7 +137,8 @@ struct Channel {
   List<Operation> unflushed;
   List<Operation> flushing;
   bool flush_flies = false;
-  bool dirty = false;  // in dirty_
+  void* flush_request = nullptr;  // UCX's, while it flies
+  bool dirty = false;             // in dirty_
 };
 
 class Station {
@@ -237,6 +241,7 @@ class Station {
   bool connection_ready(Channel& channel);
   void break_off(Channel& channel, base::Status status, bool sure);
   void orphan(Channel& channel);
+  void abandon(Channel& channel);
   void close_broken();
   void after_progress();
   void give_up(Channel& channel);
@@ -301,6 +306,9 @@ class Station {
   void change_again();
   void started(Command& command, Operation* operation, void* request);
   static void on_local(void* request, ucs_status_t status, void* user);
+  static void take_result(Operation& operation) {
+    if (operation.local != nullptr) std::memcpy(operation.local, &operation.result, operation.local_bytes);
+  }
   static void on_flushed(void* request, ucs_status_t status, void* user);
   void flush_dirty();
   bool flush(Channel& channel);

@@ -136,6 +136,7 @@ base::Status Station::begin(Command& command, Channel& channel, ucp_rkey_h key) 
   params.user_data = operation;
   void* request = nullptr;
   operation->is_put = command.opcode == Opcode::put;
+  operation->local = nullptr;
   switch (command.opcode) {
     case Opcode::put:
       request = call_.put_nbx(channel.endpoint, command.local, command.bytes, address, key, &params);
@@ -164,23 +165,18 @@ base::Status Station::begin(Command& command, Channel& channel, ucp_rkey_h key) 
 // Always with a result: its arrival says that the word was changed.
 void* Station::update(const Command& command, Operation* operation, std::uint64_t address, ucp_rkey_h key) {
   const ucp_atomic_op_t op = kAtomics[command.atomic_op & 7U];
+  operation->local = command.local;
+  operation->local_bytes = static_cast<std::uint32_t>(command.bytes);
   const bool bitwise = op == UCP_ATOMIC_OP_AND || op == UCP_ATOMIC_OP_OR || op == UCP_ATOMIC_OP_XOR;
   if (bitwise && !home_.recovers()) {
-    operation->change = {true,
-                         static_cast<std::uint8_t>(command.atomic_op & 7U),
-                         static_cast<std::uint32_t>(command.bytes),
-                         command.operand,
-                         address,
-                         key,
-                         command.local};
+    operation->change = {true, static_cast<std::uint8_t>(command.atomic_op & 7U), command.operand, address, key};
     operation->result = 0;
     return change(operation);
   }
-  void* const result = command.local != nullptr ? command.local : &operation->result;
   operation->operand = command.operand;
   if (op == UCP_ATOMIC_OP_CSWAP) {
     operation->operand = command.compare;
-    std::memcpy(result, &command.operand, command.bytes);
+    operation->result = command.operand;
   }
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
@@ -188,8 +184,10 @@ void* Station::update(const Command& command, Operation* operation, std::uint64_
   params.cb.send = on_local;
   params.user_data = operation;
   params.datatype = ucp_dt_make_contig(command.bytes);
-  params.reply_buffer = result;
-  return call_.atomic_op_nbx(operation->channel->endpoint, op, &operation->operand, 1, address, key, &params);
+  params.reply_buffer = &operation->result;
+  void* request = call_.atomic_op_nbx(operation->channel->endpoint, op, &operation->operand, 1, address, key, &params);
+  if (request == nullptr) take_result(*operation);
+  return request;
 }
 
 // Bitwise atomics over UCX's shared memory: what UCX 1.13 has for them there leaves the word as it was, as it is compiled on x86. So
@@ -203,7 +201,7 @@ void* Station::change(Operation* operation) {
                         UCP_OP_ATTR_FIELD_REPLY_BUFFER;
   params.cb.send = on_local;
   params.user_data = operation;
-  params.datatype = ucp_dt_make_contig(change.bytes);
+  params.datatype = ucp_dt_make_contig(operation->local_bytes);
   params.reply_buffer = &operation->result;
   for (;;) {
     const std::uint64_t known = operation->result;
@@ -211,12 +209,12 @@ void* Station::change(Operation* operation) {
     std::uint64_t next = known & change.operand;
     if (op == UCP_ATOMIC_OP_OR) next = known | change.operand;
     if (op == UCP_ATOMIC_OP_XOR) next = known ^ change.operand;
-    std::memcpy(&operation->result, &next, change.bytes);  // the upper half of a short word's stays as it is
+    std::memcpy(&operation->result, &next, operation->local_bytes);  // the upper half of a short word's stays as it is
     void* request = call_.atomic_op_nbx(operation->channel->endpoint, UCP_ATOMIC_OP_CSWAP, &operation->operand, 1,
                                         change.address, change.key, &params);
     if (request != nullptr) return request;
-    if (std::memcmp(&operation->result, &operation->operand, change.bytes) != 0) continue;
-    if (change.local != nullptr) std::memcpy(change.local, &operation->result, change.bytes);
+    if (std::memcmp(&operation->result, &operation->operand, operation->local_bytes) != 0) continue;
+    take_result(*operation);
     change.active = false;
     return nullptr;
   }
@@ -229,7 +227,10 @@ void* Station::change(Operation* operation) {
     Operation* operation = again.take();
     const bool broken = operation->channel->stage != Channel::Stage::ready;
     void* request = broken ? UCS_STATUS_PTR(UCS_ERR_CANCELED) : change(operation);
-    if (request != nullptr && !UCS_PTR_IS_ERR(request)) continue;
+    if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+      operation->request = request;
+      continue;
+    }
     if (request != nullptr) operation->status = meaning_of(UCS_PTR_STATUS(request));
     if (operation->status == HEDDLE_AGAIN) operation->status = HEDDLE_ERR_PEER_FAILED;
     operation->change.active = false;
@@ -247,6 +248,7 @@ void Station::started(Command& command, Operation* operation, void* request) {
   }
   ++under_way_;
   operation->token = command.token;
+  operation->request = request;
   operation->active = true;
   operation->local_done = request == nullptr;
   operation->flushed = !operation->is_put;
@@ -271,17 +273,16 @@ void Station::on_local(void* request, ucs_status_t status, void* user) {
   auto* operation = static_cast<Operation*>(user);
   Station& station = *operation->station;
   station.call_.request_free(request);
+  operation->request = nullptr;
   if (operation->change.active) [[unlikely]] {
-    const std::uint32_t bytes = operation->change.bytes;
-    if (status == UCS_OK && !operation->orphan && std::memcmp(&operation->result, &operation->operand, bytes) != 0) {
+    if (status == UCS_OK && !operation->orphan &&
+        std::memcmp(&operation->result, &operation->operand, operation->local_bytes) != 0) {
       station.changing_.append(operation);
       return;
     }
-    if (status == UCS_OK && !operation->orphan && operation->change.local != nullptr) {
-      std::memcpy(operation->change.local, &operation->result, bytes);
-    }
     operation->change.active = false;
   }
+  if (status == UCS_OK && !operation->orphan) take_result(*operation);
   operation->local_done = true;
   if (status != UCS_OK) operation->status = meaning_of(status);
   // It came back from the peer; a put's end here says nothing of the way.
@@ -341,6 +342,7 @@ bool Station::flush(Channel& channel) {
     return true;
   }
   channel.flush_flies = true;
+  channel.flush_request = request;
   return false;
 }
 
@@ -349,6 +351,7 @@ void Station::on_flushed(void* request, ucs_status_t status, void* user) {
   Station& station = *channel.station;
   station.call_.request_free(request);
   channel.flush_flies = false;
+  channel.flush_request = nullptr;
   if (status == UCS_OK) channel.used = true;
   station.flush_ended(channel, status == UCS_OK ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
 }
