@@ -184,7 +184,7 @@ TEST(BarrierApi, IdsTellWhatTheyName) {
   }
   EXPECT_LT(numbers[0], 16) << "a start gate";
   EXPECT_GE(numbers[1], 16) << "a relay";
-  EXPECT_EQ(utofu_query_vbg_info(gates[0] ^ 1, coords.data(), &tni, &numbers[0], &extra), UTOFU_ERR_INVALID_VBG_ID);
+  EXPECT_EQ(utofu_query_vbg_info(gates[0] ^ 0x100, coords.data(), &tni, &numbers[0], &extra), UTOFU_ERR_INVALID_VBG_ID);
   EXPECT_EQ(utofu_query_vbg_info(gates[0], nullptr, &tni, &numbers[0], &extra), UTOFU_ERR_INVALID_POINTER);
   EXPECT_EQ(utofu_free_vbg(gates.data(), 2), UTOFU_SUCCESS);
   EXPECT_EQ(utofu_free_vbg(gates.data(), 2), UTOFU_ERR_INVALID_VBG_ID);
