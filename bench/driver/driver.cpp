@@ -6,11 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
+#include "driver/busy.hpp"
 #include "driver/participants.hpp"
 #include "driver/table.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
+#include "programs/programs.hpp"
+#include "programs/verdict.hpp"
 #include "report/report.hpp"
 
 namespace heddle::bench::driver {
@@ -122,6 +126,7 @@ int run_session(const Options& given) {
   }
   options.channel = channel->path();
   const std::uint32_t turns = turns_of(options);
+  const Busy busy(*channel, cores, options.busy);
   const Participants all = participants(options, (options.repeat + turns - 1) / turns);
   say_machine(cores, options);
   for (const std::string& line : all.missing) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
@@ -143,8 +148,16 @@ int run_session(const Options& given) {
 }
 
 int finish(const Options& options, const std::vector<Sample>& samples) {
-  const std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(samples));
+  const auto of_programs = [](const Sample& sample) { return programs::is_program(sample.key.bench); };
+  std::vector<Sample> usual;
+  std::vector<Sample> other;
+  std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
+                      of_programs);
+  std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(usual));
   std::fputs(table(records, isatty(1) == 1).c_str(), stdout);
+  const std::vector<harness::Record> verdicts = programs::with_best_peer(programs::records_of(other));
+  std::fputs(programs::table(verdicts).c_str(), stdout);
+  records.insert(records.end(), verdicts.begin(), verdicts.end());
   std::fflush(stdout);
   if (!options.json.empty()) {
     std::ofstream file(options.json);
