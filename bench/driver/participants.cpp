@@ -228,11 +228,12 @@ std::vector<ProgramPeer> debian_programs() {
   const std::string folder = peer_path("") + "../programs/program_";
   const std::vector<std::string> openmpi = {
       "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n"};
-  return {{"ucx", folder + "ucx", "libucx-dev", {}, {"UCX_WARN_UNUSED_ENV_VARS=n"}},
-          {"openmpi", folder + "openmpi", "libopenmpi-dev openmpi-bin", openmpi, {}},
-          {"mpich", folder + "mpich", "libmpich-dev mpich", {"mpirun.mpich", "-n"}, {}},
-          {"oshmem", folder + "oshmem", "libopenmpi-dev openmpi-bin", openmpi, {"OMPI_MCA_osc=^rdma"}, true},
-          {"shmem", folder + "shmem", "cmake", {own_path(), "run", "--bind", "none", "-n"}, {}, true}};
+  return {
+      {"ucx", folder + "ucx", "libucx-dev", {}, {"UCX_WARN_UNUSED_ENV_VARS=n"}},
+      {"openmpi", folder + "openmpi", "libopenmpi-dev openmpi-bin", openmpi, {}},
+      {"mpich", folder + "mpich", "libmpich-dev mpich", {"mpirun.mpich", "-n"}, {}},
+      {"oshmem", folder + "oshmem", "libopenmpi-dev openmpi-bin", openmpi, {"OMPI_MCA_osc=^rdma"}, true},
+      {"shmem", folder + "shmem", "cmake", {own_path(), "run", "--bind", "none", "-n"}, {"HEDDLE_PEERS_DIR"}, true}};
 }
 
 // Those of scripts/install_peers.sh: a folder each, with peer.env, and the program that build_peers.sh made beside it.
@@ -300,6 +301,7 @@ void add_programs(const harness::Options& options, std::uint32_t repeat, Partici
     // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH bench …
     heddle.arguments[3] = std::to_string(processes);
     heddle.arguments[5] = "none";
+    heddle.environment = {"HEDDLE_PEERS_DIR"};  // is for this program alone: the library would warn of it
     out->programs.push_back(std::move(heddle));
     for (const ProgramPeer& peer : others) {
       if (peer.only_pairs && processes > 2) continue;

@@ -51,6 +51,7 @@ bool parse_size(std::string_view text, std::uint64_t* out) {
 }
 
 constexpr std::uint64_t kQuickNs = 1'000'000;
+constexpr std::uint64_t kBusyNs = 100'000'000;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
                                        "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
@@ -211,6 +212,8 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
     parser.fail("--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy));
     return std::nullopt;
   }
+  // A repeat must see several time slices of those that compute beside it.
+  if (options.busy != 0) options.target_ns = std::max(options.target_ns, kBusyNs);
   if (options.quick) {
     options.target_ns = std::min(options.target_ns, kQuickNs);
     options.retry_ns = 0;

@@ -24,7 +24,8 @@ using harness::Run;
 inline constexpr std::uint32_t kAny = ~std::uint32_t{0};  // as the source of a receive
 
 // The memory that others put into and get from: words to wait for, then data.
-inline constexpr std::uint64_t kWordBytes = 256;  // from one word to the next: no two in lines that are fetched together
+inline constexpr std::uint64_t kWordBytes =
+    256;  // from one word to the next: no two in lines that are fetched together
 inline constexpr std::uint64_t kWords = 1024;
 inline constexpr std::uint64_t kDataAt = kWords * kWordBytes;
 inline constexpr std::uint64_t kDataBytes = std::uint64_t{8} << 20;

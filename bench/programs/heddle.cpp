@@ -109,7 +109,8 @@ class Heddle {
     must(heddle_am_register(memory_.context(), kOnReply, nullptr, nullptr), "heddle_am_register");
     for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
       must(heddle_counter_free(lanes_[i].counter), "heddle_counter_free");
-      if (i == 0 || lanes_[i].index != lanes_[0].index) must(heddle_worker_close(lanes_[i].worker), "heddle_worker_close");
+      if (i == 0 || lanes_[i].index != lanes_[0].index)
+        must(heddle_worker_close(lanes_[i].worker), "heddle_worker_close");
     }
   }
 
@@ -219,8 +220,12 @@ class Heddle {
     std::uint64_t waited = 0;
   };
 
-  void wait_for(const std::uint64_t* word, std::uint64_t value) {
-    must(heddle_signal_wait(lanes_[0].worker, word, HEDDLE_GE, value, HEDDLE_FOREVER), "heddle_signal_wait");
+  // What a handler counts.
+  void wait_for(std::uint64_t* word, std::uint64_t value) {
+    const std::atomic_ref<std::uint64_t> counted(*word);
+    while (counted.load(std::memory_order_acquire) < value) {
+      must(heddle_worker_wait(lanes_[0].worker, HEDDLE_FOREVER), "heddle_worker_wait");
+    }
   }
   heddle_status try_reply(heddle_peer to, const Call& reply) {
     const heddle_am_message message{kOnReply, 0, nullptr, &reply, sizeof reply};

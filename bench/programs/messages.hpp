@@ -52,8 +52,8 @@ void send_window(Library& library, std::uint32_t lane, std::uint32_t to, std::ui
   library.receive_now(lane, to, tag + kAnswer, &ends.answer, 8);
 }
 template <class Library>
-void receive_window(Library& library, std::uint32_t lane, std::uint32_t from, std::uint32_t answer_to, std::uint64_t tag,
-                    Ends& ends, std::uint64_t bytes) {
+void receive_window(Library& library, std::uint32_t lane, std::uint32_t from, std::uint32_t answer_to,
+                    std::uint64_t tag, Ends& ends, std::uint64_t bytes) {
   typename Library::Request requests[kWindow];
   for (auto& request : requests) library.receive(lane, from, tag, ends.in.data(), bytes, request);
   library.wait_all(lane, requests, kWindow);

@@ -39,9 +39,7 @@ void put_latency(Bench& bench, Library& library) {
             if (bench.rank() == 0) library.wait_signal(lane, word_at(0), turn);
           }
         },
-        [&](std::uint64_t run) {
-          return is_filled(library.own() + kDataAt, bytes, pattern(bench.peer(), 0, run));
-        });
+        [&](std::uint64_t run) { return is_filled(library.own() + kDataAt, bytes, pattern(bench.peer(), 0, run)); });
   }
 }
 
@@ -113,8 +111,8 @@ class Halo {
     for (std::uint64_t face = 0; face < kFaces; ++face) std::memcpy(out(face), &steps_, sizeof steps_);
     if constexpr (Library::kSignals) {
       for (std::uint64_t face = 0; face < kFaces; ++face) {
-        library_.put_signal(lane_, peer_, face_at(lane_, 1 - face, steps_), out(face), bytes, face_word(lane_, 1 - face),
-                            steps_);
+        library_.put_signal(lane_, peer_, face_at(lane_, 1 - face, steps_), out(face), bytes,
+                            face_word(lane_, 1 - face), steps_);
       }
       for (std::uint64_t face = 0; face < kFaces; ++face) library_.wait_signal(lane_, face_word(lane_, face), steps_);
     } else {

@@ -66,7 +66,8 @@ void overlap(Bench& bench, Library& library) {
       alone = took / static_cast<double>(n);
       return Run{took, exchange.right()};
     });
-    const std::uint64_t compute_ns = std::max<std::uint64_t>(session.channel().share(static_cast<std::uint64_t>(alone)), 1);
+    const std::uint64_t compute_ns =
+        std::max<std::uint64_t>(session.channel().share(static_cast<std::uint64_t>(alone)), 1);
     session.measure(bench.figure(library, "overlap_added", "latency", bytes, 1), [&](std::uint64_t n) {
       const double added = exchange.run(bytes, n, compute_ns);
       return Run{added, exchange.right(), {added / static_cast<double>(n)}};

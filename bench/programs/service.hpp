@@ -102,7 +102,8 @@ bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outsta
       library.send_now(0, 1, kRequest, &call, sizeof call);
     }
     const int count = library.wait_some(0, requests.data(), static_cast<int>(outstanding), ended.data());
-    for (int i = 0; i < count; ++i) client.replied(replies[static_cast<std::size_t>(ended[static_cast<std::size_t>(i)])]);
+    for (int i = 0; i < count; ++i)
+      client.replied(replies[static_cast<std::size_t>(ended[static_cast<std::size_t>(i)])]);
     done += static_cast<std::uint64_t>(count);
   }
   return client.right();
@@ -113,9 +114,7 @@ template <class Library>
 class SignalledCalls {
  public:
   SignalledCalls(Library& library, std::uint32_t outstanding) : library_(library), outstanding_(outstanding) {}
-  bool run(std::uint32_t rank, std::uint64_t n) {
-    return rank == 1 ? serve(n) : ask(n);
-  }
+  bool run(std::uint32_t rank, std::uint64_t n) { return rank == 1 ? serve(n) : ask(n); }
 
  private:
   static std::uint64_t word(std::uint64_t slot) { return word_at(64 + slot); }
@@ -263,8 +262,8 @@ void fan_in(Bench& bench, Library& library) {
   ManyToOne<Library> program(bench, library);
   bench.measure(
       library, bench.figure(library, "fan_in", "rate", 16, static_cast<double>(kWindow * (bench.size() - 1))), 1,
-      [&](std::uint64_t run) { program.prepare(run); },
-      [&](std::uint32_t, std::uint64_t n) { program.work(n); }, [&](std::uint64_t) { return program.right(); });
+      [&](std::uint64_t run) { program.prepare(run); }, [&](std::uint32_t, std::uint64_t n) { program.work(n); },
+      [&](std::uint64_t) { return program.right(); });
 }
 
 }  // namespace heddle::bench::programs

@@ -46,7 +46,8 @@ constexpr unsigned kOnReply = 2;
 
 class Context {
  public:
-  Context(Cards& cards, std::uint32_t rank, std::uint32_t size, bool threads) : cards_(cards), rank_(rank), size_(size) {
+  Context(Cards& cards, std::uint32_t rank, std::uint32_t size, bool threads)
+      : cards_(cards), rank_(rank), size_(size) {
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
     params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_TAG;
@@ -268,8 +269,8 @@ class Ucx {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_AM_SEND_FLAG_EAGER;
-    const ucs_status_ptr_t request =
-        checked(ucp_am_send_nbx(workers_[0].endpoints[to], id, nullptr, 0, &call, sizeof call, &params), "ucp_am_send_nbx");
+    const ucs_status_ptr_t request = checked(
+        ucp_am_send_nbx(workers_[0].endpoints[to], id, nullptr, 0, &call, sizeof call, &params), "ucp_am_send_nbx");
     if (request != nullptr) ucp_request_free(request);  // ends by itself; the call lies still until its reply
   }
   static ucs_status_t on_call(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t*) {
@@ -365,8 +366,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   harness::Channel channel = peers::channel_or_exit(options);
-  void* shared =
-      mmap(nullptr, sizeof(programs::Cards), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared = mmap(nullptr, sizeof(programs::Cards), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
     std::perror("mmap");
     return 1;

@@ -38,7 +38,12 @@ std::vector<const Record*> peers_of(const Record& ours, const std::vector<Record
 
 std::string number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : value >= 1 ? "%.2f" : "%.3f", value);
+  std::snprintf(text, sizeof text,
+                value >= 1000  ? "%.0f"
+                : value >= 100 ? "%.1f"
+                : value >= 1   ? "%.2f"
+                               : "%.3f",
+                value);
   return text;
 }
 
@@ -150,8 +155,8 @@ std::string table(const std::vector<Record>& records) {
       const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
         return one->key.op == name || (one->key.op.starts_with(name + "_") && one->key.op != "latency_mt");
       });
-      return std::tuple(one->key.bench, found - names.begin(), one->key.op.size(), one->key.op, one->key.processes, one->key.size_bytes,
-                        one->key.threads, one->distance);
+      return std::tuple(one->key.bench, found - names.begin(), one->key.op.size(), one->key.op, one->key.processes,
+                        one->key.size_bytes, one->key.threads, one->distance);
     };
     return place(a) < place(b);
   });
@@ -161,15 +166,19 @@ std::string table(const std::vector<Record>& records) {
     if (record->key.bench != bench) {
       bench = record->key.bench;
       char line[256];
-      std::snprintf(line, sizeof line, "\n%-16s%6s %3s %3s  %-7s%-17s%-28s%-15s%-28s%6s  %-13s%6s\n", bench.c_str(), "bytes",
-                    "prc", "thr", "unit", "heddle", "median [95 %]", "best peer", "median [95 %]", "ratio", "ahead", "P ns");
+      std::snprintf(line, sizeof line, "\n%-16s%6s %3s %3s  %-7s%-17s%-28s%-15s%-28s%6s  %-13s%6s\n", bench.c_str(),
+                    "bytes", "prc", "thr", "unit", "heddle", "median [95 %]", "best peer", "median [95 %]", "ratio",
+                    "ahead", "P ns");
       out += line;
     }
     out += row(*record, records);
   }
   if (!out.empty()) {
-    out += "\nratio: Heddle's median / the best peer's; ns: smaller is better, Mop/s and GB/s: larger. ahead: whose interval is apart "
-           "on the better side; level: they overlap, or fewer than 3 repeats. near, far: P below or above 150 ns throughout.\n";
+    out +=
+        "\nratio: Heddle's median / the best peer's; ns: smaller is better, Mop/s and GB/s: larger. ahead: whose "
+        "interval is apart "
+        "on the better side; level: they overlap, or fewer than 3 repeats. near, far: P below or above 150 ns "
+        "throughout.\n";
   }
   return out;
 }
