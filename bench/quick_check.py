@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every bench once, shortly, and checks what it writes: quick_check.py TOOL [--peers | --over TRANSPORT].
+"""Runs every bench once, shortly, and checks what it writes: quick_check.py TOOL [--peers | --over TRANSPORT],
+or every program once (`heddle bench programs`): quick_check.py TOOL --programs [--peers].
 
 Nothing is said about speed. Checked: the tool ends well, every bench and operation that it promises is there, records are
 flat and complete, intervals enclose medians, results were verified, ratios are what they say, and the report can be made.
@@ -36,6 +37,12 @@ PROMISED = {
 MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 # Beside UCX itself, so only where its peer was built. In the transport's column.
 NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
+# What programs there are, by what a library has.
+SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "halo"}
+MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
+            "overlap_added"}
+PROGRAMS = {"shm": SIGNALS | MESSAGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
+            "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS, "shmem": SIGNALS}
 LIMIT = 580  # s
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 
@@ -110,8 +117,46 @@ def check_networks(records):
             assert {r["sharing"] for r in mine} == {"exclusive", "shared", "offload", "own"}, f"{bench}: sharing"
 
 
+def check_programs(tool, arguments):
+    """Every program of every library that is there, and two of them beside processes that compute."""
+    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo"], "programs_busy_2", {"latency", "halo"}):
+        if few and "--peers" in arguments:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder, "out.json")
+            command = [tool, "bench", "programs", "--quick", "--repeat", "1", "--json", str(out), *more]
+            if "--peers" in arguments:
+                command.append("--peers")
+            result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+            print(result.stdout, result.stderr)
+            if result.returncode != 0:
+                sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
+            records = json.loads(out.read_text())
+        for record in records:
+            try:
+                check_record(record)
+            except AssertionError as problem:
+                sys.exit(f"quick_check: {problem} in {json.dumps(record)}")
+        missing = set(re.findall(r"without (\w+):", result.stderr))
+        for library, operations in PROGRAMS.items():
+            if library in missing or (library != "shm" and "--peers" not in arguments):
+                continue
+            measured = {r["op"] for r in records if r["transport"] == library and r["bench"] == bench}
+            wanted = few or operations
+            if wanted - measured:
+                sys.exit(f"quick_check: {library}: {sorted(wanted - measured)} were not measured")
+        modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
+        if not few and modes != {"shared", "offload", "delegate"}:
+            sys.exit(f"quick_check: pairs_one in {sorted(modes)}")
+        if not few and {r["processes"] for r in records if r["op"] in ("mbw_mr", "fan_in")} != {2, 8}:
+            sys.exit("quick_check: mbw_mr and fan_in were not measured with 2 and 8 processes")
+
+
 def main(arguments):
     tool = arguments[0]
+    if "--programs" in arguments:
+        check_programs(tool, arguments)
+        return
     with_peers = "--peers" in arguments
     over = arguments[arguments.index("--over") + 1] if "--over" in arguments else None
     transport = f"heddle {over}" if over else "shm"  # as records name it

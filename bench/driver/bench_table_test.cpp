@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "programs/verdict.hpp"
+
 namespace heddle::bench::driver {
 namespace {
 
@@ -59,6 +64,71 @@ TEST(table, what_stands_in_it_is_explained_under_it) {
   const std::string text = table({record("pingpong", "latency", 3)}, false);
   for (const char* word : {"\nP: ", "(far)", "(close)", "(changed)"}) EXPECT_TRUE(has(text, word)) << word;
   EXPECT_EQ(table({}, false), "");
+}
+
+// ---- programs ----
+
+void add_samples(std::vector<harness::Sample>* to, const char* transport, harness::Distance distance,
+                 const std::vector<double>& values) {
+  for (const double value : values) {
+    harness::Sample sample;
+    sample.key.bench = "programs";
+    sample.key.op = "latency";
+    sample.key.transport = transport;
+    sample.key.sharing = "own";
+    sample.key.metric = "latency";
+    sample.key.unit = "ns";
+    sample.value = value;
+    sample.p_ns = distance == harness::Distance::near ? 60 : 270;
+    sample.distance = distance;
+    to->push_back(sample);
+  }
+}
+
+TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_best_peer) {
+  std::vector<harness::Sample> samples;
+  add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
+  add_samples(&samples, "shm", harness::Distance::far, {900, 901, 902});
+  add_samples(&samples, "shm", harness::Distance::changed, {5000});
+  add_samples(&samples, "ucx", harness::Distance::near, {200, 201, 202});
+  add_samples(&samples, "mpich", harness::Distance::near, {150, 151, 152});
+  add_samples(&samples, "ucx", harness::Distance::far, {300, 301, 302});
+  const auto records = programs::with_best_peer(programs::records_of(samples));
+  std::vector<Record> beside;
+  std::copy_if(records.begin(), records.end(), std::back_inserter(beside),
+               [](const Record& one) { return !one.against.empty(); });
+  ASSERT_EQ(beside.size(), 2U);
+  EXPECT_EQ(beside[0].distance, "near");
+  EXPECT_EQ(beside[0].against, "mpich");
+  EXPECT_DOUBLE_EQ(beside[0].ratio, 101.0 / 151.0);
+  EXPECT_EQ(programs::ahead(beside[0], records), "heddle");
+  EXPECT_EQ(beside[1].distance, "far");
+  EXPECT_EQ(beside[1].against, "ucx");
+  EXPECT_EQ(programs::ahead(beside[1], records), "ucx");
+  const std::string text = programs::table(records);
+  EXPECT_TRUE(has(text, "101.0 [100.0-102.0]")) << text;
+  EXPECT_TRUE(has(text, "ucx 201.0")) << text;  // the peer that is not the best
+}
+
+TEST(programs, nobody_is_ahead_whose_interval_overlaps_or_who_has_few_repeats) {
+  for (const std::vector<double>& others : {std::vector<double>{101, 150, 151}, std::vector<double>{500, 501}}) {
+    std::vector<harness::Sample> samples;
+    add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
+    add_samples(&samples, "ucx", harness::Distance::near, others);
+    const auto records = programs::records_of(samples);
+    EXPECT_EQ(programs::ahead(records.front(), records), "level");
+  }
+}
+
+TEST(programs, a_wrong_result_is_said_of_the_row_whatever_sample_it_was_in) {
+  std::vector<harness::Sample> samples;
+  add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
+  add_samples(&samples, "shm", harness::Distance::changed, {100});
+  samples.back().verified = false;
+  const auto records = programs::records_of(samples);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_FALSE(records.front().verified);
+  EXPECT_TRUE(has(programs::table(records), "WRONG RESULT"));
 }
 
 }  // namespace

@@ -6,12 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
+#include "driver/busy.hpp"
 #include "driver/participants.hpp"
 #include "driver/table.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
 #include "harness/results.hpp"
+#include "programs/programs.hpp"
+#include "programs/verdict.hpp"
 #include "report/report.hpp"
 
 namespace heddle::bench::driver {
@@ -122,6 +126,7 @@ int run_session(const Options& given) {
   }
   options.channel = channel->path();
   const std::uint32_t turns = turns_of(options);
+  const Busy busy(*channel, cores, options.busy);
   const Participants all = participants(options, (options.repeat + turns - 1) / turns);
   const harness::Origin origin = harness::origin_of(options.command, cores.count());
   say_machine(cores, origin, options);
@@ -143,27 +148,35 @@ int run_session(const Options& given) {
   return good ? status : 1;
 }
 
-int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
-  const std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(samples));
-  const bool piped = options.json == "-";
-  std::FILE* to = piped ? stderr : stdout;
-  std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
-  std::fflush(to);
-  if (piped) {
-    std::fputs(harness::to_json(records).c_str(), stdout);
-    if (std::fflush(stdout) != 0) {
-      std::perror("heddle bench: cannot write to standard output");
-      return 1;
-    }
-  } else if (!options.json.empty()) {
-    std::ofstream file(options.json);
-    file << to_json(harness::Results{origin, records});
-    file.close();
-    if (!file) {
-      std::fprintf(stderr, "heddle bench: cannot write %s\n", options.json.c_str());
-      return 1;
-    }
+// Where options.json says. False: it could not be written, which has been told.
+static bool write_results(const Options& options, const harness::Results& results) {
+  if (options.json == "-") {
+    std::fputs(to_json(results).c_str(), stdout);
+    if (std::fflush(stdout) == 0) return true;
+    std::perror("heddle bench: cannot write to standard output");
+    return false;
   }
+  std::ofstream file(options.json);
+  file << to_json(results);
+  file.close();
+  if (!file) std::fprintf(stderr, "heddle bench: cannot write %s\n", options.json.c_str());
+  return static_cast<bool>(file);
+}
+
+int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
+  const auto of_programs = [](const Sample& sample) { return programs::is_program(sample.key.bench); };
+  std::vector<Sample> usual;
+  std::vector<Sample> other;
+  std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
+                      of_programs);
+  std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(usual));
+  std::FILE* to = options.json == "-" ? stderr : stdout;  // the results have standard output for themselves
+  std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
+  const std::vector<harness::Record> verdicts = programs::with_best_peer(programs::records_of(other));
+  std::fputs(programs::table(verdicts).c_str(), to);
+  std::fflush(to);
+  records.insert(records.end(), verdicts.begin(), verdicts.end());
+  if (!options.json.empty() && !write_results(options, harness::Results{origin, records})) return 1;
   if (records.empty()) {
     std::fputs("heddle bench: nothing was measured; do --op and --size leave anything over?\n", stderr);
     return 1;

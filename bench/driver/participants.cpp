@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "harness/duplex.hpp"
+#include "programs/programs.hpp"
 
 namespace heddle::bench::driver {
 
@@ -167,7 +171,7 @@ void add_pairs(const harness::Options& options, std::uint32_t repeat, std::vecto
 // The benches over a network have programs of their own.
 harness::Options without_networks(const harness::Options& options) {
   harness::Options rest = options;
-  std::erase_if(rest.names, [](const std::string& name) { return harness::is_network(name); });
+  std::erase_if(rest.names, [](const std::string& name) { return harness::is_network(name) || name == "programs"; });
   return rest;
 }
 
@@ -204,6 +208,106 @@ void add_network(const char* name, const std::vector<std::string>& ways, const h
   peer.environment.insert(peer.environment.end(), ways.begin(), ways.end());
   peer.environment.emplace_back("UCX_ALLOC_PRIO=md:posix,md:sysv,mmap");  // as Heddle asks of it
   out->programs.push_back(std::move(peer));
+}
+
+// ---- the bench `programs` ----
+
+// A library that it is measured with. `start` is what stands before the program's path; the number of processes follows it.
+struct ProgramPeer {
+  std::string name;
+  std::string path;
+  std::string packages;
+  std::vector<std::string> start;  // empty: the program forks
+  std::vector<std::string> environment;
+  bool only_pairs = false;  // does nothing in more than two processes
+  std::string settings =
+      {};  // a shell file that tells launcher and library path, of a peer that was installed beside the system's
+};
+
+std::vector<ProgramPeer> debian_programs() {
+  const std::string folder = peer_path("") + "../programs/program_";
+  const std::vector<std::string> openmpi = {
+      "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n"};
+  return {
+      {"ucx", folder + "ucx", "libucx-dev", {}, {"UCX_WARN_UNUSED_ENV_VARS=n"}},
+      {"openmpi", folder + "openmpi", "libopenmpi-dev openmpi-bin", openmpi, {}},
+      {"mpich", folder + "mpich", "libmpich-dev mpich", {"mpirun.mpich", "-n"}, {}},
+      {"oshmem", folder + "oshmem", "libopenmpi-dev openmpi-bin", openmpi, {"OMPI_MCA_osc=^rdma"}, true},
+      {"shmem", folder + "shmem", "cmake", {own_path(), "run", "--bind", "none", "-n"}, {"HEDDLE_PEERS_DIR"}, true}};
+}
+
+// Those of scripts/install_peers.sh: a folder each, with peer.env, and the program that build_peers.sh made beside it.
+std::vector<ProgramPeer> installed_programs() {
+  const char* set = std::getenv("HEDDLE_PEERS_DIR");
+  const std::filesystem::path root =
+      set != nullptr && *set != '\0' ? std::string(set) : peer_path("") + "../../../peers";
+  std::vector<ProgramPeer> out;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(root, none)) {
+    const std::filesystem::path file = entry.path() / "peer.env";
+    if (!std::filesystem::exists(file, none)) continue;
+    out.push_back({entry.path().filename().string(),
+                   (entry.path() / "heddle_program").string(),
+                   "run bench/programs/build_peers.sh",
+                   {},
+                   {"UCX_WARN_UNUSED_ENV_VARS=n"},
+                   false,
+                   file.string()});
+  }
+  std::sort(out.begin(), out.end(), [](const ProgramPeer& a, const ProgramPeer& b) { return a.name < b.name; });
+  return out;
+}
+
+Program program_of(const ProgramPeer& peer, const harness::Options& options, std::uint32_t repeat,
+                   std::uint32_t processes) {
+  const std::string count = std::to_string(processes);
+  Program program{peer.name, peer.start, peer.environment};
+  if (!peer.settings.empty()) {
+    // $0: the settings; $1: the number of processes; then the program and its arguments.
+    program.arguments = {"bash", "-c",
+                         ". \"$0\" && export LD_LIBRARY_PATH && count=$1 && shift && "
+                         "if [[ -n $RUN ]]; then exec $RUN -n \"$count\" \"$@\"; else exec \"$@\"; fi",
+                         peer.settings};
+  }
+  if (!program.arguments.empty()) program.arguments.push_back(count);
+  program.arguments.push_back(peer.path);
+  append(&program.arguments, harness::participant_arguments(options, repeat));
+  append(&program.arguments, {"--processes", count});
+  return program;
+}
+
+void add_programs(const harness::Options& options, std::uint32_t repeat, Participants* out) {
+  std::vector<ProgramPeer> others;
+  if (options.peers) {
+    others = debian_programs();
+    for (ProgramPeer& peer : installed_programs()) others.push_back(std::move(peer));
+    std::erase_if(others, [&](const ProgramPeer& peer) {
+      std::string why;
+      if (access(peer.path.c_str(), X_OK) != 0) why = "its program was not built (" + peer.packages + ")";
+      if (why.empty() && !peer.start.empty() && peer.start[0][0] != '/' && find_in_path(peer.start[0]).empty()) {
+        why = peer.start[0] + " is not in PATH (Debian: " + peer.packages + ")";
+      }
+      if (!why.empty()) out->missing.push_back(peer.name + ": " + why);
+      return !why.empty();
+    });
+  }
+  for (const programs::Group group : programs::kGroups) {
+    harness::Options part = options;
+    part.names = {"programs"};
+    part.ops = programs::asked_of(group, options);
+    if (part.ops.empty()) continue;
+    const std::uint32_t processes = programs::processes_of(group);
+    Program heddle = heddle_program(part, repeat);
+    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH bench …
+    heddle.arguments[3] = std::to_string(processes);
+    heddle.arguments[5] = "none";
+    heddle.environment = {"HEDDLE_PEERS_DIR"};  // is for this program alone: the library would warn of it
+    out->programs.push_back(std::move(heddle));
+    for (const ProgramPeer& peer : others) {
+      if (peer.only_pairs && processes > 2) continue;
+      out->programs.push_back(program_of(peer, part, repeat, processes));
+    }
+  }
 }
 
 // Two ranks of a node, with two of another node beside them, and without.
@@ -250,6 +354,7 @@ Participants participants(const harness::Options& options, std::uint32_t repeat)
   add_network("network_tcp", {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}, options, repeat, &out);
   add_network("network_posix", {"UCX_TLS=posix,self"}, options, repeat, &out);
   if (harness::wants_bench(options, "mixed_job")) add_mixed(options, repeat, &out.programs);
+  if (harness::wants_bench(options, "programs")) add_programs(options, repeat, &out);
   if (!options.peers || (general.names.empty() && !names.empty())) return out;
   for (const Peer& peer : peers()) {
     if (const std::string why = missing(peer); !why.empty()) {

@@ -1,6 +1,7 @@
 #include "harness/channel.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,36 @@ TEST(Session, MeasuresInTwoProcesses) {
     EXPECT_GT(sample.p_ns, 0);
     EXPECT_EQ(sample.key.unit, "Mop/s");
   }
+}
+
+// --busy: another process computes during each measurement, and is told to sleep afterwards.
+TEST(Session, OthersComputeBesideEachMeasurement) {
+  auto channel = Channel::create(0);
+  ASSERT_TRUE(channel);
+  const pid_t other = fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) channel->compute_when_told([&] { channel->flag(0).fetch_add(1); });
+  Options options;
+  options.repeat = 1;
+  options.busy = 1;
+  const int status = run_pair(*channel, [&](std::uint32_t) {
+    Session session(*channel, options, [](const Sample&) {});
+    Figure figure;
+    figure.key.metric = "rate";
+    figure.fixed = 1;
+    bool computed = true;
+    session.measure(figure, [&](std::uint64_t) {
+      const std::uint64_t before = channel->flag(0).load();
+      computed = computed && test::within_time([&] { return channel->flag(0).load() > before; });
+      channel->barrier();
+      return harness::Run{1};
+    });
+    return computed ? 0 : 3;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(channel->memory().busy.load(), 0U);
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
 }
 
 }  // namespace

@@ -53,6 +53,20 @@ TEST(Options, ParticipantsGetTheSame) {
   EXPECT_EQ(again->repeat, 3U);
 }
 
+TEST(Options, OnlyProgramsRunBesideBusyProcesses) {
+  std::string error;
+  const auto busy = parse({"programs", "--busy", "2", "--op", "latency,rpc"}, &error);
+  ASSERT_TRUE(busy) << error;
+  EXPECT_EQ(busy->busy, 2U);
+  EXPECT_GE(busy->target_ns, 100'000'000U) << "shorter than the time slices";
+  const auto again = parse(participant_arguments(*busy, 1), &error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->busy, 2U);
+  EXPECT_EQ(again->ops, busy->ops);
+  EXPECT_FALSE(parse({"rate", "--busy", "2"}, &error));
+  EXPECT_NE(error.find("heddle bench programs --busy 2"), std::string::npos) << error;
+}
+
 TEST(Options, MeasurementsOfPapersRunOnlyByName) {
   std::string error;
   const auto usual = parse({}, &error);

@@ -87,6 +87,7 @@ void Channel::reset() {
   }
   memory_->crowd.calls.store(0, std::memory_order_relaxed);
   memory_->crowd.arrived.store(0, std::memory_order_relaxed);
+  memory_->busy.store(0, std::memory_order_relaxed);
   for (Line& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
 }
 
@@ -162,6 +163,15 @@ double Channel::ping_pong_ns() {
     }
   }
   return static_cast<double>(share(static_cast<std::uint64_t>(p_ns * 1000))) / 1000;
+}
+
+void Channel::let_others_compute(bool compute) {
+  memory_->busy.store(compute ? 1 : 0, std::memory_order_release);
+  if (compute) futex(&memory_->busy, FUTEX_WAKE, INT_MAX);
+}
+
+void Channel::sleep_until_told() {
+  while (memory_->busy.load(std::memory_order_acquire) == 0) futex(&memory_->busy, FUTEX_WAIT, 0);
 }
 
 bool Channel::spend_retry_ns(std::uint64_t ns) {

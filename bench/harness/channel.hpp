@@ -51,6 +51,7 @@ struct ChannelMemory {
   Line ping;
   Line pong;
   Line retry_budget;  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
+  alignas(kApart) std::atomic<std::uint32_t> busy;  // 1: the processes of --busy compute, 0: they sleep on it; futex
   CrowdMemory crowd;
   Line flags[4];  // for the participants' own use (counts of messages, stop flags)
 };
@@ -93,6 +94,17 @@ class Channel {
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
 
+  // Whether the processes of --busy are to compute.
+  void let_others_compute(bool compute);
+  // One of these processes: does `work()` over and over while it is to, sleeps else. It never ends.
+  template <class Work>
+  [[noreturn]] void compute_when_told(Work&& work) {
+    while (true) {
+      sleep_until_told();
+      work();
+    }
+  }
+
   [[nodiscard]] std::atomic<std::uint64_t>& flag(std::size_t i) { return memory_->flags[i].word; }
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }
   [[nodiscard]] CrowdCounts& crowd_counts() { return crowd_counts_; }
@@ -102,6 +114,7 @@ class Channel {
   void arrive();
   [[nodiscard]] bool met() const;
   void sleep_until_met();
+  void sleep_until_told();
 
   int fd_;
   ChannelMemory* memory_;

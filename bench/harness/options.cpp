@@ -24,6 +24,7 @@ const char* const kUsage =
     "  aggregation              small messages with aggregation and without, also on a fabric that is busy\n"
     "  network_tcp, network_posix  8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself\n"
     "  mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone\n"
+    "  programs                 what programs do, with the library's own waits: windows, RPC, halos, many to one\n"
     "Options:\n"
     "  --op put,get,am,tagged,… only these operations\n"
     "  --size 8,4K,1M           sizes instead of each bench's own\n"
@@ -37,7 +38,12 @@ const char* const kUsage =
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
+<<<<<<< HEAD
     "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
+=======
+    "  --busy N                 N processes compute beside each measurement, one to each core in turn\n"
+    "  --json FILE              write the records\n"
+>>>>>>> w_programs
     "  --quick                  short repeats: checks that everything runs, measures little\n"
     "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
 
@@ -51,6 +57,7 @@ bool parse_size(std::string_view text, std::uint64_t* out) {
 }
 
 constexpr std::uint64_t kQuickNs = 1'000'000;
+constexpr std::uint64_t kBusyNs = 100'000'000;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
                                        "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
@@ -59,6 +66,20 @@ const std::vector<std::string_view> kOptions = {"--op",     "--size",  "--thread
                                                 "--repeat", "--time",  "--memory",  "--json",    "--total-words",
                                                 "--peers",  "--quick", "--help"};
 const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
+
+template <class T>
+std::string join(const std::vector<T>& items) {
+  std::string out;
+  for (const T& item : items) {
+    if (!out.empty()) out += ',';
+    if constexpr (std::is_same_v<T, std::string>) {
+      out += item;
+    } else {
+      out += std::to_string(item);
+    }
+  }
+  return out;
+}
 
 class Parser {
  public:
@@ -71,6 +92,8 @@ class Parser {
     if (name == "--workers") return number(name, value, 1, 64, &options_->workers);
     if (name == "--sharing") return list(name, value, [this](const std::string& item) { return sharing(item); });
     if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
+    if (name == "--busy") return number(name, value, 1, 64, &options_->busy);
+    if (name == "--processes") return number(name, value, 2, 64, &options_->processes);
     if (name == "--time") return time(value);
     if (name == "--memory") return memory(value);
     if (name == "--total-words") return words(value);
@@ -92,10 +115,19 @@ class Parser {
     return std::all_of(items.begin(), items.end(), each);
   }
   bool op(const std::string& item) {
+<<<<<<< HEAD
     if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
       return fail("--op " + item + " is not an operation" + base::did_you_mean(item, {kOps.begin(), kOps.end()}) +
                   "; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
                   "OpenSHMEM put_nbi, p_quiet");
+=======
+    if (std::find(kOps.begin(), kOps.end(), item) == kOps.end() &&
+        std::find(kProgramNames.begin(), kProgramNames.end(), item) == kProgramNames.end()) {
+      return fail("--op " + item +
+                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
+                  "OpenSHMEM put_nbi, p_quiet; of programs " +
+                  join(kProgramNames));
+>>>>>>> w_programs
     }
     options_->ops.push_back(item);
     return true;
@@ -159,20 +191,6 @@ class Parser {
   std::string* error_;
 };
 
-template <class T>
-std::string join(const std::vector<T>& items) {
-  std::string out;
-  for (const T& item : items) {
-    if (!out.empty()) out += ',';
-    if constexpr (std::is_same_v<T, std::string>) {
-      out += item;
-    } else {
-      out += std::to_string(item);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 namespace {
@@ -228,6 +246,12 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
       return std::nullopt;
     }
   }
+  if (options.busy != 0 && options.names != std::vector<std::string>{"programs"}) {
+    parser.fail("--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy));
+    return std::nullopt;
+  }
+  // A repeat must see several time slices of those that compute beside it.
+  if (options.busy != 0) options.target_ns = std::max(options.target_ns, kBusyNs);
   if (options.quick) {
     options.target_ns = std::min(options.target_ns, kQuickNs);
     options.retry_ns = 0;
@@ -253,6 +277,7 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
   if (options.total_words != 0) add("--total-words", std::to_string(options.total_words));
   add("--channel", options.channel);
   add("--cores", options.cores);
+  if (options.busy != 0) add("--busy", std::to_string(options.busy));
   if (options.quick) out.emplace_back("--quick");
   return out;
 }

@@ -19,6 +19,7 @@ struct Options {
   std::vector<std::string> sharing;    // modes in which all threads use one worker; rate: beside a worker each
   std::uint32_t workers = 0;           // per process; 0: one per thread
   std::uint32_t repeat = 9;
+  std::uint32_t busy = 0;  // processes that compute while a measurement runs, one to each core in turn
   bool peers = false;
   bool quick = false;
   bool demo = false;
@@ -32,20 +33,25 @@ struct Options {
   // Between the driver and the participants it starts.
   std::string channel;  // path; set: this is a participant
   std::string cores;
-  bool pair = false;  // start both processes by fork
+  bool pair = false;            // start the processes by fork
+  std::uint32_t processes = 2;  // how many, then
 };
 
 // What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
-inline const std::vector<std::string> kOtherNames = {"reaction",         "compute",     "overhead",      "fairness",
-                                                     "duplex",           "convolution", "overlap",       "aggregation",
-                                                     "oversubscription", "network_tcp", "network_posix", "mixed_job"};
+inline const std::vector<std::string> kOtherNames = {
+    "reaction",    "compute",          "overhead",    "fairness",      "duplex",    "convolution", "overlap",
+    "aggregation", "oversubscription", "network_tcp", "network_posix", "mixed_job", "programs"};
 // Those of kOtherNames that go over a network; a participant has at most one of them.
 inline const std::vector<std::string> kNetworkNames = {"network_tcp", "network_posix", "mixed_job"};
 inline bool is_network(std::string_view name) {
   return std::find(kNetworkNames.begin(), kNetworkNames.end(), name) != kNetworkNames.end();
 }
 inline constexpr std::uint32_t kMixedProcesses = 4;
+// Operations of the bench `programs`: see bench/programs/README.md.
+inline const std::vector<std::string> kProgramNames = {
+    "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "put_latency", "put_window",
+    "get_window", "pairs", "rpc",  "halo",   "fan_in",     "overlap"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes

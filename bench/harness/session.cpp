@@ -63,8 +63,7 @@ bool Session::wants(const char* bench, const char* op) const {
 
 std::uint64_t Session::find_iterations(const Body& body) {
   const auto time = [&](std::uint64_t count) {
-    meet();
-    const auto elapsed = static_cast<std::uint64_t>(body(count).elapsed_ns);
+    const auto elapsed = static_cast<std::uint64_t>(run_beside_others(body, count).elapsed_ns);
     return std::max<std::uint64_t>(channel_.share(elapsed), 1);
   };
   std::uint64_t n = 1;
@@ -86,6 +85,16 @@ void Session::meet() {
   });
 }
 
+// Those of --busy compute only meanwhile: P is measured without them.
+Run Session::run_beside_others(const Body& body, std::uint64_t n) {
+  const bool busy = rank() == 0 && options_.busy != 0;
+  if (busy) channel_.let_others_compute(true);
+  meet();
+  Run run = body(n);
+  if (busy) channel_.let_others_compute(false);
+  return run;
+}
+
 bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
   // Rank 0 decides for both: the budget is shared.
   bool again = false;
@@ -105,8 +114,7 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
       const std::uint64_t begin = now_ns();
       cores_.pin_sharing(rank(), 0);
       const double before = channel_.ping_pong_ns();
-      meet();
-      run = body(n);
+      run = run_beside_others(body, n);
       channel_.barrier();
       cores_.pin_sharing(rank(), 0);
       const double after = channel_.ping_pong_ns();
@@ -127,32 +135,44 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
 }
 
 int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work) {
+  return run_group(channel, 2, work);
+}
+
+int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work) {
   const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child < 0) {
-    std::perror("heddle bench: fork");
-    return 1;
-  }
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);
-    channel.set_rank(1);
-    const int status = work(1);
-    std::fflush(nullptr);
-    _exit(status);
+  std::vector<pid_t> children;
+  for (std::uint32_t rank = 1; rank < processes; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) {
+      std::perror("heddle bench: fork");
+      for (const pid_t one : children) kill(one, SIGKILL);
+      return 1;
+    }
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      if (rank == 1) channel.set_rank(1);
+      const int status = work(rank);
+      std::fflush(nullptr);
+      _exit(status);
+    }
+    children.push_back(child);
   }
   channel.set_rank(0);
-  // If the other process ends early, nobody arrives at the barrier any more: end this one too.
+  // If another process ends early, it arrives at no barrier any more: end this one too, and the others with it.
   std::atomic<bool> over{false};
   std::atomic<int> other{0};
   std::thread watcher([&] {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    other.store(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    if (other.load() != 0 && !over.load()) {
-      std::fprintf(stderr, "heddle bench: the second process ended with status %d\n", other.load());
-      std::_Exit(1);
+    for (std::size_t left = children.size(); left > 0; --left) {
+      int status = 0;
+      while (wait(&status) < 0 && errno == EINTR) {
+      }
+      const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (ended != 0) other.store(ended);
+      if (ended != 0 && !over.load()) {
+        std::fprintf(stderr, "heddle bench: another process ended with status %d\n", ended);
+        std::_Exit(1);
+      }
     }
   });
   const int status = work(0);

@@ -52,6 +52,7 @@ class Session {
   std::uint64_t find_iterations(const Body& body);
   // Both processes are awake and start within a cache transfer of each other.
   void meet();
+  Run run_beside_others(const Body& body, std::uint64_t n);
   // True: the same repeat must be measured again.
   bool disturbed(Distance distance, int attempt, std::uint64_t cost_ns);
 
@@ -65,6 +66,8 @@ class Session {
 // Runs both processes of a participant: forks, makes the channel's rank known and calls `work(rank)` in each; the exit
 // status of the pair. For participants that have no launcher of their own (the limit, UCX).
 int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work);
+// The same with more processes. The channel knows only ranks 0 and 1; the others are of a Crowd.
+int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work);
 
 // Prints a sample as a line on stdout at once: the way from a participant to the driver.
 void print_sample(const Sample& sample);

@@ -68,7 +68,8 @@ std::string verdict(const std::vector<Record>& records) {
   const std::set<std::string> peers = peers_of(records);
   if (peers.empty()) {
     return "<p>No peer was measured in this session, so the figures stand beside the machine's own limits only. "
-           "<code>heddle bench --peers</code> measures UCX, MPI and OpenSHMEM beside them, where they are installed.</p>";
+           "<code>heddle bench --peers</code> measures UCX, MPI and OpenSHMEM beside them, where they are "
+           "installed.</p>";
   }
   std::vector<Record> figures = beside_the_best(records, peers);
   std::sort(figures.begin(), figures.end(),
@@ -80,8 +81,8 @@ std::string verdict(const std::vector<Record>& records) {
     if (advantage(record) > 1 + kLevel) ++ahead;
     if (advantage(record) >= 1 - kLevel) continue;
     ++behind_count;
-    behind += "<li>" + escape(name_of(record)) + ": " + escape(record.against) + " is " +
-              times(1 / advantage(record)) + " as good</li>\n";
+    behind += "<li>" + escape(name_of(record)) + ": " + escape(record.against) + " is " + times(1 / advantage(record)) +
+              " as good</li>\n";
   }
   std::string names;
   for (const std::string& peer : peers) names += (names.empty() ? "" : ", ") + escape(peer);

@@ -42,7 +42,8 @@ constexpr Word kWords[] = {
 std::string words(const std::vector<harness::Record>& records) {
   std::string out;
   for (const Word& word : kWords) {
-    const bool there = std::any_of(records.begin(), records.end(), [&](const auto& one) { return one.key.op == word.op; });
+    const bool there =
+        std::any_of(records.begin(), records.end(), [&](const auto& one) { return one.key.op == word.op; });
     if (there) out += std::string("<dt>") + escape(word.op) + "</dt><dd>" + escape(word.meaning) + "</dd>\n";
   }
   return out.empty() ? out : "<h2>Names</h2>\n<dl>" + out + "</dl>\n";

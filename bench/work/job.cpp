@@ -9,6 +9,7 @@
 #include "harness/duplex.hpp"
 #include "harness/fairness.hpp"
 #include "harness/network.hpp"
+#include "programs/heddle.hpp"
 
 namespace heddle::bench::work {
 
@@ -50,6 +51,8 @@ std::uint32_t workers_needed(const harness::Options& options) {
   return needed;
 }
 
+bool only_programs(const harness::Options& options);
+
 int measure_all(const harness::Options& options, harness::Channel& channel) {
   std::vector<harness::Sample> samples;
   const bool alone = options.channel.empty();
@@ -63,7 +66,9 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
       harness::print_sample(sample);
     }
   });
-  {
+  if (only_programs(options)) {
+    programs::run_heddle(job_context, &session, options, channel);
+  } else {
     Job job(job_context, workers_needed(options), largest_size(options));
     run_pingpong(session, job);
     run_messages(session, job);
@@ -88,6 +93,11 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
   return alone && session.rank() == 0 ? driver::finish(options, origin, samples) : 0;
 }
 
+// The programs have a job of their own: their workers would be too many beside others.
+bool only_programs(const harness::Options& options) {
+  return options.names == std::vector<std::string>{"programs"};
+}
+
 // Ranks 0 and 1 measure; the others sleep, so that the cores are theirs.
 int measure_mixed(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
   Job job(job_context, workers_needed(options), largest_size(options));
@@ -105,6 +115,13 @@ int measure_mixed(const harness::Options& options, harness::Channel& channel, st
 
 // A job of more than two processes: what can be done by several pairs of them.
 int measure_pairs(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
+  if (only_programs(options)) {
+    std::optional<harness::Session> session;
+    if (rank < 2) channel.set_rank(rank);
+    if (rank < 2) session.emplace(channel, options, harness::print_sample);
+    programs::run_heddle(job_context, session ? &*session : nullptr, options, channel);
+    return 0;
+  }
   if (harness::wants_bench(options, "mixed_job")) return measure_mixed(options, channel, rank, size);
   Job job(job_context, workers_needed(options), largest_size(options));
   harness::Crowd crowd(channel, rank, size);
@@ -159,7 +176,7 @@ int take_part(const harness::Options& options) {
   must(heddle_context_size(job_context, &size), "heddle_context_size");
   const bool named = options.names == std::vector<std::string>{"duplex"} ||
                      options.names == std::vector<std::string>{"oversubscription"} ||
-                     options.names == std::vector<std::string>{"mixed_job"};
+                     options.names == std::vector<std::string>{"mixed_job"} || only_programs(options);
   const bool pairs = named && !options.channel.empty() && size % 2 == 0;
   if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);

@@ -1,0 +1,269 @@
+// Programs in which one serves others: RPC with many requests outstanding, and many to one.
+//
+// Both are tasks rather than operations: each library does them by the means that its programs would take. RPC: active messages
+// (kActive), else messages (kMessages), else puts with signals.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "programs/one_sided.hpp"
+
+namespace heddle::bench::programs {
+
+inline constexpr std::uint32_t kMostOutstanding = 128;
+inline constexpr std::uint64_t kCallBytes = 64;
+
+struct Call {
+  std::uint64_t slot;
+  std::uint64_t number;  // of the request; the reply has its answer
+  std::byte rest[kCallBytes - 16];
+};
+static_assert(sizeof(Call) == kCallBytes);
+
+inline std::uint64_t answer_to(std::uint64_t number) {
+  return number * 3 + 1;
+}
+
+// The client's side: which slots are free, and what each has asked.
+class Client {
+ public:
+  explicit Client(std::uint32_t outstanding) {
+    for (std::uint32_t i = 0; i < outstanding; ++i) free_[free_count_++] = i;
+  }
+  [[nodiscard]] bool has_free() const { return free_count_ > 0; }
+  Call& take(std::uint64_t number) {
+    const std::uint32_t slot = free_[--free_count_];
+    calls_[slot].slot = slot;
+    calls_[slot].number = number;
+    return calls_[slot];
+  }
+  void replied(const Call& reply) {
+    right_ = right_ && reply.slot < kMostOutstanding && reply.number == answer_to(calls_[reply.slot].number);
+    if (reply.slot < kMostOutstanding) free_[free_count_++] = static_cast<std::uint32_t>(reply.slot);
+  }
+  [[nodiscard]] bool right() const { return right_; }
+
+ private:
+  std::array<Call, kMostOutstanding> calls_{};
+  std::array<std::uint32_t, kMostOutstanding> free_{};
+  std::uint32_t free_count_ = 0;
+  bool right_ = true;
+};
+
+// n requests by active messages. The handlers are the library's (see on_call, next_reply of the adapters).
+template <class Library>
+bool call_actively(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
+  if (rank == 1) {
+    library.serve(n);
+    return true;
+  }
+  Client client(outstanding);
+  std::uint64_t sent = 0;
+  std::uint64_t done = 0;
+  while (done < n) {
+    while (sent < n && client.has_free()) library.call(1, client.take(sent++));
+    // At least one reply; then all that are there.
+    Call reply;
+    library.wait_reply();
+    while (library.next_reply(&reply)) {
+      client.replied(reply);
+      ++done;
+    }
+  }
+  return client.right();
+}
+
+// The same by messages: a receive for each request outstanding; the server takes one request after the other.
+template <class Library>
+bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
+  constexpr std::uint64_t kRequest = 200;
+  constexpr std::uint64_t kReply = 201;
+  if (rank == 1) {
+    Call call;
+    for (std::uint64_t i = 0; i < n; ++i) {
+      library.receive_now(0, kAny, kRequest, &call, sizeof call);
+      call.number = answer_to(call.number);
+      library.send_now(0, 0, kReply + call.slot, &call, sizeof call);
+    }
+    return true;
+  }
+  Client client(outstanding);
+  std::vector<Call> replies(outstanding);
+  std::vector<typename Library::Request> requests(outstanding, Library::nothing());
+  std::vector<int> ended(outstanding);
+  std::uint64_t sent = 0;
+  std::uint64_t done = 0;
+  while (done < n) {
+    while (sent < n && client.has_free()) {
+      Call& call = client.take(sent++);
+      library.receive(0, 1, kReply + call.slot, &replies[call.slot], sizeof(Call), requests[call.slot]);
+      library.send_now(0, 1, kRequest, &call, sizeof call);
+    }
+    const int count = library.wait_some(0, requests.data(), static_cast<int>(outstanding), ended.data());
+    for (int i = 0; i < count; ++i)
+      client.replied(replies[static_cast<std::size_t>(ended[static_cast<std::size_t>(i)])]);
+    done += static_cast<std::uint64_t>(count);
+  }
+  return client.right();
+}
+
+// The same by puts with signals: slots in turn, a word for each request and each reply, that counts the uses of the slot.
+template <class Library>
+class SignalledCalls {
+ public:
+  SignalledCalls(Library& library, std::uint32_t outstanding) : library_(library), outstanding_(outstanding) {}
+  bool run(std::uint32_t rank, std::uint64_t n) { return rank == 1 ? serve(n) : ask(n); }
+
+ private:
+  static std::uint64_t word(std::uint64_t slot) { return word_at(64 + slot); }
+  static std::uint64_t data(std::uint64_t slot) { return kDataAt + slot * kCallBytes; }
+  bool serve(std::uint64_t n) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const std::uint64_t slot = i % outstanding_;
+      library_.wait_signal(0, word(slot), ++uses_[slot]);
+      std::memcpy(&calls_[slot], library_.own() + data(slot), sizeof(Call));
+      calls_[slot].number = answer_to(calls_[slot].number);
+      library_.put_signal(0, 0, data(slot), &calls_[slot], sizeof(Call), word(slot), uses_[slot]);
+    }
+    return true;
+  }
+  bool ask(std::uint64_t n) {
+    bool right = true;
+    const auto take = [&](std::uint64_t i) {
+      const std::uint64_t slot = i % outstanding_;
+      library_.wait_signal(0, word(slot), uses_[slot]);
+      Call reply;
+      std::memcpy(&reply, library_.own() + data(slot), sizeof reply);
+      right = right && reply.slot == slot && reply.number == answer_to(i);
+    };
+    for (std::uint64_t i = 0; i < n; ++i) {
+      if (i >= outstanding_) take(i - outstanding_);
+      const std::uint64_t slot = i % outstanding_;
+      calls_[slot].slot = slot;
+      calls_[slot].number = i;
+      library_.put_signal(0, 1, data(slot), &calls_[slot], sizeof(Call), word(slot), ++uses_[slot]);
+    }
+    for (std::uint64_t i = n > outstanding_ ? n - outstanding_ : 0; i < n; ++i) take(i);
+    return right;
+  }
+
+  Library& library_;
+  std::uint64_t outstanding_;
+  std::array<Call, kMostOutstanding> calls_{};
+  std::array<std::uint64_t, kMostOutstanding> uses_{};
+};
+
+template <class Library>
+void rpc(Bench& bench, Library& library) {
+  if (!bench.wants("rpc")) return;
+  for (const std::uint32_t outstanding : {16U, 32U, 128U}) {
+    if (bench.options().quick && outstanding == 32) continue;
+    bool right = true;
+    SignalledCalls<Library>* signalled = nullptr;
+    std::unique_ptr<SignalledCalls<Library>> owner;
+    if constexpr (!Library::kActive && !Library::kMessages) {
+      clear_words(library, 64, kMostOutstanding);
+      owner = std::make_unique<SignalledCalls<Library>>(library, outstanding);
+      signalled = owner.get();
+    }
+    bench.measure(
+        library, bench.figure(library, "rpc_" + std::to_string(outstanding), "rate", kCallBytes, 1), 1,
+        [&](std::uint64_t) { right = true; },
+        [&](std::uint32_t, std::uint64_t n) {
+          if constexpr (Library::kActive) {
+            right = call_actively(library, bench.rank(), outstanding, n);
+          } else if constexpr (Library::kMessages) {
+            right = call_by_messages(library, bench.rank(), outstanding, n);
+          } else {
+            right = signalled->run(bench.rank(), n);
+          }
+        },
+        [&](std::uint64_t) { return right; });
+    library.meet();
+  }
+}
+
+// ---- many to one ----------------------------------------------------------------------------------------------------------------
+
+// All but rank 0 send windows of 8 bytes to rank 0, which receives from whoever comes and answers each window of each.
+template <class Library>
+class ManyToOne {
+ public:
+  ManyToOne(Bench& bench, Library& library) : bench_(bench), library_(library) {}
+
+  void prepare(std::uint64_t run) {
+    run_ = run;
+    value_ = std::to_integer<std::uint64_t>(pattern(bench_.rank(), 0, run));
+    right_ = true;
+  }
+  void work(std::uint64_t n) {
+    if (bench_.rank() == 0) {
+      receive(n);
+    } else {
+      for (std::uint64_t i = 0; i < n; ++i) send();
+    }
+  }
+  [[nodiscard]] bool right() const { return right_; }
+
+ private:
+  static constexpr std::uint64_t kTag = 300;
+  struct Message {
+    std::uint64_t source;
+    std::uint64_t value;
+  };
+  void send() {
+    Message message{bench_.rank(), value_};
+    typename Library::Request requests[kWindow];
+    for (auto& request : requests) library_.send(0, 0, kTag, &message, sizeof message, request);
+    library_.wait_all(0, requests, kWindow);
+    std::uint64_t answer = 0;
+    library_.receive_now(0, 0, kTag + 1, &answer, sizeof answer);
+    right_ = right_ && answer == kWindow;
+  }
+  // As many receives as a window has are posted all the time.
+  void receive(std::uint64_t n) {
+    const std::uint64_t all = n * kWindow * (bench_.size() - 1);
+    Message messages[kWindow];
+    typename Library::Request requests[kWindow];
+    std::vector<std::uint64_t> counts(bench_.size());
+    for (std::uint64_t i = 0; i < kWindow; ++i) post(messages[i], requests[i]);
+    for (std::uint64_t i = 0; i < all; ++i) {
+      const std::uint64_t k = i % kWindow;
+      library_.wait_all(0, &requests[k], 1);
+      const Message message = messages[k];
+      if (i + kWindow < all) post(messages[k], requests[k]);
+      if (message.source == 0 || message.source >= bench_.size()) {
+        right_ = false;
+        continue;
+      }
+      const auto from = static_cast<std::uint32_t>(message.source);
+      right_ = right_ && message.value == std::to_integer<std::uint64_t>(pattern(from, 0, run_));
+      if (++counts[from] % kWindow != 0) continue;
+      const std::uint64_t answer = kWindow;
+      library_.send_now(0, from, kTag + 1, &answer, sizeof answer);
+    }
+  }
+  void post(Message& message, typename Library::Request& request) {
+    library_.receive(0, kAny, kTag, &message, sizeof message, request);
+  }
+
+  Bench& bench_;
+  Library& library_;
+  std::uint64_t run_ = 0;
+  std::uint64_t value_ = 0;
+  bool right_ = true;
+};
+
+template <class Library>
+void fan_in(Bench& bench, Library& library) {
+  if (!bench.wants("fan_in")) return;
+  ManyToOne<Library> program(bench, library);
+  bench.measure(
+      library, bench.figure(library, "fan_in", "rate", 16, static_cast<double>(kWindow * (bench.size() - 1))), 1,
+      [&](std::uint64_t run) { program.prepare(run); }, [&](std::uint32_t, std::uint64_t n) { program.work(n); },
+      [&](std::uint64_t) { return program.right(); });
+}
+
+}  // namespace heddle::bench::programs
