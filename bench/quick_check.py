@@ -131,7 +131,7 @@ def check_programs(tool, arguments):
             print(result.stdout, result.stderr)
             if result.returncode != 0:
                 sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
-            records = json.loads(out.read_text())
+            records = json.loads(out.read_text())["records"]
         for record in records:
             try:
                 check_record(record)

@@ -38,12 +38,8 @@ const char* const kUsage =
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
-<<<<<<< HEAD
-    "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
-=======
     "  --busy N                 N processes compute beside each measurement, one to each core in turn\n"
-    "  --json FILE              write the records\n"
->>>>>>> w_programs
+    "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
     "  --quick                  short repeats: checks that everything runs, measures little\n"
     "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
 
@@ -64,7 +60,7 @@ const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "
 
 const std::vector<std::string_view> kOptions = {"--op",     "--size",  "--threads", "--workers", "--sharing",
                                                 "--repeat", "--time",  "--memory",  "--json",    "--total-words",
-                                                "--peers",  "--quick", "--help"};
+                                                "--peers",  "--quick", "--help",    "--busy"};
 const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
 
 template <class T>
@@ -115,19 +111,13 @@ class Parser {
     return std::all_of(items.begin(), items.end(), each);
   }
   bool op(const std::string& item) {
-<<<<<<< HEAD
-    if (std::find(kOps.begin(), kOps.end(), item) == kOps.end()) {
-      return fail("--op " + item + " is not an operation" + base::did_you_mean(item, {kOps.begin(), kOps.end()}) +
+    std::vector<std::string> all(kOps.begin(), kOps.end());
+    all.insert(all.end(), kProgramNames.begin(), kProgramNames.end());
+    if (std::find(all.begin(), all.end(), item) == all.end()) {
+      return fail("--op " + item + " is not an operation" + base::did_you_mean(item, {all.begin(), all.end()}) +
                   "; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
-                  "OpenSHMEM put_nbi, p_quiet");
-=======
-    if (std::find(kOps.begin(), kOps.end(), item) == kOps.end() &&
-        std::find(kProgramNames.begin(), kProgramNames.end(), item) == kProgramNames.end()) {
-      return fail("--op " + item +
-                  " is not an operation; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
                   "OpenSHMEM put_nbi, p_quiet; of programs " +
                   join(kProgramNames));
->>>>>>> w_programs
     }
     options_->ops.push_back(item);
     return true;
