@@ -1,6 +1,5 @@
 // Coroutines: many small activities in one thread, each of which draws tickets from a counter in rank 0's memory. While one
 // waits for its ticket, the others go on. In the end every ticket was drawn exactly once.
-#include <sched.h>
 
 #include <cstdio>
 #include <deque>
@@ -75,7 +74,7 @@ int main() try {
   Draw draw{worker, all[0].at(0), {}};
   for (std::uint64_t i = 0; i < kActivities; ++i) draw_tickets(draw);
   while (draw.running > 0) {
-    if (worker.progress() == 0) sched_yield();  // with more ranks than cores, the others must come to work too
+    heddle::check(worker.wait());
     draw.later.resume();
   }
   heddle::check(draw.error);

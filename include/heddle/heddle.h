@@ -21,7 +21,7 @@
  * Closing a handle while another thread still uses it is an error of the program.
  *
  * Progress.  A worker moves only while some thread is in a call that makes progress on it:
- *   heddle_worker_progress
+ *   heddle_worker_progress and heddle_worker_wait
  *   the blocking forms of operations (while the first attempt is answered with HEDDLE_AGAIN)
  *   heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   heddle_fence (when something is outstanding)
@@ -265,6 +265,21 @@ HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and completes operations.
  * Returns how many events it handled (0: nothing to do), or a negative heddle_status. Errors: STATE (inside a handler). */
 HEDDLE_API int heddle_worker_progress(heddle_worker worker);
+
+/* For a program's own loop:
+ *   while (!finished) heddle_worker_wait(worker, HEDDLE_FOREVER);
+ * Advances the worker as heddle_worker_progress does, and if nothing moves waits as every call of this library that waits does,
+ * until something has moved or the time is over; timeout_ns 0: advances it once.
+ * DONE: something has moved: a message was handled, an operation advanced or ended, a peer has died. It counts whoever moved it,
+ * this thread, an executor, a helper or another thread that uses the worker, and since when this thread's last wait on this worker
+ * has returned (before its first: since the worker was opened): what handlers and callbacks of the worker write is never missed
+ * between the look at it and the wait. So it may return at once although nothing happens during the call; look, and wait again.
+ * TIMEOUT: nothing has.
+ * What no worker tells, such as a direct put, another worker's callback or a thread of the program, does not end it; with
+ * HEDDLE_FOREVER it returns DONE all the same, after about a millisecond and then after each sleep, which is a sixteenth of the time
+ * waited (1 ms at most): the loop above is right whatever it waits for. For a word in memory heddle_signal_wait is faster.
+ * Errors: TIMEOUT, STATE (inside a handler). */
+HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
 
 /* Advances every worker of the context that helpers may advance and that nobody is inside of; a busy one is skipped, never
  * waited for. Any thread. Helpers may advance the workers that are not exclusive, and, where HEDDLE_PROGRESS is not "none",

@@ -171,6 +171,8 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   using Owner::Owner;
 
   int progress() noexcept { return heddle_worker_progress(handle_); }
+  // For a loop of one's own: while (!finished) worker.wait();
+  Status wait(std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept { return heddle_worker_wait(handle_, timeout_ns); }
   [[nodiscard]] std::uint32_t index() const {
     std::uint32_t index = 0;
     check(heddle_worker_index(handle_, &index));

@@ -52,6 +52,15 @@ int heddle_worker_progress(heddle_worker handle) {
   return worker->progress();
 }
 
+heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  const Status status = worker->wait_moved(handle.id, timeout_ns);
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  return heddle::base::fail(status, "heddle_worker_wait: after %lld ns nothing of worker %u has moved",
+                            static_cast<long long>(timeout_ns), worker->index());
+}
+
 int heddle_context_progress(heddle_context handle) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);

@@ -44,6 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Waiting,
 TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   const Case given = GetParam();
   std::atomic<std::uint64_t> raised{0};
+  std::atomic<bool> written{false};
   Job(2, given.transport).run([&](Context& context, Worker&) {
     heddle_worker_options options{};
     options.size = sizeof options;
@@ -62,7 +63,10 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
     const std::uint64_t sent = 7;
     const heddle_peer waiter{0, 1};  // worker 0 is the job's
     const heddle_am_message message{3, 0, nullptr, nullptr, 0};
-    const std::array<std::pair<std::function<void()>, std::function<void()>>, 3> kinds = {{
+    const auto own_loop = [&](const auto& finished) {
+      while (!finished()) ASSERT_EQ(heddle_worker_wait(worker, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
+    };
+    const std::array<std::pair<std::function<void()>, std::function<void()>>, 5> kinds = {{
         {[&] {
            const auto* word = reinterpret_cast<const std::uint64_t*>(&raised);
            EXPECT_EQ(heddle_signal_wait(worker, word, HEDDLE_EQ, 1, HEDDLE_FOREVER), HEDDLE_DONE);
@@ -77,6 +81,10 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
          },
          [&] { EXPECT_GE(heddle_send(worker, waiter, 1, &sent, sizeof sent, nullptr), 0) << heddle_last_error(); }},
         {meet, meet},
+        {[&] { own_loop([&] { return raised.load() == 2; }); },
+         [&] { EXPECT_GE(heddle_am(worker, waiter, &message, nullptr), 0) << heddle_last_error(); }},
+        // What no worker tells.
+        {[&] { own_loop([&] { return written.load(); }); }, [&] { written.store(true); }},
     }};
     for (const auto& [wait, end] : kinds) {
       const double before = thread_seconds();
@@ -97,6 +105,166 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
     }
     EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
     context.barrier();
+  });
+}
+
+// ---- heddle_worker_wait: what another thread has moved --------------------------------------------------------------------------
+
+// Long enough never to be reached; not HEDDLE_FOREVER, which returns now and then.
+constexpr std::int64_t kLong = 100'000'000'000;
+
+struct Moved {
+  const char* name;
+  heddle_sharing sharing;
+  const char* progress;  // HEDDLE_PROGRESS
+  bool second_thread;    // it makes progress; else an executor or a helper does
+};
+
+class MovedByAnother : public testing::TestWithParam<Moved> {
+ protected:
+  // Until nothing moves any more that this thread has not seen.
+  static void settle(heddle_worker worker) {
+    const Deadline deadline;
+    heddle_status status = HEDDLE_DONE;
+    while (status == HEDDLE_DONE && !deadline.over()) status = heddle_worker_wait(worker, 0);
+    ASSERT_EQ(status, HEDDLE_ERR_TIMEOUT);
+  }
+  static void expect_told(heddle_worker worker, const char* by) {
+    EXPECT_EQ(heddle_worker_wait(worker, kLong), HEDDLE_DONE) << by << ": " << heddle_last_error();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, MovedByAnother,
+                         testing::Values(Moved{"shared", HEDDLE_SHARING_SHARED, "none", true},
+                                         Moved{"delegate", HEDDLE_SHARING_DELEGATE, "none", true},
+                                         Moved{"mutex", HEDDLE_SHARING_MUTEX, "none", true},
+                                         Moved{"offload", HEDDLE_SHARING_OFFLOAD, "none", false},
+                                         Moved{"helped", HEDDLE_SHARING_EXCLUSIVE, "dedicated:1", false}),
+                         [](const auto& moved) { return moved.param.name; });
+
+// What happens between the look at a flag and the wait ends the wait: each kind of end that another thread may bring about.
+TEST_P(MovedByAnother, BeforeTheWaitBeginsIsNotMissed) {
+  const Moved given = GetParam();
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", given.progress}});
+  Job(1, "shm").run([&](Context& context, Worker&) {
+    heddle_worker_options options{};
+    options.size = sizeof options;
+    options.sharing = given.sharing;
+    heddle_worker worker{};
+    ASSERT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_DONE) << heddle_last_error();
+    std::atomic<std::uint32_t> flag{0};
+    const auto raise = [](const heddle_am_arrival*, void* arg) {
+      static_cast<std::atomic<std::uint32_t>*>(arg)->fetch_add(1);
+    };
+    const auto told = [](void* arg, heddle_status) { static_cast<std::atomic<std::uint32_t>*>(arg)->fetch_add(1); };
+    ASSERT_EQ(heddle_am_register(context.handle(), 3, raise, &flag), HEDDLE_DONE);
+    ASSERT_EQ(heddle_am_register(context.handle(), HEDDLE_AM_USER, raise, &flag), HEDDLE_DONE);
+    // Another thread, till the flag is raised; this one is outside of calls on the worker meanwhile.
+    const auto others = [&](std::uint32_t wanted, const std::function<void()>& step) {
+      std::thread other([&] {
+        const Deadline deadline;
+        while (flag.load() != wanted && !deadline.over()) step();
+      });
+      other.join();
+      ASSERT_EQ(flag.load(), wanted);
+    };
+    const auto progress = [&] {
+      if (given.second_thread) {
+        ASSERT_GE(heddle_worker_progress(worker), 0);
+      }
+      std::this_thread::yield();
+    };
+    const heddle_peer self{0, 1};  // worker 0 is the job's
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    settle(worker);
+    ASSERT_GE(heddle_am(worker, self, &message, nullptr), 0) << heddle_last_error();
+    others(1, progress);
+    expect_told(worker, "a handler");
+
+    settle(worker);
+    const heddle_completion completion{told, &flag, {}, HEDDLE_WHEN_REMOTE};
+    const heddle_wanted wanted{{0, HEDDLE_ANY}, 1, UINT64_MAX};
+    std::uint64_t got = 0;
+    heddle_receive receive{};
+    ASSERT_GE(heddle_recv(worker, &wanted, &got, sizeof got, &receive, &completion), 0);
+    const std::uint64_t sent = 7;
+    ASSERT_GE(heddle_send(worker, self, 1, &sent, sizeof sent, nullptr), 0) << heddle_last_error();
+    others(2, progress);
+    expect_told(worker, "a receive");
+
+    const heddle_am_message task{HEDDLE_AM_USER, 0, nullptr, nullptr, 0};
+    ASSERT_GE(heddle_am(worker, self, &task, nullptr), 0) << heddle_last_error();
+    heddle_worker_stats stats{};
+    stats.size = sizeof stats;
+    for (const Deadline deadline; stats.stored == 0 && !deadline.over();) {
+      ASSERT_EQ(heddle_worker_stats_read(worker, &stats), HEDDLE_DONE);
+      ASSERT_GE(heddle_worker_progress(worker), 0);
+    }
+    settle(worker);
+    others(3, [&] { ASSERT_GE(heddle_run_tasks(worker, 1, 0), 0); });
+    expect_told(worker, "a USER handler");
+
+    if (given.sharing != HEDDLE_SHARING_EXCLUSIVE) {
+      ASSERT_GE(heddle_recv(worker, &wanted, &got, sizeof got, &receive, &completion), 0);
+      settle(worker);
+      std::thread other([&] { ASSERT_GE(heddle_recv_cancel(worker, &receive), 0) << heddle_last_error(); });
+      other.join();
+      if (given.sharing == HEDDLE_SHARING_OFFLOAD) others(4, progress);
+      ASSERT_EQ(flag.load(), 4U);
+      expect_told(worker, "a cancelled receive");
+    }
+    settle(worker);
+    EXPECT_EQ(heddle_worker_wait(worker, 1'000'000), HEDDLE_ERR_TIMEOUT) << "nothing has moved";
+    EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
+  });
+}
+
+TEST(WorkerWait, IsToldOfADeadPeer) {
+  const Job job(2, "shm");
+  const Context context = job.join(0);
+  Worker worker = context.open_worker();
+  std::atomic<int> ended{HEDDLE_POSTED};
+  const auto told = [](void* arg, heddle_status status) { static_cast<std::atomic<int>*>(arg)->store(status); };
+  const heddle_completion completion{told, &ended, {}, HEDDLE_WHEN_REMOTE};
+  const heddle_wanted wanted{{1, HEDDLE_ANY}, 1, UINT64_MAX};
+  std::uint64_t got = 0;
+  heddle_receive receive{};
+  ASSERT_EQ(heddle_recv(worker.handle(), &wanted, &got, sizeof got, &receive, &completion), HEDDLE_POSTED);
+  while (worker.wait(0) == HEDDLE_DONE) continue;
+  ASSERT_EQ(heddle_inproc_fail(job.handle(), 1), HEDDLE_DONE);
+  while (ended.load() == HEDDLE_POSTED) ASSERT_EQ(worker.wait(kLong), HEDDLE_DONE) << heddle_last_error();
+  EXPECT_EQ(ended.load(), HEDDLE_ERR_PEER_FAILED);
+}
+
+TEST(WorkerWait, IsRefusedInHandlersAndOnClosedWorkers) {
+  Job(1, "shm").run([](Context& context, Worker& worker) {
+    struct Inside {
+      heddle_worker worker;
+      heddle_status none = HEDDLE_POSTED;
+      heddle_status forever = HEDDLE_POSTED;
+    } inside{worker.handle()};
+    ASSERT_EQ(heddle_am_register(
+                  context.handle(), 3,
+                  [](const heddle_am_arrival*, void* arg) {
+                    auto* in = static_cast<Inside*>(arg);
+                    in->none = heddle_worker_wait(in->worker, 0);
+                    in->forever = heddle_worker_wait(in->worker, HEDDLE_FOREVER);
+                  },
+                  &inside),
+              HEDDLE_DONE);
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+    while (inside.forever == HEDDLE_POSTED) ASSERT_EQ(worker.wait(kLong), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(inside.none, HEDDLE_ERR_STATE);
+    EXPECT_EQ(inside.forever, HEDDLE_ERR_STATE);
+    while (worker.wait(0) == HEDDLE_DONE) continue;
+    EXPECT_EQ(worker.wait(0), HEDDLE_ERR_TIMEOUT);
+    EXPECT_EQ(worker.wait(2'000'000), HEDDLE_ERR_TIMEOUT);
+    EXPECT_NE(std::string(heddle_last_error()).find("2000000 ns"), std::string::npos) << heddle_last_error();
+    heddle_worker closed{};
+    ASSERT_EQ(heddle_worker_open(context.handle(), nullptr, &closed), HEDDLE_DONE);
+    ASSERT_EQ(heddle_worker_close(closed), HEDDLE_DONE);
+    EXPECT_EQ(heddle_worker_wait(closed, 0), HEDDLE_ERR_HANDLE);
+    EXPECT_EQ(heddle_worker_wait({}, HEDDLE_FOREVER), HEDDLE_ERR_HANDLE);
   });
 }
 

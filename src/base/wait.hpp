@@ -88,6 +88,14 @@ class Waiter {
     if (crowd_ != nullptr && crowd_->crowded()) spins_ = kFewSpins;
   }
 
+  // It goes on where another one has ended in vain, which had waited since then.
+  void resume(std::uint64_t idle_since) {
+    idle_since_ = idle_since;
+    attempts_ = spins_;
+  }
+  // Since when (Clock) it has waited in vain; 0: it has not yielded since something happened.
+  [[nodiscard]] std::uint64_t idle_since() const { return idle_since_; }
+
   // False: the time is over.
   [[nodiscard]] bool busy() {
     attempts_ = 0;

@@ -132,6 +132,7 @@ struct CallCommand {
     if (!worker.may_call()) return HEDDLE_AGAIN;  // whoever else is inside leaves it to the executor
     const Inside inside(worker);                  // it may not wait
     call(fn, arg);
+    worker.note_moved();
     return HEDDLE_DONE;
   }
 };

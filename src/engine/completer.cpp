@@ -77,11 +77,13 @@ int Worker::progress_inside() {
     events += advance_pending();
   }
   if (failure_epoch_.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
-    if (!note_failures()) ++events;  // the next call goes on
+    static_cast<void>(note_failures());  // if that is not all, the next call goes on
+    ++events;
   }
   if (outstanding_total_ > 0 && (closed_looked_ != 0 || stats_.polls % kClosedPeriod == 0)) [[unlikely]] {
-    note_closed();
+    if (note_closed()) ++events;
   }
+  if (events > 0) note_moved();
   return static_cast<int>(events);
 }
 
@@ -369,17 +371,22 @@ bool Worker::note_failures() {
 
 // A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed only when it was
 // closed at two looks with many polls between them. A look at all operations goes on over several calls, one portion each.
-void Worker::note_closed() {
+bool Worker::note_closed() {
   std::vector<Operation>& all = operations_.all();
   const std::size_t end = std::min(closed_looked_ + kPortion, all.size());
+  bool ended = false;
   for (; closed_looked_ < end; ++closed_looked_) {
     Operation& operation = all[closed_looked_];
     if (!operation.live || operation.served == 0) continue;
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
-    if (closed && operation.seen_closed) end_served(operation, HEDDLE_ERR_CANCELLED);
+    if (closed && operation.seen_closed) {
+      end_served(operation, HEDDLE_ERR_CANCELLED);
+      ended = true;
+    }
     operation.seen_closed = closed;
   }
   if (closed_looked_ == all.size()) closed_looked_ = 0;
+  return ended;
 }
 
 // The requests of this operation that wait for answers will not get any.

@@ -251,6 +251,7 @@ std::size_t Gate::drain() {
     ++started;
     most = kBatch;
   }
+  if (started > 0) worker_.note_moved();
   if (started > 0 && worker_.context().retired()) [[unlikely]]
     worker_.context().reclaim();
   return started;

@@ -119,16 +119,16 @@ bool Watch::due() {
   const std::uint64_t period = context_.environment().config.number(base::Var::hang_seconds) * kSecond;
   if (period == 0) return false;
   const std::uint64_t now = context_.clock().now_ns();
-  if (next_ns_ == 0) next_ns_ = now + period;
-  if (now < next_ns_) return false;
-  next_ns_ += period;
-  ++reports_;
+  if (waited_.next_ns == 0) waited_.next_ns = now + period;
+  if (now < waited_.next_ns) return false;
+  waited_.next_ns += period;
+  ++waited_.reports;
   return true;
 }
 
 void Watch::report(const char* awaited) {
   const base::Log& log = context_.environment().log;
-  const auto seconds = number(reports_ * context_.environment().config.number(base::Var::hang_seconds));
+  const auto seconds = number(waited_.reports * context_.environment().config.number(base::Var::hang_seconds));
   const char* colon = awaited[0] == '\0' ? "" : ": ";
   if (worker_ == nullptr) {
     log.say("%s has waited %llu s%s%s", call_, seconds, colon, awaited);

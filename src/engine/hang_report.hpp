@@ -34,14 +34,23 @@ struct Wait {
 class Watch {
  public:
   enum class Scope { own, all };  // which workers' operations are reported
+  // How long it has waited: kept by one wait that is made of several calls.
+  struct Waited {
+    std::uint32_t rounds = 0;
+    std::uint64_t next_ns = 0;  // of the next report; 0: the clock was not read yet
+    std::uint64_t reports = 0;
+  };
   // `worker`: on which it waits; null: on none, or on all.
   Watch(Context& context, Worker* worker, const char* call, Scope scope = Scope::own)
       : context_(context), worker_(worker), call_(call), scope_(scope) {}
+  Watch(Context& context, Worker* worker, const char* call, const Waited& before)
+      : context_(context), worker_(worker), call_(call), scope_(Scope::own), waited_(before) {}
+  [[nodiscard]] const Waited& waited() const { return waited_; }
 
   // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into text.
   template <class Describe>
   void round(Describe&& describe) {
-    if (++rounds_ % kRounds == 0 && due()) [[unlikely]] {
+    if (++waited_.rounds % kRounds == 0 && due()) [[unlikely]] {
       char text[kText] = "";
       describe(std::span(text));
       report(text);
@@ -59,9 +68,7 @@ class Watch {
   Worker* worker_;
   const char* call_;
   Scope scope_;
-  std::uint32_t rounds_ = 0;
-  std::uint64_t next_ns_ = 0;  // of the next report; 0: the clock was not read yet
-  std::uint64_t reports_ = 0;
+  Waited waited_;
 };
 
 // For waits that have no more to say than the operations of the worker.

@@ -179,6 +179,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   receive->source = protocol::peer_of(posted.wanted.source);
   const Inside inside(worker_);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
+  worker_.note_moved();
   return HEDDLE_DONE;
 }
 

@@ -119,7 +119,7 @@ Tasks::Task* Tasks::take() {
 }
 
 bool Tasks::end(Task* task, bool ran) {
-  (ran ? ran_ : dropped_).fetch_add(1, std::memory_order_relaxed);
+  (ran ? ran_ : dropped_).fetch_add(1, std::memory_order_release);
   Source& source = *task->source;
   const std::uint64_t handled = source.handled.fetch_add(task->charge, std::memory_order_relaxed) + task->charge;
   // The block of a large message has room for a small one as well.

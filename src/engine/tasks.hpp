@@ -112,7 +112,8 @@ class Tasks {
   [[nodiscard]] Task* take();
   // `ran`: its handler did. True: what its source is due should be granted.
   bool end(Task* task, bool ran);
-  [[nodiscard]] std::uint64_t ran() const { return ran_.load(std::memory_order_relaxed); }
+  // Acquire, partner: the release in end(): what the handlers did is seen.
+  [[nodiscard]] std::uint64_t ran() const { return ran_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
@@ -141,7 +142,7 @@ class Tasks {
   // Written with the lock; hints for those without.
   std::atomic<std::uint32_t> spares_{0};
   std::atomic<std::uint64_t> stored_{0};
-  // Numbers; relaxed.
+  // Numbers; relaxed, but for ran_.
   std::atomic<std::uint64_t> large_bytes_{0};
   std::atomic<std::uint64_t> ran_{0};
   std::atomic<std::uint64_t> dropped_{0};

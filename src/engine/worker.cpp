@@ -139,6 +139,75 @@ int Worker::progress() {
   return gate_ == nullptr ? progress_inside() : gate_->progress();
 }
 
+namespace {
+
+// What a thread has seen of a worker in its last heddle_worker_wait. Whoever moves a worker on may do so between the look at what a
+// program waits for and its next wait: that wait has to notice it.
+struct Seen {
+  std::uint64_t worker = 0;  // its handle; 0: of none
+  std::uint64_t moved = 0;
+  std::uint64_t idle_since = 0;  // 0: that wait did not end in vain; Clock
+  std::uint64_t returned = 0;    // then: when it did
+  Watch::Waited waited{};
+};
+
+// Of the workers that it has waited on last. One that has fallen out is as one that it waits on for the first time.
+struct SeenWorkers {
+  static constexpr std::size_t kMost = 4;
+  std::array<Seen, kMost> rows;
+  std::size_t next = 0;
+
+  Seen& of(std::uint64_t worker) {
+    for (Seen& row : rows) {
+      if (row.worker == worker) return row;
+    }
+    Seen& row = rows[next++ % kMost];
+    row = Seen{worker};
+    return row;
+  }
+};
+
+// initial-exec, as detail::t_inside.
+thread_local constinit SeenWorkers t_seen [[gnu::tls_model("initial-exec")]];
+
+// A program that looks at what it waits for between two waits is back within this time.
+constexpr std::uint64_t kLookedNs = 1'000'000;
+
+}  // namespace
+
+// What it waits for may be something that no worker tells. So where it has no end it returns after each nap: whatever the program's
+// loop is about, it is looked at as often as the library's own waits look. The next call goes on with the naps.
+base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
+  if (inside_of() != nullptr) [[unlikely]]
+    return refuse_wait("heddle_worker_wait");
+  Seen& seen = t_seen.of(handle);
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  const bool goes_on = seen.idle_since != 0 && context_.clock().now_ns() - seen.returned < kLookedNs;
+  if (goes_on) waiter.resume(seen.idle_since);
+  Watch watch(context_, this, "heddle_worker_wait", goes_on ? seen.waited : Watch::Waited{});
+  const auto in_vain = [&](base::Status status) {
+    seen.idle_since = waiter.idle_since();
+    if (seen.idle_since != 0) seen.returned = context_.clock().now_ns();
+    seen.waited = watch.waited();
+    return status;
+  };
+  for (;;) {
+    const int events = progress();
+    if (events < 0) return static_cast<base::Status>(events);
+    if (const std::uint64_t moved = this->moved(); moved != seen.moved) {
+      seen.moved = moved;
+      seen.idle_since = 0;
+      return HEDDLE_DONE;
+    }
+    if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
+    watch.round(kNothingMore);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
+      context_.nap(this, ns);
+      if (timeout_ns < 0) return in_vain(HEDDLE_DONE);
+    }
+  }
+}
+
 // Where another thread is inside it polls, and this one sleeps unarmed.
 bool Worker::lie_down() {
   bool quiet = true;

@@ -109,6 +109,10 @@ class Worker {
   base::Status until(const Wait& wait, Attempt&& attempt) {
     return until(wait, std::forward<Attempt>(attempt), kNothingMore);
   }
+  // heddle_worker_wait; `handle` is this worker's.
+  base::Status wait_moved(std::uint64_t handle, std::int64_t timeout_ns);
+  // Changes whenever something has moved, by whatever thread: after what handlers and callbacks did, which is then seen.
+  [[nodiscard]] std::uint64_t moved() const { return moved_.load(std::memory_order_acquire) + tasks_.ran(); }
   // DONE: no answer to a peer waits here for room.
   base::Status try_answer();
   // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
@@ -210,6 +214,8 @@ class Worker {
   // Sending from any thread needs its reserve(); the rest is for the thread inside.
   [[nodiscard]] Tagged& tagged() { return tagged_; }
   [[nodiscard]] const Tagged& tagged() const { return tagged_; }
+  // Something has moved that a program may wait for: after its handlers and callbacks have run.
+  void note_moved() { moved_.store(moved_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   // Tagged::advance, AmRendezvous::advance and the extension's are to be called again.
   void want_chores() {
     if (chores_.pending) return;
@@ -306,7 +312,7 @@ class Worker {
   void conclude(Operation& operation);  // fires and frees it when nothing is left
   void end_plain(Operation& operation);
   bool note_failures();
-  void note_closed();
+  bool note_closed();  // true: something has ended
   void end_served(Operation& operation, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
@@ -332,7 +338,8 @@ class Worker {
   std::vector<std::uint32_t> outstanding_;  // operations not finished, per rank; the numbers are written inside
 
   alignas(base::kCacheLine) std::uint64_t seen_epoch_ = 0;  // of failures, dealt with
-  heddle_worker handle_{};                                  // for arrivals; found at the first
+  std::atomic<std::uint64_t> moved_{0};  // written inside, with release; partner: moved()'s acquire load
+  heddle_worker handle_{};               // for arrivals; found at the first
   heddle_worker_stats stats_{};
   Tally tally_;  // exclusive
 
