@@ -22,8 +22,7 @@ using harness::Session;
 using harness::Side;
 
 constexpr std::uint32_t kFrontier = 930;
-constexpr std::uint64_t kSteps = 3;  // of the comparison
-constexpr std::uint32_t kPatience = 50;
+constexpr std::uint64_t kSteps = 3;                           // of the comparison
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 14;  // the matrix has the square of it
 
 struct Header {
@@ -125,10 +124,7 @@ class Convolution {
   }
   template <class Condition>
   void wait(std::uint32_t thread, Condition&& condition) const {
-    for (std::uint32_t idle = 0; !condition();) {
-      idle = progress(worker(thread)) > 0 ? 0 : idle + 1;
-      if (idle > kPatience) sched_yield();
-    }
+    while (!condition()) wait_moved(worker(thread));
   }
 
   void send(std::uint32_t thread, std::uint64_t step, Side side, const Neighbour& to) {

@@ -73,18 +73,10 @@ void progress(heddle_worker worker) {
   if (events < 0) must(static_cast<heddle_status>(events), "heddle_worker_progress");
 }
 
-// Until `count` has been reached; gives the core away when nothing comes for long (two threads may share it).
+// Until `count` has been reached, as a program waits for what its handlers count.
 void progress_until(heddle_worker worker, const Counts::Count& count, std::uint64_t target) {
-  std::uint32_t idle = 0;
-  while (true) {
-    const std::uint64_t before = count.load(std::memory_order_relaxed);
-    if (before >= target) return;
-    progress(worker);
-    idle = count.load(std::memory_order_relaxed) != before ? 0 : idle + 1;
-    if (idle > 2000) {
-      sched_yield();
-      idle = 1000;
-    }
+  while (count.load(std::memory_order_relaxed) < target) {
+    must(heddle_worker_wait(worker, HEDDLE_FOREVER), "heddle_worker_wait");
   }
 }
 

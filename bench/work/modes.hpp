@@ -50,4 +50,9 @@ inline int progress(heddle_worker worker) {
   return events;
 }
 
+// One turn of a program's own loop, as the guide writes it: until something has moved, or another look is due.
+inline void wait_moved(heddle_worker worker) {
+  must(heddle_worker_wait(worker, HEDDLE_FOREVER), "heddle_worker_wait");
+}
+
 }  // namespace heddle::bench::work

@@ -72,13 +72,8 @@ class SharedWorker {
   }
 
  private:
-  // Whoever finds nothing to do, or the worker busy, soon gives its core to another thread.
   void wait_for(const std::atomic<std::uint64_t>& counter, std::uint64_t target) {
-    std::uint32_t idle = 0;
-    while (counter.load(std::memory_order_acquire) < target) {
-      idle = progress(worker_) > 0 ? 0 : idle + 1;
-      if (idle > 200) sched_yield();
-    }
+    while (counter.load(std::memory_order_acquire) < target) wait_moved(worker_);
   }
 
   Job& job_;

@@ -15,22 +15,9 @@ constexpr std::uint64_t kData = 1;
 constexpr std::uint64_t kFinished = 2;
 constexpr std::size_t kWindow = 64;  // receives posted at once, as peers do
 
-void progress(heddle_worker worker) {
-  const int events = heddle_worker_progress(worker);
-  if (events < 0) must(static_cast<heddle_status>(events), "heddle_worker_progress");
-}
-
-// Until the receive has ended; gives the core away when nothing comes for long (two threads may share it).
-void finish(heddle_worker worker, const heddle_receive& receive) {
-  std::uint32_t idle = 0;
-  while (receive.status == HEDDLE_POSTED) {
-    progress(worker);
-    if (++idle > 2000) {
-      sched_yield();
-      idle = 1000;
-    }
-  }
-  must(receive.status, "the receive");
+// Until the receive has ended, as a program waits for it.
+void finish(heddle_worker worker, heddle_receive& receive) {
+  must(heddle_recv_wait(worker, &receive, HEDDLE_FOREVER), "the receive");
 }
 
 // One end of a conversation between two workers.
@@ -71,7 +58,7 @@ void measure_latency(Session& session, Job& job, std::uint64_t size) {
     }
     end.flush();
     const auto elapsed = static_cast<double>(harness::now_ns() - begin);
-    session.channel().barrier_while([&] { progress(end.worker()); });
+    session.channel().barrier_while([&] { heddle_worker_progress(end.worker()); });
     return Run{elapsed};
   });
 }

@@ -5,7 +5,7 @@
  * (or one's own). A *remote address* is a remote region and an offset in bytes, never a bare pointer.
  *
  * Results.  Every function returns a heddle_status unless it says otherwise:
- *   HEDDLE_DONE    finished already; no completion will follow
+ *   HEDDLE_DONE    finished already; no completion will follow (see counts_done of heddle_counter_options)
  *   HEDDLE_POSTED  accepted; the completion follows (from a call that makes progress)
  *   HEDDLE_AGAIN   no resource now; nothing happened; make progress and try again, or do something else
  *   negative       an error; heddle_last_error() tells this thread what was wrong and what to do
@@ -25,7 +25,8 @@
  *   the blocking forms of operations (while the first attempt is answered with HEDDLE_AGAIN)
  *   heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   heddle_fence (when something is outstanding)
- *   heddle_counter_wait, heddle_signal_wait and heddle_recv_wait (until what they wait for is there)
+ *   heddle_counter_wait, heddle_signal_wait, heddle_recv_wait, heddle_get_wait and heddle_fetch_atomic_wait (until what they
+ *   wait for is there)
  *   heddle_run_tasks
  *   heddle_context_barrier with a worker (on that worker)
  *   heddle_context_leave (on all workers of the context)
@@ -328,8 +329,8 @@ typedef enum heddle_when {
 
 /* What happens when an operation is finished: fn(arg, status) if fn is set; counter raised by one if counter is set.
  * A null pointer to a completion, or both unset: nothing (flush or quiet tell when it is finished).
- * An operation that returns HEDDLE_DONE runs no fn and raises no counter. So what matters only when a completion follows is
- * checked only then: that the counter may be raised by this worker (else ARGUMENT), and anything of the completion where
+ * An operation that returns HEDDLE_DONE runs no fn and raises no counter, but one created with counts_done. So what matters only when a completion follows is
+ * checked only then: that the counter may be raised by this worker (else ARGUMENT; with counts_done always), and anything of the completion where
  * there is nothing to transfer (zero bytes) or the operation is done at once. A program is correct only if it would pass
  * these checks: whether a region is direct depends on the machine. */
 typedef struct heddle_completion {
@@ -342,9 +343,12 @@ typedef struct heddle_completion {
 typedef struct heddle_counter_options {
   size_t size;
   heddle_worker worker; /* set: only this exclusive worker's operations raise it, which spares an atomic instruction */
+  /* not 0: operations that return HEDDLE_DONE raise it too, before they return; so it reaches the number of operations that
+   * were accepted, however each of them was done, and nobody need count those that returned HEDDLE_POSTED */
+  uint64_t counts_done;
 } heddle_counter_options;
 
-/* A counter starts at 0 and is raised by one for each operation that finished well. Operations that failed are counted
+/* A counter starts at 0 and is raised by one for each operation that finished well (with counts_done: also at once). Operations that failed are counted
  * apart, with the first error. options may be null. free: operations that still name it end as if they had no counter.
  * Errors: create ARGUMENT (options->size, a worker of another context), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_counter_create(heddle_context context, const heddle_counter_options* options,
@@ -445,6 +449,10 @@ HEDDLE_API heddle_status heddle_put(heddle_worker worker, const void* source, si
                                     const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
                                     const heddle_completion* completion);
+/* As heddle_get, and waits, with progress, until the data is here. DONE, or how the operation has ended. Direct memory is read
+ * at once. Errors: what heddle_get returns or its completion tells; STATE (inside a handler, where it is not direct: nothing
+ * has happened). */
+HEDDLE_API heddle_status heddle_get_wait(heddle_worker worker, void* target, size_t bytes, heddle_remote source);
 
 /* `blocks` blocks of `block_bytes`; block i starts at i × local_stride / i × remote_stride bytes from the start. Strides are
  * at least block_bytes. Errors: as for put and get; ARGUMENT (smaller strides, or an extent of more than 64 bits). */
@@ -497,6 +505,13 @@ HEDDLE_API heddle_status heddle_try_put_signal(heddle_worker worker, const void*
                                                const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                            const heddle_signal* signal, const heddle_completion* completion);
+/* The same of blocks (see heddle_strided): the signal follows the last of them. Errors: as for put_strided and put_signal. */
+HEDDLE_API heddle_status heddle_try_put_strided_signal(heddle_worker worker, const void* source, heddle_remote target,
+                                                       const heddle_strided* shape, const heddle_signal* signal,
+                                                       const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_put_strided_signal(heddle_worker worker, const void* source, heddle_remote target,
+                                                   const heddle_strided* shape, const heddle_signal* signal,
+                                                   const heddle_completion* completion);
 
 typedef enum heddle_compare {
   HEDDLE_EQ = 0,
@@ -549,6 +564,11 @@ HEDDLE_API heddle_status heddle_try_fetch_atomic(heddle_worker worker, heddle_at
                                                  const heddle_fetch* fetch, const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                              const heddle_fetch* fetch, const heddle_completion* completion);
+/* As heddle_fetch_atomic, and waits, with progress, until *fetch->result is there. DONE, or how the operation has ended. Direct
+ * memory is done at once. Errors: what heddle_fetch_atomic returns or its completion tells; STATE (inside a handler, where it is
+ * not direct: nothing has happened). */
+HEDDLE_API heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
+                                                  const heddle_fetch* fetch);
 
 /* ---- active messages --------------------------------------------------------------------------------------------- */
 

@@ -234,6 +234,18 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_get_strided(handle_, target, source, &shape, completion);
   }
 
+  // The signal after all blocks.
+  [[nodiscard]] Status try_put_strided_signal(const void* source, heddle_remote target, const heddle_strided& shape,
+                                              const heddle_signal& signal,
+                                              const heddle_completion* completion = nullptr) noexcept {
+    return heddle_try_put_strided_signal(handle_, source, target, &shape, &signal, completion);
+  }
+  [[nodiscard]] Status put_strided_signal(const void* source, heddle_remote target, const heddle_strided& shape,
+                                          const heddle_signal& signal,
+                                          const heddle_completion* completion = nullptr) noexcept {
+    return heddle_put_strided_signal(handle_, source, target, &shape, &signal, completion);
+  }
+
   // Lists: the segments themselves stay as they are until the completion.
   [[nodiscard]] Status try_put_list(std::span<const heddle_segment> segments,
                                     const heddle_completion* completion = nullptr) noexcept {
@@ -268,6 +280,20 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   [[nodiscard]] Status fetch_atomic(heddle_atomic_op op, heddle_remote target, const heddle_fetch& fetch,
                                     const heddle_completion* completion = nullptr) noexcept {
     return heddle_fetch_atomic(handle_, op, target, &fetch, completion);
+  }
+  // These wait until the value is here.
+  [[nodiscard]] Status get_wait(std::span<std::byte> target, heddle_remote source) noexcept {
+    return heddle_get_wait(handle_, target.data(), target.size(), source);
+  }
+  [[nodiscard]] Status fetch_atomic_wait(heddle_atomic_op op, heddle_remote target,
+                                         const heddle_fetch& fetch) noexcept {
+    return heddle_fetch_atomic_wait(handle_, op, target, &fetch);
+  }
+  // HEDDLE_ADD64; the old value. Throws Error.
+  std::uint64_t fetch_add(heddle_remote target, std::uint64_t operand) {
+    std::uint64_t old = 0;
+    check(fetch_atomic_wait(HEDDLE_ADD64, target, {operand, 0, &old}));
+    return old;
   }
   // HEDDLE_ADD64. The old value is stored in *result (owned by the operation until its completion).
   [[nodiscard]] Status try_fetch_add(heddle_remote target, std::uint64_t operand, std::uint64_t* result,
@@ -442,6 +468,9 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   // A counter; with a worker: one that only this worker's operations raise.
   [[nodiscard]] Counter counter() const { return counter_for({}); }
   [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
+  // That operations which are DONE at once raise as well: it reaches the number of operations.
+  [[nodiscard]] Counter counter_of_all() const { return counter_for({}, 1); }
+  [[nodiscard]] Counter counter_of_all(const Worker& only) const { return counter_for(only.handle(), 1); }
 
   void register_am(std::uint32_t handler, heddle_am_handler fn, void* arg) const {
     check(heddle_am_register(handle_, handler, fn, arg));
@@ -460,8 +489,8 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   }
 
  private:
-  [[nodiscard]] Counter counter_for(heddle_worker only) const {
-    const heddle_counter_options options{sizeof options, only};
+  [[nodiscard]] Counter counter_for(heddle_worker only, std::uint64_t counts_done = 0) const {
+    const heddle_counter_options options{sizeof options, only, counts_done};
     heddle_counter handle{};
     check(heddle_counter_create(handle_, &options, &handle));
     return Counter(handle);

@@ -43,6 +43,29 @@ Status out_of_memory() {
                     "memory is exhausted; release what is not needed, or start fewer ranks on this machine");
 }
 
+Status Awaited::wait(const char* call, heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  // Whatever the wait says, the operation knows this place until it has told how it ended.
+  const auto ended = [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; };
+  while (!ended()) {
+    static_cast<void>(worker->until({call}, [&]() -> Status { return ended() ? HEDDLE_DONE : HEDDLE_AGAIN; }));
+  }
+  const Status status = status_.load(std::memory_order_relaxed);
+  if (status == HEDDLE_DONE) return status;
+  return base::fail(status, "%s: the operation has ended with %s", call, heddle_status_name(status));
+}
+
+// A counter that is none any more was not asked about: there was nothing to transfer.
+void raise_done(const heddle_completion& completion) {
+  Counter* counter = find_handle<Counter>(completion.counter.id);
+  if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
+}
+
+Status explain_counter(const Worker& worker, const heddle_completion& completion) {
+  engine::Completion resolved;
+  return resolve(worker, &completion, &resolved);
+}
+
 void describe_refused(Worker&, std::span<char> text) {
   std::snprintf(text.data(), text.size(),
                 "it is not accepted, since the worker's operations are all in use, or what takes it on is full");

@@ -4,6 +4,7 @@
 // arguments.cpp, out of line.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <span>
 #include <utility>
@@ -69,10 +70,30 @@ inline Status resolve(const Worker& worker, const heddle_completion* from, engin
   return HEDDLE_DONE;
 }
 
-// Whether a direct operation, which raises nothing, may go on: a counter that is no live one is a mistake even then.
-inline bool counter_live(const heddle_completion* completion) {
-  return completion == nullptr || completion->counter.id == 0 ||
-         find_handle<Counter>(completion->counter.id) != nullptr;
+// No counter is to be told.
+inline bool uncounted(const heddle_completion* completion) {
+  return completion == nullptr || completion->counter.id == 0;
+}
+
+// Whether a direct operation may go on: a counter that is no live one is a mistake even where nothing raises it, and one that will be
+// raised must be this worker's.
+inline bool counter_fits(const Worker& worker, const heddle_completion* completion) {
+  if (uncounted(completion)) [[likely]] {
+    return true;
+  }
+  const Counter* counter = find_handle<Counter>(completion->counter.id);
+  return counter != nullptr && (!counter->counts_done() || counter->only() == nullptr || counter->only() == &worker);
+}
+
+// Why not.
+[[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
+
+// The end of a try_ function that was given this completion: what is done at once raises the counters that count that too.
+void raise_done(const heddle_completion& completion);
+inline Status counted(Status status, const heddle_completion* completion) {
+  if (status == HEDDLE_DONE && !uncounted(completion)) [[unlikely]]
+    raise_done(*completion);
+  return status;
 }
 
 inline Status again(Worker& worker) {
@@ -93,6 +114,33 @@ Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Descr
 template <class Attempt>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {
   return blocking(call, handle, std::forward<Attempt>(attempt), describe_refused);
+}
+
+// An operation that its call waits for: its completion, on the stack of that call.
+class Awaited {
+ public:
+  [[nodiscard]] heddle_completion completion() { return {&told, this, {}, HEDDLE_WHEN_REMOTE}; }
+  // With progress, until the operation, which was posted, has ended.
+  [[nodiscard]] Status wait(const char* call, heddle_worker handle);
+
+ private:
+  static void told(void* self, heddle_status status) {
+    static_cast<Awaited*>(self)->status_.store(status, std::memory_order_release);
+  }
+  // Release by who tells, acquire by who waits: what has come is seen.
+  std::atomic<Status> status_{HEDDLE_POSTED};
+};
+
+// The waiting form `call` of an operation whose blocking form is post(completion). is_direct(): it needs no wait.
+template <class IsDirect, class Post>
+Status until_ended(const char* call, heddle_worker handle, IsDirect&& is_direct, Post&& post) {
+  if (engine::inside_of() != nullptr && !is_direct()) [[unlikely]] {
+    return engine::refuse_wait(call);
+  }
+  Awaited awaited;
+  const heddle_completion completion = awaited.completion();
+  const Status status = post(&completion);
+  return status == HEDDLE_POSTED ? awaited.wait(call, handle) : status;
 }
 
 }  // namespace heddle::api

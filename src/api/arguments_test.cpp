@@ -92,6 +92,100 @@ TEST_F(Arguments, NullPointersAreNamed) {
   expect_error(heddle_region_register(context_.handle(), nullptr, 8, nullptr), HEDDLE_ERR_ARGUMENT, "address");
 }
 
+TEST_F(Arguments, OfAStridedPutWithSignalAreChecked) {
+  const heddle_strided shape{8, 4, 16, 16};
+  const auto put = [&](std::uint64_t offset, const heddle_strided* of, const heddle_signal* signal) {
+    return heddle_try_put_strided_signal(worker_.handle(), &value_, remote_.at(offset), of, signal, nullptr);
+  };
+  const heddle_signal signal{remote_.at(8), 1, HEDDLE_SIGNAL_SET};
+  expect_error(put(0, nullptr, &signal), HEDDLE_ERR_ARGUMENT, "heddle_put_strided_signal: shape is null");
+  expect_error(put(0, &shape, nullptr), HEDDLE_ERR_ARGUMENT, "heddle_put_strided_signal: signal is null");
+  expect_error(heddle_put_strided_signal(worker_.handle(), nullptr, remote_.at(0), &shape, &signal, nullptr),
+               HEDDLE_ERR_ARGUMENT, "source");
+  const heddle_strided overlapping{8, 4, 16, 7};
+  expect_error(put(0, &overlapping, &signal), HEDDLE_ERR_ARGUMENT, "strides 16 (local) and 7 (remote)");
+  const heddle_strided endless{8, ~std::uint64_t{0}, 16, 16};
+  expect_error(put(0, &endless, &signal), HEDDLE_ERR_ARGUMENT, "fit 64 bits");
+  expect_error(put(4096 - 55, &shape, &signal), HEDDLE_ERR_RANGE, "leave the region");
+  const heddle_signal uneven{remote_.at(12), 1, HEDDLE_SIGNAL_SET};
+  expect_error(put(0, &shape, &uneven), HEDDLE_ERR_ALIGNMENT, "12");
+  const heddle_signal outside{remote_.at(4096), 1, HEDDLE_SIGNAL_SET};
+  expect_error(put(0, &shape, &outside), HEDDLE_ERR_RANGE, "4096");
+  expect_error(heddle_put_strided_signal({}, &value_, remote_.at(0), &shape, &signal, nullptr), HEDDLE_ERR_HANDLE,
+               "worker");
+  expect_error(heddle_put_strided_signal(worker_.handle(), &value_, {}, &shape, &signal, nullptr), HEDDLE_ERR_HANDLE,
+               "remote region");
+}
+
+TEST_F(Arguments, OfTheWaitingFormsAreChecked) {
+  std::uint64_t result = 5;
+  const heddle_fetch fetch{1, 0, &result};
+  const heddle_fetch nowhere{1, 0, nullptr};
+  expect_error(heddle_get_wait({}, &value_, 8, remote_.at(0)), HEDDLE_ERR_HANDLE, "worker");
+  expect_error(heddle_get_wait(worker_.handle(), &value_, 8, {}), HEDDLE_ERR_HANDLE, "remote region");
+  expect_error(heddle_get_wait(worker_.handle(), nullptr, 8, remote_.at(0)), HEDDLE_ERR_ARGUMENT, "target");
+  expect_error(heddle_get_wait(worker_.handle(), &value_, 8, remote_.at(4089)), HEDDLE_ERR_RANGE, "4089");
+  const auto wait = [&](heddle_atomic_op op, std::uint64_t offset, const heddle_fetch* from) {
+    return heddle_fetch_atomic_wait(worker_.handle(), op, remote_.at(offset), from);
+  };
+  expect_error(wait(HEDDLE_ADD64, 0, nullptr), HEDDLE_ERR_ARGUMENT, "fetch");
+  expect_error(wait(HEDDLE_ADD64, 0, &nowhere), HEDDLE_ERR_ARGUMENT, "result");
+  expect_error(wait(static_cast<heddle_atomic_op>(14), 0, &fetch), HEDDLE_ERR_ARGUMENT, "14 is not");
+  expect_error(wait(HEDDLE_ADD64, 4, &fetch), HEDDLE_ERR_ALIGNMENT, "offset 4");
+  expect_error(wait(HEDDLE_ADD64, 4096, &fetch), HEDDLE_ERR_RANGE, "4096");
+  expect_error(heddle_fetch_atomic_wait({}, HEDDLE_ADD64, remote_.at(0), &fetch), HEDDLE_ERR_HANDLE, "worker");
+  EXPECT_EQ(result, 5U);
+}
+
+// What is not direct would be waited for: not in a handler, and nothing is posted.
+TEST(Inside, WaitingFormsAreRefusedUnlessTheMemoryIsDirect) {
+  for (const bool direct : {true, false}) {
+    Job(1, direct ? "shm" : "loopback-messages").run([&](Context& context, Worker& worker) {
+      const Region region = context.alloc(64);
+      const RemoteRegion remote = context.unpack(region.pack());
+      struct Call {
+        heddle_remote at;
+        Status get = HEDDLE_POSTED;
+        Status fetch = HEDDLE_POSTED;
+      } call{remote.at(8)};
+      context.register_am(
+          1,
+          [](const heddle_am_arrival* message, void* arg) {
+            auto* of = static_cast<Call*>(arg);
+            std::uint64_t value = 0;
+            const heddle_fetch fetch{1, 0, &value};
+            of->get = heddle_get_wait(message->worker, &value, sizeof value, of->at);
+            of->fetch = heddle_fetch_atomic_wait(message->worker, HEDDLE_ADD64, of->at, &fetch);
+          },
+          &call);
+      ASSERT_GE(worker.am({0, 0}, {1, 0, nullptr, nullptr, 0}), 0);
+      while (call.fetch == HEDDLE_POSTED) turn(worker);
+      EXPECT_EQ(call.get, direct ? HEDDLE_DONE : HEDDLE_ERR_STATE);
+      EXPECT_EQ(call.fetch, direct ? HEDDLE_DONE : HEDDLE_ERR_STATE);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+      EXPECT_EQ(region.memory<std::uint64_t>()[1], direct ? 1U : 0U);
+    });
+  }
+}
+
+TEST_F(Arguments, ACounterOfAllBelongsToItsWorkerEvenIfTheOperationIsDoneAtOnce) {
+  Worker other = context_.open_worker();
+  const Counter counter = context_.counter_of_all(other);
+  const heddle_completion completion = counter.completion();
+  EXPECT_EQ(other.put(bytes_of(value_), remote_.at(0), &completion), HEDDLE_DONE);
+  EXPECT_EQ(counter.value(), 1U);
+  expect_error(worker_.put(bytes_of(value_), remote_.at(0), &completion), HEDDLE_ERR_ARGUMENT, "another worker");
+  expect_error(worker_.put(std::as_bytes(std::span(&value_, 1)).first(4), remote_.at(0), &completion),
+               HEDDLE_ERR_ARGUMENT, "another worker");
+  expect_error(worker_.atomic(HEDDLE_ADD64, remote_.at(0), 1, &completion), HEDDLE_ERR_ARGUMENT, "another worker");
+  expect_error(other.put(bytes_of(value_), remote_.at(4096), &completion), HEDDLE_ERR_RANGE, "4096");
+  EXPECT_EQ(counter.value(), 1U) << "what was refused is not counted";
+  const Counter plain = context_.counter();
+  const heddle_completion posted_only = plain.completion();
+  EXPECT_EQ(worker_.put(bytes_of(value_), remote_.at(0), &posted_only), HEDDLE_DONE);
+  EXPECT_EQ(plain.value(), 0U);
+}
+
 TEST_F(Arguments, MessagesAreChecked) {
   const auto send = [&](heddle_peer target, heddle_am_message message) {
     return heddle_try_am(worker_.handle(), target, &message, nullptr);
@@ -258,6 +352,35 @@ TEST(Failure, OperationsToADeadRankEndWithPeerFailed) {
   EXPECT_EQ(worker.put(bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(heddle_context_peer_status(alive.handle(), 1), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+}
+
+TEST(Failure, WhoWaitsForAValueOrASignalOfADeadRankIsTold) {
+  const Job job(2, "loopback-messages");
+  Context alive = job.join(0);
+  Context dead = job.join(1);
+  Worker worker = alive.open_worker();
+  Worker unattended = dead.open_worker();
+  const Region region = dead.alloc(64);
+  const RemoteRegion remote = alive.unpack(region.pack());
+  const Counter counter = alive.counter_of_all(worker);
+  const heddle_completion completion = counter.completion();
+  const std::array<std::uint64_t, 4> source{1, 2, 3, 4};
+  const heddle_strided shape{8, 2, 16, 16};
+  ASSERT_EQ(
+      worker.put_strided_signal(source.data(), remote.at(0), shape, {remote.at(56), 1, HEDDLE_SIGNAL_SET}, &completion),
+      HEDDLE_POSTED);
+  // It dies while this thread waits.
+  std::thread killer([&, waits = this_thread()] {
+    EXPECT_TRUE(await_asleep(waits));
+    check(heddle_inproc_fail(job.handle(), 1));
+  });
+  std::uint64_t value = 0;
+  EXPECT_EQ(worker.get_wait(writable_bytes_of(value), remote.at(0)), HEDDLE_ERR_PEER_FAILED) << heddle_last_error();
+  killer.join();
+  EXPECT_EQ(worker.wait(counter, 1), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.fetch_atomic_wait(HEDDLE_ADD64, remote.at(0), {1, 0, &value}), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.put_strided_signal(source.data(), remote.at(0), shape, {remote.at(56), 1, HEDDLE_SIGNAL_SET}),
+            HEDDLE_ERR_PEER_FAILED);
 }
 
 TEST(Failure, ALargeMessageToADeadRankEnds) {

@@ -27,9 +27,9 @@ namespace {
   return explain_access(worker, remote, offset, width);
 }
 
-inline Status counted(Worker& worker, std::uint64_t width) {
+inline Status done(Worker& worker, std::uint64_t width, const heddle_completion* completion) {
   worker.count_operation(&Tally::atomics, width);
-  return HEDDLE_DONE;
+  return counted(HEDDLE_DONE, completion);
 }
 
 [[gnu::noinline]] Status slow(Worker& worker, const Worker::AtomicRequest& request, bool fetching,
@@ -43,7 +43,7 @@ inline Status counted(Worker& worker, std::uint64_t width) {
   const Status status = engine::post(worker, engine::AtomicCommand{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) worker.count_command(&Tally::atomics, wire::atomic_bytes(request.op));
-  return status;
+  return counted(status, completion);
 }
 
 inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t offset) {
@@ -65,9 +65,9 @@ heddle_status heddle_try_atomic(heddle_worker handle, heddle_atomic_op op, heddl
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (remote == nullptr) return bad_handle("remote region", target.region.id);
   const bool known = heddle::wire::atomic_known(op) && (op & 7U) != HEDDLE_COMPARE_SWAP32;
-  if (known && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
+  if (known && directly(*remote, op, target.offset) && counter_fits(*worker, completion)) [[likely]] {
     heddle::memory::apply_atomic(op, remote->direct + target.offset, operand);
-    return counted(*worker, heddle::wire::atomic_bytes(op));
+    return done(*worker, heddle::wire::atomic_bytes(op), completion);
   }
   return slow(*worker, {static_cast<uint32_t>(op), remote, target.offset, operand, 0, nullptr}, false, completion);
 }
@@ -80,16 +80,17 @@ heddle_status heddle_try_fetch_atomic(heddle_worker handle, heddle_atomic_op op,
   if (remote == nullptr) return bad_handle("remote region", target.region.id);
   if (fetch == nullptr) return null_argument("fetch_atomic", "fetch");
   if (fetch->result == nullptr) return null_argument("fetch_atomic", "fetch->result");
-  if (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_live(completion)) [[likely]] {
+  if (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_fits(*worker, completion))
+      [[likely]] {
     const uint64_t old =
         heddle::memory::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
     if (op >= HEDDLE_ADD64) {
       std::memcpy(fetch->result, &old, 8);
-      return counted(*worker, 8);
+      return done(*worker, 8, completion);
     }
     const auto low = static_cast<uint32_t>(old);
     std::memcpy(fetch->result, &low, 4);
-    return counted(*worker, 4);
+    return done(*worker, 4, completion);
   }
   return slow(*worker,
               {static_cast<uint32_t>(op), remote, target.offset, fetch->operand, fetch->compare, fetch->result}, true,
@@ -105,4 +106,15 @@ heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, hed
                                   const heddle_fetch* fetch, const heddle_completion* completion) {
   return blocking("heddle_fetch_atomic", worker,
                   [&] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
+}
+
+heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
+                                       const heddle_fetch* fetch) {
+  const auto is_direct = [&] {
+    const RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
+    return remote == nullptr || (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset));
+  };
+  return until_ended("heddle_fetch_atomic_wait", worker, is_direct, [&](const heddle_completion* completion) {
+    return heddle_fetch_atomic(worker, op, target, fetch, completion);
+  });
 }

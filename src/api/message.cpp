@@ -84,7 +84,7 @@ Status post_message(Worker& worker, heddle_peer target, const heddle_am_message&
     const Status status = post_message(worker, target, message, resolved);
     if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message);
     if (status == HEDDLE_AGAIN) return again(worker);
-    return status < 0 ? status : accepted(worker, message, status);
+    return status < 0 ? status : counted(accepted(worker, message, status), completion);
   });
 }
 
@@ -141,7 +141,7 @@ heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const hedd
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = post_message(*worker, target, *message, resolved);
   if (status == HEDDLE_AGAIN) return again(*worker);
-  return status < 0 ? status : accepted(*worker, *message, status);
+  return status < 0 ? status : counted(accepted(*worker, *message, status), completion);
 }
 
 heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,

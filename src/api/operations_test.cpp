@@ -1,6 +1,7 @@
 // Every operation of the API with the same meaning over every transport, plain and decorated with faults.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <numeric>
@@ -158,6 +159,141 @@ TEST_P(Operations, ASignalIsSeenAfterItsData) {
       const auto expected = pattern(kBytes, static_cast<unsigned>(round) + peer);
       ASSERT_EQ(std::memcmp(memory.data(), expected.data(), kBytes), 0) << "round " << round;
       ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+      context.barrier(worker);
+    }
+  });
+}
+
+TEST_P(Operations, ASignalIsSeenAfterAllBlocksOfItsPut) {
+  run(2, [](Context& context, Worker& worker) {
+    constexpr heddle_strided kShape{1000, 40, 1000, 1024};
+    constexpr std::size_t kBytes = 40 * 1024;
+    const Region allocated = context.alloc(kBytes + 16);
+    std::vector<std::uint64_t> mine(kBytes / 8 + 2);
+    const Region registered = context.register_memory(std::as_writable_bytes(std::span(mine)));
+    const auto first = context.exchange(allocated);
+    const auto second = context.exchange(registered);
+    const std::uint32_t peer = 1 - context.rank();
+    for (const auto& [region, remote] : {std::pair(&allocated, &first), std::pair(&registered, &second)}) {
+      const auto memory = region->memory();
+      const auto* word = reinterpret_cast<const std::uint64_t*>(memory.data() + kBytes);
+      std::vector<std::byte> between(24, std::byte{0});
+      for (std::uint64_t round = 1; round <= 10; ++round) {
+        const auto source = pattern(40'000, static_cast<unsigned>(round) + context.rank());
+        const heddle_signal signal{(*remote)[peer].at(kBytes), round % 2 == 0 ? round : 1,
+                                   round % 2 == 0 ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
+        accepted(worker.put_strided_signal(source.data(), (*remote)[peer].at(0), kShape, signal));
+        ASSERT_EQ(worker.wait(*word, HEDDLE_EQ, round), HEDDLE_DONE);
+        const auto expected = pattern(40'000, static_cast<unsigned>(round) + peer);
+        for (std::size_t i = 0; i < 40; ++i) {
+          ASSERT_EQ(std::memcmp(&memory[i * 1024], &expected[i * 1000], 1000), 0) << "round " << round;
+          ASSERT_EQ(std::memcmp(&memory[i * 1024 + 1000], between.data(), 24), 0) << "between the blocks";
+        }
+        ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+        context.barrier(worker);
+      }
+      // Without data only the signal is left, however many blocks there are.
+      const heddle_strided nothing{0, std::uint64_t{1} << 40, 0, 0};
+      const heddle_signal last{(*remote)[peer].at(kBytes), 77, HEDDLE_SIGNAL_SET};
+      accepted(worker.put_strided_signal(nullptr, (*remote)[peer].at(0), nothing, last));
+      ASSERT_EQ(worker.wait(*word, HEDDLE_EQ, 77), HEDDLE_DONE);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+      context.barrier(worker);
+    }
+  });
+}
+
+TEST_P(Operations, WaitingFormsBringTheValue) {
+  constexpr std::uint64_t kTimes = 50;
+  run(2, [&](Context& context, Worker& worker) {
+    const Region allocated = context.alloc(64);
+    alignas(8) std::array<std::uint64_t, 8> mine{};
+    const Region registered = context.register_memory(std::as_writable_bytes(std::span(mine)));
+    const auto first = context.exchange(allocated);
+    const auto second = context.exchange(registered);
+    for (const auto* remote : {&first, &second}) {
+      // Each draws from both ranks' words; what one draws grows.
+      for (std::uint32_t of = 0; of < 2; ++of) {
+        std::uint64_t before = 0;
+        for (std::uint64_t i = 0; i < kTimes; ++i) {
+          const std::uint64_t ticket = worker.fetch_add((*remote)[of].at(8), 1) + 1;
+          ASSERT_GT(ticket, before);
+          before = ticket;
+        }
+      }
+      context.barrier(worker);
+      for (std::uint32_t of = 0; of < 2; ++of) {
+        std::uint64_t all = 0;
+        ASSERT_EQ(worker.get_wait(writable_bytes_of(all), (*remote)[of].at(8)), HEDDLE_DONE) << heddle_last_error();
+        ASSERT_EQ(all, 2 * kTimes);
+        std::array<std::uint64_t, 3> three{9, 9, 9};
+        ASSERT_EQ(worker.get_wait(std::as_writable_bytes(std::span(three)), (*remote)[of].at(0)), HEDDLE_DONE);
+        ASSERT_EQ(three[0] + three[2], 0U);
+        ASSERT_EQ(three[1], 2 * kTimes);
+        std::uint32_t low = 0;
+        ASSERT_EQ(worker.fetch_atomic_wait(HEDDLE_OR32, (*remote)[of].at(8), {0, 0, &low}), HEDDLE_DONE);
+        ASSERT_EQ(low, 2 * kTimes);
+        ASSERT_EQ(worker.get_wait({}, (*remote)[of].at(64)), HEDDLE_DONE);
+      }
+      context.barrier(worker);
+    }
+  });
+}
+
+// However each of them is done, at once or later: the counter reaches their number, and not more.
+TEST_P(Operations, ACounterOfAllReachesTheNumberOfOperations) {
+  run(2, [](Context& context, Worker& worker) {
+    const Region allocated = context.alloc(4096);
+    std::vector<std::byte> mine(4096);
+    const Region registered = context.register_memory(mine);
+    const auto first = context.exchange(allocated);
+    const auto second = context.exchange(registered);
+    context.register_am(3, [](const heddle_am_arrival*, void*) {}, nullptr);
+    context.barrier(worker);
+    const std::uint32_t peer = 1 - context.rank();
+    for (const bool own : {false, true}) {
+      const Counter counter = own ? context.counter_of_all(worker) : context.counter_of_all();
+      const heddle_completion completion = counter.completion();
+      const auto source = pattern(2048, 3);
+      std::uint64_t old = 0;
+      std::uint64_t number = 0;
+      std::vector<std::byte> back(2048);
+      std::vector<std::byte> room(2048);
+      for (const auto* remote : {&first, &second}) {
+        const heddle_remote at = (*remote)[peer].at(0);
+        const heddle_remote word = (*remote)[peer].at(4088);
+        const heddle_strided shape{100, 10, 200, 200};
+        const heddle_signal signal{word, 1, HEDDLE_SIGNAL_ADD};
+        heddle_segment segment{back.data(), 1000, at};
+        const heddle_am_message message{3, 0, nullptr, source.data(), 8};
+        const auto one = [&](Status status) {
+          accepted(status);
+          ++number;
+        };
+        one(worker.put(std::span(source).first(8), at, &completion));
+        one(worker.put(source, at, &completion));
+        one(worker.put({}, at, &completion));
+        one(worker.put_strided(source.data(), at, shape, &completion));
+        one(worker.put_signal(source, at, signal, &completion));
+        one(worker.put_strided_signal(source.data(), at, shape, signal, &completion));
+        one(worker.get(std::span(back).first(8), at, &completion));
+        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();  // gets write to one place
+        one(worker.get_strided(back.data(), at, shape, &completion));
+        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();
+        one(worker.get_list({&segment, 1}, &completion));
+        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();
+        one(worker.put_list({&segment, 1}, &completion));
+        one(worker.atomic(HEDDLE_ADD64, word, 1, &completion));
+        one(worker.fetch_atomic(HEDDLE_ADD64, word, {1, 0, &old}, &completion));
+        one(worker.am({peer, 0}, message, &completion));
+        one(worker.send({peer, 0}, 1, source, &completion));
+        heddle_receive receive{};
+        one(worker.recv({{peer, 0}, 1, UINT64_MAX}, room, &receive, &completion));
+        one(worker.run_on_engine([](void*) {}, nullptr, &completion));
+        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();
+        ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+        ASSERT_EQ(counter.value(), number);
+      }
       context.barrier(worker);
     }
   });

@@ -57,7 +57,7 @@ TEST(Options, SmallerThanTheFirstVersionAreRefused) {
   heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT};
   expect_refused(heddle_worker_open(context.handle(), &open, &worker), "size 15");
   heddle_counter counter{};
-  const heddle_counter_options create{0, {}};
+  const heddle_counter_options create{0, {}, 0};
   expect_refused(heddle_counter_create(context.handle(), &create, &counter), "size 0");
   open.size = api::kFirstWorkerOptions;
   ASSERT_EQ(heddle_worker_open(context.handle(), &open, &worker), HEDDLE_DONE);

@@ -57,7 +57,8 @@ inline Status send(Worker& worker, const engine::SendRequest& request, const hed
   Status status =
       request.bytes > engine::Tagged::kMaxBytes ? too_long(request.bytes) : resolve(worker, completion, &resolved);
   if (status == HEDDLE_DONE) status = engine::post(worker, engine::SendCommand{request, &resolved});
-  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) return accepted(worker, request.bytes, status);
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED)
+    return counted(accepted(worker, request.bytes, status), completion);
   tagged.give_back<kShared>(request.target, request.bytes);
   return status == HEDDLE_AGAIN ? again(worker) : status;
 }
@@ -93,7 +94,8 @@ inline Status post_receive(Worker& worker, Command& command, const heddle_comple
   if (const Status status = resolve(worker, completion, &command.request.completion); status != HEDDLE_DONE)
     return not_posted(worker, receive, status);
   const Status status = engine::post(worker, command);
-  return status == HEDDLE_AGAIN ? not_posted(worker, receive, status) : status;  // errors the engine has told it
+  if (status == HEDDLE_AGAIN) return not_posted(worker, receive, status);
+  return counted(status, completion);  // errors the engine has told it
 }
 
 // Runs inside, after what was queued before; AGAIN if that is not possible now.

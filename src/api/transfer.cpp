@@ -45,7 +45,7 @@ template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, const engine::Block& block, const heddle_completion* completion) {
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
     return explain_access(worker, *block.remote, block.offset, block.bytes);
-  if (block.bytes == 0) return HEDDLE_DONE;
+  if (block.bytes == 0) return counter_fits(worker, completion) ? counted(HEDDLE_DONE, completion) : HEDDLE_DONE;
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = engine::post(worker, engine::BlockCommand{&block, &resolved});
@@ -53,7 +53,7 @@ template <Kind kind>
   if (status >= 0) {
     worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
   }
-  return status;
+  return counted(status, completion);
 }
 
 // Every case, and the text of every mistake.
@@ -68,11 +68,11 @@ Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remo
     return null_argument(kind == Kind::put ? "put" : "get", kind == Kind::put ? "source" : "target");
   }
   if (remote->direct_range(address.offset, bytes)) {
-    if (!counter_live(completion)) return bad_handle("counter of the completion", completion->counter.id);
+    if (!counter_fits(*worker, completion)) return explain_counter(*worker, *completion);
     std::byte* memory = remote->direct + address.offset;
     kind == Kind::put ? copy_bytes(memory, local, bytes) : copy_bytes(local, memory, bytes);
     tally<kind>(*worker, bytes);
-    return HEDDLE_DONE;
+    return counted(HEDDLE_DONE, completion);
   }
   return slow<kind>(*worker, {kind, static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
 }
@@ -95,16 +95,26 @@ template <Kind kind>
 
 // A word of memory that is mapped, and nothing to complain of: what most operations are. False: nothing happened.
 template <Kind kind>
-inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
-                       const heddle_completion* completion) {
+inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset) {
   RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
   if (remote == nullptr || !remote->direct_range(offset, kWord))
     return false;  // first: commands lose least by having tried
   Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr || local == nullptr || !counter_live(completion)) return false;
+  if (worker == nullptr || local == nullptr) return false;
   std::byte* memory = remote->direct + offset;
   kind == Kind::put ? std::memcpy(memory, local, kWord) : std::memcpy(local, memory, kWord);
   worker->count(kind == Kind::put ? &Tally::word_puts : &Tally::word_gets);
+  return true;
+}
+
+// The same, with a counter in the completion.
+template <Kind kind>
+[[gnu::noinline]] bool word_counted(heddle_worker handle, void* local, heddle_remote_region region,
+                                    std::uint64_t offset, const heddle_completion* completion) {
+  const Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr || !counter_fits(*worker, completion)) return false;
+  if (!word_moved<kind>(handle, local, region, offset)) return false;
+  raise_done(*completion);
   return true;
 }
 
@@ -113,7 +123,11 @@ template <Kind kind, auto kOther>
 inline Status word_or(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
                       const heddle_completion* completion) {
   if (bytes != kWord) return kOther(handle, local, bytes, address.region, address.offset, completion);
-  if (word_moved<kind>(handle, local, address.region, address.offset, completion)) [[likely]] {
+  if (uncounted(completion)) [[likely]] {
+    if (word_moved<kind>(handle, local, address.region, address.offset)) [[likely]] {
+      return HEDDLE_DONE;
+    }
+  } else if (word_counted<kind>(handle, local, address.region, address.offset, completion)) {
     return HEDDLE_DONE;
   }
   return kOther(handle, local, kWord, address.region, address.offset, completion);
@@ -144,6 +158,30 @@ Status check_shape(const heddle_strided& shape, std::uint64_t* remote_bytes) {
   return HEDDLE_DONE;
 }
 
+// A shape that was checked: what it covers at the far side, and what is moved. Contiguous is one block.
+struct Covered {
+  heddle_strided shape;
+  std::uint64_t remote_bytes;
+  std::uint64_t bytes;
+};
+
+// Fills in what follows from the shape.
+Status cover(Covered* covered) {
+  const Status status = check_shape(covered->shape, &covered->remote_bytes);
+  covered->bytes = covered->remote_bytes == 0 ? 0 : covered->shape.blocks * covered->shape.block_bytes;
+  return status;
+}
+
+template <Kind kind>
+inline void copy_blocks(std::byte* near, std::byte* far, const Covered& covered) {
+  const heddle_strided& shape = covered.shape;
+  for (std::uint64_t i = 0; covered.bytes > 0 && i < shape.blocks; ++i) {
+    kind == Kind::put ? copy_bytes(far, near, shape.block_bytes) : copy_bytes(near, far, shape.block_bytes);
+    near += shape.local_stride;
+    far += shape.remote_stride;
+  }
+}
+
 template <Kind kind>
 Status try_strided(heddle_worker handle, void* local, heddle_remote address, const heddle_strided* shape,
                    const heddle_completion* completion) {
@@ -152,20 +190,15 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (remote == nullptr) return bad_handle("remote region", address.region.id);
   if (shape == nullptr) return null_argument("put_strided or get_strided", "shape");
-  std::uint64_t remote_bytes = 0;
-  if (const Status status = check_shape(*shape, &remote_bytes); status != HEDDLE_DONE) return status;
+  Covered covered{*shape, 0, 0};
+  if (const Status status = cover(&covered); status != HEDDLE_DONE) return status;
+  const std::uint64_t remote_bytes = covered.remote_bytes;
+  const std::uint64_t bytes = covered.bytes;
   if (local == nullptr && remote_bytes != 0) return null_argument("put_strided or get_strided", "the local address");
   engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const std::uint64_t bytes = remote_bytes == 0 ? 0 : shape->blocks * shape->block_bytes;
   if (remote->direct_range(address.offset, remote_bytes)) {
-    std::byte* near = static_cast<std::byte*>(local);
-    std::byte* far = remote->direct + address.offset;
-    for (std::uint64_t i = 0; bytes > 0 && i < shape->blocks; ++i) {
-      kind == Kind::put ? copy_bytes(far, near, shape->block_bytes) : copy_bytes(near, far, shape->block_bytes);
-      near += shape->local_stride;
-      far += shape->remote_stride;
-    }
+    copy_blocks<kind>(static_cast<std::byte*>(local), remote->direct + address.offset, covered);
     tally<kind>(*worker, bytes);
     return HEDDLE_DONE;
   }
@@ -241,8 +274,9 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
 
 // ---- put with signal -----------------------------------------------------------------------------------------------------
 
-Status check_signal(const Worker& worker, const RemoteRegion& data, const heddle_signal* signal, RemoteRegion** word) {
-  if (signal == nullptr) return null_argument("put_signal", "signal");
+Status check_signal(const char* function, const Worker& worker, const RemoteRegion& data, const heddle_signal* signal,
+                    RemoteRegion** word) {
+  if (signal == nullptr) return null_argument(function, "signal");
   *word = find_handle<RemoteRegion>(signal->word.region.id);
   if (*word == nullptr) return bad_handle("remote region of the signal", signal->word.region.id);
   if (signal->op != HEDDLE_SIGNAL_SET && signal->op != HEDDLE_SIGNAL_ADD) {
@@ -265,36 +299,55 @@ Status check_signal(const Worker& worker, const RemoteRegion& data, const heddle
   return explain_access(worker, **word, signal->word.offset, 8);
 }
 
-Status try_put_signal(heddle_worker handle, const void* source, std::size_t bytes, heddle_remote target,
-                      const heddle_signal* signal, const heddle_completion* completion) {
+Status try_blocks_signal(const char* function, heddle_worker handle, const void* source, heddle_remote target,
+                         const Covered& covered, const heddle_signal* signal, const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
   RemoteRegion* word = nullptr;
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (remote == nullptr) return bad_handle("remote region", target.region.id);
-  if (source == nullptr && bytes != 0) return null_argument("put_signal", "source");
-  if (const Status status = check_signal(*worker, *remote, signal, &word); status != HEDDLE_DONE) return status;
+  if (source == nullptr && covered.bytes != 0) return null_argument(function, "source");
+  if (const Status status = check_signal(function, *worker, *remote, signal, &word); status != HEDDLE_DONE)
+    return status;
   engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  if (remote->direct_range(target.offset, bytes) && word->direct_range(signal->word.offset, 8)) {
-    copy_bytes(remote->direct + target.offset, source, bytes);
+  if (remote->direct_range(target.offset, covered.remote_bytes) && word->direct_range(signal->word.offset, 8)) {
+    copy_blocks<Kind::put>(static_cast<std::byte*>(const_cast<void*>(source)), remote->direct + target.offset, covered);
     const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
     // Release: the data first. Partner: the acquire load in heddle_signal_wait, or the user's own.
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
                                     : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));
-    tally<Kind::put>(*worker, bytes);
+    tally<Kind::put>(*worker, covered.bytes);
     return HEDDLE_DONE;
   }
-  if (const Status status = explain_access(*worker, *remote, target.offset, bytes); status != HEDDLE_DONE)
+  if (const Status status = explain_access(*worker, *remote, target.offset, covered.remote_bytes);
+      status != HEDDLE_DONE) {
     return status;
-  const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, {bytes, 1, 0, 0});
+  }
+  // Empty blocks are none: nobody counts them.
+  const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;
+  const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, shape);
   const Status status = engine::post(
       *worker, engine::PutSignalCommand{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command(&Tally::puts, bytes);
+    worker->count_command(&Tally::puts, covered.bytes);
   }
   return status;
+}
+
+Status try_put_signal(heddle_worker handle, const void* source, std::size_t bytes, heddle_remote target,
+                      const heddle_signal* signal, const heddle_completion* completion) {
+  return try_blocks_signal("put_signal", handle, source, target, {{bytes, 1, 0, 0}, bytes, bytes}, signal, completion);
+}
+
+Status try_put_strided_signal(heddle_worker handle, const void* source, heddle_remote target,
+                              const heddle_strided* shape, const heddle_signal* signal,
+                              const heddle_completion* completion) {
+  if (shape == nullptr) return null_argument("put_strided_signal", "shape");
+  Covered covered{*shape, 0, 0};
+  if (const Status status = cover(&covered); status != HEDDLE_DONE) return status;
+  return try_blocks_signal("put_strided_signal", handle, source, target, covered, signal, completion);
 }
 
 }  // namespace
@@ -319,13 +372,26 @@ heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddl
   return word_or<Kind::get, until_accepted<Kind::get>>(worker, target, bytes, source, completion);
 }
 
+heddle_status heddle_get_wait(heddle_worker worker, void* target, size_t bytes, heddle_remote source) {
+  if (bytes == kWord && word_moved<Kind::get>(worker, target, source.region, source.offset)) [[likely]] {
+    return HEDDLE_DONE;
+  }
+  const auto is_direct = [&] {
+    const RemoteRegion* remote = find_handle<RemoteRegion>(source.region.id);
+    return remote == nullptr || bytes == 0 || remote->direct_range(source.offset, bytes);
+  };
+  return until_ended("heddle_get_wait", worker, is_direct, [&](const heddle_completion* completion) {
+    return heddle_get(worker, target, bytes, source, completion);
+  });
+}
+
 heddle_status heddle_try_put_strided(heddle_worker worker, const void* source, heddle_remote target,
                                      const heddle_strided* shape, const heddle_completion* completion) {
-  return try_strided<Kind::put>(worker, const_cast<void*>(source), target, shape, completion);
+  return counted(try_strided<Kind::put>(worker, const_cast<void*>(source), target, shape, completion), completion);
 }
 heddle_status heddle_try_get_strided(heddle_worker worker, void* target, heddle_remote source,
                                      const heddle_strided* shape, const heddle_completion* completion) {
-  return try_strided<Kind::get>(worker, target, source, shape, completion);
+  return counted(try_strided<Kind::get>(worker, target, source, shape, completion), completion);
 }
 heddle_status heddle_put_strided(heddle_worker worker, const void* source, heddle_remote target,
                                  const heddle_strided* shape, const heddle_completion* completion) {
@@ -340,11 +406,11 @@ heddle_status heddle_get_strided(heddle_worker worker, void* target, heddle_remo
 
 heddle_status heddle_try_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                                   const heddle_completion* completion) {
-  return try_list<Kind::put>(worker, segments, count, completion);
+  return counted(try_list<Kind::put>(worker, segments, count, completion), completion);
 }
 heddle_status heddle_try_get_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                                   const heddle_completion* completion) {
-  return try_list<Kind::get>(worker, segments, count, completion);
+  return counted(try_list<Kind::get>(worker, segments, count, completion), completion);
 }
 heddle_status heddle_put_list(heddle_worker worker, const heddle_segment* segments, size_t count,
                               const heddle_completion* completion) {
@@ -357,10 +423,21 @@ heddle_status heddle_get_list(heddle_worker worker, const heddle_segment* segmen
 
 heddle_status heddle_try_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                     const heddle_signal* signal, const heddle_completion* completion) {
-  return try_put_signal(worker, source, bytes, target, signal, completion);
+  return counted(try_put_signal(worker, source, bytes, target, signal, completion), completion);
 }
 heddle_status heddle_put_signal(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                 const heddle_signal* signal, const heddle_completion* completion) {
   return blocking("heddle_put_signal", worker,
                   [&] { return heddle_try_put_signal(worker, source, bytes, target, signal, completion); });
+}
+heddle_status heddle_try_put_strided_signal(heddle_worker worker, const void* source, heddle_remote target,
+                                            const heddle_strided* shape, const heddle_signal* signal,
+                                            const heddle_completion* completion) {
+  return counted(try_put_strided_signal(worker, source, target, shape, signal, completion), completion);
+}
+heddle_status heddle_put_strided_signal(heddle_worker worker, const void* source, heddle_remote target,
+                                        const heddle_strided* shape, const heddle_signal* signal,
+                                        const heddle_completion* completion) {
+  return blocking("heddle_put_strided_signal", worker,
+                  [&] { return heddle_try_put_strided_signal(worker, source, target, shape, signal, completion); });
 }

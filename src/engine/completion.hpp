@@ -17,7 +17,8 @@ class Worker;
 class Counter {
  public:
   static constexpr HandleType kType = HandleType::counter;
-  Counter(Context& context, const Worker* only) : context_(context), only_(only) {}
+  Counter(Context& context, const Worker* only, bool counts_done)
+      : context_(context), only_(only), counts_done_(counts_done) {}
 
   [[nodiscard]] Context& context() const { return context_; }
   // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed: it orders nothing.
@@ -25,6 +26,8 @@ class Counter {
   void close() { closed_.store(true, std::memory_order_relaxed); }
   // The one worker that may raise it; null: any.
   [[nodiscard]] const Worker* only() const { return only_; }
+  // Operations that are done at once raise it as well: who posts them does that.
+  [[nodiscard]] bool counts_done() const { return counts_done_; }
 
   void raise(heddle_status status) {
     if (status != HEDDLE_DONE) [[unlikely]] {
@@ -53,6 +56,7 @@ class Counter {
   std::atomic<bool> closed_{false};
   Context& context_;
   const Worker* only_;
+  const bool counts_done_;
 };
 
 // A resolved heddle_completion.

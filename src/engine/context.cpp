@@ -335,8 +335,8 @@ void Context::close_remote(RemoteRegion* remote) {
   reclaim();
 }
 
-base::Result<Counter*> Context::open_counter(const Worker* only) {
-  return counters_.add(std::make_unique<Counter>(*this, only));
+base::Result<Counter*> Context::open_counter(const Worker* only, bool counts_done) {
+  return counters_.add(std::make_unique<Counter>(*this, only, counts_done));
 }
 
 void Context::close_counter(Counter* counter) {

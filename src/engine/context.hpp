@@ -178,7 +178,7 @@ class Context {
   void take_back(const LentMemory& lent);
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   void close_remote(RemoteRegion* remote);
-  base::Result<Counter*> open_counter(const Worker* only);
+  base::Result<Counter*> open_counter(const Worker* only, bool counts_done);
   void close_counter(Counter* counter);
 
   // What was released while operations named it is destroyed when they have ended: true while there is some, and a look
