@@ -311,6 +311,27 @@ TEST(Links, ARouteIsAsLongAsTheMachineSays) {
   }
 }
 
+// Of several threads at once, none loses or shares what it was given: together they take as long as one after the other.
+TEST(Links, ThreadsTakeTurns) {
+  Settings settings;
+  settings.processes = 2;
+  settings.shape = {2, 1, 1, 1, 1, 1};
+  const Machine machine(settings);
+  OwnLinks links(machine);
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kCalls = 500;
+  constexpr std::uint64_t kLength = 100;
+  std::array<std::uint64_t, kThreads> last{};
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t call = 0; call < kCalls; ++call)
+        last.at(thread) = std::max(last.at(thread), links.of.pass({0, 1, 0, kNoPath}, 0, kLength).left_ns);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(*std::max_element(last.begin(), last.end()), kThreads * kCalls * kLength);
+}
+
 // A node with a neighbour on each side of X, Y and Z.
 class Neighbours : public testing::Test {
  protected:
