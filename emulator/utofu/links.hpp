@@ -1,5 +1,5 @@
-// The links of the torus in the timing model: one for each node and direction, shared by all that passes over it, whichever
-// process sends it. They lie in the world's memory.
+// What processes share in the timing model: the links of the torus, one for each node and direction, and the TNIs of a node. They lie in the
+// world's memory.
 //
 // A packet goes as Machine::hops() counts: along A, B and C to its path's coordinates (the default: the target's), along X, Y and Z, and
 // along A, B and C to the target, each the shorter way round, forward if both are as long. It is switched through: the next link begins as soon as
@@ -35,10 +35,10 @@ struct LinkPlace {
 
 class Links {
  public:
-  // That many have a ledger; of those that are used first. Others never make anybody wait.
-  static constexpr std::size_t kMost = 2048;
+  // That many links and TNIs have a ledger; of those that are used first. Others never make anybody wait.
+  static constexpr std::size_t kMost = 4096;
   // Zeroed memory of so many bytes, aligned to a page, which the processes share. Only what is used of it is touched.
-  [[nodiscard]] static std::size_t bytes();
+  [[nodiscard]] static std::size_t bytes(const Machine& machine);
 
   // Without a world (tests) a process that dies in the midst of a call holds up the others for ever.
   Links(std::byte* memory, const Machine& machine, const World* world);
@@ -51,6 +51,9 @@ class Links {
   // for. Any thread.
   Passage pass(const Route& route, std::uint64_t head_ns, std::uint64_t length);
 
+  // A TNI of a node, for so long; when it has done. Any thread.
+  std::uint64_t serve(std::uint32_t node, std::uint16_t tni, std::uint64_t ready_ns, std::uint64_t length);
+
   // The links of a route, in order; how many. `visit(LinkPlace)`.
   template <class Visit>
   static void for_each(const Machine& machine, const Route& route, Visit&& visit);
@@ -58,11 +61,13 @@ class Links {
  private:
   struct Link;
 
+  [[nodiscard]] Ledger::Grant take(const LinkPlace& place, std::uint64_t earliest, std::uint64_t length);
   [[nodiscard]] Link* find(const LinkPlace& place);
   void lock(Link& link) const;
 
   const Machine& machine_;
   const World* world_;
+  std::size_t ledgers_;
   std::uint32_t self_ = 1;
   Link* links_;
 };

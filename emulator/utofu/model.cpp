@@ -31,7 +31,6 @@ Model::Model(Extent extent, Links* links)
     : on_(extent.on),
       spinners_(extent.on && extent.spinners),
       links_(links),
-      tnis_(extent.on ? kTnis : 0),
       registry_(extent.on ? 1 : 0),
       lines_(extent.on ? kLines : 0) {}
 
@@ -134,11 +133,7 @@ Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_
   const bool is_put = command.opcode == Opcode::put || command.opcode == Opcode::piggyback;
   const std::uint64_t wire = time_of(wire_bytes(is_put ? command.length : 0, command.mtu));
   const std::uint64_t occupied = std::max(command.opcode == Opcode::get ? p::kTniGet : p::kTniPut, wire);
-  std::uint64_t begin = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    begin = tnis_[route.tni % tnis_.size()].take(ready_ns, occupied).end - occupied;
-  }
+  const std::uint64_t begin = links_->serve(route.from_node, route.tni, ready_ns, occupied) - occupied;
   if (command.opcode == Opcode::nop) return {begin + p::kStart, begin + p::kStart};
   const std::uint64_t head = begin + p::kStart + (command.opcode == Opcode::put ? p::kReadSource : 0);
   const Links::Passage passage = links_->pass(route, head, wire);

@@ -2,9 +2,8 @@
 //
 // Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
 // finds something up to the time at which that was complete. Polls that find nothing cost the thread nothing: the time of a wait is
-// known when it is over. VCQs (calendar.hpp) and TNIs (ledger.hpp) serve one at a time, so threads that share a VCQ wait for each other. Packets
-// carry the time of their arrival; messages that go over the same link wait for each other there (links.hpp). A process has its TNIs for
-// itself, also where it shares its node.
+// known when it is over. VCQs (calendar.hpp) and TNIs (links.hpp) serve one at a time, so threads that share a VCQ wait for each other. Packets
+// carry the time of their arrival; messages that go over the same link wait for each other there (links.hpp).
 //
 // With UTOFU_EMU_MODEL=2 polls that find nothing hold up others: a thread that polls a VCQ in vain is taken for one that queues for a lock
 // around it, polls, and queues again. Fair or by chance, whoever wants the lock has each of them before it once on average: a
@@ -116,9 +115,8 @@ class Model {
   Links* links_;
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;
-  std::vector<VcqClock> vcqs_;  // by Vcq::model_clock; a handle that is freed leaves its clock behind
-  std::vector<Ledger> tnis_;
-  std::vector<Ledger> registry_;  // one. When it is off there are none of either
+  std::vector<VcqClock> vcqs_;    // by Vcq::model_clock; a handle that is freed leaves its clock behind
+  std::vector<Ledger> registry_;  // one; none when it is off
   std::vector<Line> lines_;       // 2^14, by hash; a later one takes the place of an earlier one
 };
 

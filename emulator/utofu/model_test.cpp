@@ -32,7 +32,7 @@ Settings line_of_nodes() {
 // Links without a world. The memory is the system's, of which only what is used is there.
 struct OwnLinks {
   explicit OwnLinks(const Machine& machine)
-      : memory(static_cast<std::byte*>(std::calloc(Links::bytes(), 1)), &std::free),
+      : memory(static_cast<std::byte*>(std::calloc(Links::bytes(machine), 1)), &std::free),
         of(memory.get(), machine, nullptr) {}
   std::unique_ptr<std::byte, void (*)(void*)> memory;
   Links of;
@@ -311,6 +311,27 @@ TEST(Links, ARouteIsAsLongAsTheMachineSays) {
   }
 }
 
+// Of several threads at once, none loses or shares what it was given: together they take as long as one after the other.
+TEST(Links, ThreadsTakeTurns) {
+  Settings settings;
+  settings.processes = 2;
+  settings.shape = {2, 1, 1, 1, 1, 1};
+  const Machine machine(settings);
+  OwnLinks links(machine);
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kCalls = 500;
+  constexpr std::uint64_t kLength = 100;
+  std::array<std::uint64_t, kThreads> last{};
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t call = 0; call < kCalls; ++call)
+        last.at(thread) = std::max(last.at(thread), links.of.pass({0, 1, 0, kNoPath}, 0, kLength).left_ns);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(*std::max_element(last.begin(), last.end()), kThreads * kCalls * kLength);
+}
+
 // A node with a neighbour on each side of X, Y and Z.
 class Neighbours : public testing::Test {
  protected:
@@ -372,6 +393,20 @@ TEST(Links, ALinkOnTheWayIsShared) {
   EXPECT_NEAR(static_cast<double>(second.left_ns), static_cast<double>(2 * kLength + p::kLink), Ledger::kBin);
   EXPECT_EQ(links.of.pass({3, 0, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink) << "the way back";
   EXPECT_EQ(links.of.pass({5, 5, 0, kNoPath}, 7, kLength).arrives_ns, 7 + kLength) << "no link";
+}
+
+// Two processes of a node have its TNIs in common.
+TEST_F(Neighbours, ATniServesAllProcessesOfItsNode) {
+  Links of_another(links_.memory.get(), machine_, nullptr);
+  Model another({true, false}, &of_another);
+  Command put;
+  put.opcode = Opcode::piggyback;
+  put.length = 8;
+  const Route route{centre_, neighbour(0), 2, kNoPath};
+  const Route elsewhere{neighbour(1), centre_, 2, kNoPath};
+  const std::uint64_t first = model_.sent(put, route, 1000).arrives_ns;
+  EXPECT_EQ(another.sent(put, route, 1000).arrives_ns, first + p::kTniPut);
+  EXPECT_EQ(another.sent(put, elsewhere, 1000).arrives_ns, first) << "another node's";
 }
 
 // A get's data comes over one link, too, in however many pieces; nothing is lost by dividing it.

@@ -234,7 +234,7 @@ bool World::map(const Settings& settings, const Machine& machine, int fd, std::s
   const std::size_t gates = cqs + up(sizeof(Word) * nodes_ * kTnis * kCqs, kPage);
   const std::size_t rings = gates + up(sizeof(Word) * nodes_ * kTnis * kGates, kPage);
   const std::size_t links = up(rings + std::size_t{processes_} * processes_ * kChannels * ring_bytes_, kPage);
-  bytes_ = links + (settings.model ? Links::bytes() : 0);
+  bytes_ = links + (settings.model ? Links::bytes(machine) : 0);
   struct stat status{};
   if (fd >= 0 && ::fstat(fd, &status) == 0 && status.st_size == 0 && ::ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
     *problem = with_errno("the world's " + std::to_string(bytes_) + " bytes of address space");

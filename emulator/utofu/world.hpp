@@ -75,7 +75,7 @@ class World {
 
   [[nodiscard]] std::uint32_t self() const { return process_; }
 
-  // The timing model's, Links::bytes() of them; null: it is off.
+  // The timing model's, Links::bytes() of it; null: it is off.
   [[nodiscard]] std::byte* link_memory() const { return links_; }
 
   // A ring's ends. Each is made once, by the engine of the process whose end it is.
