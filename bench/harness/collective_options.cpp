@@ -49,13 +49,11 @@ bool size_of(std::string_view text, std::uint64_t* out) {
   return true;
 }
 
-const std::vector<std::string_view> kOptions = {"--ranks",  "--size",   "--max",  "--form",    "--algorithm",
-                                                "--memory", "--repeat", "--time", "--overlap", "--output"};
-
 // What is wrong with a word that is neither an operation nor an option with a value of its own.
 std::string refusal(std::string_view word, const char* value) {
-  if (std::find(kOptions.begin(), kOptions.end(), word) == kOptions.end()) {
-    if (word.starts_with("-")) return "unknown option " + std::string(word) + base::did_you_mean(word, kOptions);
+  const std::vector<std::string_view> options = base::options_in(kCollectiveUsage);
+  if (std::find(options.begin(), options.end(), word) == options.end()) {
+    if (word.starts_with("-")) return "unknown option " + std::string(word) + base::did_you_mean(word, options);
     return std::string(word) + " is not a collective operation" +
            base::did_you_mean(word, {kCollectiveNames.begin(), kCollectiveNames.end()});
   }

@@ -58,9 +58,6 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
                                        "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
 
-const std::vector<std::string_view> kOptions = {"--op",     "--size",  "--threads", "--workers", "--sharing",
-                                                "--repeat", "--time",  "--memory",  "--json",    "--total-words",
-                                                "--peers",  "--quick", "--help",    "--busy"};
 const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
 
 template <class T>
@@ -96,7 +93,7 @@ class Parser {
     if (name == "--json") return text(name, value, &options_->json);
     if (name == "--channel") return text(name, value, &options_->channel);
     if (name == "--cores") return text(name, value, &options_->cores);
-    return fail("unknown option " + std::string(name) + base::did_you_mean(name, kOptions));
+    return fail("unknown option " + std::string(name) + base::did_you_mean(name, base::options_in(kUsage)));
   }
   bool fail(std::string message) {
     *error_ = std::move(message);

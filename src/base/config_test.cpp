@@ -86,6 +86,9 @@ TEST(Nearest, MisspellingsAndBeginnings) {
   EXPECT_EQ(nearest(std::string(100'000, 'r'), names), "");
   EXPECT_EQ(nearest("--siz", {"--size", "--time"}), "--size");
   EXPECT_EQ(nearest("--xy", {"--op", "--ab"}), "") << "what all have in common counts for none";
+  EXPECT_EQ(options_in("usage: x [options]\n  -n, --np N  --\n  --json FILE; as in --total-words=1"),
+            (std::vector<std::string_view>{"--np", "--json", "--total-words"}));
+  EXPECT_TRUE(options_in("").empty());
   EXPECT_EQ(did_you_mean("rat", names), "; did you mean rate?");
   EXPECT_EQ(did_you_mean("quux", names), "");
 }

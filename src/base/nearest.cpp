@@ -76,6 +76,16 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
   return name.empty() ? "" : "; did you mean " + std::string(name) + "?";
 }
 
+std::vector<std::string_view> options_in(std::string_view help) {
+  std::vector<std::string_view> options;
+  for (std::size_t at = help.find("--"); at != std::string_view::npos; at = help.find("--", at)) {
+    const std::size_t end = std::min(help.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at), help.size());
+    if (end > at + 2) options.push_back(help.substr(at, end - at));
+    at = end;
+  }
+  return options;
+}
+
 std::string_view nearest_variable(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Variable& variable : variables()) names.emplace_back(variable.name);

@@ -14,6 +14,9 @@ std::string_view nearest(std::string_view word, const std::vector<std::string_vi
 // "; did you mean NAME?", or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& names);
 
+// The options, --words, that a help text names: those that an unknown one may be a misspelling of.
+std::vector<std::string_view> options_in(std::string_view help);
+
 // The setting that the name of none is a misspelling of; empty: none is near.
 std::string_view nearest_variable(std::string_view name);
 

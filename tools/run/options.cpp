@@ -114,9 +114,6 @@ constexpr Hint kHints[] = {
     {{"-help", "-?"}, "--help shows the options"},
 };
 
-constexpr std::array<std::string_view, 9> kOptions = {"--np",    "--bind", "--timeout", "--grace", "--env",
-                                                      "--utofu", "--tag",  "--version", "--help"};
-
 base::Status unknown_option(const std::string& word, const Names& names) {
   const std::string option = word.substr(0, word.find('='));
   const char* instead = nullptr;
@@ -125,7 +122,7 @@ base::Status unknown_option(const std::string& word, const Names& names) {
       if (known != nullptr && option == known) instead = hint.instead;
     }
   }
-  const std::string meant = instead == nullptr ? base::did_you_mean(option, {kOptions.begin(), kOptions.end()}) : "";
+  const std::string meant = instead == nullptr ? base::did_you_mean(option, base::options_in(kHelp)) : "";
   return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s%s%s%s; `%s --help` lists the options", word.c_str(),
                     instead != nullptr ? ": " : "", instead != nullptr ? instead : "", meant.c_str(), names.command);
 }
