@@ -88,7 +88,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   known_failed_.resize(size());
-  crowd_.expect(bootstrap_->place(rank()).size > std::thread::hardware_concurrency());
+  crowd_.expect(bootstrap_->place(rank()).size, std::thread::hardware_concurrency());
   job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
   const auto name = transport::choose(options.transport, *bootstrap_, environment_.config);
   if (!name) return name.status();
