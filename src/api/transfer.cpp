@@ -3,6 +3,7 @@
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::api {
 namespace {
@@ -279,6 +280,7 @@ Status try_put_signal(heddle_worker handle, const void* source, std::size_t byte
   if (remote->direct_range(target.offset, bytes) && word->direct_range(signal->word.offset, 8)) {
     copy_bytes(remote->direct + target.offset, source, bytes);
     const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
+    heddle::base::show_release(word->direct + signal->word.offset);
     // Release: the data first. Partner: the acquire load in heddle_signal_wait, or the user's own.
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
                                     : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));
