@@ -620,8 +620,8 @@ typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
  * message without a handler (of class USER: when its turn comes) is dropped and counted. Any thread, also while messages arrive:
  * each meets one handler with the argument it was registered with. The one that was replaced or taken back may still run, or
  * begin to, after this call has returned, in threads that had found it before: what its argument points to stays until
- * the threads that make progress on the context's workers have returned from that once.
- * Errors: ARGUMENT (handler number), NO_MEMORY. */
+ * the threads that make progress on the context's workers have returned from that once. Takes no memory and constant time, however often.
+ * Errors: ARGUMENT (handler number). */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
 
 /* Makes progress once, then runs handlers of USER messages that have arrived at the worker: as many as are there, `most` (> 0)

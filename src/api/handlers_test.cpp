@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/test_job.hpp"
+#include "base/test_memory.hpp"
 
 namespace heddle::test {
 namespace {
@@ -51,14 +52,16 @@ TEST_P(Registering, EachMessageMeetsAHandlerWithItsOwnArgument) {
   Argument of_second{2, &seen};
   context.register_am(number, first, &of_first);
   std::atomic<bool> over{false};
-  std::thread registers([&] {
+  const auto registers = [&] {
     while (!over.load()) {
       context.register_am(number, second, &of_second);
       context.register_am(number, first, &of_first);
       context.register_am(number, nullptr, nullptr);
       context.register_am(number, first, &of_first);
     }
-  });
+  };
+  std::thread one(registers);
+  std::thread other(registers);
   const auto enough = [&] { return seen.first >= kEach && seen.second >= kEach; };
   EXPECT_TRUE(within_time([&] { return enough() || seen.torn > 0; },
                           [&] {
@@ -68,8 +71,32 @@ TEST_P(Registering, EachMessageMeetsAHandlerWithItsOwnArgument) {
                             EXPECT_GE(number >= HEDDLE_AM_USER ? worker.run_tasks(1000) : worker.progress(), 0);
                           }));
   over = true;
-  registers.join();
+  one.join();
+  other.join();
   EXPECT_EQ(seen.torn, 0U);
+}
+
+// Nothing is allocated, so nothing is kept of the handlers that were replaced, and there is nothing to search.
+TEST_P(Registering, TakesNoMemoryHoweverOften) {
+  constexpr std::size_t kTimes = 100'000;
+  const std::uint32_t number = GetParam();
+  Context context = Context::join();
+  Worker worker = context.open_worker();
+  static void* met = nullptr;
+  const auto fn = [](const heddle_am_arrival*, void* arg) { met = arg; };
+  std::vector<char> arguments(kTimes);
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    {
+      const Exhausted memory(0);
+      ASSERT_EQ(heddle_am_register(context.handle(), number, fn, &arguments[i]), HEDDLE_DONE) << heddle_last_error();
+    }
+    ASSERT_FALSE(allocation_failed) << "registration " << i;
+    if (i % 1000 != 999) continue;
+    ASSERT_GE(worker.try_am({0, 0}, {number, 0, nullptr, nullptr, 0}), 0);
+    ASSERT_TRUE(
+        within_time([&] { return met == &arguments[i]; },
+                    [&] { EXPECT_GE(number >= HEDDLE_AM_USER ? worker.run_tasks(1000) : worker.progress(), 0); }));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Classes, Registering, testing::Values(kNetwork, kUser),

@@ -111,10 +111,8 @@ heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
   if (handler >= kHandlerNumbers) return bad_handler(handler);
-  return guarded([&]() -> Status {
-    context->register_handler(handler, {fn, arg});
-    return HEDDLE_DONE;
-  });
+  context->register_handler(handler, {fn, arg});
+  return HEDDLE_DONE;
 }
 
 heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,

@@ -3,6 +3,7 @@
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::api {
 namespace {
@@ -314,6 +315,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   if (remote->direct_range(target.offset, covered.remote_bytes) && word->direct_range(signal->word.offset, 8)) {
     copy_blocks<Kind::put>(static_cast<std::byte*>(const_cast<void*>(source)), remote->direct + target.offset, covered);
     const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
+    heddle::base::show_release(word->direct + signal->word.offset);
     // Release: the data first. Partner: the acquire load in heddle_signal_wait, or the user's own.
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
                                     : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));

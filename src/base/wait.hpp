@@ -24,11 +24,19 @@ inline void cpu_relax() {
 // how long to spin, so it may be wrong for a while. Any thread.
 class Crowd {
  public:
-  // There are more who may wait than cores, as far as is known before anybody has waited.
-  void expect(bool crowded) {
+  // How many may wait on how many cores, as far as is known before anybody has waited.
+  void expect(std::uint64_t who_wait, std::uint64_t cores) {
+    const bool crowded = who_wait > cores;
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
     roomy_.store(!crowded, std::memory_order_relaxed);
+    const auto nap = static_cast<std::int64_t>(kNapPerShareNs * who_wait / std::max<std::uint64_t>(cores, 1));
+    longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
   }
+  // Who sleeps to look again every so often costs its core a few microseconds of each look, and the membarrier of a worker is the
+  // kernel's one lock and an interrupt of the other cores: hundreds on a core that look every millisecond leave nothing of it to
+  // who should end their wait. So the longest nap grows with how many share a core.
+  [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
+  static constexpr std::int64_t kLongestNapNs = 1'000'000;
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
   // How long the core was away. Alone on it, one is back in half a microsecond; another thread takes two switches at least.
   void yielded(std::uint64_t ns) {
@@ -60,8 +68,11 @@ class Crowd {
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
   static constexpr std::uint32_t kMost = 8;  // so many yields to nobody, and the core counts as free again
+  static constexpr std::uint64_t kNapPerShareNs = 200'000;  // ten times what a nap takes of the core, and more
+  static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
   // Relaxed, all: hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
+  std::atomic<std::int64_t> longest_nap_{kLongestNapNs};
   std::atomic<bool> roomy_{false};  // a core for everybody who may wait, as far as is known
   std::atomic<std::uint32_t> shared_{0};
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
@@ -116,7 +127,8 @@ class Waiter {
   // After idle(), which has then not yielded: how long to sleep now; 0: not at all.
   [[nodiscard]] std::int64_t nap_ns() const {
     if (idle_ns_ < kBeforeNapsNs) return 0;
-    const std::int64_t nap = std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), kShortestNapNs, kLongestNapNs);
+    const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
+    const std::int64_t nap = std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), kShortestNapNs, longest);
     return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
   }
 
@@ -128,7 +140,6 @@ class Waiter {
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
   static constexpr std::int64_t kShortestNapNs = 50'000;
-  static constexpr std::int64_t kLongestNapNs = 1'000'000;
 
   bool in_time(std::uint64_t now) {
     since_clock_ = 0;

@@ -65,8 +65,29 @@ TEST(Crowd, LearnsFromWhatAYieldTakes) {
   EXPECT_TRUE(crowd.crowded()) << "a few yields to nobody are chance";
   crowd.yielded(400);
   EXPECT_FALSE(crowd.crowded());
-  crowd.expect(true);
+  crowd.expect(2, 1);
   EXPECT_TRUE(crowd.crowded());
+}
+
+// What is slept between two looks at the longest; the looks of all together then take the same part of a core, however many they are.
+TEST(Waiter, SleepsLongerTheMoreShareACore) {
+  const auto longest = [](std::uint64_t who_wait, std::uint64_t cores) {
+    Crowd crowd;
+    crowd.expect(who_wait, cores);
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    Waiter waiter(clock, -1, &crowd);
+    nap_after(waiter, clock, 0);
+    return nap_after(waiter, clock, 100'000 * kMs);
+  };
+  constexpr auto kMillisecond = static_cast<std::int64_t>(kMs);
+  EXPECT_EQ(longest(1, 2), kMillisecond);
+  EXPECT_EQ(longest(8, 2), kMillisecond);
+  EXPECT_EQ(longest(256, 2), longest(64, 2) * 4);
+  EXPECT_GE(longest(256, 2), 20 * kMillisecond);
+  EXPECT_EQ(longest(1024, 256), kMillisecond) << "there are cores for them";
+  EXPECT_EQ(longest(1024, 1), 100 * kMillisecond) << "and no longer than this";
+  EXPECT_EQ(longest(1, 0), kMillisecond) << "how many cores there are is not known";
 }
 
 TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {
@@ -78,7 +99,7 @@ TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {
     return count;
   };
   EXPECT_EQ(steps(1000, 2000), 0) << "nobody has said that there is room";
-  crowd.expect(false);
+  crowd.expect(1, 2);
   EXPECT_EQ(steps(1000, 400), 0) << "it is alone";
   EXPECT_EQ(steps(64, 2000), 1);
   EXPECT_EQ(steps(400, 2000), 0) << "not again at once";
@@ -86,7 +107,7 @@ TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {
   EXPECT_EQ(steps(64, 2000), 1);
   now += kMs;
   EXPECT_EQ(steps(64, 2000), 0) << "less and less often";
-  crowd.expect(true);
+  crowd.expect(3, 2);
   now += 1000 * kMs;
   EXPECT_EQ(steps(1000, 2000), 0) << "more ranks than cores";
 }

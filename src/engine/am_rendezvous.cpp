@@ -134,7 +134,7 @@ void AmRendezvous::arrived(heddle_peer from, const wire::AmOffer& offer) {
   const wire::AmOfferHeader& head = offer.head;
   if (worker_.failed_[from.rank]) return worker_.drop(from, "its sender has failed, so it cannot be fetched");
   if (from.worker >= max_workers_) return worker_.drop(from, "its sender cannot exist");
-  if (head.handler < HEDDLE_AM_USER && worker_.context_.handler(head.handler) == nullptr) {
+  if (head.handler < HEDDLE_AM_USER && worker_.context_.handler(head.handler).fn == nullptr) {
     return refuse(from, head.token, HEDDLE_DONE, "no handler is registered for the number of a large message");
   }
   if (head.bytes > most_ || head.bytes > worker_.max_payload_) {

@@ -41,8 +41,8 @@ inline bool Worker::deliver(const transport::Completion& completion) {
   const auto message = wire::decode_am(completion.immediate, {completion.data, completion.bytes});
   if (!message) [[unlikely]]
     return false;
-  const Handler* handler = context_.handler(message->handler);
-  if (handler == nullptr) [[unlikely]]
+  const Handler handler = context_.handler(message->handler);
+  if (handler.fn == nullptr) [[unlikely]]
     return false;
   ++stats_.received;
   const heddle_am_arrival arrival{handle_,
@@ -52,7 +52,7 @@ inline bool Worker::deliver(const transport::Completion& completion) {
                                   message->header,
                                   message->payload,
                                   message->payload_bytes};
-  call(handler->fn, arrival, handler->arg);
+  call(handler.fn, arrival, handler.arg);
   return true;
 }
 
@@ -173,8 +173,8 @@ void Worker::arrived_packet(const transport::Completion& packet) {
 }
 
 void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes) {
-  const Handler* handler = context_.handler(message.handler);
-  if (handler == nullptr) [[unlikely]] {
+  const Handler handler = context_.handler(message.handler);
+  if (handler.fn == nullptr) [[unlikely]] {
     std::array<char, 64> why;
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", message.handler);
     return drop(source, why.data());
@@ -185,7 +185,7 @@ void Worker::run_handler(heddle_peer source, const wire::ActiveMessage& message,
   }
   const heddle_am_arrival arrival{handle_,        source,          message.handler, message.header_bytes,
                                   message.header, message.payload, payload_bytes};
-  call(handler->fn, arrival, handler->arg);
+  call(handler.fn, arrival, handler.arg);
 }
 
 void Worker::arrived_fragment(heddle_peer source, const wire::Fragment& fragment) {

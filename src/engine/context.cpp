@@ -92,7 +92,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   known_failed_.resize(size());
-  crowd_.expect(bootstrap_->place(rank()).size > std::thread::hardware_concurrency());
+  crowd_.expect(bootstrap_->place(rank()).size, std::thread::hardware_concurrency());
   job_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
   const auto name = transport::choose(options.transport, *bootstrap_, environment_.config);
   if (!name) return name.status();
@@ -370,16 +370,9 @@ void Context::reclaim() noexcept {
   retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
 }
 
-// A program that changes between the same handlers again and again uses the same pairs again.
 void Context::register_handler(std::uint32_t number, Handler handler) {
-  const Handler* kept = nullptr;
-  if (handler.fn != nullptr) {
-    const std::lock_guard lock(mutex_);
-    const auto same = [&](const Handler& other) { return other.fn == handler.fn && other.arg == handler.arg; };
-    const auto known = std::find_if(kept_handlers_.begin(), kept_handlers_.end(), same);
-    kept = known != kept_handlers_.end() ? &*known : &kept_handlers_.emplace_back(handler);
-  }
-  handlers_[number].store(kept, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  handlers_.set(number, handler);
 }
 
 void Context::report_operations() {

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,6 +17,7 @@
 #include "engine/completion.hpp"
 #include "engine/executor.hpp"
 #include "engine/extension.hpp"
+#include "engine/handler_table.hpp"
 #include "engine/progress/helpers.hpp"
 #include "engine/region.hpp"
 #include "engine/sharing.hpp"
@@ -32,12 +32,6 @@
 namespace heddle::engine {
 
 class Worker;
-
-// What heddle_am_register was given. Immutable, so that who runs it sees a function with the argument that belongs to it.
-struct Handler {
-  heddle_am_handler fn;
-  void* arg;
-};
 
 // Objects of one kind that a context owns, each with the handle under which the C API knows it. Any thread.
 template <class T>
@@ -139,10 +133,8 @@ class Context {
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_->failed(rank) || transport_->given_up(rank); }
   [[nodiscard]] transport::Transport& transport() { return *transport_; }
   [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
-  // Of either class; null: none. It stays as long as the context. Any thread.
-  [[nodiscard]] const Handler* handler(std::uint32_t number) const {
-    return handlers_[number].load(std::memory_order_acquire);
-  }
+  // Of either class; its function null: none. Any thread.
+  [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
   void register_handler(std::uint32_t number, Handler handler);
   [[nodiscard]] std::uint64_t handle() const { return handle_; }
 
@@ -249,8 +241,7 @@ class Context {
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
   std::unique_ptr<transport::Transport> transport_;
   memory::RegionTable regions_;
-  // Release when set, partner: the acquire load in handler(). Each points into kept_handlers_, or is null.
-  std::array<std::atomic<const Handler*>, wire::kHandlerNumbers> handlers_{};
+  HandlerTable<wire::kHandlerNumbers> handlers_;  // set under mutex_
   Sharing default_sharing_ = Sharing::exclusive;
   OffloadPolicy small_offload_ = OffloadPolicy::off;
   OpenExtension extension_ = nullptr;
@@ -286,7 +277,6 @@ class Context {
   std::uint32_t next_worker_ = 0;
   bool internal_open_ = false;  // the last number is taken
   bool drop_reported_ = false;
-  std::deque<Handler> kept_handlers_;  // all that ever were registered: one that was replaced may still be about to run
 };
 
 }  // namespace heddle::engine

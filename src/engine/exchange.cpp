@@ -57,7 +57,7 @@ const char* name_of(Collective kind) {
 
 void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
   if (transport_->capabilities().sleeping == transport::Sleeping::impossible) {
-    const timespec length{0, ns};  // at most a millisecond, see Waiter
+    const timespec length{0, ns};  // less than a second, see Crowd
     ::nanosleep(&length, nullptr);
     return;
   }

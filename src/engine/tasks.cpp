@@ -219,13 +219,13 @@ void Worker::grant_owed() {
 }
 
 void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
-  const Handler* handler = context_.handler(task->handler);
-  if (handler != nullptr) {
+  const Handler handler = context_.handler(task->handler);
+  if (handler.fn != nullptr) {
     const heddle_am_arrival arrival{
         handle,          task->peer,         task->handler, task->header_bytes, task->header.data(),
         task->payload(), task->payload_bytes};
     const RunningTask running(*this);
-    call(handler->fn, arrival, handler->arg);
+    call(handler.fn, arrival, handler.arg);
   } else {
     std::array<char, 64> why;
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", task->handler);
@@ -234,7 +234,7 @@ void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
   const heddle_peer peer = task->peer;
   Tasks::Source* source = task->source;
   const bool large = task->large != nullptr;  // others of its kind may wait for its room
-  if (!tasks_.end(task, handler != nullptr) && !large) return;
+  if (!tasks_.end(task, handler.fn != nullptr) && !large) return;
   // Not as a command: those may wait behind messages that wait for credit of their own.
   const auto inside = [&] {
     grant(peer, source);

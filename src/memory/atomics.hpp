@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/tsan_order.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::memory {
@@ -14,6 +15,7 @@ template <class Word>
 inline Word execute(std::uint32_t op, void* target, Word operand, Word compare) {
   static_assert(std::atomic_ref<Word>::is_always_lock_free);
   const std::atomic_ref<Word> word(*static_cast<Word*>(target));
+  base::show_release(target);
   switch (op & 7U) {
     case HEDDLE_ADD32:
       return word.fetch_add(operand);
@@ -39,6 +41,7 @@ inline std::uint64_t execute_atomic(std::uint32_t op, void* target, std::uint64_
 // Without a result: the compiler may then use an instruction that does not return the old value.
 inline void apply_atomic(std::uint32_t op, void* target, std::uint64_t operand) {
   const auto word = [target] { return std::atomic_ref<std::uint64_t>(*static_cast<std::uint64_t*>(target)); };
+  base::show_release(target);
   switch (op) {
     case HEDDLE_ADD64:
       word().fetch_add(operand);

@@ -1,9 +1,12 @@
 // The engine's counter, and how it learns of failures. Models beside the code, which stands on std::atomic: each function
 // here does the atomic operations of the function that it is named after; whoever changes one changes the other.
+// The table of handlers is the code itself.
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
 
+#include "engine/handler_table.hpp"
 #include "expect.hpp"
 #include "queue/command_queue.hpp"
 
@@ -185,6 +188,73 @@ TEST(Release, HoldsInAllSchedules) {
 TEST(Release, PlantedBugsAreFound) {
   expect_finds<ReleaseModel<ReleaseBug::marks_before_queue>>("marks before the queue", kInterleaved, "stays");
   expect_finds<ReleaseModel<ReleaseBug::released_before_marked>>("released before marked", kInterleaved, "stays");
+}
+
+// ---- registering handlers while messages arrive: engine::HandlerTable -------------------------------------------------------
+
+constexpr std::uint32_t kHandlers = 4;
+template <std::uint32_t kIndex>
+void handle(const heddle_am_arrival* /*message*/, void* /*arg*/) {}
+constexpr std::array<heddle_am_handler, kHandlers> kFunctions{handle<0>, handle<1>, handle<2>, handle<3>};
+
+// Planted: a reader that does not look again. Its second look is the only relaxed load that `g_registers` does not announce.
+bool g_registers = false;
+template <class T>
+class LooksOnce : public Atomic<T> {
+ public:
+  using Atomic<T>::Atomic;
+  T load(std::memory_order order) const {
+    if (order != std::memory_order_relaxed) return seen_ = Atomic<T>::load(order);
+    return std::exchange(g_registers, false) ? Atomic<T>::load(order) : seen_;
+  }
+
+ private:
+  mutable T seen_{};  // by the one reader
+};
+
+// The first handler is there from the beginning; a thread registers the others while another one looks.
+template <template <class> class A, std::uint32_t kLooks>
+struct HandlersModel final : Model {
+  engine::HandlerTable<1, A> table;
+  std::array<Plain<std::uint32_t>, kHandlers> arguments;  // what they point to
+  std::array<char, kHandlers> names{};
+
+  HandlersModel() {
+    for (auto& argument : arguments) argument.name("what the argument points to");
+    add(0);
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void add(std::uint32_t index) {
+    arguments[index].store(70 + index);
+    g_registers = true;
+    table.set(0, {kFunctions[index], &names[index]});
+  }
+  void run(std::uint32_t thread) override {
+    if (thread == 0) {
+      for (std::uint32_t index = 1; index < kHandlers; ++index) add(index);
+      return;
+    }
+    std::size_t last = 0;
+    for (std::uint32_t look = 0; look < kLooks; ++look) {
+      const engine::Handler found = table.find(0);
+      const auto index = static_cast<std::size_t>(static_cast<const char*>(found.arg) - names.data());
+      check(found.fn == kFunctions[index], "a function is found with its own argument");
+      check(index >= last, "a handler that was replaced does not come back");
+      check(arguments[index].load() == 70 + index, "what the argument points to is there");
+      last = index;
+    }
+  }
+};
+
+TEST(HandlerTable, HoldsInAllSchedules) {
+  expect_holds<HandlersModel<Atomic, 2>>("handlers", kOrdered);
+  expect_holds<HandlersModel<Atomic, 1>>("handlers, data delayed", kByData);
+}
+
+TEST(HandlerTable, PlantedBugsAreFound) {
+  expect_finds<HandlersModel<LooksOnce, 1>>("a reader that looks once", kInterleaved, "its own argument");
+  expect_finds<HandlersModel<RelaxedLoads, 1>>("loads relaxed", kOrdered, "race");
+  expect_finds<HandlersModel<RelaxedStores, 1>>("stores relaxed", kByData, "its own argument");
 }
 
 }  // namespace

@@ -184,6 +184,27 @@ class Install(unittest.TestCase):
             run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", HERE / source, "-o", program, *flags)
             self.check_program(program, language, clean_environment(LD_LIBRARY_PATH=str(self.libdir)))
 
+    def test_thread_sanitizer_of_a_program(self):
+        """It sees the order that signals make, though the library is built without, and the race that there is."""
+        program = self.scratch / "tsan_user"
+        run(OPTIONS.cc, "-std=c11", "-g", "-O1", "-fsanitize=thread", "-Wall", "-Wextra", "-Werror", HERE / "tsan_user.c",
+            "-o", program, f"-I{self.prefix / 'include'}", f"-L{self.libdir}", "-lheddle", "-pthread")
+        env = clean_environment(LD_LIBRARY_PATH=str(self.libdir), TSAN_OPTIONS="exitcode=66")
+
+        def result(*words):
+            # Without randomised addresses, of which older ones of its run-time libraries refuse some.
+            return subprocess.run(["setarch", "-R", program, *words], env=env, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False, timeout=120)
+
+        for ranks, transport in (("1", "shm"), ("1", "loopback"), ("2", "loopback"), ("2", "shm")):
+            for how in ("signal", "atomic"):
+                with self.subTest(ranks=ranks, transport=transport, how=how):
+                    ran = result(ranks, transport, how)
+                    self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "done\n", ""))
+        racing = result("1", "shm", "race")
+        self.assertEqual(racing.returncode, 66, racing.stderr)
+        self.assertEqual(racing.stderr.count("WARNING: ThreadSanitizer: data race"), 1, racing.stderr)
+
     def check_shmem_program(self, program, language, env):
         line = f"{language} PE {{}} of {{}} got {{}}"
         self.assertEqual(run(program, env=env).splitlines(), [line.format(0, 1, 100)])

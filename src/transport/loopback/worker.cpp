@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/tsan_order.hpp"
 #include "memory/atomics.hpp"
 
 namespace heddle::transport::loopback {
@@ -19,6 +20,7 @@ template <class Word>
 void store_word(std::byte* target, const void* source) {
   Word value = 0;
   std::memcpy(&value, source, sizeof value);
+  base::show_release(target);
   std::atomic_ref<Word>(*reinterpret_cast<Word*>(target)).store(value, std::memory_order_release);
 }
 
