@@ -85,7 +85,7 @@ extern "C" {
 
 void putofu_get_last_error(char* text);
 void putofu_get_last_error(char* text) {
-  using namespace tofu_emulator;  // NOLINT(google-build-using-namespace): this is a C function
+  using namespace tofu_emulator;       // NOLINT(google-build-using-namespace): this is a C function
   constexpr std::size_t kBytes = 256;  // less than any caller has
   if (text == nullptr) return;
   const auto* const found =
