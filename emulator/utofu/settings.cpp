@@ -3,6 +3,7 @@
 #include <bit>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 extern char** environ;  // NOLINT: POSIX
 
@@ -130,6 +131,13 @@ std::string shape_text(const Shape& shape) {
   return text;
 }
 
+using Variable = std::pair<const std::string, std::string>;
+std::string not_ours(const Variable& rank, const Variable& size) {
+  return rank.first + "=" + rank.second + " and " + size.first + "=" + size.second +
+         ", by which the launcher says who this is, are not a rank of at most " + std::to_string(kMaxProcesses) +
+         " processes; start fewer";
+}
+
 // Started by an MPI's launcher, which knows nothing of the emulator: its own variables say which of how many this is. Only where a
 // world is named, so that a program which does not mean to be one of them stays alone.
 bool take_from_launcher(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
@@ -144,9 +152,7 @@ bool take_from_launcher(const std::map<std::string, std::string>& variables, Set
     if (set(own->second, 0, kMaxProcesses - 1, &settings->process) &&
         set(all->second, 1, kMaxProcesses, &settings->processes))
       return true;
-    *problem = std::string(rank) + "=" + own->second + " and " + size + "=" + all->second +
-               ", by which the launcher says who this is, are not a rank of at most " + std::to_string(kMaxProcesses) +
-               " processes; start fewer";
+    *problem = not_ours(*own, *all);
     return false;
   }
   return true;
