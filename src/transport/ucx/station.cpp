@@ -12,6 +12,8 @@ namespace {
 // How long transfers may take to end when their worker is closed; then their connections are ended.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
+// How long a greeting is tried by value; a network that cannot do that gets an ordinary one.
+constexpr std::uint64_t kGreetNs = 200'000'000;
 
 }  // namespace
 
@@ -358,6 +360,7 @@ void Station::advance_connecting() {
 
 // True: it does not connect any more, for one reason or another.
 bool Station::connection_ready(Channel& channel) {
+  if (channel.stage == Channel::Stage::greeting) return greet(channel);
   if (channel.stage != Channel::Stage::connecting) return true;
   const auto address = home_.address(channel.rank, channel.worker);
   if (address.status() == HEDDLE_AGAIN || address.status() == HEDDLE_ERR_NO_MEMORY) return false;
@@ -388,6 +391,44 @@ bool Station::connection_ready(Channel& channel) {
     end_messages(channel, channel.status);
     return true;
   }
+  if (home_.recovers() && channel.rank != home_.rank()) {
+    channel.stage = Channel::Stage::greeting;
+    channel.greets_since = now_ns();
+    return greet(channel);
+  }
+  channel.stage = Channel::Stage::ready;
+  if (!channel.waiting.empty()) send_waiting(channel);
+  return true;
+}
+
+// UCX 1.13 does not survive that a peer dies while its answer to that peer's first request waits for a connection to be made. So nothing that asks
+// for an answer goes there before both have made theirs: each end sends a credit, which leaves at once or not at all, and waits for the
+// other's. True: it does not connect any more.
+bool Station::greet(Channel& channel) {
+  if (!channel.greeted) {
+    fill_head(&channel.credit, channel, 0);
+    ucp_request_param_t params;
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    if (now_ns() - channel.greets_since < kGreetNs) params.op_attr_mask |= UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    params.cb.send = on_credit_sent;
+    params.user_data = &channel;
+    void* request =
+        call_.am_send_nbx(channel.endpoint, kCreditId, nullptr, 0, &channel.credit, sizeof channel.credit, &params);
+    if (UCS_PTR_STATUS(request) == UCS_ERR_NO_RESOURCE) return false;
+    if (UCS_PTR_IS_ERR(request)) {
+      on_broken(&channel, channel.endpoint, UCS_PTR_STATUS(request));
+      return true;
+    }
+    if (request != nullptr) {
+      channel.credit_flies = true;
+      ++credits_out_;
+      leaves_something();
+    }
+    channel.greeted = true;
+  }
+  // Who answers asks for the address of this worker, which is not given any more once it is closed.
+  if (!channel.heard && !closed_ && !home_.known_closed(channel.rank, channel.worker)) return false;
   channel.stage = Channel::Stage::ready;
   if (!channel.waiting.empty()) send_waiting(channel);
   return true;

@@ -97,15 +97,18 @@ struct Sending {
 
 // This worker and one worker of a rank: both directions.
 struct Channel {
-  enum class Stage : std::uint8_t { unopened, connecting, ready, closed, broken };
+  enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
   Station* station = nullptr;
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;  // broken: of everything sent
   ucp_ep_h endpoint = nullptr;
-  bool used = false;      // something has gone through it: no greeting is left on the way
-  bool given_up = false;  // by us; UCX has nothing against it
+  bool used = false;               // something has gone through it: no greeting is left on the way
+  bool given_up = false;           // by us; UCX has nothing against it
+  bool greeted = false;            // something has left through it: its connection is made
+  bool heard = false;              // so is the peer's
+  std::uint64_t greets_since = 0;  // ns
 
   // Towards the peer.
   std::uint32_t sent = 0;
@@ -239,6 +242,7 @@ class Station {
   void connect(Channel& channel);
   void advance_connecting();
   bool connection_ready(Channel& channel);
+  bool greet(Channel& channel);
   void break_off(Channel& channel, base::Status status, bool sure);
   void orphan(Channel& channel);
   void abandon(Channel& channel);
