@@ -12,6 +12,8 @@ namespace {
 // How long transfers may take to end when their worker is closed; then their connections are ended.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
+// How long UCX may take to find out by itself that a peer has died.
+constexpr std::uint64_t kDyingNs = 100'000'000;
 // How long a greeting is tried by value; a network that cannot do that gets an ordinary one.
 constexpr std::uint64_t kGreetNs = 200'000'000;
 
@@ -192,8 +194,8 @@ std::size_t Station::poll(std::span<Completion> completions) {
   const std::uint32_t turn = polls() + 1;
   turn_.store(turn, std::memory_order_relaxed);
   if (!telling_.empty() && turn - tell_at_ < std::uint32_t{1} << 31) tell_all();
-  if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
-      !owing_.empty()) [[unlikely]] {
+  if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !dying_.empty() ||
+      !closing_.empty() || !owing_.empty()) [[unlikely]] {
     after_progress();
   }
   n = completions.size() - room_;
@@ -218,7 +220,7 @@ void Station::after_progress() {
       forget_releases();
     }
   }
-  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  if (!to_break_.empty() || !dying_.empty() || !closing_.empty()) close_broken();
 }
 
 void Station::peer_failed(std::uint32_t rank) {
@@ -280,7 +282,7 @@ bool Station::linger() {
   if (!telling_.empty()) tell_all();
   if (!owing_.empty()) send_credits();
   if (!connecting_.empty()) advance_connecting();
-  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  if (!to_break_.empty() || !dying_.empty() || !closing_.empty()) close_broken();
   const bool waits = std::ranges::any_of(connecting_, [this](const Channel* channel) {
     return channel->waiting_count != 0 && !home_.failed(channel->rank);
   });
@@ -331,7 +333,7 @@ Channel* Station::new_channel(std::uint32_t rank, std::uint32_t worker) {
     if (list->capacity() < count) list->reserve(2 * count);
   };
   grow(&channels_);
-  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &telling_, &connecting_, &to_break_}) grow(list);
+  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &telling_, &connecting_, &to_break_, &dying_}) grow(list);
   grow(&closing_);
   made->station = this;
   made->rank = rank;
@@ -466,7 +468,11 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
   if (!closed_) home_.lose(channel.rank);
   drop_waiting(channel);
   end_messages(channel, status);
-  if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {
+  if (channel.endpoint != nullptr && home_.recovers() && !sure && channel.used && !closed_) {
+    // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes after its connection was cut (tcp_ep.c:939).
+    channel.dies_at = now_ns() + kDyingNs;
+    dying_.push_back(&channel);
+  } else if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -522,6 +528,11 @@ void Station::close_broken() {
     to_break_.pop_back();
     break_off(channel, HEDDLE_ERR_PEER_FAILED, !channel.given_up);
   }
+  std::erase_if(dying_, [this](Channel* channel) {
+    if (channel->endpoint != nullptr && now_ns() < channel->dies_at) return false;
+    if (channel->endpoint != nullptr) break_off(*channel, channel->status, true);
+    return true;
+  });
   std::erase_if(closing_, [this](const auto& closing) {
     if (call_.request_check_status(closing.first) == UCS_INPROGRESS) return false;
     call_.request_free(closing.first);

@@ -108,6 +108,7 @@ struct Channel {
   bool given_up = false;           // by us; UCX has nothing against it
   bool greeted = false;            // something has left through it: its connection is made
   bool heard = false;              // so is the peer's
+  std::uint64_t dies_at = 0;       // ns; of one in dying_
   std::uint64_t greets_since = 0;  // ns
 
   // Towards the peer.
@@ -352,6 +353,7 @@ class Station {
   std::uint32_t tell_at_ = 0;      // turn_
   std::vector<Channel*> connecting_;
   std::vector<Channel*> to_break_;  // UCX has said so; see on_broken()
+  std::vector<Channel*> dying_;     // broken, and left to UCX for a while; see break_off()
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unique_ptr<Packet[]> packets_;
   List<Packet> free_packets_;
