@@ -47,6 +47,7 @@ struct Rank {
   Blob key;
   std::uint64_t word_address;
   std::uint32_t lost;
+  std::uint64_t done;
 };
 
 // In memory of all processes.
@@ -106,6 +107,7 @@ struct Endpoint {
   ucp_ep_h handle = nullptr;
   ucp_rkey_h key = nullptr;
   bool broken = false;
+  std::uint64_t done = 0;  // operations that have done what they should
   void* closing = nullptr;
   std::uint64_t closed_at = 0;  // ns; 0: not yet
   std::array<Slot, kDepth> slots;
@@ -114,8 +116,9 @@ struct Endpoint {
 void on_broken(void* arg, ucp_ep_h, ucs_status_t) {
   static_cast<Endpoint*>(arg)->broken = true;
 }
-void on_end(void* request, ucs_status_t, void* user) {
+void on_end(void* request, ucs_status_t status, void* user) {
   auto* slot = static_cast<Slot*>(user);
+  if (status == UCS_OK) ++slot->endpoint->done;
   slot->under_way = false;
   slot->endpoint->ucx->request_free(request);
 }
@@ -245,14 +248,17 @@ class Process {
     const std::uint32_t dead = job_.dead;
     if (dead == kRanks) return false;
     std::uint32_t lost = 0;
+    std::uint64_t ended = 0;
     for (auto& of_worker : endpoints_) {
       const Endpoint& endpoint = of_worker[dead];
       std::uint32_t left = 0;
       for (const Slot& slot : endpoint.slots) left += slot.under_way ? 1 : 0;
       if (endpoint.closed_at == 0 || (left != 0 && now_ns() - endpoint.closed_at < kSecond)) return false;
       lost += left;
+      for (const Endpoint& each : of_worker) ended += each.done;
     }
     job_.ranks[rank_].lost = lost;
+    job_.ranks[rank_].done = ended;
     return true;
   }
 
@@ -271,6 +277,7 @@ struct Counts {
   std::uint32_t lost = 0;     // runs in which operations have never ended
   std::uint32_t aborted = 0;  // runs in which UCX has ended a survivor
   std::uint32_t other = 0;
+  std::uint64_t done = 0;  // operations of survivors
 };
 
 Counts die_once(std::mt19937& random, std::uint64_t band_us) {
@@ -306,7 +313,10 @@ Counts die_once(std::mt19937& random, std::uint64_t band_us) {
       counts.other = 1;
     }
   }
-  for (const Rank& rank : job.ranks) lost += rank.lost;
+  for (const Rank& rank : job.ranks) {
+    lost += rank.lost;
+    counts.done += rank.done;
+  }
   if (counts.aborted != 0) counts.other = 0;  // an end that follows from the first
   if (lost != 0) counts.lost = 1;
   counts.well = counts.lost + counts.aborted + counts.other == 0 ? 1 : 0;
@@ -330,10 +340,12 @@ int main(int argc, char** argv) {
     all.lost += one.lost;
     all.aborted += one.aborted;
     all.other += one.other;
+    all.done += one.done;
   }
   std::printf(
       "UCX %s, seed %u: %d deaths, %u ended well; in %u operations never ended, in %u UCX ended a survivor, in %u "
-      "something else\n",
-      Ucx().get_version_string(), seed, deaths, all.well, all.lost, all.aborted, all.other);
+      "something else; %llu operations were done\n",
+      Ucx().get_version_string(), seed, deaths, all.well, all.lost, all.aborted, all.other,
+      static_cast<unsigned long long>(all.done));
   return all.other == 0 ? 0 : 1;
 }
