@@ -244,13 +244,15 @@ class Station {
   void advance_connecting();
   bool connection_ready(Channel& channel);
   bool greet(Channel& channel);
+  void give_up(Channel& channel);
+  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  void after_progress();
+
+  // breaking.cpp
   void break_off(Channel& channel, base::Status status, bool sure);
   void orphan(Channel& channel);
   void abandon(Channel& channel);
   void close_broken();
-  void after_progress();
-  void give_up(Channel& channel);
-  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
 
   // send.cpp
   bool post_message(Command& command);
