@@ -379,6 +379,7 @@ TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
   const auto card = members_[0]->fetch_wait(kRaw);
   ASSERT_TRUE(card.ok());
   answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
+  raw_->send(station_, kCreditId, bytes_of(head_of(0)));  // its greeting, without which nothing goes to it
   ASSERT_TRUE(until([&] { return put(), raw_->asked_for_keys == 1; }));
   answer(Note::key, 77, Note::is_open, {});  // of no bytes
   answer(Note::key, 77, 99, word);           // no such state

@@ -37,7 +37,15 @@ Channel* Station::sender_of(const Head& head) {
       return nullptr;
     }
   }
-  return channel->pass == head.pass ? channel : nullptr;
+  if (channel->pass != head.pass) return nullptr;
+  if (!channel->heard) [[unlikely]] {
+    channel->heard = true;
+    if (channel->stage == Channel::Stage::unopened && !channel->owing) {  // it waits for our greeting
+      channel->owing = true;
+      owing_.push_back(channel);
+    }
+  }
+  return channel;
 }
 
 // What the peer says of the stream towards it. False: it cannot be.

@@ -67,7 +67,8 @@ Station::Served Station::serve(std::uint32_t thread) {
     some = move_on();
     ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
   }
-  const bool waiting = packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty() || !connecting_.empty();
+  const bool waiting =
+      packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty() || !connecting_.empty() || !dying_.empty();
   quiet_.store(ucx_armed && !waiting, std::memory_order_release);
   handover_.release();
   if (ucx_armed) return waiting ? Served::waiting : Served::quiet;
@@ -81,7 +82,7 @@ bool Station::move_on() {
   if (!changing_.empty()) change_again();
   if (!owing_.empty()) send_credits();
   if (!connecting_.empty()) advance_connecting();
-  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  if (!to_break_.empty() || !dying_.empty() || !closing_.empty()) close_broken();
   return some;
 }
 
@@ -96,7 +97,7 @@ bool Station::move_on() {
 bool Station::at_rest() const {
   return under_way_ + undelivered_ == 0 && backlog_count_ == 0 && packets_out_ + credits_out_ == 0 && ready_.empty() &&
          lending_.empty() && owing_.empty() && dirty_.empty() && changing_.empty() && connecting_.empty() &&
-         to_break_.empty() && closing_.empty();
+         to_break_.empty() && dying_.empty() && closing_.empty();
 }
 
 bool Station::arm() {

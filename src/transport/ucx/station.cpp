@@ -12,6 +12,8 @@ namespace {
 // How long transfers may take to end when their worker is closed; then their connections are ended.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
+// How long a greeting is tried by value; a network that cannot do that gets an ordinary one.
+constexpr std::uint64_t kGreetNs = 200'000'000;
 
 }  // namespace
 
@@ -190,8 +192,8 @@ std::size_t Station::poll(std::span<Completion> completions) {
   const std::uint32_t turn = polls() + 1;
   turn_.store(turn, std::memory_order_relaxed);
   if (!telling_.empty() && turn - tell_at_ < std::uint32_t{1} << 31) tell_all();
-  if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !closing_.empty() ||
-      !owing_.empty()) [[unlikely]] {
+  if ((turn & (kHomePeriod - 1)) == 0 || !connecting_.empty() || !to_break_.empty() || !dying_.empty() ||
+      !closing_.empty() || !owing_.empty()) [[unlikely]] {
     after_progress();
   }
   n = completions.size() - room_;
@@ -216,7 +218,7 @@ void Station::after_progress() {
       forget_releases();
     }
   }
-  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  if (!to_break_.empty() || !dying_.empty() || !closing_.empty()) close_broken();
 }
 
 void Station::peer_failed(std::uint32_t rank) {
@@ -278,7 +280,7 @@ bool Station::linger() {
   if (!telling_.empty()) tell_all();
   if (!owing_.empty()) send_credits();
   if (!connecting_.empty()) advance_connecting();
-  if (!to_break_.empty() || !closing_.empty()) close_broken();
+  if (!to_break_.empty() || !dying_.empty() || !closing_.empty()) close_broken();
   const bool waits = std::ranges::any_of(connecting_, [this](const Channel* channel) {
     return channel->waiting_count != 0 && !home_.failed(channel->rank);
   });
@@ -329,7 +331,7 @@ Channel* Station::new_channel(std::uint32_t rank, std::uint32_t worker) {
     if (list->capacity() < count) list->reserve(2 * count);
   };
   grow(&channels_);
-  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &telling_, &connecting_, &to_break_}) grow(list);
+  for (auto* list : {&dirty_, &ready_, &lending_, &owing_, &telling_, &connecting_, &to_break_, &dying_}) grow(list);
   grow(&closing_);
   made->station = this;
   made->rank = rank;
@@ -358,6 +360,7 @@ void Station::advance_connecting() {
 
 // True: it does not connect any more, for one reason or another.
 bool Station::connection_ready(Channel& channel) {
+  if (channel.stage == Channel::Stage::greeting) return greet(channel);
   if (channel.stage != Channel::Stage::connecting) return true;
   const auto address = home_.address(channel.rank, channel.worker);
   if (address.status() == HEDDLE_AGAIN || address.status() == HEDDLE_ERR_NO_MEMORY) return false;
@@ -388,6 +391,44 @@ bool Station::connection_ready(Channel& channel) {
     end_messages(channel, channel.status);
     return true;
   }
+  if (home_.recovers() && channel.rank != home_.rank()) {
+    channel.stage = Channel::Stage::greeting;
+    channel.greets_since = now_ns();
+    return greet(channel);
+  }
+  channel.stage = Channel::Stage::ready;
+  if (!channel.waiting.empty()) send_waiting(channel);
+  return true;
+}
+
+// UCX 1.13 does not survive that a peer dies while its answer to that peer's first request waits for a connection to be made. So nothing that asks
+// for an answer goes there before both have made theirs: each end sends a credit, which leaves at once or not at all, and waits for the
+// other's. True: it does not connect any more.
+bool Station::greet(Channel& channel) {
+  if (!channel.greeted) {
+    fill_head(&channel.credit, channel, 0);
+    ucp_request_param_t params;
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    if (now_ns() - channel.greets_since < kGreetNs) params.op_attr_mask |= UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    params.cb.send = on_credit_sent;
+    params.user_data = &channel;
+    void* request =
+        call_.am_send_nbx(channel.endpoint, kCreditId, nullptr, 0, &channel.credit, sizeof channel.credit, &params);
+    if (UCS_PTR_STATUS(request) == UCS_ERR_NO_RESOURCE) return false;
+    if (UCS_PTR_IS_ERR(request)) {
+      on_broken(&channel, channel.endpoint, UCS_PTR_STATUS(request));
+      return true;
+    }
+    if (request != nullptr) {
+      channel.credit_flies = true;
+      ++credits_out_;
+      leaves_something();
+    }
+    channel.greeted = true;
+  }
+  // Who answers asks for the address of this worker, which is not given any more once it is closed.
+  if (!channel.heard && !closed_ && !home_.known_closed(channel.rank, channel.worker)) return false;
   channel.stage = Channel::Stage::ready;
   if (!channel.waiting.empty()) send_waiting(channel);
   return true;
@@ -414,79 +455,6 @@ void Station::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   home_.environment().log.line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap",
                                index_, channel.worker, channel.rank);
   if (std::ranges::find(to_break_, &channel) == to_break_.end()) to_break_.push_back(&channel);
-}
-
-// Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself gave the connection up, or it was used.
-// Else UCX may still be answering the peer's greeting, and 1.13 aborts when that is cut off: the endpoint stays, with what it has.
-void Station::break_off(Channel& channel, base::Status status, bool sure) {
-  if (channel.stage == Channel::Stage::broken && (channel.endpoint == nullptr || !sure)) return;
-  channel.stage = Channel::Stage::broken;
-  channel.status = status;
-  if (!closed_) home_.lose(channel.rank);
-  drop_waiting(channel);
-  end_messages(channel, status);
-  if (channel.endpoint != nullptr && home_.recovers() && (sure || channel.used)) {
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void* request = call_.ep_close_nbx(std::exchange(channel.endpoint, nullptr), &params);
-    if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
-      closing_.emplace_back(request, &channel);
-    } else {
-      abandon(channel);
-    }
-  } else if (channel.endpoint != nullptr) {
-    orphan(channel);
-  }
-  if (!channel.flush_flies) flush_ended(channel, status);
-}
-
-// UCX keeps what it has; nobody waits for it any more.
-[[gnu::cold]] void Station::orphan(Channel& channel) {
-  for (std::uint32_t i = 0; i < operation_count_; ++i) {
-    Operation& operation = operations_[i];
-    if (!operation.active || operation.channel != &channel || operation.orphan) continue;
-    if (operation.local_done && !channel.flush_flies) continue;  // flush_ended() ends it
-    operation.orphan = true;
-    operation.owes_source = false;
-    emit(operation.token, HEDDLE_ERR_PEER_FAILED, Event::done);
-    --under_way_;
-    ++orphans_;
-  }
-}
-
-// Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching atomic that waited for its turn, as while the
-// connection was being made (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is released
-// tells nothing afterwards.
-[[gnu::cold]] void Station::abandon(Channel& channel) {
-  if (channel.flush_flies) {
-    call_.request_free(std::exchange(channel.flush_request, nullptr));
-    channel.flush_flies = false;
-    flush_ended(channel, HEDDLE_ERR_PEER_FAILED);
-  }
-  for (std::uint32_t i = 0; i < operation_count_; ++i) {
-    Operation& operation = operations_[i];
-    if (!operation.active || operation.channel != &channel || operation.request == nullptr) continue;
-    call_.request_free(std::exchange(operation.request, nullptr));
-    operation.local_done = true;
-    operation.owes_source = false;
-    operation.status = HEDDLE_ERR_PEER_FAILED;
-    if (operation.flushed) finish(&operation);
-  }
-}
-
-void Station::close_broken() {
-  while (!to_break_.empty()) {
-    Channel& channel = *to_break_.back();
-    to_break_.pop_back();
-    break_off(channel, HEDDLE_ERR_PEER_FAILED, !channel.given_up);
-  }
-  std::erase_if(closing_, [this](const auto& closing) {
-    if (call_.request_check_status(closing.first) == UCS_INPROGRESS) return false;
-    call_.request_free(closing.first);
-    abandon(*closing.second);
-    return true;
-  });
 }
 
 }  // namespace heddle::transport::ucx

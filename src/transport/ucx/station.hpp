@@ -97,15 +97,19 @@ struct Sending {
 
 // This worker and one worker of a rank: both directions.
 struct Channel {
-  enum class Stage : std::uint8_t { unopened, connecting, ready, closed, broken };
+  enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
   Station* station = nullptr;
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;  // broken: of everything sent
   ucp_ep_h endpoint = nullptr;
-  bool used = false;      // something has gone through it: no greeting is left on the way
-  bool given_up = false;  // by us; UCX has nothing against it
+  bool used = false;               // something has gone through it: no greeting is left on the way
+  bool given_up = false;           // by us; UCX has nothing against it
+  bool greeted = false;            // something has left through it: its connection is made
+  bool heard = false;              // so is the peer's
+  std::uint64_t dies_at = 0;       // ns; of one in dying_
+  std::uint64_t greets_since = 0;  // ns
 
   // Towards the peer.
   std::uint32_t sent = 0;
@@ -239,13 +243,16 @@ class Station {
   void connect(Channel& channel);
   void advance_connecting();
   bool connection_ready(Channel& channel);
+  bool greet(Channel& channel);
+  void give_up(Channel& channel);
+  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  void after_progress();
+
+  // breaking.cpp
   void break_off(Channel& channel, base::Status status, bool sure);
   void orphan(Channel& channel);
   void abandon(Channel& channel);
   void close_broken();
-  void after_progress();
-  void give_up(Channel& channel);
-  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
 
   // send.cpp
   bool post_message(Command& command);
@@ -348,6 +355,7 @@ class Station {
   std::uint32_t tell_at_ = 0;      // turn_
   std::vector<Channel*> connecting_;
   std::vector<Channel*> to_break_;  // UCX has said so; see on_broken()
+  std::vector<Channel*> dying_;     // broken, and left to UCX for a while; see break_off()
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unique_ptr<Packet[]> packets_;
   List<Packet> free_packets_;

@@ -15,7 +15,7 @@ namespace heddle::transport::ucx {
 
 // Of everything in this file; ranks that differ refuse each other, and so do those whose UCX differs in more than its last number: nobody
 // promises that they understand each other.
-inline constexpr std::uint32_t kWireVersion = 3;
+inline constexpr std::uint32_t kWireVersion = 4;
 
 struct CardHead {
   char tag[12] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'u', 'c', 'x'};
