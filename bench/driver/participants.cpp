@@ -246,7 +246,7 @@ std::vector<ProgramPeer> installed_programs() {
   for (const auto& entry : std::filesystem::directory_iterator(root, none)) {
     const std::filesystem::path file = entry.path() / "peer.env";
     if (!std::filesystem::exists(file, none)) continue;
-    out.push_back({entry.path().filename().string(),
+    out.push_back({entry.path().filename().string() + " of " + root.lexically_normal().string(),
                    (entry.path() / "heddle_program").string(),
                    "run bench/programs/build_peers.sh",
                    {},

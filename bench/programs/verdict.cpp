@@ -149,14 +149,14 @@ std::string table(const std::vector<Record>& records) {
   for (const Record& record : records) {
     if (record.against.empty() && harness::is_heddle(record.key)) ours.push_back(&record);
   }
-  std::stable_sort(ours.begin(), ours.end(), [](const Record* a, const Record* b) {
+  std::sort(ours.begin(), ours.end(), [](const Record* a, const Record* b) {
     const auto place = [](const Record* one) {
       const auto& names = harness::kProgramNames;
       const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
         return one->key.op == name || (one->key.op.starts_with(name + "_") && one->key.op != "latency_mt");
       });
       return std::tuple(one->key.bench, found - names.begin(), one->key.op.size(), one->key.op, one->key.processes,
-                        one->key.size_bytes, one->key.threads, one->distance);
+                        one->key.size_bytes, one->key.threads, one->distance, one);  // in order of measuring, then
     };
     return place(a) < place(b);
   });
