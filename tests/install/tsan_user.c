@@ -23,8 +23,8 @@ static int ranks;
 static const char* transport;
 static const char* how;
 static heddle_inproc_job job;
-static heddle_context only;        /* one rank: the context of both threads */
-static heddle_region own_of[2];    /* and what each of them is put to */
+static heddle_context only;     /* one rank: the context of both threads */
+static heddle_region own_of[2]; /* and what each of them is put to */
 static uint64_t sources[2][WORDS];
 
 static void check(heddle_status status, const char* what) {
