@@ -18,7 +18,8 @@
 
 #include "rank.hpp"
 
-extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());  // NOLINT: the sanitizers' name
+extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(
+    void (*callback)());  // NOLINT: the sanitizers' name
 
 namespace heddle::tests::api {
 namespace {
@@ -54,14 +55,15 @@ void tell_faults() {
 
 class Watchdog {
  public:
-  explicit Watchdog(double patience) : thread_([this, patience] {
-    while (!over_.load(std::memory_order_relaxed)) {
-      usleep(100'000);
-      for (const Trace* trace : g_traces) {
-        if (trace != nullptr) trace->watch(patience);
-      }
-    }
-  }) {}
+  explicit Watchdog(double patience)
+      : thread_([this, patience] {
+          while (!over_.load(std::memory_order_relaxed)) {
+            usleep(100'000);
+            for (const Trace* trace : g_traces) {
+              if (trace != nullptr) trace->watch(patience);
+            }
+          }
+        }) {}
   ~Watchdog() {
     over_.store(true, std::memory_order_relaxed);
     thread_.join();
@@ -158,7 +160,8 @@ int run_processes(const Settings& settings) {
   const heddle_context context = join("auto", settings.transport.c_str(), {}, 0, progress_of(settings.seed));
   std::uint32_t number = 0;
   std::uint32_t size = 0;
-  if (heddle_context_rank(context, &number) != HEDDLE_DONE || heddle_context_size(context, &size) != HEDDLE_DONE) fail("rank");
+  if (heddle_context_rank(context, &number) != HEDDLE_DONE || heddle_context_size(context, &size) != HEDDLE_DONE)
+    fail("rank");
   if (size != 2) fail("two ranks are needed");
   std::int64_t mine[2] = {getpid(), -1};
   if (number == 0) {
@@ -195,8 +198,10 @@ heddle_sharing mode_of(std::string_view name) {
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: api_fuzz [--list] [--verbose] [--seed N] [--calls N] [--round N] [--seconds S] [--transport NAME] "
-                       "[--mode MODE] [--patience S]\n");
+  std::fprintf(
+      stderr,
+      "usage: api_fuzz [--list] [--verbose] [--seed N] [--calls N] [--round N] [--seconds S] [--transport NAME] "
+      "[--mode MODE] [--patience S]\n");
   return 2;
 }
 
@@ -218,14 +223,22 @@ int main(int count, char** words) {
     }
     if (i + 1 == count) return usage();
     const char* value = words[++i];
-    if (word == "--seed") settings.seed = std::strtoull(value, nullptr, 0);
-    else if (word == "--calls") settings.calls = std::strtoull(value, nullptr, 0);
-    else if (word == "--round") settings.round = std::max(1ULL, std::strtoull(value, nullptr, 0));
-    else if (word == "--seconds") settings.seconds = std::strtod(value, nullptr);
-    else if (word == "--transport") settings.transport = value;
-    else if (word == "--mode") settings.mode = mode_of(value);
-    else if (word == "--patience") settings.patience = std::strtod(value, nullptr);
-    else return usage();
+    if (word == "--seed")
+      settings.seed = std::strtoull(value, nullptr, 0);
+    else if (word == "--calls")
+      settings.calls = std::strtoull(value, nullptr, 0);
+    else if (word == "--round")
+      settings.round = std::max(1ULL, std::strtoull(value, nullptr, 0));
+    else if (word == "--seconds")
+      settings.seconds = std::strtod(value, nullptr);
+    else if (word == "--transport")
+      settings.transport = value;
+    else if (word == "--mode")
+      settings.mode = mode_of(value);
+    else if (word == "--patience")
+      settings.patience = std::strtod(value, nullptr);
+    else
+      return usage();
   }
   tell_faults();
   const bool launched = std::getenv("HEDDLE_LOCAL_FD") != nullptr || std::getenv("PMIX_RANK") != nullptr;

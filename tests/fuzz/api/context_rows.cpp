@@ -32,13 +32,15 @@ const Options* sized(Rank& rank, const Options& made) {
 
 void version(Rank& rank) {
   static thread_local int numbers[3];
-  HEDDLE_CALL(rank, heddle_version, rank.maybe_null(&numbers[0]), rank.maybe_null(&numbers[1]), rank.maybe_null(&numbers[2]));
+  HEDDLE_CALL(rank, heddle_version, rank.maybe_null(&numbers[0]), rank.maybe_null(&numbers[1]),
+              rank.maybe_null(&numbers[2]));
 }
 
 void join(Rank& rank) {
   if (rank.contexts.live.size() >= 2 || rank.inside()) return;
   constexpr const char* kBootstraps[] = {"single", "inproc", "inproc", "nonesuch", ""};
-  constexpr const char* kTransports[] = {"shm", "loopback", "loopback-messages", "fault+loopback", "nonesuch", "shm,", ""};
+  constexpr const char* kTransports[] = {"shm",  "loopback", "loopback-messages", "fault+loopback", "nonesuch",
+                                         "shm,", ""};
   constexpr const char* kProgress[] = {nullptr, "none", "idle", "adaptive", "dedicated:1", "dedicated:x", "nonesuch"};
   heddle_context_options options{};
   options.size = sizeof options;
@@ -117,8 +119,8 @@ void exchange(Rank& rank) {
   const bool differ = rank.chance(10) && bytes < kBig / 2 && bytes > 0;
   if (differ) bytes += rank.number();
   void* all = bytes <= kBig ? rank.keep(2 * bytes) : rank.keep(1);
-  const heddle_status status =
-      HEDDLE_CALL(rank, heddle_context_exchange, rank.main(), static_cast<const void*>(rank.data(0, bytes)), bytes, all);
+  const heddle_status status = HEDDLE_CALL(rank, heddle_context_exchange, rank.main(),
+                                           static_cast<const void*>(rank.data(0, bytes)), bytes, all);
   if (status != (differ || bytes == 0 || bytes > kBig ? HEDDLE_ERR_SIZE : HEDDLE_DONE)) rank.wrong("an exchange");
 }
 
@@ -161,7 +163,8 @@ void close_worker(Rank& rank) {
   const bool enough = rank.workers.live.size() > 3;
   heddle_worker worker = rank.pick(rank.workers, enough ? 50 : 0);
   // Worker 0 serves what is registered: few operations would find anything without it.
-  if (!rank.workers.live.empty() && worker.id == rank.workers.live[0].handle.id && !rank.chance(4)) return rank.not_bad();
+  if (!rank.workers.live.empty() && worker.id == rank.workers.live[0].handle.id && !rank.chance(4))
+    return rank.not_bad();
   HEDDLE_CALL(rank, heddle_worker_close, worker);
   std::uint32_t index = 0;
   if (heddle_worker_index(worker, &index) == HEDDLE_ERR_HANDLE) rank.workers.remove(worker);
@@ -228,7 +231,8 @@ void alloc(Rank& rank) {
   std::size_t bytes = rank.transfer_bytes();
   if (bytes > kBig) bytes = std::max(bytes, std::size_t{1} << 48);
   auto* region = rank.maybe_null(rank.keep_one(heddle_region{}));
-  if (HEDDLE_CALL(rank, heddle_region_alloc, context, bytes, region) == HEDDLE_DONE) keep_region(rank, context, *region, bytes);
+  if (HEDDLE_CALL(rank, heddle_region_alloc, context, bytes, region) == HEDDLE_DONE)
+    keep_region(rank, context, *region, bytes);
 }
 void enroll(Rank& rank) {
   const heddle_context context = any_context(rank);
@@ -256,7 +260,8 @@ void pack(Rank& rank) {
 // Names as pack wrote them; some of their bits flipped, cut off, made longer; noise.
 void unpack(Rank& rank) {
   const heddle_context context = any_context(rank);
-  std::vector<std::byte> name = rank.packed.empty() ? std::vector<std::byte>(96) : rank.packed[rank.below(rank.packed.size())];
+  std::vector<std::byte> name =
+      rank.packed.empty() ? std::vector<std::byte>(96) : rank.packed[rank.below(rank.packed.size())];
   const bool good = rank.chance(30) && !rank.packed.empty();
   if (!good && rank.chance(50)) {
     for (std::uint64_t flips = 1 + rank.below(8); flips > 0; --flips) {
@@ -271,7 +276,8 @@ void unpack(Rank& rank) {
   auto* bytes = std::memcpy(rank.keep(name.size()), name.data(), name.size());
   const auto* given = static_cast<const void*>(rank.maybe_null(bytes));
   if (HEDDLE_CALL(rank, heddle_region_unpack, context, given, name.size(), remote) != HEDDLE_DONE) return;
-  if (good && context.id == rank.main().id && rank.remotes.live.size() < 12) return rank.remotes.add(*remote, context.id);
+  if (good && context.id == rank.main().id && rank.remotes.live.size() < 12)
+    return rank.remotes.add(*remote, context.id);
   if (rank.doubtful.live.size() < 40) return rank.doubtful.add(*remote, context.id);
   if (HEDDLE_CALL(rank, heddle_remote_region_release, *remote) != HEDDLE_DONE) rank.wrong("a remote region stays");
 }
@@ -281,14 +287,16 @@ void exchange_regions(Rank& rank) {
     auto* all = static_cast<heddle_remote_region*>(rank.keep(2 * sizeof(heddle_remote_region)));
     const heddle_context context = rank.pick(rank.contexts, 50);
     const heddle_region region = rank.pick(rank.regions, 50);
-    if (HEDDLE_CALL(rank, heddle_region_exchange, context, region, all) == HEDDLE_DONE) rank.doubtful.add(*all, context.id);
+    if (HEDDLE_CALL(rank, heddle_region_exchange, context, region, all) == HEDDLE_DONE)
+      rank.doubtful.add(*all, context.id);
     return;
   }
   // Two regions of their own, which stay to the end.
   heddle_region region{};
   const std::size_t bytes = 1 + rank.fitting(65536);
   auto* all = static_cast<heddle_remote_region*>(rank.keep(2 * sizeof(heddle_remote_region)));
-  if (HEDDLE_CALL(rank, heddle_region_register, rank.main(), rank.keep(bytes), bytes, &region) != HEDDLE_DONE) region = {};
+  if (HEDDLE_CALL(rank, heddle_region_register, rank.main(), rank.keep(bytes), bytes, &region) != HEDDLE_DONE)
+    region = {};
   if (rank.meet(region.id != 0 ? 1 : 0) == 0 || region.id == 0) return;
   if (HEDDLE_CALL(rank, heddle_region_exchange, rank.main(), region, all) != HEDDLE_DONE) return;
   for (int i = 0; i < 2; ++i) rank.remotes.add(all[i], rank.main().id);
@@ -353,7 +361,8 @@ std::vector<Row> context_rows() {
       {"heddle_worker_stats_read", When::anywhere, stats},
       {"heddle_try_run_on_engine", When::anywhere,
        [](Rank& rank) { on_engine(rank, "heddle_try_run_on_engine", heddle_try_run_on_engine); }},
-      {"heddle_run_on_engine", When::turn, [](Rank& rank) { on_engine(rank, "heddle_run_on_engine", heddle_run_on_engine); }},
+      {"heddle_run_on_engine", When::turn,
+       [](Rank& rank) { on_engine(rank, "heddle_run_on_engine", heddle_run_on_engine); }},
       {"heddle_counter_create", When::anywhere, create_counter},
       {"heddle_counter_free", When::anywhere, free_counter},
       {"heddle_counter_read", When::anywhere, read_counter},

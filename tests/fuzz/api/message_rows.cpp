@@ -30,8 +30,8 @@ void enlist(Rank& rank) {
 void run_tasks(Rank& rank) {
   const heddle_worker worker = rank.pick(rank.workers);
   const std::int64_t time = rank.timeout();
-  HEDDLE_CALL(rank, heddle_run_tasks, worker, rank.chance(80) ? 1 + static_cast<std::uint32_t>(rank.below(8)) : rank.odd32(),
-              time);
+  HEDDLE_CALL(rank, heddle_run_tasks, worker,
+              rank.chance(80) ? 1 + static_cast<std::uint32_t>(rank.below(8)) : rank.odd32(), time);
 }
 
 void am(Rank& rank, const char* name, decltype(heddle_am)* fn) {
@@ -53,7 +53,8 @@ std::uint64_t tag(Rank& rank) {
 
 void send(Rank& rank, const char* name, decltype(heddle_send)* fn) {
   const heddle_worker worker = rank.pick(rank.workers);
-  const std::size_t bytes = rank.chance(93) ? rank.fitting() : std::max<std::size_t>(rank.odd(), (std::size_t{1} << 56) + 1);
+  const std::size_t bytes =
+      rank.chance(93) ? rank.fitting() : std::max<std::size_t>(rank.odd(), (std::size_t{1} << 56) + 1);
   const heddle_peer to = rank.peer();
   rank.call(name, fn, worker, to, tag(rank), static_cast<const void*>(rank.maybe_null(rank.data(0, bytes))), bytes,
             rank.completion());
@@ -122,8 +123,10 @@ void take(Rank& rank, const char* name, decltype(heddle_recv_claimed)* fn) {
   const std::size_t bytes = rank.chance(30) ? 0 : rank.fitting();
   Receive* one = earlier(rank, worker, true);
   void* room = bytes == 0 ? nullptr : rank.data(2 + rank.below(2), bytes);
-  const auto status = rank.call(name, fn, worker, room, bytes, one == nullptr ? nullptr : &one->receive, rank.completion());
-  if (one == nullptr || status == HEDDLE_AGAIN || (status < 0 && one->receive.status == status && !one->claimed)) return;
+  const auto status =
+      rank.call(name, fn, worker, room, bytes, one == nullptr ? nullptr : &one->receive, rank.completion());
+  if (one == nullptr || status == HEDDLE_AGAIN || (status < 0 && one->receive.status == status && !one->claimed))
+    return;
   one->claimed = false;
   one->posted = status == HEDDLE_POSTED;
 }
@@ -176,9 +179,8 @@ void free_partitioned(Rank& rank) {
 
 }  // namespace
 
-#define HEDDLE_ROW(function, when, ...) \
-  {#function, When::when, [](Rank& rank) { __VA_ARGS__; }}
-#define HEDDLE_BOTH(operation, body)                                                                              \
+#define HEDDLE_ROW(function, when, ...) {#function, When::when, [](Rank& rank) { __VA_ARGS__; }}
+#define HEDDLE_BOTH(operation, body)                                                                          \
   HEDDLE_ROW(heddle_try_##operation, anywhere, body(rank, "heddle_try_" #operation, heddle_try_##operation)), \
       HEDDLE_ROW(heddle_##operation, turn, body(rank, "heddle_" #operation, heddle_##operation))
 
@@ -194,11 +196,13 @@ std::vector<Row> message_rows() {
       HEDDLE_ROW(heddle_try_probe, anywhere, probe(rank)),
       HEDDLE_ROW(heddle_try_claim, anywhere, claim(rank)),
       HEDDLE_BOTH(recv_claimed, take),
-      HEDDLE_ROW(heddle_psend_init, anywhere,
-                 partitioned(rank, "heddle_psend_init", heddle_psend_init, static_cast<const void*>(rank.data(0, kBig)))),
+      HEDDLE_ROW(
+          heddle_psend_init, anywhere,
+          partitioned(rank, "heddle_psend_init", heddle_psend_init, static_cast<const void*>(rank.data(0, kBig)))),
       HEDDLE_ROW(heddle_precv_init, anywhere,
                  partitioned(rank, "heddle_precv_init", heddle_precv_init, static_cast<void*>(rank.data(3, kBig)))),
-      HEDDLE_ROW(heddle_partitioned_start, anywhere, HEDDLE_CALL(rank, heddle_partitioned_start, any_partitioned(rank))),
+      HEDDLE_ROW(heddle_partitioned_start, anywhere,
+                 HEDDLE_CALL(rank, heddle_partitioned_start, any_partitioned(rank))),
       HEDDLE_ROW(heddle_pready, anywhere, pready(rank)),
       HEDDLE_ROW(heddle_pready_range, anywhere, pready_range(rank)),
       HEDDLE_ROW(heddle_parrived, anywhere, parrived(rank)),

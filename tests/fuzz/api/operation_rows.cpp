@@ -12,21 +12,48 @@ constexpr std::size_t kMostOperations = 16;
 constexpr std::size_t kBeyond = (std::size_t{1} << 48) + 1;  // more than any operation may move
 constexpr std::uint32_t kLists = 4;
 
-constexpr const char* kAlgorithms[] = {
-    "allgather.bruck",      "allgather.kept",          "allgather.ring",        "allgatherv.direct",
-    "allgatherv.kept",      "allreduce.doubling",      "allreduce.flat",        "allreduce.rabenseifner",
-    "allreduce.ring",       "alltoall.bruck",          "alltoall.kept",         "alltoall.pairwise",
-    "alltoallv.direct",     "alltoallv.kept",          "barrier.dissemination", "barrier.flat",
-    "broadcast.binomial",   "broadcast.chain",         "broadcast.flat",        "broadcast.kept",
-    "broadcast.kept_pull",  "broadcast.pull",          "broadcast.trinary",     "broadcast.scatter_allgather",
-    "gather.linear",        "gatherv.direct",          "gatherv.kept",          "neighbor_alltoallv.direct",
-    "reduce.binomial",      "reduce_scatter.ring",     "scan.doubling",         "scatter.linear",
-    "scatterv.direct",      "broadcast.chain_session", "barrier.gates",         "nonesuch", ""};
+constexpr const char* kAlgorithms[] = {"allgather.bruck",
+                                       "allgather.kept",
+                                       "allgather.ring",
+                                       "allgatherv.direct",
+                                       "allgatherv.kept",
+                                       "allreduce.doubling",
+                                       "allreduce.flat",
+                                       "allreduce.rabenseifner",
+                                       "allreduce.ring",
+                                       "alltoall.bruck",
+                                       "alltoall.kept",
+                                       "alltoall.pairwise",
+                                       "alltoallv.direct",
+                                       "alltoallv.kept",
+                                       "barrier.dissemination",
+                                       "barrier.flat",
+                                       "broadcast.binomial",
+                                       "broadcast.chain",
+                                       "broadcast.flat",
+                                       "broadcast.kept",
+                                       "broadcast.kept_pull",
+                                       "broadcast.pull",
+                                       "broadcast.trinary",
+                                       "broadcast.scatter_allgather",
+                                       "gather.linear",
+                                       "gatherv.direct",
+                                       "gatherv.kept",
+                                       "neighbor_alltoallv.direct",
+                                       "reduce.binomial",
+                                       "reduce_scatter.ring",
+                                       "scan.doubling",
+                                       "scatter.linear",
+                                       "scatterv.direct",
+                                       "broadcast.chain_session",
+                                       "barrier.gates",
+                                       "nonesuch",
+                                       ""};
 
 // Whose team an operation is of.
 struct Target {
   heddle_team team{};
-  std::size_t index = 0;      // in Rank::teams
+  std::size_t index = 0;  // in Rank::teams
   std::uint32_t members = 1;
   bool calls = true;  // this rank is a member
 };
@@ -69,7 +96,8 @@ void* receive(Rank& rank, std::size_t bytes) {
 }
 
 void combine(void* inout, const void* in, std::size_t bytes, const void*) {
-  for (std::size_t i = 0; i < bytes; ++i) static_cast<unsigned char*>(inout)[i] ^= static_cast<const unsigned char*>(in)[i];
+  for (std::size_t i = 0; i < bytes; ++i)
+    static_cast<unsigned char*>(inout)[i] ^= static_cast<const unsigned char*>(in)[i];
 }
 struct Elements {
   std::size_t count;
@@ -100,7 +128,8 @@ const heddle_blocks* blocks(Rank& rank, std::uint32_t count) {
   const bool lies = rank.chance(15) && !rank.careful;
   auto* counts = static_cast<std::size_t*>(rank.keep(count * sizeof(std::size_t)));
   auto* displacements = static_cast<std::size_t*>(rank.keep(count * sizeof(std::size_t)));
-  heddle_blocks made{counts, rank.chance(60) ? displacements : nullptr, rank.chance(60) ? std::size_t{1} : std::size_t{8}};
+  heddle_blocks made{counts, rank.chance(60) ? displacements : nullptr,
+                     rank.chance(60) ? std::size_t{1} : std::size_t{8}};
   const std::size_t most = kBig / 8 / kLists;
   const std::size_t same = rank.fitting(most / 8);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -175,7 +204,8 @@ void make(Rank& rank, const char* name, Fn* fn, const Target& to, const std::tup
   auto* made = rank.maybe_null(rank.keep_one(heddle_collective{}));
   if (!rank.together() && rank.side_operations.live.size() > 12) return rank.not_bad();
   heddle_status status = HEDDLE_DONE;
-  if (to.calls) status = std::apply([&](auto... each) { return rank.call(name, fn, to.team, each..., made); }, arguments);
+  if (to.calls)
+    status = std::apply([&](auto... each) { return rank.call(name, fn, to.team, each..., made); }, arguments);
   if (!rank.together()) {
     if (status >= 0) rank.side_operations.add(*made, 0);
     return;
@@ -269,23 +299,25 @@ auto with_options(Rank& rank, const Tuple& tuple) {
 
 }  // namespace
 
-#define HEDDLE_FORMS(operation, make_arguments)                                                           \
-  {"heddle_" #operation, When::together,                                                                  \
-   [](Rank& rank) {                                                                                       \
-     const Target to = target(rank);                                                                      \
+#define HEDDLE_FORMS(operation, make_arguments)                                                                \
+  {"heddle_" #operation, When::together,                                                                       \
+   [](Rank& rank) {                                                                                            \
+     const Target to = target(rank);                                                                           \
      blocking(rank, "heddle_" #operation, heddle_##operation, to, arguments(rank, to, make_arguments, false)); \
-   }},                                                                                                    \
-      {"heddle_" #operation "_start", When::together,                                                     \
-       [](Rank& rank) {                                                                                   \
-         const Target to = target(rank);                                                                  \
-         make<false>(rank, "heddle_" #operation "_start", heddle_##operation##_start, to,                 \
-                     arguments(rank, to, make_arguments, true));                                          \
-       }},                                                                                                \
-      {"heddle_" #operation "_init", When::together, [](Rank& rank) {                                     \
-         const Target to = target(rank);                                                                  \
-         make<true>(rank, "heddle_" #operation "_init", heddle_##operation##_init, to,                    \
-                    with_options(rank, arguments(rank, to, make_arguments, true)));                       \
-       }}
+   }},                                                                                                         \
+      {"heddle_" #operation "_start", When::together,                                                          \
+       [](Rank& rank) {                                                                                        \
+         const Target to = target(rank);                                                                       \
+         make<false>(rank, "heddle_" #operation "_start", heddle_##operation##_start, to,                      \
+                     arguments(rank, to, make_arguments, true));                                               \
+       }},                                                                                                     \
+  {                                                                                                            \
+    "heddle_" #operation "_init", When::together, [](Rank& rank) {                                             \
+      const Target to = target(rank);                                                                          \
+      make<true>(rank, "heddle_" #operation "_init", heddle_##operation##_init, to,                            \
+                 with_options(rank, arguments(rank, to, make_arguments, true)));                               \
+    }                                                                                                          \
+  }
 
 std::vector<Row> operation_rows() {
   return {

@@ -133,7 +133,9 @@ const heddle_completion* Rank::completion() {
 
 std::uint64_t Rank::another_type(int kind) {
   const int other = (kind + 1 + static_cast<int>(below(8))) % 9;
-  const auto any = [&](const auto& pool) { return pool.live.empty() ? 0 : pool.live[below(pool.live.size())].handle.id; };
+  const auto any = [&](const auto& pool) {
+    return pool.live.empty() ? 0 : pool.live[below(pool.live.size())].handle.id;
+  };
   switch (other) {
     case 0:
       return main_.id;
@@ -316,9 +318,9 @@ void Rank::prepare() {
   meet();
   for (const bool allocated : {true, false}) {
     heddle_region region{};
-    const heddle_status status =
-        allocated ? HEDDLE_CALL(*this, heddle_region_alloc, main_, std::size_t{65536}, &region)
-                  : HEDDLE_CALL(*this, heddle_region_register, main_, static_cast<void*>(keep(65536)), std::size_t{65536}, &region);
+    const heddle_status status = allocated ? HEDDLE_CALL(*this, heddle_region_alloc, main_, std::size_t{65536}, &region)
+                                           : HEDDLE_CALL(*this, heddle_region_register, main_,
+                                                         static_cast<void*>(keep(65536)), std::size_t{65536}, &region);
     if (status != HEDDLE_DONE) wrong("no region");
     heddle_remote_region all[2] = {};
     if (HEDDLE_CALL(*this, heddle_region_exchange, main_, region, &all[0]) != HEDDLE_DONE) wrong("no exchange");
@@ -358,7 +360,8 @@ void Rank::drop_operation(std::size_t which) {
   finish(which);
   const Operation operation = operations[which];
   if (operation.handle.id != 0) {
-    if (HEDDLE_CALL(*this, heddle_collective_free, operation.handle) != HEDDLE_DONE) wrong("an operation cannot be freed");
+    if (HEDDLE_CALL(*this, heddle_collective_free, operation.handle) != HEDDLE_DONE)
+      wrong("an operation cannot be freed");
     closed_operations.push_back(operation.handle);
   }
   operations.erase(operations.begin() + static_cast<std::ptrdiff_t>(which));

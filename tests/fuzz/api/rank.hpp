@@ -43,7 +43,7 @@ struct Settings {
   double seconds = 0;           // 0: no limit
   std::string transport = "shm";
   heddle_sharing mode = HEDDLE_SHARING_DEFAULT;  // default: any, at random
-  double patience = 60;  // seconds that a call may last longer than the time it was given
+  double patience = 60;                          // seconds that a call may last longer than the time it was given
   bool verbose = false;
 };
 
@@ -121,16 +121,17 @@ class Rank {
   base::Random& random() { return together_ ? shared_ : own_; }
   std::uint64_t below(std::uint64_t bound) { return random().below(bound); }
   bool chance(unsigned percent) { return below(100) < percent; }
-  std::uint64_t odd();     // a boundary, or any bits
+  std::uint64_t odd();  // a boundary, or any bits
   std::uint32_t odd32() { return static_cast<std::uint32_t>(odd()); }
-  std::size_t fitting(std::size_t most = kBig);  // small ones more often
+  std::size_t fitting(std::size_t most = kBig);                            // small ones more often
   std::size_t transfer_bytes() { return chance(75) ? fitting() : odd(); }  // beyond kBig no region has room
   template <class T>
   T enumeration(int most) {  // mostly one of 0 … most
     return static_cast<T>(chance(85) ? static_cast<int>(below(static_cast<std::uint64_t>(most) + 1)) : odd_int());
   }
   int odd_int() { return static_cast<int>(odd32()); }
-  std::int64_t timeout();  // at most a few milliseconds, told to the watchdog; where the call has to fail at once also FOREVER
+  std::int64_t
+  timeout();  // at most a few milliseconds, told to the watchdog; where the call has to fail at once also FOREVER
   std::uint32_t rank_number();
   heddle_peer peer();
   std::size_t struct_size(std::size_t own);  // for structures with a size
@@ -231,11 +232,12 @@ class Rank {
   std::vector<Operation> operations;
   std::vector<heddle_collective> closed_operations;
   std::vector<heddle_team> closed_teams;
-  bool careful = false;  // nothing that is wrong at the root alone: the other member would wait for a good call, rightly
+  bool careful =
+      false;            // nothing that is wrong at the root alone: the other member would wait for a good call, rightly
   bool differ = false;  // the next collective call has arguments that the ranks do not agree on
 
   void forget(heddle_context context);  // all that was opened on it is closed now
-  void finish(std::size_t operation);   // together: waits for its run's end, and takes it off the list if that closes it
+  void finish(std::size_t operation);  // together: waits for its run's end, and takes it off the list if that closes it
   void drop_operation(std::size_t operation);  // together: finishes and frees it
   void drop_team(std::size_t team);
 

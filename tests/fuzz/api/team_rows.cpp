@@ -15,7 +15,8 @@ void keep_team(Rank& rank, heddle_status status, heddle_team team) {
     return;
   }
   std::uint32_t members = 0;
-  if (status == HEDDLE_DONE && team.id != 0 && heddle_team_size(team, &members) != HEDDLE_DONE) rank.wrong("a team has no size");
+  if (status == HEDDLE_DONE && team.id != 0 && heddle_team_size(team, &members) != HEDDLE_DONE)
+    rank.wrong("a team has no size");
   const std::int64_t mine = status < 0 ? -1 : std::int64_t{members};
   const std::int64_t other = rank.meet(mine);
   if ((mine < 0) != (other < 0)) rank.wrong("a team was made at one rank only");
@@ -77,7 +78,8 @@ void subset(Rank& rank) {
   const std::uint32_t count = static_cast<std::uint32_t>(rank.below(5));
   auto* ranks = static_cast<std::uint32_t*>(rank.keep(count * sizeof(std::uint32_t)));
   for (std::uint32_t i = 0; i < count; ++i) ranks[i] = rank.rank_number();
-  derive(rank, "heddle_team_subset", heddle_team_subset, static_cast<const std::uint32_t*>(rank.maybe_null(ranks)), count);
+  derive(rank, "heddle_team_subset", heddle_team_subset, static_cast<const std::uint32_t*>(rank.maybe_null(ranks)),
+         count);
 }
 
 heddle_team any_team(Rank& rank) {
@@ -94,7 +96,8 @@ void team_size(Rank& rank) {
 void translate(Rank& rank) {
   const heddle_team from = any_team(rank);
   const heddle_team to = any_team(rank);
-  HEDDLE_CALL(rank, heddle_team_translate, from, rank.rank_number(), to, rank.maybe_null(rank.keep_one(std::uint32_t{})));
+  HEDDLE_CALL(rank, heddle_team_translate, from, rank.rank_number(), to,
+              rank.maybe_null(rank.keep_one(std::uint32_t{})));
 }
 
 void free_team(Rank& rank) {
@@ -195,7 +198,8 @@ void free_operation(Rank& rank) {
   }
   const auto refuses = [](const Operation& a) { return !a.persistent; };
   if (Operation* one = open_operation(rank, refuses); one && rank.chance(60)) {
-    if (HEDDLE_CALL(rank, heddle_collective_free, one->handle) != HEDDLE_ERR_STATE) rank.wrong("an operation was freed that is not persistent");
+    if (HEDDLE_CALL(rank, heddle_collective_free, one->handle) != HEDDLE_ERR_STATE)
+      rank.wrong("an operation was freed that is not persistent");
     return;
   }
   const heddle_collective one = rank.chance(50) ? bad_operation(rank) : rank.pick(rank.side_operations);
@@ -203,11 +207,13 @@ void free_operation(Rank& rank) {
 }
 
 heddle_collective any_operation(Rank& rank) {
-  if (Operation* one = open_operation(rank, [](const Operation&) { return true; }); one && rank.chance(60)) return one->handle;
+  if (Operation* one = open_operation(rank, [](const Operation&) { return true; }); one && rank.chance(60))
+    return one->handle;
   return rank.chance(50) ? bad_operation(rank) : rank.pick(rank.side_operations);
 }
 void algorithm(Rank& rank) {
-  HEDDLE_CALL(rank, heddle_collective_algorithm, any_operation(rank), rank.maybe_null(rank.keep_one<const char*>(nullptr)));
+  HEDDLE_CALL(rank, heddle_collective_algorithm, any_operation(rank),
+              rank.maybe_null(rank.keep_one<const char*>(nullptr)));
 }
 void offloaded(Rank& rank) {
   HEDDLE_CALL(rank, heddle_collective_offloaded, any_operation(rank), rank.maybe_null(rank.keep_one(0)));

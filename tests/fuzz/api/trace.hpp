@@ -1,8 +1,8 @@
 // What the API fuzzer tells when something goes wrong: the seed and the last calls of each rank, which call lasts too long.
 #pragma once
 
-#include <atomic>
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

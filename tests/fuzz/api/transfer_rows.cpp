@@ -63,7 +63,8 @@ void list(Rank& rank, const char* name, decltype(heddle_put_list)* fn, std::size
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t bytes = rank.chance(95) ? rank.fitting(4096) : rank.odd();
     segments[i] = {rank.data(buffer, bytes), bytes, rank.remote()};
-    if (rank.chance(95) && !rank.remotes.live.empty()) segments[i].remote = {rank.remotes.live[0].handle, rank.below(4096)};
+    if (rank.chance(95) && !rank.remotes.live.empty())
+      segments[i].remote = {rank.remotes.live[0].handle, rank.below(4096)};
   }
   rank.not_bad();
   const auto* given = static_cast<const heddle_segment*>(rank.maybe_null(segments));
@@ -74,8 +75,8 @@ void put_signal(Rank& rank, const char* name, decltype(heddle_put_signal)* fn) {
   const std::size_t bytes = rank.transfer_bytes();
   const heddle_worker worker = any_worker(rank);
   const heddle_remote remote = rank.remote();
-  const auto* signal =
-      rank.maybe_null(rank.keep_one(heddle_signal{rank.remote(true), rank.odd(), rank.enumeration<heddle_signal_op>(1)}));
+  const auto* signal = rank.maybe_null(
+      rank.keep_one(heddle_signal{rank.remote(true), rank.odd(), rank.enumeration<heddle_signal_op>(1)}));
   rank.call(name, fn, worker, static_cast<const void*>(rank.data(0, bytes)), bytes, remote, signal, rank.completion());
 }
 
@@ -97,8 +98,8 @@ void fetch_atomic(Rank& rank, const char* name, decltype(heddle_fetch_atomic)* f
   const heddle_worker worker = any_worker(rank);
   const heddle_remote remote = rank.remote(true);
   const heddle_fetch made{rank.odd(), rank.odd(), rank.maybe_null(rank.keep(8))};
-  rank.call(name, fn, worker, rank.enumeration<heddle_atomic_op>(14), remote, rank.maybe_null<const heddle_fetch>(rank.keep_one(made)),
-            rank.completion());
+  rank.call(name, fn, worker, rank.enumeration<heddle_atomic_op>(14), remote,
+            rank.maybe_null<const heddle_fetch>(rank.keep_one(made)), rank.completion());
 }
 
 template <class Fn>
@@ -113,9 +114,8 @@ void one_rank(Rank& rank, const char* name, Fn* fn) {
 
 }  // namespace
 
-#define HEDDLE_ROW(function, when, ...) \
-  {#function, When::when, [](Rank& rank) { __VA_ARGS__; }}
-#define HEDDLE_BOTH(operation, body)                                                       \
+#define HEDDLE_ROW(function, when, ...) {#function, When::when, [](Rank& rank) { __VA_ARGS__; }}
+#define HEDDLE_BOTH(operation, body)                                                                          \
   HEDDLE_ROW(heddle_try_##operation, anywhere, body(rank, "heddle_try_" #operation, heddle_try_##operation)), \
       HEDDLE_ROW(heddle_##operation, turn, body(rank, "heddle_" #operation, heddle_##operation))
 
