@@ -213,6 +213,9 @@ class Rank {
   std::int64_t meet(std::int64_t say = 0);
   void serve();
   void opened_worker() { meeting_.sides[number_].workers.fetch_add(1, std::memory_order_relaxed); }
+  // Not where operations are left: one may be a long message to this rank itself, or one that the peer has claimed and keeps, for
+  // which a wait is endless and right.
+  static bool may_wait_for(heddle_worker worker) { return heddle_try_quiet(worker) != HEDDLE_AGAIN; }
   // A random call from a handler or callback, now and then; `waits`: also those that have to refuse to wait there.
   static void from_inside(bool waits);
 

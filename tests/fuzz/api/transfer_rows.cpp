@@ -104,11 +104,14 @@ void fetch_atomic(Rank& rank, const char* name, decltype(heddle_fetch_atomic)* f
 
 template <class Fn>
 void one_worker(Rank& rank, const char* name, Fn* fn) {
-  rank.call(name, fn, any_worker(rank));
+  const heddle_worker worker = any_worker(rank);
+  if (!rank.may_wait_for(worker)) return rank.not_bad();
+  rank.call(name, fn, worker);
 }
 template <class Fn>
 void one_rank(Rank& rank, const char* name, Fn* fn) {
   const heddle_worker worker = any_worker(rank);
+  if (!rank.may_wait_for(worker)) return rank.not_bad();
   rank.call(name, fn, worker, rank.rank_number());
 }
 
