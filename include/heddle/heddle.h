@@ -39,7 +39,8 @@
  *
  * Structures with a size.  Set `size` to sizeof the structure. A program built against an older header passes a smaller one,
  * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
- * accepted if all that this library does not know is zero (statistics that it does not count become zero); else ARGUMENT.
+ * accepted if all that this library does not know is zero (statistics that it does not count become zero); else ARGUMENT. No
+ * version is longer than 4096 bytes, or ends inside a field.
  *
  * Helpers.  HEDDLE_PROGRESS (or `progress` of the context's options) other than "none" adds threads of the library that make
  * progress on workers while their owners are outside of calls, exclusive ones included, unless a worker was opened with
@@ -162,6 +163,9 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * leave first finishes that barrier. Lost here: errors of operations that nothing observed (call heddle_quiet before), and messages that nobody
  * has handled or received yet (call heddle_context_barrier with the worker before, if all are wanted); long tagged messages, which their
  * receiver fetches, are operations and waited for until it does.
+ * How long: a rank that lives is waited for until it leaves, however late. Once all ranks leave, operations of which nothing has moved
+ * for 30 s (in a job of one rank 2 s) are given up: they wait for what nobody will do any more, a receive or the opening of a worker. They
+ * end with CANCELLED, and a warning names the worker.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
@@ -253,6 +257,7 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
                                             heddle_worker* worker);
 
 /* Waits for the worker's operations (as heddle_quiet), for 2 s at most until its peers have taken the answers they wait for, then closes it.
+ * Operations to a rank that lives are waited for until it has done its part, however late.
  * Messages that arrive for it later are dropped, and USER messages that no heddle_run_tasks has taken; a warning tells how many.
  * No other thread may be in a call on the worker, a handler that its heddle_run_tasks runs included.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); what heddle_quiet returns (the worker is closed all the same). */

@@ -19,7 +19,7 @@ namespace {
     return base::fail(HEDDLE_ERR_ALIGNMENT, "offset %llu is not a multiple of %llu, the width of the atomic",
                       static_cast<unsigned long long>(offset), static_cast<unsigned long long>(width));
   }
-  if (remote.direct != nullptr && reinterpret_cast<std::uintptr_t>(remote.direct + offset) % width != 0) {
+  if (remote.direct != nullptr && (reinterpret_cast<std::uintptr_t>(remote.direct) + offset) % width != 0) {
     return base::fail(HEDDLE_ERR_ALIGNMENT,
                       "offset %llu: the region's memory begins at an address that is no multiple of %llu",
                       static_cast<unsigned long long>(offset), static_cast<unsigned long long>(width));

@@ -36,6 +36,25 @@ class Closing : public testing::TestWithParam<Setting> {
   Variables variables_{GetParam().variables};
 };
 
+// A long message to oneself that nobody has received: nobody ever will, so leaving gives it up instead of waiting for ever.
+TEST(Leaving, GivesUpWhatNobodyWillDo) {
+  for (const char* transport : {"shm", "loopback-messages"}) {
+    const Job job(1, transport);
+    heddle_context context{};
+    const heddle_context_options options{sizeof options, "inproc", transport, job.handle(), 0, nullptr};
+    ASSERT_EQ(heddle_context_join(&options, &context), HEDDLE_DONE) << heddle_last_error();
+    heddle_worker worker{};
+    ASSERT_EQ(heddle_worker_open(context, nullptr, &worker), HEDDLE_DONE);
+    const std::vector<char> data(kLong);
+    Outcome outcome;
+    const heddle_completion completion = outcome.completion();
+    ASSERT_EQ(heddle_send(worker, {0, 0}, 1, data.data(), data.size(), &completion), HEDDLE_POSTED) << transport;
+    EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(outcome.times, 1) << transport;
+    EXPECT_EQ(outcome.status, HEDDLE_ERR_CANCELLED) << transport;
+  }
+}
+
 // The receiver closes in the moment in which it has the message; the transport refuses most of what is posted.
 TEST_P(Closing, TellsTheSenderFirst) {
   const Job job(2, GetParam().transport);

@@ -2,7 +2,8 @@
 //
 // A smaller structure is an older one: what it does not have takes the defaults. A larger one is a newer one: it is accepted
 // if all that this version does not know is zero, since zero means the default there. New fields are appended, and never
-// placed into the padding at the end of an earlier version, which its callers count but need not clear.
+// placed into the padding at the end of an earlier version, which its callers count but need not clear. No version will ever be
+// longer than kMostOptions: a size beyond it is no size, but memory that nobody has set, and what it claims is not looked at.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,7 @@ inline constexpr std::size_t kFirstContextOptions = 40;
 inline constexpr std::size_t kFirstWorkerOptions = 16;
 inline constexpr std::size_t kFirstWorkerStats = 96;
 inline constexpr std::size_t kFirstCounterOptions = 16;
+inline constexpr std::size_t kMostOptions = 4096;
 static_assert(sizeof(heddle_context_options) >= kFirstContextOptions && sizeof(void*) == 8);
 static_assert(sizeof(heddle_worker_options) >= kFirstWorkerOptions);
 static_assert(sizeof(heddle_worker_stats) >= kFirstWorkerStats);
@@ -30,6 +32,18 @@ namespace detail {
                     what, size, own, first);
 }
 
+[[gnu::cold]] inline base::Status too_large(const char* what, std::size_t size, std::size_t own) {
+  return base::fail(HEDDLE_ERR_ARGUMENT,
+                    "%s of size %zu: this version has %zu, no version has more than %zu; set size = sizeof", what, size,
+                    own, kMostOptions);
+}
+
+// Structures of pointers and 64-bit numbers: half of one would be taken for a whole.
+[[gnu::cold]] inline base::Status cut_off(const char* what, std::size_t size) {
+  return base::fail(HEDDLE_ERR_ARGUMENT, "%s of size %zu: no version of it ends inside a field; set size = sizeof",
+                    what, size);
+}
+
 }  // namespace detail
 
 // Copies the caller's options over the defaults in *to; to->size becomes this version's. ARGUMENT: `from` is no version of
@@ -39,6 +53,8 @@ base::Status read_options(const char* what, const Options* from, std::size_t fir
   if (from == nullptr) return HEDDLE_DONE;
   const std::size_t size = from->size;
   if (size < first) return detail::too_small(what, size, first, sizeof(Options));
+  if (size > kMostOptions) return detail::too_large(what, size, sizeof(Options));
+  if (size % alignof(Options) != 0) return detail::cut_off(what, size);
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (std::size_t i = sizeof(Options); i < size; ++i) {
     if (bytes[i] == 0) continue;
@@ -57,6 +73,7 @@ template <class Results>
 base::Status write_results(const char* what, const Results& from, std::size_t first, Results* to) {
   const std::size_t size = to->size;
   if (size < first) return detail::too_small(what, size, first, sizeof(Results));
+  if (size > kMostOptions) return detail::too_large(what, size, sizeof(Results));
   const std::size_t known = std::min(size, sizeof(Results));
   auto* bytes = reinterpret_cast<unsigned char*>(to);
   const auto* source = reinterpret_cast<const unsigned char*>(&from);

@@ -51,6 +51,26 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
   expect_refused(heddle_context_join(&join.known, &context), "does not know");
 }
 
+// What the size claims is memory that nobody has: it must not be looked at.
+TEST(Options, OfASizeThatNoVersionHasAreRefused) {
+  const Context context = Context::join();
+  heddle_worker handle{};
+  for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 7, std::size_t{1} << 40, api::kMostOptions + 8}) {
+    const heddle_worker_options open{size, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT};
+    expect_refused(heddle_worker_open(context.handle(), &open, &handle), "no version has more");
+    heddle_worker_stats stats{};
+    stats.size = size;
+    const Worker worker = context.open_worker();
+    expect_refused(heddle_worker_stats_read(worker.handle(), &stats), "no version has more");
+  }
+  // Half of a pointer is none.
+  heddle_context_options join{};
+  join.size = sizeof join - 3;
+  join.progress = "none";
+  heddle_context other{};
+  expect_refused(heddle_context_join(&join, &other), "inside a field");
+}
+
 TEST(Options, SmallerThanTheFirstVersionAreRefused) {
   const Context context = Context::join();
   heddle_worker worker{};

@@ -233,6 +233,7 @@ class Context {
   [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] std::string missing();
   void describe_awaited(std::span<char> text);
+  void give_up(std::span<Worker* const> workers);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::SystemClock clock_;

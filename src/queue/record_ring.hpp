@@ -38,7 +38,8 @@ template <template <class> class Atomic = std::atomic>
 struct RingControl {
   alignas(kRingLine) Atomic<std::uint64_t> tail{
       0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
-  alignas(kRingLine) Atomic<std::uint64_t> head{0};  // release by RecordConsumer::give_back; acquire by has_room
+  alignas(kRingLine) Atomic<std::uint64_t> head{0};  // release by RecordConsumer::give_back and refuse; acquire by
+                                                     // has_room and refused
 };
 static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -62,6 +63,9 @@ struct Record {
   std::uint32_t immediate = 0;
   std::uint8_t type = 0;
 };
+
+// A head that no ring has, and that no record has room before.
+inline constexpr std::uint64_t kRefusedHead = std::uint64_t{1} << 63;
 
 template <template <class> class Atomic = std::atomic>
 class RecordProducer {
@@ -89,6 +93,9 @@ class RecordProducer {
     if (place_ == capacity_) place_ = 0;
     return payload;
   }
+
+  // The consumer has found it malformed, and takes nothing more: there will never be room.
+  [[nodiscard]] bool refused() const { return control_->head.load(std::memory_order_acquire) == kRefusedHead; }
 
   // Makes everything begun so far visible to the consumer.
   void publish() {
@@ -170,6 +177,12 @@ class RecordConsumer {
   // Whether take() would find something, or would find the ring malformed.
   [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
 
+  // Nothing more is taken: the producer is told, and finds no room from then on.
+  void refuse() {
+    refused_ = true;
+    control_->head.store(kRefusedHead, std::memory_order_release);
+  }
+
   // Everything taken so far will not be looked at again. The producer learns it a quarter of the ring at a time, so that
   // the head's line moves rarely.
   void release() {
@@ -179,6 +192,9 @@ class RecordConsumer {
 
  private:
   void give_back() {
+    if (refused_) [[unlikely]] {
+      return;
+    }
     returned_ = free_;
     control_->head.store(free_, std::memory_order_release);
   }
@@ -189,6 +205,7 @@ class RecordConsumer {
   std::uint64_t tail_ = 0;      // as last seen
   std::uint64_t free_ = 0;      // everything before it was released
   std::uint64_t returned_ = 0;  // the head as last stored
+  bool refused_ = false;
   std::uint32_t capacity_ = 0;
   std::uint32_t place_ = 0;  // of the next record in data_
 };

@@ -173,6 +173,20 @@ TEST(RecordRing, ImpossibleHeadMeansFull) {
   EXPECT_FALSE(push(ring, pattern(1, 24), 1));
 }
 
+// What was taken before may be given back later: the producer still sees that nothing more is taken.
+TEST(RecordRing, RefusedRingNeverHasRoomAgain) {
+  Ring ring(256);
+  Record record;
+  ASSERT_TRUE(push(ring, pattern(1, 200), 1));
+  ASSERT_EQ(ring.consumer.take(&record), Take::record);
+  EXPECT_FALSE(ring.producer.refused());
+  ring.consumer.refuse();
+  ring.consumer.release();
+  EXPECT_TRUE(ring.producer.refused());
+  EXPECT_FALSE(push(ring, pattern(1, 200), 1));
+  EXPECT_FALSE(push(ring, pattern(1, 200), 1)) << "nor by the head that is known now";
+}
+
 // Random bytes as ring contents: whatever is handed out lies in the ring, and it ends.
 TEST(RecordRing, RandomContentsStayInBounds) {
   for (std::uint64_t seed = 1; seed <= 20000; ++seed) {

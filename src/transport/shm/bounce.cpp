@@ -25,7 +25,7 @@ base::Status BouncePool::prepare(Segment& segment, ControlHeader& header) noexce
 }
 
 base::Status BouncePool::make(Segment& segment, ControlHeader& header) {
-  const auto extent = segment.allocate(BounceView::bytes(chunks_, chunk_bytes_));
+  const auto extent = segment.allocate(BounceView::bytes(chunks_, chunk_bytes_), Segment::Use::own);
   if (!extent) return extent.status();
   view_ = BounceView(extent->address, chunks_, chunk_bytes_);
   for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {

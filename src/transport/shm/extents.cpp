@@ -1,5 +1,6 @@
 #include "transport/shm/extents.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 #include <tuple>
@@ -16,11 +17,19 @@ std::uint64_t Extents::rounded(std::uint64_t bytes) const {
 }
 
 std::optional<std::uint64_t> Extents::take(std::uint64_t bytes, std::uint64_t alignment) {
+  return take_from(0, bytes, alignment);
+}
+
+std::optional<std::uint64_t> Extents::take_fresh(std::uint64_t bytes, std::uint64_t alignment) {
+  return take_from(fresh_, bytes, alignment);
+}
+
+std::optional<std::uint64_t> Extents::take_from(std::uint64_t least, std::uint64_t bytes, std::uint64_t alignment) {
   const std::uint64_t need = rounded(bytes);
   if (need == 0) return std::nullopt;
   for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
     const auto [begin, room] = *hole;
-    const std::uint64_t at = (begin + alignment - 1) & ~(alignment - 1);
+    const std::uint64_t at = (std::max(begin, least) + alignment - 1) & ~(alignment - 1);
     if (at < begin || at - begin > room || room - (at - begin) < need) continue;
     const std::uint64_t behind = room - (at - begin) - need;
     if (behind != 0) free_.emplace(at + need, behind);  // may throw, so before the hole changes
@@ -29,6 +38,7 @@ std::optional<std::uint64_t> Extents::take(std::uint64_t bytes, std::uint64_t al
     } else {
       hole->second = at - begin;
     }
+    fresh_ = std::max(fresh_, at + need);
     return at;
   }
   return std::nullopt;

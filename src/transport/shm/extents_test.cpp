@@ -26,6 +26,21 @@ TEST(Extents, FirstFitReusesTheLowestHole) {
   EXPECT_EQ(extents.take(kPage, kPage), 4 * kPage);
 }
 
+// Not even in a hole at the end, which is one with what was never used.
+TEST(Extents, FreshPlacesWereNeverUsed) {
+  Extents extents(4096, 4096 * 16, 4096);
+  const auto low = extents.take(4096, 4096);
+  const auto high = extents.take(3 * 4096, 4096);
+  ASSERT_TRUE(low && high);
+  extents.give(*low, 4096);
+  extents.give(*high, 3 * 4096);
+  EXPECT_EQ(extents.take_fresh(4096, 4096), 5 * 4096U);
+  EXPECT_EQ(extents.take_fresh(4096, 4096), 6 * 4096U);
+  EXPECT_EQ(extents.take(4096, 4096), 4096U);
+  EXPECT_EQ(extents.take_fresh(10 * 4096, 4096), std::nullopt) << "there are nine fresh pages";
+  EXPECT_EQ(extents.take_fresh(9 * 4096, 4096), 7 * 4096U);
+}
+
 TEST(Extents, RefusesWhatDoesNotFit) {
   Extents extents(0, 4 * kPage, kPage);
   EXPECT_FALSE(extents.take(5 * kPage, kPage));

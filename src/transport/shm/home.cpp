@@ -126,7 +126,7 @@ base::Status Home::introduce(Peer& peer) {
 }
 
 base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {
-  const auto extent = segment_->allocate(layout_.ring_bytes);
+  const auto extent = segment_->allocate(layout_.ring_bytes, Segment::Use::own);
   if (!extent) return extent.status();
   {
     const std::lock_guard lock(ring_list_);

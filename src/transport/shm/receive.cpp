@@ -85,6 +85,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   if (taken == queue::Take::none) from.pace(n);
   if (taken == queue::Take::malformed) [[unlikely]] {
     malformed(from.peer->rank, "a message ring");
+    from.ring.refuse();  // its sender, who may not know of it, would wait for room and answers for ever
     drop(position);
   } else if (taken == queue::Take::none && failed_[from.peer->rank] != 0) [[unlikely]] {
     drop(position);

@@ -126,12 +126,13 @@ base::Status Segment::grow(std::uint64_t end) {
   return HEDDLE_DONE;
 }
 
-base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes) {
+base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
   const std::uint64_t page = page_bytes();
   Extent extent;
   {
     const std::lock_guard lock(mutex_);
-    const auto at = extents_.take(bytes, bytes >= kHugePage ? kHugePage : page);
+    const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : page;
+    const auto at = use == Use::own ? extents_.take_fresh(bytes, alignment) : extents_.take(bytes, alignment);
     if (!at) {
       return base::fail(
           HEDDLE_ERR_NO_MEMORY,

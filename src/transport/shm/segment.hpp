@@ -61,8 +61,11 @@ class Segment {
     std::uint64_t offset = 0;
     std::byte* address = nullptr;
   };
+  // What the library itself writes into never lies where a region has lain: a program that goes on writing by the name of a region
+  // that its owner has released may harm other regions, but no ring.
+  enum class Use : std::uint8_t { region, own };
   // Zeroed.
-  [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes);
+  [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);
   void free(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] Mapping& mapping() { return *mapping_; }

@@ -208,9 +208,9 @@ void Transfers::give_up_on_target(Transfer& transfer) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = now();
-    if (state != WorkerState::closed) return;
-    transfer.status =
-        base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed", transfer.to->worker, peer.rank);
+    if (state != WorkerState::closed && !transfer.to->ring.refused()) return;
+    transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
+                                 transfer.to->worker, peer.rank);
   }
   // Newest first: the target takes them in order, so that what is left out is a prefix.
   while (transfer.out != 0) {

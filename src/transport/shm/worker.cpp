@@ -195,10 +195,10 @@ bool Worker::post_message(Command& command) {
   return true;
 }
 
-// What is sent to a worker that was closed is dropped; it will never make room again.
+// What is sent to a worker that was closed, or has refused the ring, is dropped; it will never make room again.
 [[gnu::cold]] bool Worker::full_ring(Command& command, const Outgoing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
-  if (state != WorkerState::closed) return false;
+  if (state != WorkerState::closed && !to.ring.refused()) return false;
   command.done = true;
   command.source_free = true;
   return true;
@@ -228,7 +228,7 @@ bool Worker::closed(Target target) {
   if (to == nullptr) return false;
   const auto state =
       static_cast<WorkerState>(to->peer->control.worker(to->worker).state.load(std::memory_order_acquire));
-  return state == WorkerState::closed;
+  return state == WorkerState::closed || to->ring.refused();
 }
 
 void Worker::peer_failed(std::uint32_t rank) {
