@@ -2,7 +2,7 @@
 """clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
 
     check_tidy.py BUILD_TREE [REGEX of paths]
-    check_tidy.py BUILD_TREE --record    writes down what is clean, if there is no finding
+    check_tidy.py BUILD_TREE --record    writes down what is clean: all but the files that have findings
     check_tidy.py BUILD_TREE --all       the same, but looks also at what was found clean before
 
 It takes a quarter of an hour of processor time. A file that was found clean stays so while nothing that it is made of changes: itself, the
@@ -192,8 +192,11 @@ def main():
         found = "".join(each.result() for each in work)
     print(found, end="")
     print(f"check_tidy: {len(files)} files; {len(named) - len(files)} are as they were when they were found clean")
-    if record and not found:
-        CLEAN.write_text("".join(f"{line}\n" for line in sorted(hashes.values(), key=lambda line: line.split()[1])), encoding="utf-8")
+    # What is said of a header is said of all that include it: then nothing is written down.
+    bad = set(re.findall(r"^(/\S+?):\d+:\d+: (?:warning|error)", found, re.MULTILINE))
+    if record and bad <= set(named) and bool(bad) == bool(found):
+        lines = sorted((hashes[file] for file in named if file not in bad), key=lambda line: line.split()[1])
+        CLEAN.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sys.exit(1 if found else 0)
 
 
