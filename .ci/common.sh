@@ -21,22 +21,25 @@ fail() {
   exit 1
 }
 
-# check WHAT COMMAND…: runs it, says how long it took, ends the run if it fails.
+# check WHAT COMMAND…: runs it, says how long it took. If it fails .ci/run ends, .ci/nightly goes on.
 check() {
   local what=$1 begin=$SECONDS
   shift
   echo
   echo "==== $what"
-  "$@" || fail "$what" $((SECONDS - begin)) "$@"
-  pass "$what" $((SECONDS - begin))
+  if "$@"; then
+    pass "$what" $((SECONDS - begin))
+  else
+    fail "$what" $((SECONDS - begin)) "$@"
+  fi
 }
 
 # Ends what runs beside the checks. .ci/run has such work, and says how.
 stop_aside() { :; }
 
-install_packages() {
+install_packages() { # install_packages LIST…
   local missing=() package
-  for package in $(sed 's/#.*//' scripts/packages.txt scripts/packages_ci.txt); do
+  for package in $(sed 's/#.*//' "$@"); do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0

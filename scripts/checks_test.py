@@ -295,6 +295,15 @@ class RetryFailed(unittest.TestCase):
         self.assertIn("FAILED   never", done.stdout)
         self.assertIn("FLAKY    once", done.stdout)
 
+    def test_a_sanitizers_report_has_no_second_chance(self):
+        once = f"test -e {self.tree}/raced || {{ touch {self.tree}/raced; echo 'WARNING: ThreadSanitizer: data race'; exit 66; }}"
+        self.write({"race": once, "never": "false"})
+        done = self.run_and_retry("race|never")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("FAILED   race", done.stdout)
+        self.assertNotIn("race, alone", done.stdout)
+        self.assertIn("never, alone", done.stdout)
+
     def test_without_a_failed_test_it_is_another_failure(self):
         done = self.run_and_retry("good")
         self.assertEqual(done.returncode, 1)

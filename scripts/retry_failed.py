@@ -4,7 +4,8 @@
     retry_failed.py TREE [FLAKY]
 
 Exit 0: each passed in the end; those are flaky, a defect to mend: they are printed, and appended to the file FLAKY. Exit 1: one failed
-three times, or ctest did not leave a list of what failed (then it was not a test that failed)."""
+three times, or by a sanitizer's report, which is true however seldom it comes; or ctest did not leave a list of what failed (then it was
+not a test that failed)."""
 
 import pathlib
 import re
@@ -12,6 +13,8 @@ import subprocess
 import sys
 
 RETRIES = 2
+# A race or a wrong access that was seen once is there.
+REPORT = re.compile(r"WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|: runtime error: ")
 
 
 def failed_tests(tree):
@@ -20,6 +23,14 @@ def failed_tests(tree):
     if not log.is_file():
         return []
     return [line.split(":", 1)[1] for line in log.read_text().splitlines() if ":" in line]
+
+
+def has_report(tree, name):
+    """Whether a sanitizer has said something in the test's part of ctest's last log."""
+    log = tree / "Testing" / "Temporary" / "LastTest.log"
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    part = re.search(rf"^\d+/\d+ Test: {re.escape(name)}\n.*?(?=^\d+/\d+ Test: |\Z)", text, re.MULTILINE | re.DOTALL)
+    return part is not None and REPORT.search(part.group(0)) is not None
 
 
 def passes_alone(tree, name):
@@ -40,7 +51,10 @@ def main(arguments):
     if not names:
         print(f"retry_failed: {tree} has no list of failed tests: it was not a test that failed", file=sys.stderr)
         return 1
-    failed = [name for name in names if not passes_alone(tree, name)]
+    reported = [name for name in names if has_report(tree, name)]  # read before a ctest below writes the log anew
+    for name in reported:
+        print(f"FAILED   {name} in {tree}: a sanitizer has reported; it is not tried again")
+    failed = reported + [name for name in names if name not in reported and not passes_alone(tree, name)]
     flaky = [name for name in names if name not in failed]
     for name in flaky:
         print(f"FLAKY    {name} in {tree}: failed once, passed alone")
@@ -48,7 +62,8 @@ def main(arguments):
         with open(arguments[1], "a", encoding="utf-8") as file:
             file.writelines(f"{name} in {tree}\n" for name in flaky)
     for name in failed:
-        print(f"FAILED   {name} in {tree}: {RETRIES + 1} times")
+        if name not in reported:
+            print(f"FAILED   {name} in {tree}: {RETRIES + 1} times")
     return 1 if failed else 0
 
 

@@ -129,7 +129,7 @@ int putofu_poll_reduce_uint64(utofu_vbg_id_t vbg_id, unsigned long int flags, ui
   GateValue result;
   const int code = process->gates().fetch(*process, vbg_id, GateData::words, &result);
   if (code == UTOFU_SUCCESS) std::copy_n(result.words.begin(), result.count, data);
-  return code;
+  return noted(code);
 }
 
 int putofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, double data[]) {
@@ -142,7 +142,7 @@ int putofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, do
   if (code == UTOFU_SUCCESS)
     std::transform(result.sums.begin(), result.sums.begin() + result.count, data,
                    [](const tofu_emulator::BlockSum& sum) { return sum.value(); });
-  return code;
+  return noted(code);
 }
 
 }  // extern "C"

@@ -55,7 +55,8 @@ int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t com
   place->slot = component;
   if (use.cq == nullptr) return UTOFU_SUCCESS;
   if ((use.slots >> component & 1U) != 0) return failed(UTOFU_ERR_USED);
-  return mode == CqMode::shared && use.cq->mode() == CqMode::shared ? UTOFU_SUCCESS : UTOFU_ERR_NOT_AVAILABLE;
+  if (mode == CqMode::shared && use.cq->mode() == CqMode::shared) return UTOFU_SUCCESS;
+  return failed(UTOFU_ERR_NOT_AVAILABLE);
 }
 
 // Where another VCQ comes. Those that share fill up a CQ before they open the next; the components' CQ is the last resort.

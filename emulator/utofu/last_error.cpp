@@ -43,7 +43,7 @@ constexpr Meaning kMeanings[] = {
     MEANING(ERR_INVALID_ARG, "an argument is wrong"),
     MEANING(ERR_INVALID_POINTER, "a pointer is wrong"),
     MEANING(ERR_INVALID_FLAGS, "a flag is wrong"),
-    MEANING(ERR_INVALID_COORDS, "a node's coordinates is wrong"),
+    MEANING(ERR_INVALID_COORDS, "a node's coordinates are wrong"),
     MEANING(ERR_INVALID_PATH, "the coordinates of a path is wrong"),
     MEANING(ERR_INVALID_TNI_ID, "a TNI is wrong"),
     MEANING(ERR_INVALID_CQ_ID, "a CQ is wrong"),

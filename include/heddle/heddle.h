@@ -35,7 +35,8 @@
  * returns HEDDLE_ERR_STATE. Direct memory operations (on regions a peer can map, the shm transport) need no progress at either
  * side.
  * A call that waits spins, then gives its core away, and after a millisecond in vain sleeps. Messages wake it; other things, such
- * as a direct put into the word that it waits for, are noticed at most a sixteenth of its waiting time later (1 ms at most).
+ * as a direct put into the word that it waits for, are noticed at most a sixteenth of its waiting time later: 1 ms at most, and
+ * where more than five ranks share a core 0.2 ms for each of them, 100 ms at most.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A program built against an older header passes a smaller one,
  * whose missing fields take the defaults (of statistics it gets what it has room for). A larger one, of a newer header, is
@@ -283,7 +284,9 @@ HEDDLE_API int heddle_worker_progress(heddle_worker worker);
  * TIMEOUT: nothing has.
  * What no worker tells, such as a direct put, another worker's callback or a thread of the program, does not end it; with
  * HEDDLE_FOREVER it returns DONE all the same, after about a millisecond and then after each sleep, which is a sixteenth of the time
- * waited (1 ms at most): the loop above is right whatever it waits for. For a word in memory heddle_signal_wait is faster.
+ * waited (at most what is said above under Progress): the loop above is right whatever it waits for. For a word in memory
+ * heddle_signal_wait is faster. The last four workers that a thread waited on are remembered; on another one its wait counts as
+ * the first, and returns at once if that worker has ever moved.
  * Errors: TIMEOUT, STATE (inside a handler). */
 HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
 
@@ -334,10 +337,10 @@ typedef enum heddle_when {
 
 /* What happens when an operation is finished: fn(arg, status) if fn is set; counter raised by one if counter is set.
  * A null pointer to a completion, or both unset: nothing (flush or quiet tell when it is finished).
- * An operation that returns HEDDLE_DONE runs no fn and raises no counter, but one created with counts_done. So what matters only when a completion follows is
- * checked only then: that the counter may be raised by this worker (else ARGUMENT; with counts_done always), and anything of the completion where
- * there is nothing to transfer (zero bytes) or the operation is done at once. A program is correct only if it would pass
- * these checks: whether a region is direct depends on the machine. */
+ * An operation that returns HEDDLE_DONE runs no fn, and raises only a counter that was created with counts_done. So what matters
+ * only when a completion follows is checked only then: that the counter may be raised by this worker (else ARGUMENT; with
+ * counts_done always), and anything of the completion where there is nothing to transfer (zero bytes) or the operation is done at
+ * once. A program is correct only if it would pass these checks: whether a region is direct depends on the machine. */
 typedef struct heddle_completion {
   heddle_callback fn;
   void* arg;
@@ -353,8 +356,8 @@ typedef struct heddle_counter_options {
   uint64_t counts_done;
 } heddle_counter_options;
 
-/* A counter starts at 0 and is raised by one for each operation that finished well (with counts_done: also at once). Operations that failed are counted
- * apart, with the first error. options may be null. free: operations that still name it end as if they had no counter.
+/* A counter starts at 0 and is raised by one for each operation that finished well (with counts_done: also at once). Operations
+ * that failed are counted apart, with the first error. options may be null. free: operations that still name it end as if they had no counter.
  * Errors: create ARGUMENT (options->size, a worker of another context), NO_MEMORY. */
 HEDDLE_API heddle_status heddle_counter_create(heddle_context context, const heddle_counter_options* options,
                                                heddle_counter* counter);
@@ -625,7 +628,8 @@ typedef void (*heddle_am_handler)(const heddle_am_arrival* message, void* arg);
  * message without a handler (of class USER: when its turn comes) is dropped and counted. Any thread, also while messages arrive:
  * each meets one handler with the argument it was registered with. The one that was replaced or taken back may still run, or
  * begin to, after this call has returned, in threads that had found it before: what its argument points to stays until
- * the threads that make progress on the context's workers have returned from that once. Takes no memory and constant time, however often.
+ * the threads that make progress on the context's workers have returned from that once. Takes no memory and constant time,
+ * however often.
  * Errors: ARGUMENT (handler number). */
 HEDDLE_API heddle_status heddle_am_register(heddle_context context, uint32_t handler, heddle_am_handler fn, void* arg);
 

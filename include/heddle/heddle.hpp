@@ -468,7 +468,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   // A counter; with a worker: one that only this worker's operations raise.
   [[nodiscard]] Counter counter() const { return counter_for({}); }
   [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
-  // That operations which are DONE at once raise as well: it reaches the number of operations.
+  // A counter with counts_done: what is DONE at once raises it too, so it reaches the number of operations.
   [[nodiscard]] Counter counter_of_all() const { return counter_for({}, 1); }
   [[nodiscard]] Counter counter_of_all(const Worker& only) const { return counter_for(only.handle(), 1); }
 

@@ -55,7 +55,7 @@ Status Awaited::wait(const char* call, heddle_worker handle) {
   return base::fail(status, "%s: the operation has ended with %s", call, heddle_status_name(status));
 }
 
-// A counter that is none any more was not asked about: there was nothing to transfer.
+// The handle may be of no live counter: where nothing was transferred it was not checked.
 void raise_done(const heddle_completion& completion) {
   Counter* counter = find_handle<Counter>(completion.counter.id);
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);

@@ -32,9 +32,8 @@ class Crowd {
     const auto nap = static_cast<std::int64_t>(kNapPerShareNs * who_wait / std::max<std::uint64_t>(cores, 1));
     longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
   }
-  // Who sleeps to look again every so often costs its core a few microseconds of each look, and the membarrier of a worker is the
-  // kernel's one lock and an interrupt of the other cores: hundreds on a core that look every millisecond leave nothing of it to
-  // who should end their wait. So the longest nap grows with how many share a core.
+  // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel does one at a time. Hundreds
+  // on a core that look each millisecond leave it no time. So the longest nap grows with the ranks that share a core.
   [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }

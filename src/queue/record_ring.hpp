@@ -7,7 +7,8 @@
 // is shared, the objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
-//   head <= tail, tail - head <= capacity, both multiples of 8.
+//   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored once and last by a consumer that
+//   takes nothing more.
 //   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is left at the end.
 //   Bytes in [head, tail) are written by nobody; the rest belongs to the producer.
 //   tail is stored only after all that it publishes; a producer killed at any instruction leaves whole records.
