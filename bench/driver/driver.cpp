@@ -76,12 +76,13 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
 }
 
 void say_machine(const harness::Cores& cores, const harness::Origin& origin, const Options& options) {
-  std::fprintf(stderr, "heddle bench: 2 processes on cores %s, %s%u repeats of %.0f ms%s\n", cores.text().c_str(),
+  std::fprintf(stderr, "heddle bench: cores %s, %s%u repeats of %.0f ms%s\n", cores.text().c_str(),
                options.limit_ns != 0 ? "up to " : "", options.repeat, static_cast<double>(options.target_ns) / 1e6,
                options.quick ? " (quick: not for figures)" : "");
   if (was_loaded(origin)) {
-    std::fprintf(stderr, "heddle bench: other programs are at work (load %.1f): figures will be worse than they are\n",
-                 origin.load);
+    std::fprintf(
+        stderr, "heddle bench: other programs are at work (load %.1f): figures will be worse than on a quiet machine\n",
+        origin.load);
   }
   if (cores.count() < 2) {
     std::fputs("heddle bench: only one core may be used: the processes share it and the figures mean little\n", stderr);

@@ -248,7 +248,7 @@ std::vector<ProgramPeer> installed_programs() {
     if (!std::filesystem::exists(file, none)) continue;
     out.push_back({entry.path().filename().string() + " of " + root.lexically_normal().string(),
                    (entry.path() / "heddle_program").string(),
-                   "run bench/programs/build_peers.sh",
+                   "run bench/programs/build_peers.sh build/release",
                    {},
                    {"UCX_WARN_UNUSED_ENV_VARS=n"},
                    false,

@@ -85,6 +85,7 @@ std::string peer_name(const Key& key) {
 }
 
 constexpr double kSameP = 1.6;
+constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a figure may be trusted
 
 // The median P of all samples that were not disturbed: how the machine mostly stood.
 double usual_p(const std::vector<Sample>& samples) {
@@ -128,12 +129,6 @@ Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, do
   return record;
 }
 
-bool comparable(const Key& ours, const Key& other) {
-  return ours.bench == other.bench && comparable_ops(ours, other) && ours.memory == other.memory &&
-         ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
-         ours.processes == other.processes;
-}
-
 }  // namespace
 
 const char* distance_name(Distance distance) {
@@ -155,6 +150,19 @@ bool larger_is_better(std::string_view metric) {
 bool is_heddle(const Key& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
          key.transport.starts_with("heddle ") || is_heddle_shmem(key);
+}
+
+bool comparable(const Key& ours, const Key& other) {
+  return ours.bench == other.bench && comparable_ops(ours, other) && ours.memory == other.memory &&
+         ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
+         ours.processes == other.processes;
+}
+
+Standing standing(const Record& ours, const Record& other) {
+  const bool apart = ours.high95 < other.low95 || other.high95 < ours.low95;
+  if (!apart || ours.repeats < kLeastRepeats || other.repeats < kLeastRepeats) return Standing::level;
+  const bool larger = ours.median > other.median;
+  return larger == larger_is_better(ours.key.metric) ? Standing::ahead : Standing::behind;
 }
 
 std::string to_json(const Sample& sample) {

@@ -82,6 +82,13 @@ std::vector<Record> aggregate(const std::vector<Sample>& samples);
 // Latencies of a whole transfer are also compared with P itself.
 std::vector<Record> with_ratios(const std::vector<Record>& records);
 
+// True if the two figures are of the same task: who did it, and on how many workers, does not count.
+bool comparable(const Key& ours, const Key& other);
+
+// Where a figure stands beside another's: level where the 95 % intervals overlap, or one has fewer than 3 repeats.
+enum class Standing : std::uint8_t { ahead, level, behind };
+Standing standing(const Record& ours, const Record& other);
+
 // True if a larger value of this metric is the better one.
 bool larger_is_better(std::string_view metric);
 // True for transports that are Heddle's own.

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "driver/table.hpp"
 #include "programs/programs.hpp"
 
 namespace heddle::bench::programs {
@@ -57,16 +58,11 @@ std::string name_of(const harness::Key& key) {
   return usual ? key.transport : key.transport + " " + key.sharing;
 }
 
-std::string bytes_text(std::uint64_t bytes) {
-  if (bytes >= (1U << 20) && bytes % (1U << 20) == 0) return std::to_string(bytes >> 20) + "M";
-  return bytes >= 1024 && bytes % 1024 == 0 ? std::to_string(bytes >> 10) + "K" : std::to_string(bytes);
-}
-
 std::string row(const Record& ours, const std::vector<Record>& records) {
   char line[512];
-  std::snprintf(line, sizeof line, "  %-14s%6s %3u %3u  %-7s%-17s%-28s", ours.key.op.c_str(),
-                bytes_text(ours.key.size_bytes).c_str(), ours.key.processes, ours.key.threads, ours.key.unit.c_str(),
-                name_of(ours.key).c_str(), with_interval(ours).c_str());
+  std::snprintf(line, sizeof line, "  %-14s%8s %3u %3u  %-7s%-17s%-28s", ours.key.op.c_str(),
+                driver::size_text(ours.key.size_bytes).c_str(), ours.key.processes, ours.key.threads,
+                ours.key.unit.c_str(), name_of(ours.key).c_str(), with_interval(ours).c_str());
   std::string out = line;
   const auto peers = peers_of(ours, records);
   if (!peers.empty()) {
@@ -107,7 +103,8 @@ std::vector<Record> records_of(const std::vector<Sample>& samples) {
   std::vector<Record> out;
   for (const auto& [some, label] : {std::pair(&near, "near"), std::pair(&far, "far"), std::pair(&changed, "changed")}) {
     for (Record& record : harness::aggregate(*some)) {
-      record.distance = label;
+      if (record.distance != "close")
+        record.distance = label;  // both cores were one physical core: near to nothing else
       out.push_back(record);
     }
   }
@@ -138,10 +135,15 @@ std::vector<Record> with_best_peer(const std::vector<Record>& records) {
 std::string ahead(const Record& ours, const std::vector<Record>& records) {
   const auto peers = peers_of(ours, records);
   if (peers.empty()) return {};
-  const Record& best = *peers.front();
-  const bool apart = ours.high95 < best.low95 || best.high95 < ours.low95;
-  if (!apart || ours.repeats < 3 || best.repeats < 3) return "level";
-  return better(ours, best) ? "heddle" : best.key.transport;
+  switch (harness::standing(ours, *peers.front())) {
+    case harness::Standing::ahead:
+      return "heddle";
+    case harness::Standing::behind:
+      return peers.front()->key.transport;
+    case harness::Standing::level:
+      break;
+  }
+  return "level";
 }
 
 std::string table(const std::vector<Record>& records) {
@@ -166,7 +168,7 @@ std::string table(const std::vector<Record>& records) {
     if (record->key.bench != bench) {
       bench = record->key.bench;
       char line[256];
-      std::snprintf(line, sizeof line, "\n%-16s%6s %3s %3s  %-7s%-17s%-28s%-15s%-28s%6s  %-13s%6s\n", bench.c_str(),
+      std::snprintf(line, sizeof line, "\n%-16s%8s %3s %3s  %-7s%-17s%-28s%-15s%-28s%6s  %-13s%6s\n", bench.c_str(),
                     "bytes", "prc", "thr", "unit", "heddle", "median [95 %]", "best peer", "median [95 %]", "ratio",
                     "ahead", "P ns");
       out += line;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <set>
 
 #include "driver/table.hpp"
@@ -14,36 +13,36 @@ namespace {
 
 using harness::Record;
 
-constexpr double kLevel = 0.05;  // nearer to a peer than that is neither ahead nor behind
-
-// How many times as good as the peer: larger is better, whatever the metric.
-double advantage(const Record& record) {
-  return harness::larger_is_better(record.key.metric) ? record.ratio : 1 / record.ratio;
-}
-
-// The peers of a session: whoever did the work and is neither Heddle nor the machine.
-std::set<std::string> peers_of(const std::vector<Record>& records) {
-  std::set<std::string> peers;
-  for (const Record& record : records) {
-    if (!harness::is_heddle(record.key) && record.key.transport != "limit") peers.insert(record.key.transport);
+// One of Heddle's figures and the peer's that is best at the same task, while the cores stood alike.
+struct Pair {
+  const Record* ours;
+  const Record* best;
+  // How many times as good: larger is better, whatever the metric.
+  [[nodiscard]] double advantage() const {
+    const double ratio = ours->median / best->median;
+    return harness::larger_is_better(ours->key.metric) ? ratio : 1 / ratio;
   }
-  return peers;
+};
+
+// Whoever did the work and is neither Heddle nor the machine.
+bool is_peer(const Record& record) {
+  return !harness::is_heddle(record.key) && record.key.transport != "limit";
 }
 
-bool is_peer(const std::set<std::string>& peers, const std::string& against) {
-  return peers.contains(against.substr(0, against.find(' ')));
-}
-
-// Each of Heddle's figures with the peer that comes out best beside it.
-std::vector<Record> beside_the_best(const std::vector<Record>& records, const std::set<std::string>& peers) {
-  std::map<harness::Key, Record> best;
-  for (const Record& record : records) {
-    if (record.against.empty() || !(record.ratio > 0) || !is_peer(peers, record.against)) continue;
-    const auto [found, added] = best.emplace(record.key, record);
-    if (!added && advantage(record) < advantage(found->second)) found->second = record;
+std::vector<Pair> beside_the_best(const std::vector<Record>& records) {
+  std::vector<Pair> out;
+  for (const Record& ours : records) {
+    if (!harness::is_heddle(ours.key) || !ours.against.empty() || !(ours.median > 0)) continue;
+    Pair pair{&ours, nullptr};
+    for (const Record& peer : records) {
+      if (!is_peer(peer) || !peer.against.empty() || peer.distance != ours.distance || !(peer.median > 0) ||
+          !harness::comparable(ours.key, peer.key)) {
+        continue;
+      }
+      if (pair.best == nullptr || Pair{&ours, &peer}.advantage() < pair.advantage()) pair.best = &peer;
+    }
+    if (pair.best != nullptr) out.push_back(pair);
   }
-  std::vector<Record> out;
-  for (const auto& [key, record] : best) out.push_back(record);
   return out;
 }
 
@@ -59,39 +58,43 @@ std::string name_of(const Record& record) {
                      std::to_string(key.threads) + (key.threads == 1 ? " thread" : " threads");
   if (!key.sharing.empty() && key.sharing != "exclusive") text += ", " + key.sharing;
   if (key.memory == "registered") text += ", registered";
+  if (record.distance != "near") text += ", cores " + record.distance;
   return text;
 }
 
 }  // namespace
 
 std::string verdict(const std::vector<Record>& records) {
-  const std::set<std::string> peers = peers_of(records);
+  std::set<std::string> peers;
+  for (const Record& record : records) {
+    if (is_peer(record)) peers.insert(record.key.transport);
+  }
   if (peers.empty()) {
     return "<p>No peer was measured in this session, so the figures stand beside the machine's own limits only. "
            "<code>heddle bench --peers</code> measures UCX, MPI and OpenSHMEM beside them, where they are "
            "installed.</p>";
   }
-  std::vector<Record> figures = beside_the_best(records, peers);
-  std::sort(figures.begin(), figures.end(),
-            [](const Record& a, const Record& b) { return advantage(a) < advantage(b); });
+  std::vector<Pair> pairs = beside_the_best(records);
+  std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.advantage() < b.advantage(); });
   std::size_t ahead = 0;
-  std::string behind;
-  std::size_t behind_count = 0;
-  for (const Record& record : figures) {
-    if (advantage(record) > 1 + kLevel) ++ahead;
-    if (advantage(record) >= 1 - kLevel) continue;
-    ++behind_count;
-    behind += "<li>" + escape(name_of(record)) + ": " + escape(record.against) + " is " + times(1 / advantage(record)) +
-              " as good</li>\n";
+  std::size_t behind = 0;
+  std::string list;
+  for (const Pair& pair : pairs) {
+    const harness::Standing stands = standing(*pair.ours, *pair.best);
+    ahead += stands == harness::Standing::ahead ? 1 : 0;
+    if (stands != harness::Standing::behind) continue;
+    ++behind;
+    list += "<li>" + escape(name_of(*pair.ours)) + ": " + escape(pair.best->key.transport) + " is " +
+            times(1 / pair.advantage()) + " as good</li>\n";
   }
   std::string names;
   for (const std::string& peer : peers) names += (names.empty() ? "" : ", ") + escape(peer);
-  std::string out = "<p>Of " + std::to_string(figures.size()) + " figures that a peer (" + names +
-                    ") was measured beside, Heddle is ahead of the best of them in <b>" + std::to_string(ahead) +
-                    "</b>, level within 5 % in <b>" + std::to_string(figures.size() - ahead - behind_count) +
-                    "</b>, and behind in <b>" + std::to_string(behind_count) + "</b>" +
-                    (behind.empty() ? ".</p>" : ":</p>\n<ul>" + behind + "</ul>");
-  return out;
+  return "<p>Of " + std::to_string(pairs.size()) + " figures that a peer (" + names +
+         ") was measured beside, Heddle is ahead of the best of them in <b>" + std::to_string(ahead) +
+         "</b>, behind in <b>" + std::to_string(behind) + "</b>, and level in <b>" +
+         std::to_string(pairs.size() - ahead - behind) +
+         "</b>, where the 95 % intervals overlap or there are fewer than 3 repeats" +
+         (list.empty() ? ".</p>" : ". Behind in:</p>\n<ul>" + list + "</ul>");
 }
 
 }  // namespace heddle::bench::report
