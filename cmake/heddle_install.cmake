@@ -39,7 +39,7 @@ install(FILES ${CMAKE_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/
 # The documents lie to each other as in the source, so that the links between them hold; those to the headers are changed
 # to lead to where the headers are installed.
 install(FILES LICENSE CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES docs/architecture.md docs/clusters.md docs/openshmem.md docs/performance.md docs/tofu.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES docs/architecture.md docs/clusters.md docs/openshmem.md docs/performance.md docs/tofu.md docs/tofu-mpi.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.c" PATTERN "*.cpp" PATTERN "README.md")

@@ -285,8 +285,8 @@ HEDDLE_API int heddle_worker_progress(heddle_worker worker);
  * What no worker tells, such as a direct put, another worker's callback or a thread of the program, does not end it; with
  * HEDDLE_FOREVER it returns DONE all the same, after about a millisecond and then after each sleep, which is a sixteenth of the time
  * waited (at most what is said above under Progress): the loop above is right whatever it waits for. For a word in memory
- * heddle_signal_wait is faster. The last four workers that a thread waited on are remembered; on another one its wait counts as
- * the first, and returns at once if that worker has ever moved.
+ * heddle_signal_wait is faster. A thread that waits on more workers than one process may open (several contexts) may return early
+ * from some of these waits.
  * Errors: TIMEOUT, STATE (inside a handler). */
 HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
 

@@ -75,6 +75,13 @@ inline bool uncounted(const heddle_completion* completion) {
   return completion == nullptr || completion->counter.id == 0;
 }
 
+// Whether an operation that is done at once has nobody to tell: no counter, or a live one that counts only what is posted.
+inline bool nothing_raised(const heddle_completion* completion) {
+  if (uncounted(completion)) return true;
+  const Counter* counter = find_handle<Counter>(completion->counter.id);
+  return counter != nullptr && !counter->counts_done();
+}
+
 // Whether a direct operation may go on: a counter that is no live one is a mistake even where nothing raises it, and one that will be
 // raised must be this worker's.
 inline bool counter_fits(const Worker& worker, const heddle_completion* completion) {

@@ -46,7 +46,11 @@ template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, const engine::Block& block, const heddle_completion* completion) {
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
     return explain_access(worker, *block.remote, block.offset, block.bytes);
-  if (block.bytes == 0) return counter_fits(worker, completion) ? counted(HEDDLE_DONE, completion) : HEDDLE_DONE;
+  if (block.bytes == 0) {
+    // A counter that is none any more is not asked about; one that counts this has to be the worker's.
+    const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
+    return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
+  }
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = engine::post(worker, engine::BlockCommand{&block, &resolved});
@@ -96,26 +100,16 @@ template <Kind kind>
 
 // A word of memory that is mapped, and nothing to complain of: what most operations are. False: nothing happened.
 template <Kind kind>
-inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset) {
+inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
+                       const heddle_completion* completion) {
   RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
   if (remote == nullptr || !remote->direct_range(offset, kWord))
     return false;  // first: commands lose least by having tried
   Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr || local == nullptr) return false;
+  if (worker == nullptr || local == nullptr || !nothing_raised(completion)) return false;
   std::byte* memory = remote->direct + offset;
   kind == Kind::put ? std::memcpy(memory, local, kWord) : std::memcpy(local, memory, kWord);
   worker->count(kind == Kind::put ? &Tally::word_puts : &Tally::word_gets);
-  return true;
-}
-
-// The same, with a counter in the completion.
-template <Kind kind>
-[[gnu::noinline]] bool word_counted(heddle_worker handle, void* local, heddle_remote_region region,
-                                    std::uint64_t offset, const heddle_completion* completion) {
-  const Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr || !counter_fits(*worker, completion)) return false;
-  if (!word_moved<kind>(handle, local, region, offset)) return false;
-  raise_done(*completion);
   return true;
 }
 
@@ -124,11 +118,7 @@ template <Kind kind, auto kOther>
 inline Status word_or(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
                       const heddle_completion* completion) {
   if (bytes != kWord) return kOther(handle, local, bytes, address.region, address.offset, completion);
-  if (uncounted(completion)) [[likely]] {
-    if (word_moved<kind>(handle, local, address.region, address.offset)) [[likely]] {
-      return HEDDLE_DONE;
-    }
-  } else if (word_counted<kind>(handle, local, address.region, address.offset, completion)) {
+  if (word_moved<kind>(handle, local, address.region, address.offset, completion)) [[likely]] {
     return HEDDLE_DONE;
   }
   return kOther(handle, local, kWord, address.region, address.offset, completion);
@@ -375,7 +365,7 @@ heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddl
 }
 
 heddle_status heddle_get_wait(heddle_worker worker, void* target, size_t bytes, heddle_remote source) {
-  if (bytes == kWord && word_moved<Kind::get>(worker, target, source.region, source.offset)) [[likely]] {
+  if (bytes == kWord && word_moved<Kind::get>(worker, target, source.region, source.offset, nullptr)) [[likely]] {
     return HEDDLE_DONE;
   }
   const auto is_direct = [&] {

@@ -113,6 +113,34 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
 // Long enough never to be reached; not HEDDLE_FOREVER, which returns now and then.
 constexpr std::int64_t kLong = 100'000'000'000;
 
+// A thread's waits on one worker remember what it has seen there, however many others it waits on between.
+TEST(WaitingOnMany, WhatWasSeenOnceIsNotToldAgain) {
+  constexpr std::uint32_t kWorkers = 12;
+  Job(1, "loopback").run([&](Context& context, Worker&) {
+    std::array<heddle_worker, kWorkers> workers{};
+    std::uint32_t handled = 0;
+    const auto count = [](const heddle_am_arrival*, void* arg) { ++*static_cast<std::uint32_t*>(arg); };
+    ASSERT_EQ(heddle_am_register(context.handle(), 3, count, &handled), HEDDLE_DONE);
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    for (heddle_worker& worker : workers) {
+      ASSERT_EQ(heddle_worker_open(context.handle(), nullptr, &worker), HEDDLE_DONE) << heddle_last_error();
+      std::uint32_t index = 0;
+      ASSERT_EQ(heddle_worker_index(worker, &index), HEDDLE_DONE);
+      ASSERT_GE(heddle_am(worker, {0, index}, &message, nullptr), 0) << heddle_last_error();
+    }
+    const auto told = [&] {
+      std::uint32_t done = 0;
+      for (const heddle_worker& worker : workers) done += heddle_worker_wait(worker, 0) == HEDDLE_DONE ? 1 : 0;
+      return done;
+    };
+    const Deadline deadline;
+    while (handled < kWorkers && !deadline.over()) static_cast<void>(told());
+    ASSERT_EQ(handled, kWorkers);
+    while (told() != 0 && !deadline.over()) continue;  // what their operations' ends are told
+    EXPECT_FALSE(deadline.over()) << "some worker says for ever that it has moved";
+  });
+}
+
 struct Moved {
   const char* name;
   heddle_sharing sharing;

@@ -109,7 +109,7 @@ bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, F
       static_cast<void>(progress_all());
       if (!fetch(ns)) rest(ns);
     }
-    watch.round(describe);
+    watch.round(describe, waiter.nap_ns() > 0);
   }
 }
 

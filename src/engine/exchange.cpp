@@ -50,12 +50,13 @@ constexpr std::byte kUnsettled{1};
 class Stillness {
  public:
   explicit Stillness(base::Clock& clock) : clock_(clock), since_ns_(clock.now_ns()) {}
-  [[nodiscard]] bool longer(bool moved, std::uint64_t ns) {
+  [[nodiscard]] bool longer(bool moved, bool napping, std::uint64_t ns) {
     if (moved) {
       moved_ = true;
       return false;
     }
-    if (!moved_ && ++rounds_ % kOthers != 0 && ns > 0) return false;  // a look at the clock now and then
+    // A look at the clock now and then, and after each nap.
+    if (!moved_ && ++rounds_ % kOthers != 0 && !napping && ns > 0) return false;
     const std::uint64_t now = clock_.now_ns();
     if (moved_) since_ns_ = now;
     moved_ = false;
@@ -225,11 +226,12 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
       return status;
     }
     int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
-    if (events == 0 && ++rounds % kOthers == 0) events = progress_attachment();
+    // Now and then, and before each nap: others may wait for this rank's part of a collective.
+    if (events == 0 && (++rounds % kOthers == 0 || waiter.nap_ns() > 0)) events = progress_attachment();
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
-    watch.round([this](std::span<char> text) { describe_awaited(text); });
+    watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
   }
 }
 
@@ -251,8 +253,10 @@ base::Status Context::leave() {
   const auto settle = [&](std::uint64_t still_ns) {
     Stillness stillness(clock_);
     while (!std::all_of(workers.begin(), workers.end(), quiet)) {
-      if (stillness.longer(rest(), still_ns)) return false;
-      watch.round(kNothingMore);
+      const bool moved = rest();
+      const bool napping = waiter.nap_ns() > 0;
+      if (stillness.longer(moved, napping, still_ns)) return false;
+      watch.round(kNothingMore, napping);
     }
     return true;
   };
@@ -263,7 +267,7 @@ base::Status Context::leave() {
     base::Status status = HEDDLE_DONE;
     while ((status = test_exchange(kind, &parts)) == HEDDLE_AGAIN) {
       static_cast<void>(rest());
-      watch.round([this](std::span<char> text) { describe_awaited(text); });
+      watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
     }
     return status;
   };

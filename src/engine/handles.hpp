@@ -30,6 +30,7 @@ inline constexpr HandleType kLastHandleType = HandleType::partitioned;
 
 inline constexpr std::uint64_t kHandleTypeShift = 60;
 inline constexpr std::uint64_t kHandleGenerationShift = 24;
+inline constexpr std::uint64_t kHandleIndexShift = 4;
 
 // Entries of the section of a type, powers of two. Entry 0 of each is never live, so that the null handle finds nothing there.
 constexpr std::size_t handle_entries(HandleType type) {

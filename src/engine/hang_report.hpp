@@ -47,10 +47,11 @@ class Watch {
       : context_(context), worker_(worker), call_(call), scope_(Scope::own), waited_(before) {}
   [[nodiscard]] const Waited& waited() const { return waited_; }
 
-  // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into text.
+  // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into text. `napping`: rounds are as long as
+  // naps now, a tenth of a second at most, and each looks at the clock.
   template <class Describe>
-  void round(Describe&& describe) {
-    if (++waited_.rounds % kRounds == 0 && due()) [[unlikely]] {
+  void round(Describe&& describe, bool napping) {
+    if ((++waited_.rounds % kRounds == 0 || napping) && due()) [[unlikely]] {
       char text[kText] = "";
       describe(std::span(text));
       report(text);

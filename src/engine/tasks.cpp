@@ -239,6 +239,7 @@ void Worker::run_task(heddle_worker handle, Tasks::Task* task) {
   const auto inside = [&] {
     grant(peer, source);
     if (large) am_rendezvous_.room_for_tasks();
+    note_moved();  // that may have brought the next task, which another thread waits for
   };
   gate_ == nullptr ? inside() : gate_->visit(inside);
 }

@@ -1,5 +1,8 @@
 #include "engine/worker.hpp"
 
+#include <memory>
+#include <new>
+
 #include "base/log.hpp"
 #include "engine/gate.hpp"
 
@@ -151,20 +154,25 @@ struct Seen {
   Watch::Waited waited{};
 };
 
-// Of the workers that it has waited on last. One that has fallen out is as one that it waits on for the first time.
-struct SeenWorkers {
-  static constexpr std::size_t kMost = 4;
-  std::array<Seen, kMost> rows;
-  std::size_t next = 0;
-
+// Of the workers that it has waited on. One that has fallen out is as one that it waits on for the first time.
+class SeenWorkers {
+ public:
   Seen& of(std::uint64_t worker) {
-    for (Seen& row : rows) {
+    for (Seen& row : first_) {
       if (row.worker == worker) return row;
+      if (row.worker == 0) return row = Seen{worker};
     }
-    Seen& row = rows[next++ % kMost];
-    row = Seen{worker};
+    // As many as a process may open, by their place in the table of handles: workers that are open have different ones.
+    if (more_ == nullptr) more_.reset(new (std::nothrow) Seen[kMore]);
+    Seen& row = more_ != nullptr ? more_[(worker >> kHandleIndexShift) % kMore] : first_.back();
+    if (row.worker != worker) row = Seen{worker};
     return row;
   }
+
+ private:
+  static constexpr std::size_t kMore = 256;  // HEDDLE_MAX_WORKERS' most
+  std::array<Seen, 4> first_;                // what most threads need lies where no memory need be had
+  std::unique_ptr<Seen[]> more_;
 };
 
 // initial-exec, as detail::t_inside.
@@ -200,7 +208,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
       return HEDDLE_DONE;
     }
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
-    watch.round(kNothingMore);
+    watch.round(kNothingMore, waiter.nap_ns() > 0);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
       context_.nap(this, ns);
       if (timeout_ns < 0) return in_vain(HEDDLE_DONE);

@@ -383,7 +383,7 @@ base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& descr
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
       context_.nap(this, ns);
     }
-    watch.round(describe);
+    watch.round(describe, waiter.nap_ns() > 0);
   }
 }
 

@@ -180,6 +180,11 @@ void worker_mode(Rank& rank) {
 void progress(Rank& rank) {
   HEDDLE_CALL(rank, heddle_worker_progress, rank.pick(rank.workers));
 }
+void wait(Rank& rank) {
+  const heddle_worker worker = rank.pick(rank.workers);
+  const std::int64_t time = rank.timeout();
+  HEDDLE_CALL(rank, heddle_worker_wait, worker, time);
+}
 void stats(Rank& rank) {
   const heddle_worker worker = rank.pick(rank.workers);
   const auto* made = sized(rank, heddle_worker_stats{});
@@ -197,6 +202,7 @@ void create_counter(Rank& rank) {
   const heddle_context context = any_context(rank);
   heddle_counter_options options{};
   if (rank.chance(30)) options.worker = rank.pick(rank.workers);
+  if (rank.chance(30)) options.counts_done = rank.odd();
   auto* counter = rank.maybe_null(rank.keep_one(heddle_counter{}));
   const auto* given = sized(rank, options);
   if (given == nullptr || given->size != sizeof options || options.worker.id == 0) rank.not_bad();
@@ -359,6 +365,7 @@ std::vector<Row> context_rows() {
       {"heddle_worker_index", When::anywhere, worker_index},
       {"heddle_worker_mode", When::anywhere, worker_mode},
       {"heddle_worker_progress", When::anywhere, progress},
+      {"heddle_worker_wait", When::anywhere, wait},
       {"heddle_worker_stats_read", When::anywhere, stats},
       {"heddle_try_run_on_engine", When::anywhere,
        [](Rank& rank) { on_engine(rank, "heddle_try_run_on_engine", heddle_try_run_on_engine); }},

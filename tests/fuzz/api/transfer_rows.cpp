@@ -56,6 +56,23 @@ void get_strided(Rank& rank, const char* name, decltype(heddle_get_strided)* fn)
   rank.call(name, fn, worker, static_cast<void*>(rank.data(1, kBig)), remote, strided, rank.completion());
 }
 
+void put_strided_signal(Rank& rank, const char* name, decltype(heddle_put_strided_signal)* fn) {
+  const heddle_worker worker = any_worker(rank);
+  const heddle_remote remote = rank.remote();
+  const heddle_strided* strided = shape(rank);
+  const auto* signal = rank.maybe_null(
+      rank.keep_one(heddle_signal{rank.remote(true), rank.odd(), rank.enumeration<heddle_signal_op>(1)}));
+  rank.call(name, fn, worker, static_cast<const void*>(rank.data(0, kBig)), remote, strided, signal, rank.completion());
+}
+
+void get_wait(Rank& rank) {
+  const std::size_t bytes = rank.transfer_bytes();
+  const heddle_worker worker = any_worker(rank);
+  const heddle_remote remote = rank.remote();
+  rank.not_bad();
+  HEDDLE_CALL(rank, heddle_get_wait, worker, static_cast<void*>(rank.data(1, bytes)), bytes, remote);
+}
+
 void list(Rank& rank, const char* name, decltype(heddle_put_list)* fn, std::size_t buffer) {
   const heddle_worker worker = any_worker(rank);
   const std::size_t count = rank.fitting(24);
@@ -102,6 +119,14 @@ void fetch_atomic(Rank& rank, const char* name, decltype(heddle_fetch_atomic)* f
             rank.maybe_null<const heddle_fetch>(rank.keep_one(made)), rank.completion());
 }
 
+void fetch_atomic_wait(Rank& rank) {
+  const heddle_worker worker = any_worker(rank);
+  const heddle_remote remote = rank.remote(true);
+  const heddle_fetch made{rank.odd(), rank.odd(), rank.maybe_null(rank.keep(8))};
+  HEDDLE_CALL(rank, heddle_fetch_atomic_wait, worker, rank.enumeration<heddle_atomic_op>(14), remote,
+              rank.maybe_null<const heddle_fetch>(rank.keep_one(made)));
+}
+
 template <class Fn>
 void one_worker(Rank& rank, const char* name, Fn* fn) {
   const heddle_worker worker = any_worker(rank);
@@ -133,6 +158,9 @@ std::vector<Row> transfer_rows() {
       HEDDLE_ROW(heddle_try_get_list, anywhere, list(rank, "heddle_try_get_list", heddle_try_get_list, 1)),
       HEDDLE_ROW(heddle_get_list, turn, list(rank, "heddle_get_list", heddle_get_list, 1)),
       HEDDLE_BOTH(put_signal, put_signal),
+      HEDDLE_BOTH(put_strided_signal, put_strided_signal),
+      HEDDLE_ROW(heddle_get_wait, turn, get_wait(rank)),
+      HEDDLE_ROW(heddle_fetch_atomic_wait, turn, fetch_atomic_wait(rank)),
       HEDDLE_ROW(heddle_signal_wait, anywhere, wait_signal(rank)),
       HEDDLE_BOTH(atomic, atomic),
       HEDDLE_BOTH(fetch_atomic, fetch_atomic),
