@@ -9,6 +9,10 @@ namespace {
 
 // How long UCX may take to find out by itself that a peer has died.
 constexpr std::uint64_t kDyingNs = 100'000'000;
+// How long UCX may take to end what went through an endpoint that is closed: over TCP one round of progress, else until a device has flushed.
+// What is left then it has forgotten.
+constexpr std::uint64_t kForgottenNs = 50'000'000;
+constexpr std::uint32_t kForgottenRounds = 8;
 
 }  // namespace
 
@@ -30,11 +34,10 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_EP_CLOSE_FLAG_FORCE;
     void* request = call_.ep_close_nbx(std::exchange(channel.endpoint, nullptr), &params);
-    if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
-      closing_.emplace_back(request, &channel);
-    } else {
-      abandon(channel);
-    }
+    if (UCS_PTR_IS_ERR(request)) request = nullptr;
+    // Closed, it still has all: a later round of progress takes the connection down and ends what went through it. Until then a reply may be
+    // written to the caller's memory, so nothing is given back before.
+    if (request != nullptr || holds_some(channel)) closing_.push_back({&channel, request, now_ns() + kForgottenNs, 0});
   } else if (channel.endpoint != nullptr) {
     orphan(channel);
   }
@@ -55,6 +58,14 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
   }
 }
 
+// UCX has something of it that has not ended.
+[[gnu::cold]] bool Station::holds_some(const Channel& channel) const {
+  if (channel.flush_flies) return true;
+  return std::any_of(operations_.get(), operations_.get() + operation_count_, [&channel](const Operation& operation) {
+    return operation.active && operation.channel == &channel && operation.request != nullptr;
+  });
+}
+
 // Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching atomic that waited for its turn, as while the
 // connection was being made (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is released
 // tells nothing afterwards.
@@ -68,6 +79,7 @@ void Station::break_off(Channel& channel, base::Status status, bool sure) {
     Operation& operation = operations_[i];
     if (!operation.active || operation.channel != &channel || operation.request == nullptr) continue;
     call_.request_free(std::exchange(operation.request, nullptr));
+    operation.change.active = false;
     operation.local_done = true;
     operation.owes_source = false;
     operation.status = HEDDLE_ERR_PEER_FAILED;
@@ -86,10 +98,21 @@ void Station::close_broken() {
     if (channel->endpoint != nullptr) break_off(*channel, channel->status, true);
     return true;
   });
-  std::erase_if(closing_, [this](const auto& closing) {
-    if (call_.request_check_status(closing.first) == UCS_INPROGRESS) return false;
-    call_.request_free(closing.first);
-    abandon(*closing.second);
+  if (!closing_.empty()) end_closing();
+}
+
+// Not from within UCX's progress.
+[[gnu::cold]] void Station::end_closing() {
+  if (call_.worker_progress(worker_) != 0 && armed()) armed_.store(false, std::memory_order_relaxed);
+  std::erase_if(closing_, [this](Closing& closing) {
+    if (closing.request != nullptr) {
+      if (call_.request_check_status(closing.request) == UCS_INPROGRESS) return false;
+      call_.request_free(std::exchange(closing.request, nullptr));
+    }
+    if (holds_some(*closing.channel)) {
+      if (++closing.rounds < kForgottenRounds || now_ns() < closing.until) return false;
+      abandon(*closing.channel);
+    }
     return true;
   });
 }

@@ -2,7 +2,9 @@
 // other versions. Rank 1 is this test itself, with UCX alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -21,6 +23,32 @@ namespace heddle::transport::ucx {
 namespace {
 
 constexpr std::uint32_t kRaw = 1;
+
+// While it is held it stands still, or goes on by steps, one for each look at it.
+class HeldClock final : public base::Clock {
+ public:
+  std::uint64_t now_ns() override {
+    if (!held_) return system_.now_ns() + ahead_;
+    return at_ += step_;
+  }
+  void hold() {
+    at_ = now_ns();
+    held_ = true;
+  }
+  void jump_ns(std::uint64_t by) { at_ += by; }
+  void hasten(std::uint64_t step) { step_ = step; }
+  void release() {
+    ahead_ += at_;  // it never goes back
+    held_ = false;
+  }
+
+ private:
+  base::SystemClock system_;
+  std::atomic<bool> held_{false};
+  std::atomic<std::uint64_t> at_{0};
+  std::atomic<std::uint64_t> step_{0};
+  std::atomic<std::uint64_t> ahead_{0};
+};
 
 // A UCX worker that says what it is told to.
 class RawRank {
@@ -55,6 +83,7 @@ class RawRank {
       call_->request_free(request);
     }
     call_->worker_destroy(worker_);
+    if (shared_ != nullptr) call_->mem_unmap(context_, shared_);
     call_->cleanup(context_);
   }
   RawRank(const RawRank&) = delete;
@@ -104,6 +133,22 @@ class RawRank {
     call_->request_free(request);
   }
 
+  // One region, once: UCX's key of it.
+  [[nodiscard]] std::vector<std::byte> share(std::span<std::byte> memory) {
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = memory.data();
+    params.length = memory.size();
+    EXPECT_EQ(call_->mem_map(context_, &params, &shared_), UCS_OK);
+    void* packed = nullptr;
+    std::size_t bytes = 0;
+    EXPECT_EQ(call_->rkey_pack(context_, shared_, &packed, &bytes), UCS_OK);
+    const auto* begin = static_cast<const std::byte*>(packed);
+    std::vector<std::byte> key(begin, begin + bytes);
+    call_->rkey_buffer_release(packed);
+    return key;
+  }
+
   void progress() { call_->worker_progress(worker_); }
   // The answer to its question for a worker: the address. Empty: none has come.
   std::vector<std::byte> answer;
@@ -129,6 +174,7 @@ class RawRank {
   const Functions* call_ = nullptr;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
+  ucp_mem_h shared_ = nullptr;
 };
 
 template <class Record>
@@ -170,14 +216,18 @@ class UcxForged : public testing::Test {
   // Polls, until `condition`.
   bool until(const std::function<bool()>& condition) {
     return test::within_time(condition, [this] {
-      std::array<Completion, 16> completions;
-      const std::size_t n = worker_->poll(completions);
-      for (std::size_t i = 0; i < n; ++i) {
-        if (completions[i].event == Event::message) ++messages_;
-        if (completions[i].event == Event::done) ended_[completions[i].token] = completions[i].status;
-      }
+      poll();
       raw_->progress();
     });
+  }
+  // This end alone.
+  void poll() {
+    std::array<Completion, 16> completions;
+    const std::size_t n = worker_->poll(completions);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (completions[i].event == Event::message) ++messages_;
+      if (completions[i].event == Event::done) ended_[completions[i].token] = completions[i].status;
+    }
   }
 
   // How a message to the raw rank's worker 0 ends.
@@ -222,6 +272,38 @@ class UcxForged : public testing::Test {
     ASSERT_TRUE(until([&] { return !raw_->answer.empty(); }));
     station_ = raw_->connect(raw_->answer.data());
   }
+  // What the raw rank says when it was asked.
+  void answer(std::uint32_t kind, std::uint64_t number, std::uint32_t state, std::span<const std::byte> bytes) {
+    Note note;
+    note.kind = kind;
+    note.rank = kRaw;
+    note.number = number;
+    note.state = state;
+    note.bytes = static_cast<std::uint32_t>(bytes.size());
+    seal(&note, members_[0]->secret());
+    auto letter = bytes_of(note, bytes.size());
+    std::copy(bytes.begin(), bytes.end(), letter.begin() + sizeof note);
+    raw_->send(home_, kNoteId, letter);
+  }
+  // Asked for its worker 0, which is the one that it has.
+  void answer_worker() {
+    const auto card = members_[0]->fetch_wait(kRaw);
+    ASSERT_TRUE(card.ok());
+    answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
+    raw_->send(station_, kCreditId, bytes_of(head_of(0)));  // its greeting, without which nothing goes to it
+  }
+  // A region of the raw rank, as it would tell of it.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint64_t id, std::uint64_t address, std::uint64_t bytes) {
+    KeyBytes key;
+    key.rank = kRaw;
+    key.id = id;
+    key.address = address;
+    key.bytes = bytes;
+    seal(&key, members_[0]->secret());
+    MemoryKey packed;
+    std::memcpy(packed.bytes.data(), &key, sizeof key);
+    return transport_->import(kRaw, packed);
+  }
   // Worker `worker` of the raw rank, which has sent nothing before, is heard.
   void expect_heard(std::uint32_t worker) {
     const std::size_t before = messages_;
@@ -234,7 +316,7 @@ class UcxForged : public testing::Test {
     EXPECT_TRUE(until([&] { return malformed() == before + 1; }));
   }
 
-  base::SystemClock clock_;
+  HeldClock clock_;
   base::Environment environment_;
   std::optional<bootstrap::inproc::Job> job_{std::in_place, 2};
   std::array<std::unique_ptr<bootstrap::Bootstrap>, 2> members_;
@@ -339,15 +421,7 @@ TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {
 // An answer that has a key, or says that there is one, is looked at before it is believed.
 TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
   meet();
-  KeyBytes key;
-  key.rank = kRaw;
-  key.id = 77;
-  key.address = 4096;
-  key.bytes = 64;
-  seal(&key, members_[0]->secret());
-  MemoryKey packed;
-  std::memcpy(packed.bytes.data(), &key, sizeof key);
-  const auto memory = transport_->import(kRaw, packed);
+  const auto memory = import(77, 4096, 64);
   ASSERT_TRUE(memory.ok()) << base::last_message();
   std::array<std::byte, 8> word{};
   bool taken = false;
@@ -362,24 +436,8 @@ TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
     command.token = token;
     if (!taken) taken = worker_->post({&command, 1}) == 1;
   };
-  const auto answer = [&](std::uint32_t kind, std::uint64_t number, std::uint32_t state,
-                          std::span<const std::byte> bytes) {
-    Note note;
-    note.kind = kind;
-    note.rank = kRaw;
-    note.number = number;
-    note.state = state;
-    note.bytes = static_cast<std::uint32_t>(bytes.size());
-    seal(&note, members_[0]->secret());
-    auto letter = bytes_of(note, bytes.size());
-    std::copy(bytes.begin(), bytes.end(), letter.begin() + sizeof note);
-    raw_->send(home_, kNoteId, letter);
-  };
   ASSERT_TRUE(until([&] { return put(), raw_->asked_for_workers == 1; }));
-  const auto card = members_[0]->fetch_wait(kRaw);
-  ASSERT_TRUE(card.ok());
-  answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
-  raw_->send(station_, kCreditId, bytes_of(head_of(0)));  // its greeting, without which nothing goes to it
+  ASSERT_NO_FATAL_FAILURE(answer_worker());
   ASSERT_TRUE(until([&] { return put(), raw_->asked_for_keys == 1; }));
   answer(Note::key, 77, Note::is_open, {});  // of no bytes
   answer(Note::key, 77, 99, word);           // no such state
@@ -390,6 +448,88 @@ TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
   answer(Note::key, 77, Note::is_unknown, {});
   EXPECT_TRUE(until([&] { return put(), ended_.contains(token); }));
   EXPECT_EQ(ended_[token], HEDDLE_ERR_RANGE);
+}
+
+// A get whose reply lies in the socket, in part, when its connection is cut.
+class UcxLateReply : public UcxForged {
+ protected:
+  // The get's token. Time stands still from here on, so that the helper, which waits for its owner to be gone, reads nothing of the reply.
+  Token get_in_part() {
+    meet();
+    key_ = raw_->share(source_);
+    const auto memory = import(77, reinterpret_cast<std::uint64_t>(source_.data()), source_.size());
+    EXPECT_TRUE(memory.ok()) << base::last_message();
+    if (!memory.ok()) return 0;
+    memory_ = *memory;
+    const Token first = get(64);
+    EXPECT_TRUE(until([&] { return ended_.contains(first); }));
+    EXPECT_EQ(ended_[first], HEDDLE_DONE);
+    clock_.hold();
+    poll();
+    const Token second = get(source_.size());
+    for (int i = 0; i < 64; ++i) raw_->progress();
+    return second;
+  }
+  Token get(std::uint64_t bytes) {
+    Command command;
+    command.opcode = Opcode::get;
+    command.rank = kRaw;
+    command.local = target_.data();
+    command.bytes = bytes;
+    command.remote = &memory_;
+    command.token = next_++;
+    EXPECT_TRUE(until([&] {
+      if (raw_->asked_for_workers == 1) {
+        ++raw_->asked_for_workers;
+        answer_worker();
+      }
+      if (raw_->asked_for_keys == 1) {
+        ++raw_->asked_for_keys;
+        answer(Note::key, 77, Note::is_open, key_);
+      }
+      return worker_->post({&command, 1}) == 1;
+    }));
+    return command.token;
+  }
+  // How much of the reply is in its target: it comes in order.
+  [[nodiscard]] std::ptrdiff_t arrived() const {
+    return std::ranges::partition_point(target_, [](std::byte b) { return b == std::byte{0x11}; }) - target_.begin();
+  }
+
+  // More than one round of progress reads, and no more than sockets hold: UCX 1.13 may abort where a reply waits for a connection that is cut.
+  std::vector<std::byte> source_ = std::vector<std::byte>(std::size_t{1} << 20, std::byte{0x11});
+  std::vector<std::byte> target_ = std::vector<std::byte>(source_.size());
+  std::vector<std::byte> key_;
+  RemoteMemory memory_;
+};
+
+// Its peer was declared dead, and lives.
+TEST_F(UcxLateReply, IsNotWrittenOnceItsGetHasFailed) {
+  const Token token = get_in_part();
+  ASSERT_EQ(job_->fail(kRaw), HEDDLE_DONE);
+  worker_->peer_failed(kRaw);
+  clock_.jump_ns(1'000'000'000);
+  EXPECT_TRUE(test::within_time([&] { return ended_.contains(token); }, [this] { poll(); }));
+  const std::ptrdiff_t before = arrived();
+  EXPECT_EQ(ended_[token], HEDDLE_ERR_PEER_FAILED);
+  EXPECT_GT(before, 0) << "no part of the reply has come: there is nothing to be seen";
+  for (int i = 0; i < 100; ++i) poll();
+  EXPECT_EQ(arrived(), before);
+  clock_.release();
+  transport_->release(memory_);
+}
+
+// Nobody waits for the reply: any look at the clock lets more time pass than a worker takes to close.
+TEST_F(UcxLateReply, IsNotWrittenOnceItsWorkerIsClosed) {
+  static_cast<void>(get_in_part());
+  clock_.hasten(300'000'000);
+  worker_.reset();
+  const std::ptrdiff_t before = arrived();
+  EXPECT_LT(before, std::ssize(target_)) << "all had come before: there was nothing to be seen";
+  clock_.release();
+  transport_->release(memory_);
+  transport_.reset();  // it has moved on what was closed
+  EXPECT_EQ(arrived(), before);
 }
 
 TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {

@@ -67,8 +67,8 @@ Station::Served Station::serve(std::uint32_t thread) {
     some = move_on();
     ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
   }
-  const bool waiting =
-      packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty() || !connecting_.empty() || !dying_.empty();
+  const bool waiting = packets_out_ + credits_out_ + under_way_ != 0 || !owing_.empty() || !connecting_.empty() ||
+                       !dying_.empty() || !closing_.empty();
   quiet_.store(ucx_armed && !waiting, std::memory_order_release);
   handover_.release();
   if (ucx_armed) return waiting ? Served::waiting : Served::quiet;

@@ -212,6 +212,14 @@ class Station {
     ucp_rkey_h key = nullptr;
   };
 
+  // An endpoint that is closed, and of which UCX has something still.
+  struct Closing {
+    Channel* channel;
+    void* request;         // of closing it; null: it has ended
+    std::uint64_t until;   // ns; what has not ended then UCX has forgotten
+    std::uint32_t rounds;  // of progress since
+  };
+
   Station(Home& home, std::uint32_t index);
   base::Status open();
   base::Status copy_address(Bytes* address);
@@ -251,8 +259,10 @@ class Station {
   // breaking.cpp
   void break_off(Channel& channel, base::Status status, bool sure);
   void orphan(Channel& channel);
+  [[nodiscard]] bool holds_some(const Channel& channel) const;
   void abandon(Channel& channel);
   void close_broken();
+  void end_closing();
 
   // send.cpp
   bool post_message(Command& command);
@@ -377,8 +387,8 @@ class Station {
   std::vector<Completion> backlog_;
   std::size_t backlog_first_ = 0;
   std::size_t backlog_count_ = 0;
-  std::uint32_t refusals_ = 0;                       // in the backlog, at most
-  std::vector<std::pair<void*, Channel*>> closing_;  // requests of endpoints
+  std::uint32_t refusals_ = 0;    // in the backlog, at most
+  std::vector<Closing> closing_;  // each channel once
   std::uint64_t malformed_ = 0;
 
   queue::Handover<> handover_;  // between the owner and the helper; entered for good when retired
