@@ -653,7 +653,7 @@ HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t tim
  * USER, for its handlers.
  *
  * Errors: RANK (no such rank; a worker number that no worker can have), ARGUMENT (handler number, null with a length, a
- * counter of another worker), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
+ * counter of another worker or context), SIZE (header or payload too long), HANDLE (worker or counter), PEER_FAILED, STATE (the
  * blocking form inside a handler, if it would have to wait). Told by the completion, flush or quiet: PEER_FAILED, NO_MEMORY
  * (the parts of large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it; a long message
  * alone exceeds it), CANCELLED (the target's worker was closed
@@ -705,7 +705,7 @@ typedef struct heddle_receive {
  * library's until the completion. Completion: LOCAL, the source may be reused; REMOTE, the message is in the target's memory (a long one: received).
  * AGAIN also while three quarters of the worker's operations (HEDDLE_WORKER_OPERATIONS) are long messages that have not ended: the
  * others are left to fetch those of its peers.
- * Errors: RANK, ARGUMENT (null with a length, a counter of another worker), HANDLE, SIZE (more than 2^56 bytes), PEER_FAILED,
+ * Errors: RANK, ARGUMENT (null with a length, a counter of another worker or context), HANDLE, SIZE (more than 2^56 bytes), PEER_FAILED,
  * CANCELLED (the target was closed and takes no more), NO_MEMORY (a long message needs a region), STATE (the blocking form inside a handler, if it would have to wait).
  * Told by the completion, flush or quiet: PEER_FAILED, CANCELLED (the target or this worker was closed before a long
  * message was received), PROTOCOL, NO_MEMORY. */
@@ -718,7 +718,7 @@ HEDDLE_API heddle_status heddle_send(heddle_worker worker, heddle_peer target, u
  * how it ends is told by receive->status and the completion (may be null). Flush, quiet and fence do not wait for receives.
  * A receive without a completion is waited for by heddle_recv_wait. Both forms return when the receive is posted; AGAIN and
  * waiting concern only the worker's command queue (offload, delegate) or a busy worker (shared).
- * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker), HANDLE, STATE.
+ * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker or context), HANDLE, STATE.
  * Returned, or told by receive->status and the completion: TRUNCATED (the message is longer than the room, which is full),
  * PEER_FAILED (the source's rank has failed; what it had sent and nobody had received is dropped; receives from anybody go on
  * waiting), CANCELLED (cancelled, or the worker or, for a long message, its sender was closed), NO_MEMORY, SYSTEM, PROTOCOL. */

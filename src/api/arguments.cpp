@@ -55,6 +55,13 @@ Status Awaited::wait(const char* call, heddle_worker handle) {
   return base::fail(status, "%s: the operation has ended with %s", call, heddle_status_name(status));
 }
 
+Status refuse_counter(const Counter& counter) {
+  return counter.only() != nullptr
+             ? base::fail(HEDDLE_ERR_ARGUMENT, "the counter of the completion was created for another worker")
+             : base::fail(HEDDLE_ERR_ARGUMENT,
+                          "the counter of the completion belongs to another context; create one in the worker's");
+}
+
 // The handle may be of no live counter: where nothing was transferred it was not checked.
 void raise_done(const heddle_completion& completion) {
   Counter* counter = find_handle<Counter>(completion.counter.id);

@@ -53,7 +53,13 @@ Status guarded(Function&& function) noexcept {
   }
 }
 
-// Resolves a completion. False: its counter is no live counter (or only another worker may raise it).
+// A counter is raised by the workers of its context, which keep it while they name it; or by one of them only.
+inline bool raised_by(const Counter& counter, const Worker& worker) {
+  return counter.only() != nullptr ? counter.only() == &worker : &counter.context() == &worker.context();
+}
+[[gnu::cold]] Status refuse_counter(const Counter& counter);
+
+// Resolves a completion. An error: its counter is no live counter, or this worker may not raise it.
 inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
   if (from == nullptr) return HEDDLE_DONE;
   to->fn = from->fn;
@@ -64,8 +70,8 @@ inline Status resolve(const Worker& worker, const heddle_completion* from, engin
   if (to->counter == nullptr) [[unlikely]] {
     return bad_handle("counter of the completion", from->counter.id);
   }
-  if (to->counter->only() != nullptr && to->counter->only() != &worker) [[unlikely]] {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "the counter of the completion was created for another worker");
+  if (!raised_by(*to->counter, worker)) [[unlikely]] {
+    return refuse_counter(*to->counter);
   }
   return HEDDLE_DONE;
 }
@@ -89,7 +95,7 @@ inline bool counter_fits(const Worker& worker, const heddle_completion* completi
     return true;
   }
   const Counter* counter = find_handle<Counter>(completion->counter.id);
-  return counter != nullptr && (!counter->counts_done() || counter->only() == nullptr || counter->only() == &worker);
+  return counter != nullptr && (!counter->counts_done() || raised_by(*counter, worker));
 }
 
 // Why not.

@@ -39,6 +39,21 @@ TEST_F(Arguments, ABarrierTakesNoWorkerOfAnotherContext) {
   worker = {};
 }
 
+// A context keeps a counter while its own workers name it: one of another context could be gone before the operation ends.
+TEST_F(Arguments, ACompletionTakesNoCounterOfAnotherContext) {
+  Context other = Context::join();
+  const Counter counter = other.counter();
+  const heddle_completion completion = counter.completion();
+  const heddle_wanted wanted{{0, HEDDLE_ANY}, 1, UINT64_MAX};
+  heddle_receive receive{};
+  expect_error(heddle_try_recv(worker_.handle(), &wanted, &value_, sizeof value_, &receive, &completion),
+               HEDDLE_ERR_ARGUMENT, "another context");
+  const Counter all = other.counter_of_all();
+  const heddle_completion counted = all.completion();
+  expect_error(worker_.put(bytes_of(value_), remote_.at(0), &counted), HEDDLE_ERR_ARGUMENT, "another context");
+  EXPECT_EQ(all.value(), 0U);
+}
+
 TEST_F(Arguments, ClosedHandlesAreErrorsForEveryType) {
   const auto worker = worker_.handle();
   const auto remote = remote_.handle();

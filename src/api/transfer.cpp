@@ -166,8 +166,10 @@ Status cover(Covered* covered) {
 template <Kind kind>
 inline void copy_blocks(std::byte* near, std::byte* far, const Covered& covered) {
   const heddle_strided& shape = covered.shape;
-  for (std::uint64_t i = 0; covered.bytes > 0 && i < shape.blocks; ++i) {
+  if (covered.bytes == 0) return;
+  for (std::uint64_t left = shape.blocks;;) {
     kind == Kind::put ? copy_bytes(far, near, shape.block_bytes) : copy_bytes(near, far, shape.block_bytes);
+    if (--left == 0) return;  // behind the last one a stride may lead anywhere
     near += shape.local_stride;
     far += shape.remote_stride;
   }
@@ -278,7 +280,8 @@ Status check_signal(const char* function, const Worker& worker, const RemoteRegi
     return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu is not a multiple of 8",
                       static_cast<unsigned long long>(signal->word.offset));
   }
-  if ((*word)->direct != nullptr && reinterpret_cast<std::uintptr_t>((*word)->direct + signal->word.offset) % 8 != 0) {
+  if ((*word)->direct != nullptr &&
+      (reinterpret_cast<std::uintptr_t>((*word)->direct) + signal->word.offset) % 8 != 0) {
     return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu: the region's memory is not 8-byte aligned",
                       static_cast<unsigned long long>(signal->word.offset));
   }

@@ -131,7 +131,7 @@ const heddle_blocks* blocks(Rank& rank, std::uint32_t count) {
   heddle_blocks made{counts, rank.chance(60) ? displacements : nullptr,
                      rank.chance(60) ? std::size_t{1} : std::size_t{8}};
   const std::size_t most = kBig / 8 / kLists;
-  const std::size_t same = rank.fitting(most / 8);
+  const std::size_t same = rank.fitting(most / 8 - 2);  // with what members differ by no block reaches into the next
   for (std::uint32_t i = 0; i < count; ++i) {
     counts[i] = same + (rank.differ ? rank.number() + 1 : 0);
     displacements[i] = i * most / 8 + (rank.chance(10) && !rank.careful ? rank.below(most / 8) : 0);
