@@ -10,7 +10,7 @@
 #pragma once
 
 // Of ThreadSanitizer's run-time library; null where the process has none.
-// NOLINTBEGIN(bugprone-reserved-identifier): the names are given
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void* address);
 [[gnu::weak]] void __tsan_release(void* address);
@@ -31,4 +31,4 @@ inline void show_acquire(void* word) {
 }
 
 }  // namespace heddle::base
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
