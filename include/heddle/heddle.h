@@ -166,7 +166,7 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * receiver fetches, are operations and waited for until it does.
  * How long: a rank that lives is waited for until it leaves, however late. Once all ranks leave, operations of which nothing has moved
  * for 30 s (in a job of one rank 2 s) are given up: they wait for what nobody will do any more, a receive or the opening of a worker. They
- * end with CANCELLED, and a warning names the worker.
+ * end with CANCELLED, and a warning names the worker. What other ranks keep doing on this rank's workers prolongs that by 5 minutes at most.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
@@ -258,10 +258,13 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
                                             heddle_worker* worker);
 
 /* Waits for the worker's operations (as heddle_quiet), for 2 s at most until its peers have taken the answers they wait for, then closes it.
- * Operations to a rank that lives are waited for until it has done its part, however late.
+ * If none of its operations ends for HEDDLE_CLOSE_TIMEOUT (60 s), since the ranks that they are for live and do not do their part (a
+ * receive, the opening of a worker, progress), it returns TIMEOUT and the worker stays open with all its operations: call again
+ * later, or leave the context, which ends what is left.
  * Messages that arrive for it later are dropped, and USER messages that no heddle_run_tasks has taken; a warning tells how many.
  * No other thread may be in a call on the worker, a handler that its heddle_run_tasks runs included.
- * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); what heddle_quiet returns (the worker is closed all the same). */
+ * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); TIMEOUT (it stays open); what
+ * heddle_quiet returns (the worker is closed all the same). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);

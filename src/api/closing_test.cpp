@@ -1,6 +1,10 @@
 // A worker that closes owes its peers the answers to what it has received.
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "api/test_job.hpp"
 
@@ -21,12 +25,12 @@ const std::vector<Setting>& settings() {
 }
 
 struct Outcome {
-  int times = 0;
+  std::atomic<int> times = 0;  // raised with release; partner: the test's acquire load
   Status status = HEDDLE_AGAIN;
   static void tell(void* arg, Status status) {
     auto* self = static_cast<Outcome*>(arg);
-    ++self->times;
     self->status = status;
+    ++self->times;
   }
   heddle_completion completion() { return {&tell, this, {}, HEDDLE_WHEN_REMOTE}; }
 };
@@ -91,6 +95,71 @@ TEST_P(Closing, TellsTheSenderFirst) {
   receiving = {};
   other.join();
 }
+
+// The peer lives, makes progress, and does not receive. Nothing of the message is lost: the peer receives it after all.
+struct Mode {
+  const char* transport;
+  const char* sharing;
+};
+
+std::string mode_name(const testing::TestParamInfo<Mode>& tested) {
+  std::string name = std::string(tested.param.transport) + "_" + tested.param.sharing;
+  std::ranges::replace_if(name, [](char c) { return c == '-' || c == '+'; }, '_');
+  return name;
+}
+
+class Silent : public testing::TestWithParam<Mode> {};
+
+TEST_P(Silent, PeerLeavesTheWorkerOpen) {
+  const Variables variables({{"HEDDLE_CLOSE_TIMEOUT", "30ms"}, {"HEDDLE_SHARING", GetParam().sharing}});
+  const Job job(2, GetParam().transport);
+  Context mine = job.join(0);
+  Context theirs = job.join(1);
+  Worker sender = mine.open_worker();
+  Worker peer = theirs.open_worker();
+  std::vector<std::byte> source(kLong, std::byte{7});
+  std::vector<std::byte> target(kLong);
+  Outcome sent;
+  const heddle_completion at_sender = sent.completion();
+  ASSERT_TRUE(within_time([&] {
+    turn(peer);
+    return sender.try_send({1, 0}, 1, source, &at_sender) == HEDDLE_POSTED;
+  }));
+  std::atomic<bool> closed = false;
+  std::thread progress([&] {
+    while (!closed.load(std::memory_order_acquire)) turn(peer);
+  });
+  EXPECT_EQ(heddle_worker_close(sender.handle()), HEDDLE_ERR_TIMEOUT);
+  const std::string text = heddle_last_error();
+  closed.store(true, std::memory_order_release);
+  progress.join();
+  EXPECT_NE(text.find("worker 0 stays open: none of its 1 operations has ended for 0.03 s"), std::string::npos) << text;
+  EXPECT_EQ(sent.times, 0);
+
+  heddle_receive receive{};
+  Outcome received;
+  const heddle_completion at_receiver = received.completion();
+  ASSERT_EQ(peer.try_recv({{0, 0}, 1, UINT64_MAX}, target, &receive, &at_receiver), HEDDLE_POSTED);
+  EXPECT_TRUE(within_time([&] {
+    turn(peer);
+    turn(sender);
+    return received.times == 1 && sent.times == 1;
+  }));
+  EXPECT_EQ(received.status, HEDDLE_DONE);
+  EXPECT_EQ(sent.status, HEDDLE_DONE);
+  EXPECT_EQ(target, source);
+  EXPECT_EQ(heddle_worker_close(sender.release()), HEDDLE_DONE) << heddle_last_error();
+  peer = {};
+  std::thread other([&theirs] { theirs = {}; });
+  mine = {};
+  other.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Silent,
+                         testing::Values(Mode{"shm", "exclusive"}, Mode{"shm", "shared"}, Mode{"shm", "offload"},
+                                         Mode{"shm", "delegate"}, Mode{"loopback-messages", "exclusive"},
+                                         Mode{"fault+loopback", "offload"}),
+                         mode_name);
 
 INSTANTIATE_TEST_SUITE_P(Settings, Closing, testing::ValuesIn(settings()), name_of);
 

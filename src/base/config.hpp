@@ -75,6 +75,7 @@ enum class Var : std::size_t {
   log,
   stats,
   hang_seconds,
+  close_timeout,
   shmem_check,
   kCount
 };

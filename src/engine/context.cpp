@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
@@ -178,9 +179,31 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   return added;
 }
 
+// Operations that a living peer may still serve are not cancelled: it may be reading the memory that they name.
+base::Status Context::quiet_before_close(Worker* worker) {
+  const std::uint64_t bound_ns = environment_.config.number(base::Var::close_timeout);
+  const Wait wait{"heddle_worker_close", bound_ns == 0 ? HEDDLE_FOREVER : static_cast<std::int64_t>(bound_ns)};
+  for (std::uint64_t left = worker->unfinished_operations();;) {
+    const base::Status status = worker->until(wait, [&] { return worker->try_quiet(); });
+    if (status != HEDDLE_ERR_TIMEOUT) return status;
+    const std::uint64_t still = worker->unfinished_operations();
+    if (std::exchange(left, still) != still || still == 0) continue;  // some have ended meanwhile
+    environment_.log.line(base::Level::warn,
+                          "heddle_worker_close: worker %u stays open, since none of its %llu operations has ended for "
+                          "%.3g s (HEDDLE_CLOSE_TIMEOUT)",
+                          worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9);
+    worker->report_operations();
+    return base::fail(
+        status,
+        "worker %u stays open: none of its %llu operations has ended for %.3g s (HEDDLE_CLOSE_TIMEOUT); the "
+        "ranks that they are for live and have not done their part",
+        worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9);
+  }
+}
+
 base::Status Context::close_worker(Worker* worker) {
-  const base::Status status = worker->until({"heddle_worker_close"}, [&] { return worker->try_quiet(); });
-  if (status == HEDDLE_ERR_STATE) return status;
+  const base::Status status = quiet_before_close(worker);
+  if (status == HEDDLE_ERR_STATE || status == HEDDLE_ERR_TIMEOUT) return status;
   // A peer whose message was received waits for the answer: it is told, unless it takes nothing for long.
   const auto answered = worker->until({"heddle_worker_close", kAnswersNs}, [&] { return worker->try_answer(); });
   if (answered == HEDDLE_ERR_TIMEOUT) {

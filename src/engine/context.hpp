@@ -226,6 +226,7 @@ class Context {
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
   void end_worker(Worker* worker);
+  [[nodiscard]] base::Status quiet_before_close(Worker* worker);
   int progress_attachment();
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);

@@ -9,6 +9,7 @@
 #include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/context.hpp"
+#include "engine/stillness.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::engine {
@@ -45,30 +46,6 @@ constexpr std::uint64_t kStillNs = 2'000'000'000;
 constexpr std::uint64_t kGivenUpNs = 30'000'000'000;
 constexpr std::byte kSettled{0};
 constexpr std::byte kUnsettled{1};
-
-// How long nothing has moved.
-class Stillness {
- public:
-  explicit Stillness(base::Clock& clock) : clock_(clock), since_ns_(clock.now_ns()) {}
-  [[nodiscard]] bool longer(bool moved, bool napping, std::uint64_t ns) {
-    if (moved) {
-      moved_ = true;
-      return false;
-    }
-    // A look at the clock now and then, and after each nap.
-    if (!moved_ && ++rounds_ % kOthers != 0 && !napping && ns > 0) return false;
-    const std::uint64_t now = clock_.now_ns();
-    if (moved_) since_ns_ = now;
-    moved_ = false;
-    return now - since_ns_ >= ns;
-  }
-
- private:
-  base::Clock& clock_;
-  std::uint64_t since_ns_;
-  std::uint32_t rounds_ = 0;
-  bool moved_ = false;
-};
 
 const char* name_of(Collective kind) {
   switch (kind) {

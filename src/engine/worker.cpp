@@ -241,6 +241,13 @@ base::Status Worker::try_answer() {
   return gate_ == nullptr ? answered() : gate_->settled(answered);
 }
 
+std::uint64_t Worker::unfinished_operations() {
+  if (gate_ == nullptr) return outstanding_total_;
+  std::uint64_t operations = 0;
+  gate_->visit([&] { operations = outstanding_total_; });
+  return operations + gate_->queued_records();
+}
+
 base::Status Worker::try_drain() {
   const auto drained = [&]() -> base::Status { return outstanding_total_ > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
   return gate_ == nullptr ? drained() : gate_->settled(drained);

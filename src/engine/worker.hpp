@@ -115,6 +115,8 @@ class Worker {
   [[nodiscard]] std::uint64_t moved() const { return moved_.load(std::memory_order_acquire) + tasks_.ran(); }
   // DONE: no answer to a peer waits here for room.
   base::Status try_answer();
+  // Operations that have not ended, and records of commands in the queue of its sharing mode.
+  std::uint64_t unfinished_operations();
   // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
   [[nodiscard]] bool may_call() const;
   // heddle_run_tasks; `handle` is this worker's.
