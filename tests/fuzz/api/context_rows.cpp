@@ -165,7 +165,7 @@ void close_worker(Rank& rank) {
   // Worker 0 serves what is registered: few operations would find anything without it.
   if (!rank.workers.live.empty() && worker.id == rank.workers.live[0].handle.id && !rank.chance(4))
     return rank.not_bad();
-  if (!rank.may_wait_for(worker)) return rank.not_bad();
+  if (!rank.settle(worker)) return rank.not_bad();
   HEDDLE_CALL(rank, heddle_worker_close, worker);
   std::uint32_t index = 0;
   if (heddle_worker_index(worker, &index) == HEDDLE_ERR_HANDLE) rank.workers.remove(worker);

@@ -127,6 +127,8 @@ void take(Rank& rank, const char* name, decltype(heddle_recv_claimed)* fn) {
       rank.call(name, fn, worker, room, bytes, one == nullptr ? nullptr : &one->receive, rank.completion());
   if (one == nullptr || status == HEDDLE_AGAIN || (status < 0 && one->receive.status == status && !one->claimed))
     return;
+  // Refused: what was claimed stays so.
+  if (status == HEDDLE_ERR_ARGUMENT || status == HEDDLE_ERR_HANDLE || status == HEDDLE_ERR_STATE) return;
   one->claimed = false;
   one->posted = status == HEDDLE_POSTED;
 }

@@ -208,8 +208,10 @@ std::int64_t Rank::meet(std::int64_t say) {
   mine.came.store(now + 1, std::memory_order_release);
   if (other.came.load(std::memory_order_acquire) <= now) {
     trace_.outside("meeting");
+    const std::int64_t begun = now_ns();
     while (other.came.load(std::memory_order_acquire) <= now) {
       serve();
+      if (now_ns() - begun > kKeptNs) drop_claimed();
       sched_yield();
     }
     trace_.outside(nullptr);
@@ -221,7 +223,6 @@ std::int64_t Rank::meet(std::int64_t say) {
 void Rank::serve() {
   const bool together = std::exchange(together_, false);
   for (std::size_t i = 0; i < workers.live.size(); ++i) {
-    if (workers.live[i].context != main_.id) continue;
     const heddle_worker worker = workers.live[i].handle;
     if (heddle_worker_progress(worker) < 0) wrong("progress of an open worker failed");
     static_cast<void>(heddle_run_tasks(worker, 8, 0));

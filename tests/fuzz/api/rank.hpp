@@ -25,6 +25,7 @@ namespace heddle::tests::api {
 
 inline constexpr std::size_t kBig = std::size_t{1} << 20;  // no region that operations reach is longer
 inline constexpr std::size_t kBuffers = 4;
+inline constexpr std::int64_t kKeptNs = 500'000'000;  // claimed messages may stay so while somebody waits
 
 // Where the two ranks find each other without the library: in this process's memory, or in a page that two processes share.
 struct Meeting {
@@ -213,9 +214,8 @@ class Rank {
   std::int64_t meet(std::int64_t say = 0);
   void serve();
   void opened_worker() { meeting_.sides[number_].workers.fetch_add(1, std::memory_order_relaxed); }
-  // Not where operations are left: one may be a long message to this rank itself, or one that the peer has claimed and keeps, for
-  // which a wait is endless and right.
-  static bool may_wait_for(heddle_worker worker) { return heddle_try_quiet(worker) != HEDDLE_AGAIN; }
+  // Until nothing of the worker is outstanding, so that a wait for it ends. False: not here, in a handler or callback.
+  bool settle(heddle_worker worker);
   // A random call from a handler or callback, now and then; `waits`: also those that have to refuse to wait there.
   static void from_inside(bool waits);
 
@@ -258,6 +258,7 @@ class Rank {
   void check(const char* name, int status, bool must_fail);
   void prepare();
   void step(const std::vector<Row>& rows);
+  void drop_claimed();
   void run(const Row& row, bool together);
   void leave();
 

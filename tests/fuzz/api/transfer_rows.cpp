@@ -130,13 +130,13 @@ void fetch_atomic_wait(Rank& rank) {
 template <class Fn>
 void one_worker(Rank& rank, const char* name, Fn* fn) {
   const heddle_worker worker = any_worker(rank);
-  if (!rank.may_wait_for(worker)) return rank.not_bad();
+  if (!rank.settle(worker)) return rank.not_bad();
   rank.call(name, fn, worker);
 }
 template <class Fn>
 void one_rank(Rank& rank, const char* name, Fn* fn) {
   const heddle_worker worker = any_worker(rank);
-  if (!rank.may_wait_for(worker)) return rank.not_bad();
+  if (!rank.settle(worker)) return rank.not_bad();
   rank.call(name, fn, worker, rank.rank_number());
 }
 
