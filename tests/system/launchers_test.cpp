@@ -205,6 +205,12 @@ TEST_P(Launchers, a_killed_rank_0_ends_the_job) {
   EXPECT_TRUE(has_failed(job)) << job.err();
 }
 
+TEST_P(Launchers, a_killed_rank_0_ends_the_job_though_its_child_lives) {
+  Launched job(words(3, {kRank, "first-dies-with-a-child"}));
+  EXPECT_TRUE(has_failed(job)) << job.err();
+  EXPECT_EQ(count(job.err(), "wrong: "), 0U) << job.err();
+}
+
 TEST_P(Launchers, a_child_of_a_rank_is_not_the_rank) {
   Launched job(words(2, {kRank, "sibling"}));
   EXPECT_EQ(job.wait(), 0) << job.out() << job.err();

@@ -92,12 +92,13 @@ base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
   host->contact_.socket = *socket;
   host->contact_.machine = *machine;
   host->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  std::array<int, 2> ends{-1, -1};
-  if (!host->wake_.valid() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (!host->wake_.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make an eventfd");
+  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  if (!ends[0].valid()) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make the sockets that keep the job together");
   }
-  host->own_end_.reset(ends[0]);
-  host->broker_.attach(0, base::Fd(ends[1]));
+  host->own_end_ = std::move(ends[0]);
+  host->broker_.attach(0, std::move(ends[1]));
   host->seated_[0] = true;
   if (const base::Status status = host->listen_locally(); status != HEDDLE_DONE) return status;
   if (options.other_machines) {
@@ -257,7 +258,7 @@ void Host::refuse(const char* why) {
 
 void Host::accept_guest(int listener, bool local, std::int64_t now) {
   Guest guest;
-  guest.socket.reset(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  guest.socket = ProcessFd::make([=] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); });
   if (!guest.socket.valid()) {
     // It has vanished again, or there is no descriptor, or worse: the last two would be said again at once.
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;

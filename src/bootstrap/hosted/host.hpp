@@ -36,7 +36,7 @@ class Host {
 
   [[nodiscard]] const Contact& contact() const { return contact_; }
   // Rank 0's own connection to the broker; once.
-  [[nodiscard]] base::Fd own_end() { return std::move(own_end_); }
+  [[nodiscard]] ProcessFd own_end() { return std::move(own_end_); }
   void leave() { left_ = true; }
   // In a forked child, where the thread does not exist: forgets it.
   void abandon() { thread_.detach(); }
@@ -59,7 +59,7 @@ class Host {
 
   // A connection that has not proved anything.
   struct Guest {
-    base::Fd socket;
+    ProcessFd socket;
     std::int64_t deadline_ns = 0;
     std::size_t got = 0;  // bytes of what is expected now
     bool local = true;
@@ -88,10 +88,10 @@ class Host {
 
   const Options options_;
   Contact contact_;
-  base::Fd own_end_;
+  ProcessFd own_end_;
   base::Fd wake_;
-  base::Fd local_listener_;
-  base::Fd machines_listener_;
+  ProcessFd local_listener_;
+  ProcessFd machines_listener_;
   bool left_ = false;
   // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
   std::atomic<State> state_{State::serving};
