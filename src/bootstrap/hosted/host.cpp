@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -147,20 +148,38 @@ base::Status Host::listen_to_machines() {
   return HEDDLE_DONE;
 }
 
-bool Host::finished() const {
+bool Host::finished() {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::draining) return state == State::ending;
+  if (!broker_.anybody_joined()) return true;
+  if (!all_leave_) return false;
+  if (!for_leavers_) for_leavers_.emplace(options_.leave_ms);
+  return for_leavers_->over();
+}
+
+void Host::name_who_stayed() const {
+  constexpr std::uint32_t kNamed = 16;
+  std::string ranks;
+  std::uint32_t count = 0;
   for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
-    if (broker_.membership(rank) == local::Membership::joined) return false;
+    if (broker_.membership(rank) != local::Membership::joined || ++count > kNamed) continue;
+    ranks += (count > 1 ? ", " : "") + std::to_string(rank);
   }
-  return true;
+  if (count == 0) return;
+  if (count > kNamed) ranks += " and " + std::to_string(count - kNamed) + " more";
+  options_.log.line(base::Level::warn,
+                    "heddle_context_leave: all ranks have met to leave, and %d s later rank %s has not left (is it "
+                    "stopped?); rank 0 waits no longer",
+                    options_.leave_ms / 1000, ranks.c_str());
 }
 
 int Host::poll_timeout(std::int64_t now) const {
   if (broker_.congested()) return 1;
   if (pausing_) return 100;
-  if (guests_.empty()) return -1;
-  return static_cast<int>(std::max<std::int64_t>(guests_.front().deadline_ns - now, 0) / 1'000'000 + 1);
+  const int slice = for_leavers_ ? for_leavers_->slice_ms() : -1;
+  if (guests_.empty()) return slice;
+  const auto wait = static_cast<int>(std::max<std::int64_t>(guests_.front().deadline_ns - now, 0) / 1'000'000 + 1);
+  return slice < 0 ? wait : std::min(wait, slice);
 }
 
 void Host::choose_descriptors() {
@@ -242,6 +261,7 @@ void Host::serve() {
     if (local) accept_guest(local_listener_.get(), true, now);
     if (machines) accept_guest(machines_listener_.get(), false, now);
   }
+  if (for_leavers_) name_who_stayed();
   // Nobody shall wait for an answer of this thread.
   local_listener_.reset();
   machines_listener_.reset();

@@ -318,6 +318,32 @@ TEST_P(DeathWithAChild, of_rank_0_ends_its_connections) {
 
 INSTANTIATE_TEST_SUITE_P(host, DeathWithAChild, testing::Bool());
 
+// A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met to leave.
+TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_only) {
+  auto opened = Host::open({3, false, base::Log(), 1});
+  ASSERT_TRUE(opened.ok());
+  const ProcessFd own = (*opened)->own_end();
+  local::Reader own_reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({own.get(), 0, 3}, own_reader).ok());
+  const auto stays = connect((*opened)->contact(), 2);
+  ASSERT_TRUE(stays.ok());
+  local::Reader reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({stays->socket.get(), 2, 3}, reader).ok());
+  ASSERT_EQ(local::send_frame(own.get(), {local::FrameType::leave}, {}), HEDDLE_DONE);
+  (*opened)->leave(true);
+  testing::internal::CaptureStderr();
+  std::atomic<bool> gone{false};
+  std::thread goes([&] {
+    opened->reset();
+    gone.store(true);
+  });
+  EXPECT_TRUE(test::within_time([&] { return gone.load(); }));
+  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever has come out: it ends
+  goes.join();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("rank 2 has not left"), std::string::npos) << told;
+}
+
 rlimit descriptors() {
   rlimit limit{};
   EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);

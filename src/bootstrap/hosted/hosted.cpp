@@ -43,6 +43,7 @@ class Hosted final : public local::Member {
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   [[nodiscard]] base::Result<Card> fetch_bytes(std::uint32_t rank) override;
+  void note_all_leave() override { all_leave_ = true; }
   void leave() override;
   [[noreturn]] void abort(int code, const char* message) override;
 
@@ -54,6 +55,7 @@ class Hosted final : public local::Member {
   Joining parts_;
   std::vector<std::uint32_t> hosts_;
   bool left_ = false;
+  bool all_leave_ = false;
 };
 
 Hosted::~Hosted() {
@@ -140,7 +142,7 @@ base::Result<Card> Hosted::fetch(std::uint32_t peer) {
 void Hosted::leave() {
   Member::leave();
   left_ = true;
-  if (parts_.host != nullptr) parts_.host->leave();
+  if (parts_.host != nullptr) parts_.host->leave(all_leave_);
 }
 
 void Hosted::abort(int code, const char* message) {
