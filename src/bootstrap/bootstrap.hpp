@@ -104,6 +104,8 @@ class Bootstrap {
     return bell_;
   }
 
+  // All ranks have met to leave. If it is said, then before leave(): who stays nevertheless need not be waited for as long as it lives.
+  virtual void note_all_leave() {}
   // Tells the others that this rank ends its membership in good order; afterwards only the destructor may be called.
   virtual void leave() = 0;
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "base/wait.hpp"
+#include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap {
 namespace {
@@ -106,6 +107,7 @@ base::Status claim_socket(int fd, const Inherited& words) {
   if (::fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark descriptor %d close-on-exec", fd);
   }
+  ProcessFd::claim(fd);
   return HEDDLE_DONE;
 }
 

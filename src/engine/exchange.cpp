@@ -257,6 +257,8 @@ base::Status Context::leave() {
   if (in_exchange_) static_cast<void>(finish(Collective::barrier));
   // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
   base::Status status = meet();
+  // From here on none does anything but leave. Where a rank has died the others have met as well, perhaps for something else.
+  if (status == HEDDLE_DONE) bootstrap_->note_all_leave();
   const bool again = status == HEDDLE_DONE && std::ranges::any_of(parts, [](const auto& part) {
                        return part.size() != 1 || part[0] != kSettled;
                      });

@@ -1,10 +1,12 @@
 // A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with 0 if all was as it
 // should be, with 99 and a line on standard error if not.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +138,29 @@ int first_dies() {
   }
   // Where rank 0 keeps the job together, it may take with it what it has not told the others yet.
   check(met == HEDDLE_DONE || met == HEDDLE_ERR_PEER_FAILED, "barrier");
+  check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
+  await_failure(*bootstrap, 0);
+  bootstrap->leave();
+  return 0;
+}
+
+// As first-dies, but rank 0 has a child that lives on until rank 1 has ended: it must not keep what the others know rank 0 by.
+int first_dies_with_a_child() {
+  const auto bootstrap = join();
+  check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
+  const auto card = bootstrap->fetch_wait(1);
+  check(card.ok(), "a card");
+  const heddle::base::Fd waits(static_cast<int>(::syscall(SYS_pidfd_open, card->pid, 0)));
+  const Status met = barrier(*bootstrap);
+  check(met == HEDDLE_DONE || (met == HEDDLE_ERR_PEER_FAILED && bootstrap->rank() != 0), "barrier");
+  if (bootstrap->rank() == 0) {
+    if (::fork() == 0) {
+      pollfd end{waits.get(), POLLIN, 0};
+      ::poll(&end, 1, 70'000);
+      std::_Exit(0);
+    }
+    ::raise(SIGKILL);
+  }
   check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
   await_failure(*bootstrap, 0);
   bootstrap->leave();
@@ -382,6 +407,7 @@ int main(int argc, char** argv) {
   if (mode == "all-together") return all_together();
   if (mode == "one-dies") return one_dies();
   if (mode == "first-dies") return first_dies();
+  if (mode == "first-dies-with-a-child") return first_dies_with_a_child();
   if (mode == "place") return place();
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
   if (mode == "one-leaves-first") return one_leaves_first(argc > 2 ? std::atoi(argv[2]) : 0);

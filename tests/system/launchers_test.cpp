@@ -205,6 +205,20 @@ TEST_P(Launchers, a_killed_rank_0_ends_the_job) {
   EXPECT_TRUE(has_failed(job)) << job.err();
 }
 
+TEST_P(Launchers, a_killed_rank_0_ends_the_job_though_its_child_lives) {
+  Launched job(words(3, {kRank, "first-dies-with-a-child"}));
+  EXPECT_TRUE(has_failed(job)) << job.err();
+  EXPECT_EQ(count(job.err(), "wrong: "), 0U) << job.err();
+}
+
+// Half a minute: the time that rank 0 gives who is stopped on its way out.
+TEST_P(Launchers, rank_0_leaves_although_another_is_stopped_as_it_leaves) {
+  Launched job(words(3, {HEDDLE_LEAVE_RANK}));
+  EXPECT_EQ(job.wait(), 0) << job.out() << job.err();
+  EXPECT_EQ(count(job.out(), "rank 0 has left after"), 1U) << job.out() << job.err();
+  EXPECT_EQ(count(job.err(), "30 s later rank 1 has not left"), 1U) << job.err();
+}
+
 TEST_P(Launchers, a_child_of_a_rank_is_not_the_rank) {
   Launched job(words(2, {kRank, "sibling"}));
   EXPECT_EQ(job.wait(), 0) << job.out() << job.err();

@@ -122,7 +122,7 @@ base::Status Launcher::start_ranks() {
     it.child = std::move(*child);
     it.running = true;
     ++running_;
-    broker_->attach(rank, std::move(it.child.socket));
+    broker_->attach(rank, bootstrap::ProcessFd::unlisted(std::move(it.child.socket)));
     if (!options_.tag) continue;
     it.output = TaggedStream(std::move(it.child.output), rank, &out_);
     it.error = TaggedStream(std::move(it.child.error), rank, &err_);

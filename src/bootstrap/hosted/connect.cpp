@@ -20,8 +20,8 @@ namespace {
 constexpr int kConnectTimeoutMs = 10'000;  // each address
 constexpr int kAnswerTimeoutMs = 30'000;
 
-base::Result<base::Fd> connect_locally(const Contact& contact) {
-  base::Fd socket = make_socket(AF_UNIX);
+base::Result<ProcessFd> connect_locally(const Contact& contact) {
+  ProcessFd socket = make_socket(AF_UNIX);
   const LocalName name(contact.socket_name());
   int result = 0;
   do {
@@ -51,10 +51,10 @@ bool connect_within(int socket, const sockaddr_in& address, int timeout_ms) {
   return error == 0;
 }
 
-base::Result<base::Fd> connect_by_network(const Contact& contact) {
+base::Result<ProcessFd> connect_by_network(const Contact& contact) {
   std::string tried;
   for (const Address& one : contact.addresses) {
-    base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ProcessFd socket = make_socket(AF_INET, SOCK_NONBLOCK);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(one.port);

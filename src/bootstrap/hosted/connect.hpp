@@ -1,13 +1,13 @@
 // A rank's way to rank 0.
 #pragma once
 
-#include "base/fd.hpp"
 #include "bootstrap/hosted/contact.hpp"
+#include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::hosted {
 
 struct Connection {
-  base::Fd socket;
+  ProcessFd socket;
   bool local = false;  // it passes descriptors
 };
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -92,12 +93,13 @@ base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
   host->contact_.socket = *socket;
   host->contact_.machine = *machine;
   host->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  std::array<int, 2> ends{-1, -1};
-  if (!host->wake_.valid() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (!host->wake_.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make an eventfd");
+  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  if (!ends[0].valid()) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make the sockets that keep the job together");
   }
-  host->own_end_.reset(ends[0]);
-  host->broker_.attach(0, base::Fd(ends[1]));
+  host->own_end_ = std::move(ends[0]);
+  host->broker_.attach(0, std::move(ends[1]));
   host->seated_[0] = true;
   if (const base::Status status = host->listen_locally(); status != HEDDLE_DONE) return status;
   if (options.other_machines) {
@@ -146,20 +148,38 @@ base::Status Host::listen_to_machines() {
   return HEDDLE_DONE;
 }
 
-bool Host::finished() const {
+bool Host::finished() {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::draining) return state == State::ending;
+  if (!broker_.anybody_joined()) return true;
+  if (!all_leave_) return false;
+  if (!for_leavers_) for_leavers_.emplace(options_.leave_ms);
+  return for_leavers_->over();
+}
+
+void Host::name_who_stayed() const {
+  constexpr std::uint32_t kNamed = 16;
+  std::string ranks;
+  std::uint32_t count = 0;
   for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
-    if (broker_.membership(rank) == local::Membership::joined) return false;
+    if (broker_.membership(rank) != local::Membership::joined || ++count > kNamed) continue;
+    ranks += (count > 1 ? ", " : "") + std::to_string(rank);
   }
-  return true;
+  if (count == 0) return;
+  if (count > kNamed) ranks += " and " + std::to_string(count - kNamed) + " more";
+  options_.log.line(base::Level::warn,
+                    "heddle_context_leave: all ranks have met to leave, and %d s later rank %s has not left (is it "
+                    "stopped?); rank 0 waits no longer",
+                    options_.leave_ms / 1000, ranks.c_str());
 }
 
 int Host::poll_timeout(std::int64_t now) const {
   if (broker_.congested()) return 1;
   if (pausing_) return 100;
-  if (guests_.empty()) return -1;
-  return static_cast<int>(std::max<std::int64_t>(guests_.front().deadline_ns - now, 0) / 1'000'000 + 1);
+  const int slice = for_leavers_ ? for_leavers_->slice_ms() : -1;
+  if (guests_.empty()) return slice;
+  const auto wait = static_cast<int>(std::max<std::int64_t>(guests_.front().deadline_ns - now, 0) / 1'000'000 + 1);
+  return slice < 0 ? wait : std::min(wait, slice);
 }
 
 void Host::choose_descriptors() {
@@ -241,6 +261,7 @@ void Host::serve() {
     if (local) accept_guest(local_listener_.get(), true, now);
     if (machines) accept_guest(machines_listener_.get(), false, now);
   }
+  if (for_leavers_) name_who_stayed();
   // Nobody shall wait for an answer of this thread.
   local_listener_.reset();
   machines_listener_.reset();
@@ -257,7 +278,7 @@ void Host::refuse(const char* why) {
 
 void Host::accept_guest(int listener, bool local, std::int64_t now) {
   Guest guest;
-  guest.socket.reset(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  guest.socket = ProcessFd::make([=] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); });
   if (!guest.socket.valid()) {
     // It has vanished again, or there is no descriptor, or worse: the last two would be said again at once.
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;

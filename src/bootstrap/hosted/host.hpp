@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "bootstrap/hosted/contact.hpp"
 #include "bootstrap/hosted/proof.hpp"
 #include "bootstrap/local/broker.hpp"
+#include "bootstrap/patience.hpp"
 
 namespace heddle::bootstrap::hosted {
 
@@ -25,19 +27,25 @@ class Host {
     std::uint32_t size = 1;
     bool other_machines = false;  // ranks may come by TCP
     base::Log log;
+    int leave_ms = 30'000;  // so long the destructor waits for ranks that have met with all others to leave
   };
   // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not allowed, or there are no sockets,
   // no thread, no random numbers.
   static base::Result<std::unique_ptr<Host>> open(const Options& options);
-  // Waits for the others to leave, or to be found dead, if leave() was called. Otherwise their connections end at once.
+  // Waits for the others to leave, or to be found dead, if leave() was called; for Options::leave_ms if all were about to leave, after which
+  // a warning names those who have not. Otherwise their connections end at once.
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
   [[nodiscard]] const Contact& contact() const { return contact_; }
   // Rank 0's own connection to the broker; once.
-  [[nodiscard]] base::Fd own_end() { return std::move(own_end_); }
-  void leave() { left_ = true; }
+  [[nodiscard]] ProcessFd own_end() { return std::move(own_end_); }
+  // all_leave: all ranks have met to leave.
+  void leave(bool all_leave) {
+    left_ = true;
+    all_leave_ = all_leave;
+  }
   // In a forked child, where the thread does not exist: forgets it.
   void abandon() { thread_.detach(); }
   // Connections that were cut off before they belonged to a rank.
@@ -59,7 +67,7 @@ class Host {
 
   // A connection that has not proved anything.
   struct Guest {
-    base::Fd socket;
+    ProcessFd socket;
     std::int64_t deadline_ns = 0;
     std::size_t got = 0;  // bytes of what is expected now
     bool local = true;
@@ -74,7 +82,8 @@ class Host {
   base::Status listen_locally();
   base::Status listen_to_machines();
   void serve();
-  [[nodiscard]] bool finished() const;
+  [[nodiscard]] bool finished();
+  void name_who_stayed() const;
   [[nodiscard]] int poll_timeout(std::int64_t now) const;
   void choose_descriptors();
   void serve_seats();
@@ -88,11 +97,12 @@ class Host {
 
   const Options options_;
   Contact contact_;
-  base::Fd own_end_;
+  ProcessFd own_end_;
   base::Fd wake_;
-  base::Fd local_listener_;
-  base::Fd machines_listener_;
+  ProcessFd local_listener_;
+  ProcessFd machines_listener_;
   bool left_ = false;
+  bool all_leave_ = false;  // the thread's once it drains
   // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
   std::atomic<State> state_{State::serving};
   std::atomic<std::uint64_t> refused_{0};  // relaxed: a count
@@ -106,6 +116,7 @@ class Host {
   std::vector<pollfd> polled_;    // valid ones only: poll counts all against the limit of descriptors
   std::vector<Watched> watched_;  // what each of them is
   bool pausing_ = false;          // nobody can be let in for now
+  std::optional<Patience> for_leavers_;
   std::thread thread_;
 };
 

@@ -23,18 +23,18 @@
 namespace heddle::bootstrap::hosted {
 namespace {
 
-base::Fd visit(const Contact& contact) {
-  base::Fd socket = make_socket(AF_UNIX);
+ProcessFd visit(const Contact& contact) {
+  ProcessFd socket = make_socket(AF_UNIX);
   const LocalName name(contact.socket_name());
   EXPECT_EQ(::connect(socket.get(), name.address(), name.length()), 0);
   return socket;
 }
 
-void say(const base::Fd& socket, const void* bytes, std::size_t count) {
+void say(const ProcessFd& socket, const void* bytes, std::size_t count) {
   EXPECT_EQ(::send(socket.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
 }
 
-void expect_cut_off(const base::Fd& socket) {
+void expect_cut_off(const ProcessFd& socket) {
   std::array<char, 256> bytes;
   ssize_t got = 0;
   while ((got = ::recv(socket.get(), bytes.data(), bytes.size(), 0)) > 0) {
@@ -67,7 +67,7 @@ TEST(host, garbage_is_refused) {
   const auto host = open_host(2);
   std::mt19937 random(5);
   for (std::uint64_t i = 1; i <= 50; ++i) {
-    const base::Fd stranger = visit(host->contact());
+    const ProcessFd stranger = visit(host->contact());
     std::array<std::uint32_t, 64> garbage;
     for (std::uint32_t& word : garbage) word = static_cast<std::uint32_t>(random());
     say(stranger, garbage.data(), sizeof garbage);
@@ -85,7 +85,7 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
   EXPECT_NE(std::strstr(base::last_message(), "secret"), nullptr) << base::last_message();
   EXPECT_TRUE(refused(*host, 1));
   // One that does not care whether the host knows it.
-  const base::Fd stranger = visit(host->contact());
+  const ProcessFd stranger = visit(host->contact());
   Knock knock;
   knock.rank = 1;
   say(stranger, &knock, sizeof knock);
@@ -99,7 +99,7 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
 
 TEST(host, another_version_is_told_and_refused) {
   const auto host = open_host(2);
-  const base::Fd stranger = visit(host->contact());
+  const ProcessFd stranger = visit(host->contact());
   Knock knock;
   knock.rank = 1;
   knock.version = kKnockVersion + 1;
@@ -130,7 +130,7 @@ TEST(host, a_rank_is_seated_once) {
 // Many who say nothing cost a bounded number of connections, and keep nobody out.
 TEST(host, silent_guests_keep_nobody_out) {
   const auto host = open_host(2);
-  std::vector<base::Fd> silent;
+  std::vector<ProcessFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(visit(host->contact()));
   EXPECT_TRUE(refused(*host, 200 - (2 + 64)));
   expect_open(host->contact(), 1, 2);
@@ -139,7 +139,7 @@ TEST(host, silent_guests_keep_nobody_out) {
 
 // The side of a rank that proves itself in two steps.
 struct Visitor {
-  base::Fd socket;
+  ProcessFd socket;
   Knock knock;
 };
 
@@ -186,7 +186,7 @@ void expect_told_gone(int socket, local::Reader& reader, std::uint32_t rank) {
 
 TEST(host, a_rank_that_ends_before_it_joins_is_told_to_the_others) {
   const auto host = open_host(3);
-  const base::Fd own = host->own_end();
+  const ProcessFd own = host->own_end();
   local::Reader reader(local::Direction::to_rank, 3);
   ASSERT_TRUE(local::greet({own.get(), 0, 3}, reader).ok());
   {
@@ -196,54 +196,152 @@ TEST(host, a_rank_that_ends_before_it_joins_is_told_to_the_others) {
   expect_open(host->contact(), 1, 3);
 }
 
-// Joins as rank 1 when it is told where, and lives on; its child keeps the connection until `until` ends.
-[[noreturn]] void be_rank_with_child(int where, int until) {
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{-1, -1};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    reads.reset(ends[0]);
+    writes.reset(ends[1]);
+  }
+  base::Fd reads;
+  base::Fd writes;
+};
+
+// What a process that is killed has been told and has told, and how long its child lives: until the test closes `until`.
+struct Pipes {
+  Pipe where;
+  Pipe go;
+  Pipe until;
+};
+
+Contact read_contact(const Pipe& where) {
   std::string text(kMaxValueBytes, '\0');
-  const ssize_t got = ::read(where, text.data(), text.size());
+  const ssize_t got = ::read(where.reads.get(), text.data(), text.size());
   text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  const auto contact = decode_contact(text);
-  auto connection = contact ? connect(*contact, 1) : base::Result<Connection>(HEDDLE_ERR_BOOTSTRAP);
-  if (!connection) ::_exit(1);
+  auto contact = decode_contact(text);
+  EXPECT_TRUE(contact.ok()) << base::last_message();
+  return contact ? std::move(*contact) : Contact();
+}
+
+void write_contact(const Pipe& where, const Contact& contact) {
+  const std::string text = encode(contact);
+  EXPECT_EQ(::write(where.writes.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+// Its child has all that it has.
+[[noreturn]] void die_with_a_child(const Pipes& pipes) {
   const pid_t child = ::fork();
   char none = 0;
   if (child == 0) {
-    [[maybe_unused]] const auto ended = ::read(until, &none, 1);
+    [[maybe_unused]] const auto ended = ::read(pipes.until.reads.get(), &none, 1);
     ::_exit(0);
   }
-  local::Reader reader(local::Direction::to_rank, 2);
-  if (child < 0 || !local::greet({connection->socket.get(), 1, 2}, reader)) ::_exit(1);
-  // From here on the child has the connection, and the host a member.
-  ::kill(::getpid(), SIGKILL);
+  if (child > 0) ::kill(::getpid(), SIGKILL);
   ::_exit(1);
 }
 
-TEST(host, a_rank_dies_though_its_child_keeps_the_connection) {
+// Joins as rank 1 when it is told where.
+[[noreturn]] void be_rank_with_child(Pipes& pipes) {
+  pipes.until.writes.reset();
+  const auto connection = connect(read_contact(pipes.where), 1);
+  local::Reader reader(local::Direction::to_rank, 2);
+  if (!connection || !local::greet({connection->socket.get(), 1, 2}, reader)) ::_exit(1);
+  die_with_a_child(pipes);
+}
+
+// Rank 0 of two, until it is told to go.
+[[noreturn]] void be_host_with_child(Pipes& pipes) {
+  pipes.until.writes.reset();
+  const auto host = open_host(2);
+  const ProcessFd own = host->own_end();
+  local::Reader reader(local::Direction::to_rank, 2);
+  if (!local::greet({own.get(), 0, 2}, reader)) ::_exit(1);
+  write_contact(pipes.where, host->contact());
+  char none = 0;
+  if (::read(pipes.go.reads.get(), &none, 1) != 1) ::_exit(1);
+  die_with_a_child(pipes);
+}
+
+void expect_killed(pid_t process) {
+  int status = 0;
+  ASSERT_EQ(::waitpid(process, &status, 0), process);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+}
+
+class DeathWithAChild : public testing::TestWithParam<bool> {};
+
+// Of a rank of this machine its process is known. Of one of another machine there is nothing but the connection, which its child must not
+// keep.
+TEST_P(DeathWithAChild, of_a_rank_is_told) {
+  const bool apart = GetParam();
   const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (!self.valid()) GTEST_SKIP() << "skipped: this kernel, or what stands for it, has no pidfd_open";
-  std::array<int, 2> where{};
-  std::array<int, 2> until{};
-  ASSERT_EQ(::pipe2(where.data(), O_CLOEXEC), 0);
-  ASSERT_EQ(::pipe2(until.data(), O_CLOEXEC), 0);
-  const base::Fd reads_where(where[0]);
-  const base::Fd tells_where(where[1]);
-  const base::Fd reads_until(until[0]);
-  base::Fd holds_child(until[1]);
+  if (!apart && !self.valid()) GTEST_SKIP() << "skipped: this kernel, or what stands for it, has no pidfd_open";
+  Pipes pipes;
   const pid_t rank = ::fork();  // before this process has threads
   ASSERT_GE(rank, 0);
-  if (rank == 0) {
-    holds_child.reset();
-    be_rank_with_child(where[0], until[0]);
-  }
-  const auto host = open_host(2);
-  const base::Fd own = host->own_end();
+  if (rank == 0) be_rank_with_child(pipes);
+  const auto host = open_host(2, apart);
+  const ProcessFd own = host->own_end();
   local::Reader reader(local::Direction::to_rank, 2);
   ASSERT_TRUE(local::greet({own.get(), 0, 2}, reader).ok());
-  const std::string text = encode(host->contact());
-  ASSERT_EQ(::write(tells_where.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  int status = 0;
-  ASSERT_EQ(::waitpid(rank, &status, 0), rank);
-  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  Contact contact = host->contact();
+  if (apart) {
+    contact.machine[0] ^= 1;
+    contact.addresses = {{"127.0.0.1", contact.addresses.front().port}};
+  }
+  write_contact(pipes.where, contact);
+  expect_killed(rank);
   expect_told_gone(own.get(), reader, 1);
+}
+
+// Nobody knows rank 0's process: its connections end with it.
+TEST_P(DeathWithAChild, of_rank_0_ends_its_connections) {
+  const bool joins = GetParam();
+  Pipes pipes;
+  const pid_t first = ::fork();
+  ASSERT_GE(first, 0);
+  if (first == 0) be_host_with_child(pipes);
+  const Contact contact = read_contact(pipes.where);
+  const auto connection = connect(contact, 1);
+  ASSERT_TRUE(connection.ok()) << base::last_message();
+  local::Reader reader(local::Direction::to_rank, 2);
+  if (joins) {
+    ASSERT_TRUE(local::greet({connection->socket.get(), 1, 2}, reader).ok());
+  }
+  ASSERT_EQ(::write(pipes.go.writes.get(), "!", 1), 1);
+  expect_killed(first);
+  pollfd readable{connection->socket.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&readable, 1, 60'000), 1) << "rank 0's child keeps the connection";
+  EXPECT_EQ(reader.fill(connection->socket.get(), 0), local::Reader::Fill::closed);
+  EXPECT_EQ(connect(contact, 1).status(), HEDDLE_ERR_BOOTSTRAP) << "rank 0's child keeps the door open";
+}
+
+INSTANTIATE_TEST_SUITE_P(host, DeathWithAChild, testing::Bool());
+
+// A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met to leave.
+TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_only) {
+  auto opened = Host::open({3, false, base::Log(), 1});
+  ASSERT_TRUE(opened.ok());
+  const ProcessFd own = (*opened)->own_end();
+  local::Reader own_reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({own.get(), 0, 3}, own_reader).ok());
+  const auto stays = connect((*opened)->contact(), 2);
+  ASSERT_TRUE(stays.ok());
+  local::Reader reader(local::Direction::to_rank, 3);
+  ASSERT_TRUE(local::greet({stays->socket.get(), 2, 3}, reader).ok());
+  ASSERT_EQ(local::send_frame(own.get(), {local::FrameType::leave}, {}), HEDDLE_DONE);
+  (*opened)->leave(true);
+  testing::internal::CaptureStderr();
+  std::atomic<bool> gone{false};
+  std::thread goes([&] {
+    opened->reset();
+    gone.store(true);
+  });
+  EXPECT_TRUE(test::within_time([&] { return gone.load(); }));
+  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever has come out: it ends
+  goes.join();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("rank 2 has not left"), std::string::npos) << told;
 }
 
 rlimit descriptors() {
@@ -289,7 +387,7 @@ TEST(host, a_job_that_is_too_large_for_the_hard_limit_is_refused) {
 
 TEST(host, a_proof_in_pieces_is_a_proof) {
   const auto host = open_host(2);
-  const base::Fd guest = visit(host->contact());
+  const ProcessFd guest = visit(host->contact());
   Knock knock;
   knock.rank = 1;
   for (std::size_t i = 0; i < sizeof knock; ++i) say(guest, reinterpret_cast<const char*>(&knock) + i, 1);

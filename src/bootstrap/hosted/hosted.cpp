@@ -15,6 +15,10 @@
 namespace heddle::bootstrap::hosted {
 namespace {
 
+// Rank 0 takes frames on a thread of its own, whatever the program does. If it takes none for so long it is stopped, or the machine is lost,
+// which the kernel tells of connections to other machines after the same time (prepare_stream).
+constexpr int kBrokerTakesNothingMs = 30'000;
+
 // What a rank has before it is a member. Made and ended from one thread; the launcher's calls are the service's.
 struct Joining {
   std::unique_ptr<Service> service;
@@ -39,6 +43,7 @@ class Hosted final : public local::Member {
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   [[nodiscard]] base::Result<Card> fetch_bytes(std::uint32_t rank) override;
+  void note_all_leave() override { all_leave_ = true; }
   void leave() override;
   [[noreturn]] void abort(int code, const char* message) override;
 
@@ -50,6 +55,7 @@ class Hosted final : public local::Member {
   Joining parts_;
   std::vector<std::uint32_t> hosts_;
   bool left_ = false;
+  bool all_leave_ = false;
 };
 
 Hosted::~Hosted() {
@@ -136,7 +142,7 @@ base::Result<Card> Hosted::fetch(std::uint32_t peer) {
 void Hosted::leave() {
   Member::leave();
   left_ = true;
-  if (parts_.host != nullptr) parts_.host->leave();
+  if (parts_.host != nullptr) parts_.host->leave(all_leave_);
 }
 
 void Hosted::abort(int code, const char* message) {
@@ -219,7 +225,8 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   static_cast<void>(base::Log::parse(environment.config.text(base::Var::log), &level));
   const base::Log log(level, seat_of.rank);
   status = meet(joining, log);
-  const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local};
+  const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local,
+                         kBrokerTakesNothingMs};
   local::Reader reader(local::Direction::to_rank, seat.size);
   if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
   if (status != HEDDLE_DONE) {

@@ -22,8 +22,8 @@ void set(int socket, int level, int option, int value) {
 
 }  // namespace
 
-base::Fd make_socket(int domain, int flags) {
-  return base::Fd(::socket(domain, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+ProcessFd make_socket(int domain, int flags) {
+  return ProcessFd::make([=] { return ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC | flags, 0); });
 }
 
 LocalName::LocalName(const std::string& name) {

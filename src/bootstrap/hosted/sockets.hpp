@@ -6,12 +6,12 @@
 
 #include <string>
 
-#include "base/fd.hpp"
+#include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::hosted {
 
-// Close-on-exec, a stream; flags: those of socket(2). Not valid: errno says why.
-base::Fd make_socket(int domain, int flags = 0);
+// Close-on-exec, not for forked children, a stream; flags: those of socket(2). Not valid: errno says why.
+ProcessFd make_socket(int domain, int flags = 0);
 
 // An abstract name: it ends with its socket, and is not in a file system.
 class LocalName {

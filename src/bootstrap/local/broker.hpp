@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bootstrap/local/channel.hpp"
+#include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::local {
 
@@ -30,7 +31,7 @@ class Broker {
 
   // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind, which may not pass
   // descriptors: that rank gets cards without.
-  void attach(std::uint32_t rank, base::Fd socket, bool passes_descriptors = true) {
+  void attach(std::uint32_t rank, ProcessFd socket, bool passes_descriptors = true) {
     seats_[rank].socket = std::move(socket);
     seats_[rank].passes_descriptors = passes_descriptors;
   }
@@ -79,7 +80,7 @@ class Broker {
   };
   struct Seat {
     explicit Seat(std::uint32_t size) : reader(Direction::to_launcher, size) {}
-    base::Fd socket;
+    ProcessFd socket;
     Reader reader;
     Outbox outbox;
     Membership membership = Membership::outside;

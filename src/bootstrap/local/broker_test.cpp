@@ -22,7 +22,7 @@ class Peer {
       : broker_(broker), rank_(rank), reader_(Direction::to_rank, size) {
     std::array<int, 2> ends{};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    broker.attach(rank, base::Fd(ends[0]));
+    broker.attach(rank, ProcessFd(base::Fd(ends[0])));
     socket_.reset(ends[1]);
   }
 

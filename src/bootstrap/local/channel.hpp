@@ -6,6 +6,7 @@
 
 #include "base/fd.hpp"
 #include "bootstrap/local/frame.hpp"
+#include "bootstrap/patience.hpp"
 
 namespace heddle::bootstrap::local {
 
@@ -50,11 +51,13 @@ class Reader {
   pid_t sender_ = -1;
 };
 
-// Writes a whole frame, waiting as long as it takes. BOOTSTRAP: the other end is closed.
-base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1);
+// Writes a whole frame, waiting while the socket takes nothing, but not longer than patience_ms at a time. BOOTSTRAP: the other end is
+// closed, or has lost our patience; a part of the frame may have been written, so the connection is of no use any more.
+base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1,
+                        int patience_ms = Patience::kForever);
 
-// A frame without payload, if the socket takes it now; AGAIN: nothing was written.
-[[nodiscard]] base::Status try_send_header(int socket, const Header& header);
+// A frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP: as above.
+[[nodiscard]] base::Status try_send_header(int socket, const Header& header, int patience_ms = Patience::kForever);
 
 // Frames waiting for a socket that may not take them now. One thread.
 class Outbox {

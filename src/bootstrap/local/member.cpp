@@ -58,6 +58,7 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
 Member::Member(const Seat& seat, const JobSecret& secret, Reader reader)
     : socket_(seat.socket),
       passes_descriptors_(seat.passes_descriptors),
+      patience_ms_(seat.patience_ms),
       pid_(::getpid()),
       rank_(seat.rank),
       size_(seat.size),
@@ -92,10 +93,12 @@ void Member::end() {
 
 base::Status Member::send(Header header, std::span<const std::byte> payload, int fd) {
   const std::lock_guard lock(send_mutex_);
-  return send_frame(socket_, header, payload, fd);
+  const base::Status status = send_frame(socket_, header, payload, fd, patience_ms_);
+  if (status != HEDDLE_DONE) give_up();
+  return status;
 }
 
-// The listening thread may not have seen yet that the connection has ended.
+// The connection is of no use any more, and the listening thread may not have seen that yet: it hears nothing of a broker that is stopped.
 void Member::give_up() {
   ::shutdown(socket_, SHUT_RDWR);
 }
@@ -121,7 +124,7 @@ base::Status Member::publish_checked(const Card& card) {
 base::Status Member::ask(std::uint32_t rank) {
   const std::unique_lock sending(send_mutex_, std::try_to_lock);
   if (!sending) return HEDDLE_AGAIN;  // another thread sends; the next call asks
-  const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank});
+  const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, patience_ms_);
   if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
   if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();  // what the next call is told depends on lost()
   return HEDDLE_AGAIN;
@@ -159,7 +162,7 @@ base::Status Member::exchange_start(std::span<const std::byte> mine) {
       return HEDDLE_DONE;  // exchange_test() tells
     }
   }
-  if (send({FrameType::exchange}, mine) != HEDDLE_DONE) give_up();  // lost() settles the exchange
+  static_cast<void>(send({FrameType::exchange}, mine));  // if it fails, lost() settles the exchange
   return HEDDLE_DONE;
 }
 

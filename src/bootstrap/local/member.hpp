@@ -14,6 +14,9 @@ struct Seat {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   bool passes_descriptors = true;  // the socket is a local one
+  // How long the broker may take nothing of what it is sent; then the connection counts as broken. For ever: a launcher, which a
+  // user may stop, and whose end would be this rank's.
+  int patience_ms = Patience::kForever;
 };
 
 // Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed, somebody else answers),
@@ -78,6 +81,7 @@ class Member : public Bootstrap {
 
   const int socket_;
   const bool passes_descriptors_;
+  const int patience_ms_;
   const pid_t pid_;  // of the process that joined
   const std::uint32_t rank_;
   const std::uint32_t size_;

@@ -32,14 +32,14 @@ base::Status fail_marked(pid_t process) {
 
 base::Status mark_process(const std::string& name_space, const std::string& rank) {
   // Nobody accepts: who finds the queue full must not wait in connect().
-  base::Fd mark = hosted::make_socket(AF_UNIX, SOCK_NONBLOCK);
+  ProcessFd mark = hosted::make_socket(AF_UNIX, SOCK_NONBLOCK);
   const hosted::LocalName name(mark_name(name_space, rank));
   if (!mark.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
   if (::bind(mark.get(), name.address(), name.length()) == 0) {
     if (::listen(mark.get(), SOMAXCONN) != 0) {
       return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
     }
-    static_cast<void>(mark.release());  // never closed, as long as the process
+    mark.stay_open();  // as long as the process
     return HEDDLE_DONE;
   }
   if (::connect(mark.get(), name.address(), name.length()) != 0) {

@@ -1,0 +1,87 @@
+#include "bootstrap/process_fd.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace heddle::bootstrap {
+
+// Neither the lock nor the list is ever destroyed: descriptors may be closed, and children forked, while the process ends.
+std::mutex& ProcessFd::mutex() {
+  static auto& lock = *new std::mutex;
+  return lock;
+}
+
+std::vector<ProcessFd::Entry>& ProcessFd::all() {
+  static auto& entries = *new std::vector<Entry>;
+  return entries;
+}
+
+std::unique_lock<std::mutex> ProcessFd::hold_forks() {
+  // Fails without memory only; then children keep what they inherit.
+  [[maybe_unused]] static const int registered = ::pthread_atfork(&before_fork, &after_fork, &in_child);
+  return std::unique_lock(mutex());
+}
+
+void ProcessFd::before_fork() {
+  mutex().lock();
+}
+
+void ProcessFd::after_fork() {
+  mutex().unlock();
+}
+
+// Only what POSIX allows between the fork of a process with threads and an exec: no memory is taken, none is given back.
+void ProcessFd::in_child() {
+  int unconnected = -1;
+  for (const Entry& one : all()) {
+    // The program may have closed it behind our back, and then the number may be a file of its own.
+    struct stat about{};
+    if (::fstat(one.fd, &about) != 0 || about.st_dev != one.device || about.st_ino != one.file) continue;
+    if (unconnected < 0) unconnected = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    // If the child may open no more files, the first of these is closed, which makes room for the socket of the others.
+    if (unconnected < 0 || ::dup3(unconnected, one.fd, O_CLOEXEC) < 0) ::close(one.fd);
+  }
+  if (unconnected >= 0) ::close(unconnected);
+  all().clear();
+  mutex().unlock();
+}
+
+int ProcessFd::enlist(int fd) {
+  const int error = errno;
+  struct stat about{};
+  if (fd >= 0 && ::fstat(fd, &about) == 0) all().push_back({fd, about.st_dev, about.st_ino});
+  errno = error;
+  return fd;
+}
+
+ProcessFd::ProcessFd(base::Fd fd) {
+  const auto lock = hold_forks();
+  fd_ = enlist(fd.release());
+}
+
+std::array<ProcessFd, 2> ProcessFd::make_pair(int domain, int type) {
+  const auto lock = hold_forks();
+  std::array<int, 2> ends{-1, -1};
+  if (::socketpair(domain, type, 0, ends.data()) != 0) return {};
+  return {ProcessFd(enlist(ends[0])), ProcessFd(enlist(ends[1]))};
+}
+
+void ProcessFd::claim(int fd) {
+  const auto lock = hold_forks();
+  static_cast<void>(enlist(fd));
+}
+
+// Closed under the lock as well: a child must not take a number that is another file's by now for the one that was enlisted.
+void ProcessFd::reset() {
+  if (fd_ < 0) return;
+  const auto lock = hold_forks();
+  std::erase_if(all(), [this](const Entry& one) { return one.fd == fd_; });
+  ::close(std::exchange(fd_, -1));
+}
+
+}  // namespace heddle::bootstrap
