@@ -194,7 +194,9 @@ class Tagged {
   bool fetch_part(Shown& shown, std::size_t which);
   static void end_part(Shown& shown, std::size_t which, base::Status status);
   void end_taken(Shown& shown);
-  void settle_taken(Shown& shown, base::Status status);
+  void settle_all_taken(base::Status status);
+  bool settled(Shown& shown, base::Status status);
+  void tell_unsettled(const Shown& shown);
   bool advance_all_taken();
   void note_failed_inlets();
 
