@@ -169,6 +169,7 @@ class Tagged {
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
+  bool advance_waiting();
   base::Status end_fetch(Fetch* fetch, base::Status status);
   void free_kept(Kept* kept);
   void refuse(Kept* kept, base::Status status);

@@ -223,6 +223,7 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   }
   if (!shown.imported) {
     const base::Status status = import(shown.offer, shown.inlet->from, &shown.from);
+    if (status == HEDDLE_AGAIN) return false;
     if (status != HEDDLE_DONE) {
       end_part(shown, which, status);
       return true;

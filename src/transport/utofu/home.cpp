@@ -155,15 +155,6 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
   return meet(rank);
 }
 
-base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
-  base::Nap nap;
-  for (;;) {
-    const auto met = peer(rank);
-    if (met.status() != HEDDLE_AGAIN) return met;
-    nap.take();
-  }
-}
-
 // Each of them would write to itself.
 [[gnu::cold]] static base::Status fail_apart(std::uint32_t mine, std::uint32_t theirs, utofu_vcq_id_t vcq) {
   return base::fail(

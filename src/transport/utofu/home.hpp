@@ -65,7 +65,6 @@ class Home {
 
   // The peer, met on first use. Returns at once; AGAIN: its card is under way; call again.
   [[nodiscard]] base::Result<const Peer*> peer(std::uint32_t rank);
-  [[nodiscard]] base::Result<const Peer*> peer_wait(std::uint32_t rank);
 
   // A VCQ and a registered block for a worker. STATE: that number was used before.
   [[nodiscard]] base::Result<std::unique_ptr<Station>> open_station(std::uint32_t worker, Sizes* sizes);

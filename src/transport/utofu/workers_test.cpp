@@ -362,6 +362,56 @@ TEST(Workers, SilentNodeThatDied) {
   sides[1].transport()->free(*region);
 }
 
+// A bootstrap whose other ranks' cards are under way for as long as it is told: who would hand them on is stopped.
+class LateCards final : public bootstrap::Bootstrap {
+ public:
+  LateCards(bootstrap::inproc::Job& job, std::uint32_t rank) : real_(std::move(*bootstrap::inproc::open(job, rank))) {}
+  void hand_on() { here_ = true; }
+  [[nodiscard]] const char* name() const override { return "late cards"; }
+  [[nodiscard]] std::uint32_t rank() const override { return real_->rank(); }
+  [[nodiscard]] std::uint32_t size() const override { return real_->size(); }
+  [[nodiscard]] const bootstrap::JobSecret& secret() const override { return real_->secret(); }
+  [[nodiscard]] base::Status publish(const bootstrap::Card& card) override { return real_->publish(card); }
+  [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override {
+    if (!here_) return HEDDLE_AGAIN;
+    return real_->fetch(rank);
+  }
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte>) override { return HEDDLE_ERR_UNSUPPORTED; }
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>*) override {
+    return HEDDLE_ERR_UNSUPPORTED;
+  }
+  [[nodiscard]] bool failed(std::uint32_t rank) const override { return real_->failed(rank); }
+  void leave() override {}
+  [[noreturn]] void abort(int, const char*) override { std::abort(); }
+
+ private:
+  std::unique_ptr<bootstrap::Bootstrap> real_;
+  bool here_ = false;
+};
+
+// Who makes progress is not held by a card that does not come.
+TEST(Workers, AnImportWaitsForNobodysCard) {
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  Side owner(job, 1, variables);
+  LateCards late(job, 0);
+  base::SystemClock clock;
+  base::Environment environment;
+  environment.config = *base::Config::read(variables);
+  environment.log = base::Log(base::Level::error, 0);
+  environment.clock = &clock;
+  auto transport = open(late, environment);
+  ASSERT_TRUE(transport.ok()) << base::last_message();
+  auto region = owner.transport()->allocate(64);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  EXPECT_EQ((*transport)->try_import(1, region->key.front()).status(), HEDDLE_AGAIN);
+  late.hand_on();
+  auto remote = (*transport)->try_import(1, region->key.front());
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  (*transport)->release(*remote);
+  owner.transport()->free(*region);
+}
+
 // Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
 class OwnWorld final : public bootstrap::Bootstrap {
  public:
