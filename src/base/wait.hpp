@@ -36,6 +36,10 @@ class Crowd {
   // on a core that look each millisecond leave it no time. So the longest nap grows with the ranks that share a core.
   [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
+  static constexpr std::int64_t kShortestNapNs = 50'000;
+  // For who could not find out whether something has come: as short as a nap may be; longer where the longest is, in the same
+  // proportion, so that hundreds on a core leave it time then, too.
+  [[nodiscard]] std::int64_t brief_nap_ns() const { return longest_nap_ns() / (kLongestNapNs / kShortestNapNs); }
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
   // How long the core was away. Alone on it, one is back in half a microsecond; another thread takes two switches at least.
   void yielded(std::uint64_t ns) {
@@ -127,7 +131,8 @@ class Waiter {
   [[nodiscard]] std::int64_t nap_ns() const {
     if (idle_ns_ < kBeforeNapsNs) return 0;
     const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
-    const std::int64_t nap = std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), kShortestNapNs, longest);
+    const std::int64_t nap =
+        std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), Crowd::kShortestNapNs, longest);
     return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
   }
 
@@ -138,7 +143,6 @@ class Waiter {
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
-  static constexpr std::int64_t kShortestNapNs = 50'000;
 
   bool in_time(std::uint64_t now) {
     since_clock_ = 0;

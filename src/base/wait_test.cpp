@@ -69,6 +69,16 @@ TEST(Crowd, LearnsFromWhatAYieldTakes) {
   EXPECT_TRUE(crowd.crowded());
 }
 
+TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
+  Crowd crowd;
+  EXPECT_EQ(crowd.brief_nap_ns(), 50'000);
+  crowd.expect(8, 2);
+  EXPECT_EQ(crowd.brief_nap_ns(), 50'000);
+  crowd.expect(256, 2);
+  EXPECT_EQ(crowd.brief_nap_ns(), crowd.longest_nap_ns() / 20);
+  EXPECT_GE(crowd.brief_nap_ns(), 1'000'000) << "hundreds on a core leave it time";
+}
+
 // What is slept between two looks at the longest; the looks of all together then take the same part of a core, however many they are.
 TEST(Waiter, SleepsLongerTheMoreShareACore) {
   const auto longest = [](std::uint64_t who_wait, std::uint64_t cores) {

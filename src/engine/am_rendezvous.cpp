@@ -196,7 +196,7 @@ bool AmRendezvous::run(Source& source, Class which) {
     // Its own fetches come back here when they end.
     if (source.fetching > 0 && fetch->head.bytes > kWindow - std::min(source.fetching, kWindow)) return true;
     if (!fetch->ready && !admit(*fetch)) return false;
-    if (!start(fetch)) return false;
+    if (!start(fetch)) return !fetch->ready;  // for want of its sender's card: that keeps no other source waiting
   }
   return true;
 }
@@ -239,32 +239,47 @@ void AmRendezvous::room_for_tasks() {
 }
 
 bool AmRendezvous::advance(bool* left) {
-  if (!starved_) return false;
-  starved_ = false;
+  if (!starved_ && !unmet_) return false;
   const std::uint64_t before = waiting_;
-  drain(kNetwork);
-  drain(kUser);
-  if (starved_) *left = true;
+  if (std::exchange(unmet_, false)) {
+    each_source([this](std::uint32_t, Source& source) {
+      kick(source, kNetwork);
+      kick(source, kUser);
+    });
+  }
+  if (std::exchange(starved_, false)) {
+    drain(kNetwork);
+    drain(kUser);
+  }
+  if (starved_ || unmet_) *left = true;
   return waiting_ != before;
 }
 
 // ---- fetching --------------------------------------------------------------------------------------------------------------
 
-// The buffer, and the way to the sender's memory.
+// The way to the sender's memory, and the buffer. AGAIN: the sender's card is not here yet.
 base::Status AmRendezvous::prepare(Fetch* fetch) {
   if (fetch->ready) return HEDDLE_DONE;
-  fetch->whole.payload.reset(new (std::nothrow) std::byte[fetch->head.bytes]);
-  if (fetch->whole.payload == nullptr) return HEDDLE_ERR_NO_MEMORY;
   const LentName name{fetch->from, fetch->head.region, fetch->head.bytes, std::span(fetch->head.key)};
   const base::Status status = reach_lent(worker_.context_, name, &fetch->remote);
-  fetch->ready = status == HEDDLE_DONE;
-  return status;
+  if (status != HEDDLE_DONE) return status;
+  fetch->whole.payload.reset(new (std::nothrow) std::byte[fetch->head.bytes]);
+  fetch->ready = fetch->whole.payload != nullptr;
+  if (!fetch->ready) let_go(fetch->remote);
+  return fetch->ready ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY;
 }
 
-// The first of its queue, which is admitted. True: it has left the queue. False: it waits for a free operation.
+// The first of its queue, which is admitted. True: it has left the queue. False: it waits for a free operation; or, no longer admitted,
+// for its sender's card.
 bool AmRendezvous::start(Fetch* fetch) {
   Source& source = *fetch->source;
   base::Status status = prepare(fetch);
+  if (status == HEDDLE_AGAIN) {
+    leave(*fetch);
+    unmet_ = true;
+    worker_.want_chores();
+    return false;
+  }
   if (status == HEDDLE_DONE) {
     const Completion ended{[](void* arg, heddle_status how) {
                              auto* const done = static_cast<Fetch*>(arg);

@@ -113,6 +113,7 @@ class AmRendezvous {
   std::uint64_t fetching_ = 0;  // bytes of class NETWORK under way
   std::uint64_t waiting_ = 0;   // fetches
   bool starved_ = false;        // of operations
+  bool unmet_ = false;          // of the card of a sender
   bool draining_ = false;       // an end that is met in start() is seen to by who called that
 };
 

@@ -73,7 +73,9 @@ void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
   }
   const std::uint32_t seen = transport_->bell();
   for (Worker* worker : workers) {
-    if (!worker->lie_down()) return;
+    const Worker::Rest rest = worker->lie_down();
+    if (rest == Worker::Rest::none) return;
+    if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
   transport_->wait(seen, ns);
 }

@@ -10,7 +10,7 @@ base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* re
   static_assert(sizeof key.bytes == decltype(name.key)::extent);
   std::memcpy(key.bytes.data(), name.key.data(), sizeof key.bytes);
   try {
-    const auto memory = context.transport().import(name.owner.rank, key);
+    const auto memory = context.transport().try_import(name.owner.rank, key);
     if (!memory) return memory.status();
     remote->memory = *memory;
   } catch (const std::bad_alloc&) {

@@ -18,8 +18,8 @@ struct LentName {
   std::span<const std::uint8_t, transport::kKeyBytes> key;
 };
 
-// On DONE *remote is ready for gets of [0, bytes), until let_go(). PROTOCOL: it is no memory, or not as long; else what the
-// transport says. Nothing throws.
+// On DONE *remote is ready for gets of [0, bytes), until let_go(). AGAIN: the owner's card is not here yet; call again. PROTOCOL: it is
+// no memory, or not as long; else what the transport says. It waits for nobody, and nothing throws.
 base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* remote) noexcept;
 void let_go(const RemoteRegion& remote);
 

@@ -104,8 +104,8 @@ void OneThread::withdraw(const LocalMemory& memory) {
   thread_.call([&] { inner_->withdraw(memory); });
 }
 
-base::Result<RemoteMemory> OneThread::import(std::uint32_t rank, const transport::MemoryKey& key) {
-  return result_of(thread_, [&] { return inner_->import(rank, key); });
+base::Result<RemoteMemory> OneThread::try_import(std::uint32_t rank, const transport::MemoryKey& key) {
+  return result_of(thread_, [&] { return inner_->try_import(rank, key); });
 }
 
 }  // namespace heddle::engine

@@ -41,8 +41,8 @@ class OneThread final : public transport::Transport {
   [[nodiscard]] transport::MemoryKey key_for(std::uint32_t rank, const transport::WideKey& key) const override {
     return inner_->key_for(rank, key);
   }
-  [[nodiscard]] base::Result<transport::RemoteMemory> import(std::uint32_t rank,
-                                                             const transport::MemoryKey& key) override;
+  [[nodiscard]] base::Result<transport::RemoteMemory> try_import(std::uint32_t rank,
+                                                                 const transport::MemoryKey& key) override;
   // Called with locks held that the thread may wait for; it calls no library.
   void release(const transport::RemoteMemory& memory) override { inner_->release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override { return inner_->common_words(); }

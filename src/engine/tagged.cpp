@@ -394,7 +394,7 @@ void Tagged::cancel_all(base::Status status) {
     end(request, end_fetch(fetch, status));
   }
   give_up(matching_.forget_all(), status);
-  while (taken_ != nullptr) settle_taken(*taken_, status);
+  settle_all_taken(status);
   while (claimed_ != nullptr) {
     Kept* const kept = claimed_;
     remove_claimed(kept);
@@ -423,9 +423,7 @@ void Tagged::give_up(protocol::Matching::Removed removed, base::Status status) {
     receive = protocol::Matching::after(posted);
     posted->request.receive->source = protocol::peer_of(posted->wanted.source);  // for who asks what it waited for
     if (posted->shown != nullptr && !take_back(*posted->shown)) {                // its sender has taken it
-      Shown& shown = *posted->shown;
-      begin_taken(shown);
-      settle_taken(shown, status);
+      begin_taken(*posted->shown);  // it ends with the others that are taken
       continue;
     }
     posted->owner = nullptr;

@@ -169,6 +169,7 @@ class Tagged {
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
+  bool advance_waiting();
   base::Status end_fetch(Fetch* fetch, base::Status status);
   void free_kept(Kept* kept);
   void refuse(Kept* kept, base::Status status);
@@ -194,7 +195,9 @@ class Tagged {
   bool fetch_part(Shown& shown, std::size_t which);
   static void end_part(Shown& shown, std::size_t which, base::Status status);
   void end_taken(Shown& shown);
-  void settle_taken(Shown& shown, base::Status status);
+  void settle_all_taken(base::Status status);
+  bool settled(Shown& shown, base::Status status);
+  void tell_unsettled(const Shown& shown);
   bool advance_all_taken();
   void note_failed_inlets();
 

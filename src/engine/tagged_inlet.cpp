@@ -20,6 +20,7 @@ namespace {
 constexpr std::uint64_t kPart = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
 constexpr std::uint32_t kMostVain = 6;  // after so many receives in a row that were shown in vain, 2^6 are not shown
+// How long a worker that is closed waits for what senders are just writing, all of them together.
 constexpr std::uint64_t kSettleNs = 10'000'000'000;
 
 }  // namespace
@@ -222,6 +223,7 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   }
   if (!shown.imported) {
     const base::Status status = import(shown.offer, shown.inlet->from, &shown.from);
+    if (status == HEDDLE_AGAIN) return false;
     if (status != HEDDLE_DONE) {
       end_part(shown, which, status);
       return true;
@@ -276,27 +278,40 @@ void Tagged::end_taken(Shown& shown) {
   end(ReceiveRequest(shown.request), status);
 }
 
-// The worker is closed. What the sender is just copying, it copies within one call: that is waited for.
-void Tagged::settle_taken(Shown& shown, base::Status status) {
+// The worker is closed. What the senders are just copying, each copies within one call: that is waited for, for all of them until one
+// moment, since this thread is inside and a sender may have been stopped.
+void Tagged::settle_all_taken(base::Status status) {
+  base::Clock& clock = *worker_.context_.environment().clock;
+  const std::uint64_t begin = clock.now_ns();
+  while (taken_ != nullptr) {
+    const bool over = clock.now_ns() - begin > kSettleNs;
+    for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
+      next = shown->next;  // what runs at the end of a receive adds to the front only
+      if (!settled(*shown, status)) {
+        if (!over) continue;
+        tell_unsettled(*shown);
+      }
+      end_taken(*shown);
+    }
+    if (taken_ != nullptr) sched_yield();
+  }
+}
+
+// Nothing more of it is begun. True: nobody writes to its buffer any more.
+bool Tagged::settled(Shown& shown, base::Status status) {
   BoardPlace& place = shown.inlet->board->places[shown.index];
   for (std::size_t which = 0; which < Shown::kAtOnce; ++which) {
     if (shown.fetching[which].claimed) end_part(shown, which, status);
   }
   wire::give_up_rest(place, shown.total, status);
-  base::Clock& clock = worker_.context_.clock();
-  const std::uint64_t begin = clock.now_ns();
-  while (!shown.dead && !wire::all_finished(place, shown.total)) {
-    shown.dead = worker_.context_.failed(shown.inlet->from.rank);
-    if (clock.now_ns() - begin > kSettleNs) {
-      worker_.context_.environment().log.line(
-          base::Level::warn,
-          "worker %u was closed while rank %u was writing into a receive, which has not ended in 10 s", worker_.index_,
-          shown.inlet->from.rank);
-      break;
-    }
-    sched_yield();
-  }
-  end_taken(shown);
+  shown.dead = shown.dead || worker_.context_.failed(shown.inlet->from.rank);
+  return shown.dead || wire::all_finished(place, shown.total);
+}
+
+void Tagged::tell_unsettled(const Shown& shown) {
+  worker_.context_.environment().log.line(
+      base::Level::warn, "worker %u was closed while rank %u was writing into a receive, which has not ended in 10 s",
+      worker_.index_, shown.inlet->from.rank);
 }
 
 // Receives that the dead had taken end when our own parts have; the others are ended by the matching.

@@ -36,10 +36,11 @@ struct Tagged::Kept : protocol::KeptMessage {
 
 // A long message on its way here.
 struct Tagged::Fetch {
+  wire::Offer offer{};
   RemoteRegion remote;
+  bool reached = false;  // `remote` is ready
   Tagged* tagged = nullptr;
   heddle_peer from{};
-  std::uint64_t token = 0;
   ReceiveRequest request;
   std::uint64_t bytes = 0;
   base::Status outcome = HEDDLE_DONE;  // TRUNCATED, if all goes well otherwise

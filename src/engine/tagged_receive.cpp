@@ -35,15 +35,11 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   if (fetch == nullptr) return refused(HEDDLE_ERR_NO_MEMORY);
   fetch->tagged = this;
   fetch->from = from;
-  fetch->token = head.token;
+  fetch->offer = head;
   fetch->request = request;
   fetch->bytes = bytes;
   fetch->outcome = outcome;
   open_inlet(from, sources_[pair(from)]);  // the next one may be for a receive that was posted before
-  if (const base::Status status = import(head, from, &fetch->remote); status != HEDDLE_DONE) {
-    delete fetch;
-    return refused(status);
-  }
   const base::Status status = waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
   if (status == HEDDLE_POSTED) return status;
   if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
@@ -57,8 +53,14 @@ base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRe
   return reach_lent(worker_.context_, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
-// POSTED: the end follows by a call of end_fetch. AGAIN: not now. Else it is for the caller to end.
+// POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a free operation, else because the
+// sender's card is not here yet. Else it is for the caller to end.
 base::Status Tagged::start_fetch(Fetch* fetch) {
+  if (!fetch->reached) {
+    const base::Status status = import(fetch->offer, fetch->from, &fetch->remote);
+    if (status != HEDDLE_DONE) return status;
+    fetch->reached = true;
+  }
   const Completion ended{[](void* arg, heddle_status status) {
                            auto* const done = static_cast<Fetch*>(arg);
                            Tagged& tagged = *done->tagged;
@@ -72,16 +74,17 @@ base::Status Tagged::start_fetch(Fetch* fetch) {
 
 // Answers the sender, and returns how the receive has ended.
 base::Status Tagged::end_fetch(Fetch* fetch, base::Status status) {
-  // The sender takes its memory back before it has been read only when it is closed.
-  if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
-  worker_.context_.transport().release(fetch->remote.memory);
-  worker_.responder_.answer(fetch->from, fetch->token, status);
+  if (fetch->reached) {
+    // The sender takes its memory back before it has been read only when it is closed.
+    if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
+    worker_.context_.transport().release(fetch->remote.memory);
+  }
+  worker_.responder_.answer(fetch->from, fetch->offer.token, status);
   const base::Status outcome = status == HEDDLE_DONE ? fetch->outcome : status;
   delete fetch;
   return outcome;
 }
 
-// Those that wait for a free operation keep their order.
 bool Tagged::advance(bool* left) {
   bool moved = false;
   for (Source** link = &owed_; *link != nullptr;) {
@@ -94,20 +97,32 @@ bool Tagged::advance(bool* left) {
     source.owed = false;
     moved = true;
   }
-  while (waiting_ != nullptr) {
-    Fetch* const fetch = waiting_;
-    Fetch* const next = fetch->next;
-    const base::Status status = start_fetch(fetch);
-    if (status == HEDDLE_AGAIN) break;
-    moved = true;
-    waiting_ = next;
-    if (status == HEDDLE_POSTED) continue;
-    const ReceiveRequest request = fetch->request;
-    end(request, end_fetch(fetch, status));
-  }
+  if (waiting_ != nullptr && advance_waiting()) moved = true;
   if (taken_ != nullptr && advance_all_taken()) moved = true;
   if (pushing_ != nullptr && advance_pushing()) moved = true;
   *left = owed_ != nullptr || waiting_ != nullptr || taken_ != nullptr || pushing_ != nullptr;
+  return moved;
+}
+
+// Those that wait for a free operation keep their order; who waits for the card of its sender lets those of others pass.
+bool Tagged::advance_waiting() {
+  bool moved = false;
+  Fetch* before = nullptr;
+  for (Fetch *fetch = waiting_, *next = nullptr; fetch != nullptr; fetch = next) {
+    next = fetch->next;
+    const base::Status status = start_fetch(fetch);
+    if (status == HEDDLE_AGAIN) {
+      if (fetch->reached) break;
+      before = fetch;
+      continue;
+    }
+    moved = true;
+    (before == nullptr ? waiting_ : before->next) = next;
+    if (next == nullptr) waiting_last_ = before;
+    if (status == HEDDLE_POSTED) continue;
+    const ReceiveRequest request = fetch->request;
+    end(request, end_fetch(fetch, status));  // which may append others, that the next call looks at
+  }
   return moved;
 }
 

@@ -216,16 +216,22 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   }
 }
 
-// Where another thread is inside it polls, and this one sleeps unarmed.
-bool Worker::lie_down() {
+// Who is inside may only be posting, or have polled before something came; and when it leaves, nothing is armed. So what has come may
+// wait for this thread's next look, and where the look is refused that has to be soon. Not in offload mode: there the executor is the
+// one inside, which polls, and arms the worker before it sleeps.
+Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
     if (!transport_->arm()) return;  // only polls move it on: the next one is after the nap
     context_.transport().settle();
     quiet = !transport_->has_arrivals();
   };
-  gate_ == nullptr ? look() : static_cast<void>(gate_->look(look));
-  return quiet;
+  if (gate_ == nullptr) {
+    look();
+  } else if (!gate_->look(look) && sharing_ != Sharing::offload) {
+    return Rest::brief;
+  }
+  return quiet ? Rest::whole : Rest::none;
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {

@@ -142,8 +142,13 @@ class Worker {
     credits_.give_back(target, charge(message.header_bytes, message.payload_bytes));
   }
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
-  // For Context::nap(): arms the worker, so that arrivals ring. False: there is something for progress already.
-  [[nodiscard]] bool lie_down();
+  // For Context::nap(): arms the worker, so that arrivals ring.
+  enum class Rest : std::uint8_t {
+    whole,  // what arrives rings, or another thread sees to it
+    brief,  // nobody could look: something may be there
+    none    // there is something for progress already
+  };
+  [[nodiscard]] Rest lie_down();
   // The lines of a report about what is under way.
   void report_operations();
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "partitioned/switchboard.hpp"
+#include "wire/packed_region.hpp"
 
 namespace heddle::partitioned {
 
@@ -172,9 +173,12 @@ void Sender::describe(std::span<char> text) {
 
 base::Result<engine::RemoteRegion*> Sender::import(std::span<const std::byte> packed, std::uint64_t offset,
                                                    std::uint64_t bytes) {
+  // The peer's card is here, since the offer went there; that of another rank this thread, which makes progress, must not wait for.
+  const auto name = wire::decode_region(packed);
+  if (!name || name->rank != shape_.peer.rank) return HEDDLE_ERR_PROTOCOL;
   auto remote = worker_.context().import(packed);
   if (!remote) return remote;
-  if ((*remote)->rank == shape_.peer.rank && (*remote)->range(offset, bytes)) {
+  if ((*remote)->range(offset, bytes)) {
     (*remote)->server = shape_.peer.worker;  // it makes progress; another worker need not
     return remote;
   }

@@ -20,6 +20,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 
 namespace heddle::transport {
@@ -307,9 +308,18 @@ class Transport {
     return key.front();
   }
 
-  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one. May block for the peer's
-  // card; PEER_FAILED if the peer has died.
-  [[nodiscard]] virtual base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) = 0;
+  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one. PEER_FAILED: the peer has died.
+  // AGAIN: its card is not here yet; call again.
+  [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
+  // The same, but waits for the card, which other ranks hand on: not for who makes progress.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) {
+    base::Nap nap;
+    for (;;) {
+      auto memory = try_import(rank, key);
+      if (memory.status() != HEDDLE_AGAIN) return memory;
+      nap.take();
+    }
+  }
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const WideKey& key) {
     return import(rank, key_for(rank, key));
   }

@@ -1,5 +1,6 @@
 #include "transport/fault/fault.hpp"
 
+#include <atomic>
 #include <string>
 
 #include "transport/fault/worker.hpp"
@@ -54,8 +55,10 @@ class FaultTransport final : public Transport {
   }
 
   // What is direct inside becomes memory without commands: the protocol layer reaches it by messages, which are faulty.
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
-    auto memory = inner_->import(rank, key);
+  // Where it refuses, every other time: as if the card were under way.
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
+    if (settings_.again_percent > 0 && imports_.fetch_add(1, std::memory_order_relaxed) % 2 == 0) return HEDDLE_AGAIN;
+    auto memory = inner_->try_import(rank, key);
     if (memory && settings_.any()) memory->direct = nullptr;
     return memory;
   }
@@ -78,6 +81,7 @@ class FaultTransport final : public Transport {
   const Settings settings_;
   const std::string name_;
   Capabilities capabilities_;
+  std::atomic<std::uint32_t> imports_{0};
 };
 
 }  // namespace

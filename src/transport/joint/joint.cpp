@@ -38,8 +38,8 @@ class Joint final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) override;
   void withdraw(const LocalMemory& memory) override;
   [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override;
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
-    return of(rank).import(rank, key);
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
+    return of(rank).try_import(rank, key);
   }
   void release(const RemoteMemory& memory) override { of(memory.rank).release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;

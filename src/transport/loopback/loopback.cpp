@@ -81,7 +81,7 @@ class Loopback final : public Transport {
   }
   void withdraw(const LocalMemory& memory) override { node_->remove(memory.id); }
 
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= ranks_.size()) {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", rank, ranks_.size() - 1);
     }
@@ -90,7 +90,7 @@ class Loopback final : public Transport {
       return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a loopback region of rank %u", rank);
     }
     if (ranks_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-    const auto node = ranks_.get_wait(rank);
+    const auto node = ranks_.get(rank);
     if (!node) return node.status();
     if ((*node)->bytes_of(name->id) != name->bytes) {
       return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u has no region with this key; it may have been released", rank);

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/fd.hpp"
-#include "base/wait.hpp"
 
 namespace heddle::transport::loopback {
 namespace {
@@ -41,15 +40,6 @@ base::Result<Node*> Ranks::get(std::uint32_t rank) {
   Node* node = known_[rank].load(std::memory_order_acquire);
   if (node != nullptr) return node;
   return meet(rank);
-}
-
-base::Result<Node*> Ranks::get_wait(std::uint32_t rank) {
-  base::Nap nap;
-  for (;;) {
-    const auto node = get(rank);
-    if (node.status() != HEDDLE_AGAIN) return node;
-    nap.take();
-  }
 }
 
 base::Result<Node*> Ranks::meet(std::uint32_t rank) {

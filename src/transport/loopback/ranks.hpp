@@ -20,8 +20,6 @@ class Ranks {
 
   // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG, VERSION.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
-  // For set-up: waits for the card.
-  [[nodiscard]] base::Result<Node*> get_wait(std::uint32_t rank);
   // Null: not met yet, or no such rank.
   [[nodiscard]] Node* find(std::uint32_t rank) const {
     return rank < known_.size() ? known_[rank].load(std::memory_order_acquire) : nullptr;

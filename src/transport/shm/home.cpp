@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/fence.hpp"
-#include "base/wait.hpp"
 
 namespace heddle::transport::shm {
 namespace {
@@ -68,15 +67,6 @@ Home::~Home() {
 base::Result<Peer*> Home::peer(std::uint32_t rank) {
   Peer* known = peers_[rank].load(std::memory_order_acquire);
   return known != nullptr ? known : meet(rank);
-}
-
-base::Result<Peer*> Home::peer_wait(std::uint32_t rank) {
-  base::Nap nap;
-  for (;;) {
-    const auto met = peer(rank);
-    if (met.status() != HEDDLE_AGAIN) return met;
-    nap.take();
-  }
 }
 
 [[gnu::cold]] base::Result<Peer*> Home::meet(std::uint32_t rank) {

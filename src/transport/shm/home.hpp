@@ -77,8 +77,6 @@ class Home {
   // The peer, met on first use. Returns at once; AGAIN: its card is under way, or not published yet; call again.
   // PEER_FAILED, VERSION, PROTOCOL, SYSTEM, NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
-  // For set-up: waits for the card.
-  [[nodiscard]] base::Result<Peer*> peer_wait(std::uint32_t rank);
 
   // A new ring of this process towards a peer's worker; announced, empty.
   [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,

@@ -25,7 +25,7 @@ class ShmTransport final : public Transport {
   void free(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override;
   void withdraw(const LocalMemory& memory) override;
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override;
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override;
   void release(const RemoteMemory& memory) override;
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   [[nodiscard]] std::uint32_t bell() override { return home_->bell().rings(); }
@@ -135,7 +135,7 @@ base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
 }
 
 // handle: [0] address in the owner, [1] region id, [2] extent to unmap at release: offset, [3] its bytes (0: none).
-base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const MemoryKey& bytes) {
+base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const MemoryKey& bytes) {
   if (rank >= home_->size()) {
     return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has %u ranks", rank, home_->size());
   }
@@ -143,7 +143,7 @@ base::Result<RemoteMemory> ShmTransport::import(std::uint32_t rank, const Memory
   if (!key) return key.status();
   if (rank == home_->rank()) return import_own(*key);
   if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-  const auto peer = home_->peer_wait(rank);
+  const auto peer = home_->peer(rank);
   if (!peer) return peer.status();
   RemoteMemory memory;
   memory.rank = rank;

@@ -117,7 +117,7 @@ class UcxTransport final : public Transport {
   }
   void withdraw(const LocalMemory& memory) override { home_->withdraw(memory.id); }
 
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= home_->size()) {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, home_->size() - 1);
     }

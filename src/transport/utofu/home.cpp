@@ -155,15 +155,6 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
   return meet(rank);
 }
 
-base::Result<const Peer*> Home::peer_wait(std::uint32_t rank) {
-  base::Nap nap;
-  for (;;) {
-    const auto met = peer(rank);
-    if (met.status() != HEDDLE_AGAIN) return met;
-    nap.take();
-  }
-}
-
 // Each of them would write to itself.
 [[gnu::cold]] static base::Status fail_apart(std::uint32_t mine, std::uint32_t theirs, utofu_vcq_id_t vcq) {
   return base::fail(
@@ -306,6 +297,13 @@ base::Status Home::announce(std::uint32_t worker, Entry entry) {
 void Home::keep(std::unique_ptr<Station> station) {
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(station));
+}
+
+void Home::keep_to_the_end(std::unique_ptr<Station> station) {
+  static std::mutex mutex;
+  static auto* all = new std::vector<std::unique_ptr<Station>>;  // never freed: as long as the process
+  const std::lock_guard lock(mutex);
+  all->push_back(std::move(station));
 }
 
 // ---- regions --------------------------------------------------------------------------------------------------------------

@@ -65,7 +65,6 @@ class Home {
 
   // The peer, met on first use. Returns at once; AGAIN: its card is under way; call again.
   [[nodiscard]] base::Result<const Peer*> peer(std::uint32_t rank);
-  [[nodiscard]] base::Result<const Peer*> peer_wait(std::uint32_t rank);
 
   // A VCQ and a registered block for a worker. STATE: that number was used before.
   [[nodiscard]] base::Result<std::unique_ptr<Station>> open_station(std::uint32_t worker, Sizes* sizes);
@@ -73,6 +72,8 @@ class Home {
   [[nodiscard]] base::Status announce(std::uint32_t worker, Entry entry);
   // Kept until the rank ends.
   void keep(std::unique_ptr<Station> station);
+  // Until the process ends: its commands are under way, so that its VCQ must not be freed.
+  static void keep_to_the_end(std::unique_ptr<Station> station);
 
   // `pages`: what is allocated here; else of the caller.
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes, Pages pages);

@@ -64,7 +64,7 @@ class UtofuTransport final : public Transport {
   void withdraw(const LocalMemory& memory) override { home_->withdraw(memory.id); }
 
   // handle: [0] its ways, [1] the VCQ of the first of them, [2] address in the owner.
-  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) override {
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= home_->size()) {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, home_->size() - 1);
     }
@@ -74,7 +74,7 @@ class UtofuTransport final : public Transport {
       return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a utofu region of rank %u", rank);
     }
     if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-    const auto peer = home_->peer_wait(rank);
+    const auto peer = home_->peer(rank);
     if (!peer) return peer.status();
     RemoteMemory memory;
     memory.opcodes = kMemoryOpcodes;

@@ -11,8 +11,12 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// How long a NIC that lives has for its answer, many times over, after its process was found dead.
+// How long a NIC that lives has for its answer, many times over: after its process was found dead, and, whatever is known of the
+// processes, when a worker is closed. There are NICs that do not answer though their process lives: the emulator's is a thread of it,
+// which stops with it.
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
+// What one look counts at most: a rank that was itself stopped for a while does not give up what only waits for its next look.
+constexpr std::uint64_t kLookNs = 1'000'000'000;
 
 // A message waits for this channel, and what it needs next comes without the peer doing anything.
 bool may_go_on(const Channel* channel) {
@@ -63,14 +67,15 @@ base::Status Worker::announce() {
 
 // What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot. Until then the caller's memory
 // is in use. What was accepted leaves, as long as that needs no peer's processor: who posted it may not look after it any more.
-// Only of ranks that have died the NIC may say nothing: then it is left as it is, and so is what it uses.
+// What has not ended in kGraceNs is left as it is, and so is what it uses.
 // The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
 Worker::~Worker() {
   std::vector<Completion> nobody;
   std::array<Completion, 64> ends;
   base::Nap nap;
   bool over = false;
-  std::uint64_t only_dead_since = 0;
+  std::uint64_t looked_ns = home_.environment().clock->now_ns();
+  std::uint64_t waited_ns = 0;
   while (!over) {
     std::size_t came = 0;
     {
@@ -82,22 +87,15 @@ Worker::~Worker() {
       advance_channels(out);
       came = out.count();
       over = operations_.under_way() == 0 && std::ranges::none_of(connecting_, may_go_on);
-      if (!over && came == 0) over = gives_up(&only_dead_since);
+      if (!over && came == 0) note_dead();
     }
+    const std::uint64_t now = home_.environment().clock->now_ns();
+    waited_ns += std::min(now - std::exchange(looked_ns, now), kLookNs);
+    over = over || waited_ns >= kGraceNs;
     nobody.clear();
     if (!over && came == 0) nap.take();
   }
-  if (operations_.under_way() != 0) {
-    home_.environment().log.line(
-        base::Level::warn,
-        "worker %u is closed with %zu operations under way to ranks that have died; memory that "
-        "it has registered stays so until this rank ends",
-        index_, operations_.under_way());
-    registrar_.leave();
-    operations_.for_each_under_way([this](Operation& operation) {
-      if (operation.lease != 0) registrations_->release(operation.lease);
-    });
-  }
+  leave_unfinished();
   if (const std::string said = registrations_->describe();
       home_.environment().config.flag(base::Var::stats) && !said.empty()) {
     home_.environment().log.say("worker %u: registrations: %s", index_, said.c_str());
@@ -111,7 +109,7 @@ Worker::~Worker() {
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
   static_cast<void>(home_.announce(index_, entry));  // who cannot be told notices when the rank ends
-  home_.keep(std::move(station_));
+  operations_.under_way() == 0 ? home_.keep(std::move(station_)) : Home::keep_to_the_end(std::move(station_));
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {
@@ -183,20 +181,36 @@ void Worker::orphan(Operation& operation) {
   });
 }
 
-// For the destructor. True: for long nothing has been under way but to ranks that have died.
-[[gnu::cold]] bool Worker::gives_up(std::uint64_t* since) {
-  std::size_t dead = 0;
+// For the destructor: messages that wait for the dead do not.
+[[gnu::cold]] void Worker::note_dead() {
   operations_.for_each_under_way([&](Operation& operation) {
     if (home_.failed(operation.rank)) peer_failed(operation.rank);
-    if (failed_[operation.rank] != 0) ++dead;
   });
-  if (dead != operations_.under_way() || std::ranges::any_of(connecting_, may_go_on)) {
-    *since = 0;
-    return false;
+}
+
+// For the destructor.
+[[gnu::cold]] void Worker::leave_unfinished() {
+  std::uint64_t messages = 0;
+  for (const Channel* channel : connecting_) messages += may_go_on(channel) ? channel->waiting : 0;
+  if (messages != 0) {
+    home_.environment().log.line(
+        base::Level::warn, "worker %u is closed with %llu messages that have not left in %llu s; they are lost", index_,
+        static_cast<unsigned long long>(messages), static_cast<unsigned long long>(kGraceNs / 1'000'000'000));
   }
-  const std::uint64_t now = home_.environment().clock->now_ns();
-  if (*since == 0) *since = now;
-  return now - *since >= kGraceNs;
+  if (operations_.under_way() == 0) return;
+  std::uint32_t rank = home_.size();  // the lowest of them
+  operations_.for_each_under_way([&](const Operation& operation) { rank = std::min(rank, operation.rank); });
+  home_.environment().log.line(
+      base::Level::warn,
+      "worker %u is closed with %zu operations under way, to rank %u among others, that have not ended in %llu s; they "
+      "may "
+      "still write to the memory that they name, and all memory that the worker has registered stays so until this "
+      "process ends",
+      index_, operations_.under_way(), rank, static_cast<unsigned long long>(kGraceNs / 1'000'000'000));
+  registrar_.leave();
+  operations_.for_each_under_way([this](Operation& operation) {
+    if (operation.lease != 0) registrations_->release(operation.lease);
+  });
 }
 
 // Whoever asks often has waited for long: look again whether the worker is still there.

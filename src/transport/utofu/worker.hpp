@@ -173,7 +173,8 @@ class Worker final : public TransportWorker {
   void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
   void orphan(Operation& operation);
   void end_doomed();
-  [[nodiscard]] bool gives_up(std::uint64_t* since);
+  void note_dead();
+  void leave_unfinished();
   base::Status outcome(const Operation& operation, int code) const;
   void arrived(const utofu_mrq_notice& notice);
   void message_arrived(std::uint64_t end, utofu_vcq_id_t from);

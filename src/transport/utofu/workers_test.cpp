@@ -362,8 +362,49 @@ TEST(Workers, SilentNodeThatDied) {
   sides[1].transport()->free(*region);
 }
 
+// The same of a node that lives, as far as anybody knows, and says nothing: its processes were stopped, say. Closing ends all the same.
+TEST(Workers, SilentNodeThatLives) {
+  void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
+  ASSERT_NE(silence, nullptr);
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {
+      {"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM}, {"HEDDLE_MAX_WORKERS", "2"}, {"HEDDLE_LOG", "warn"}};
+  StepClock clock;
+  std::vector<std::byte> memory(4096);  // registered as long as the process is there
+  Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
+  ASSERT_NE(sides[0].transport(), nullptr);
+  ASSERT_NE(sides[1].transport(), nullptr);
+  auto region = sides[1].transport()->enroll(memory.data(), memory.size());  // with one port
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  auto remote = sides[0].transport()->import(1, region->key);
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  clock.step(10'000'000);
+  for (const Opcode opcode : {Opcode::put, Opcode::get}) {
+    auto worker = sides[0].transport()->open_worker(opcode == Opcode::put ? 0 : 1);
+    ASSERT_TRUE(worker.ok()) << base::last_message();
+    silence(remote->handle[1]);
+    Command command;
+    command.rank = 1;
+    command.opcode = opcode;
+    command.remote = &*remote;
+    command.local = memory.data();
+    command.bytes = 1024;
+    ASSERT_EQ((*worker)->post({&command, 1}), 1U);
+    const std::uint64_t before = clock.now_ns();
+    worker->reset();
+    const std::uint64_t took = clock.now_ns() - before;
+    EXPECT_GE(took, 10'000'000'000U);
+    EXPECT_LE(took, 10'100'000'000U);
+    silence(0);
+  }
+  sides[0].transport()->release(*remote);
+  sides[1].transport()->withdraw(*region);
+}
+
 // Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
-class OwnWorld final : public bootstrap::Bootstrap {
+class OwnWorld : public bootstrap::Bootstrap {
  public:
   explicit OwnWorld(bootstrap::inproc::Job& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
   [[nodiscard]] const char* name() const override { return "own world"; }
@@ -387,8 +428,10 @@ class OwnWorld final : public bootstrap::Bootstrap {
   void leave() override {}
   [[noreturn]] void abort(int, const char*) override { std::abort(); }
 
- private:
+ protected:
   std::unique_ptr<bootstrap::Bootstrap> real_;
+
+ private:
   decltype(bootstrap::Card::bytes) bytes_;
 };
 
@@ -412,6 +455,44 @@ TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
   Completion completion;
   ASSERT_EQ((*worker)->poll({&completion, 1}), 1U);
   EXPECT_EQ(completion.status, HEDDLE_ERR_CONFIG);
+}
+
+// Rank 0, to which the others' cards are under way for as long as it is told: who would hand them on is stopped.
+class LateCards final : public OwnWorld {
+ public:
+  using OwnWorld::OwnWorld;
+  void hand_on() { here_ = true; }
+  [[nodiscard]] base::Status publish(const bootstrap::Card& card) override { return real_->publish(card); }
+  [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override {
+    if (!here_) return HEDDLE_AGAIN;
+    return real_->fetch(rank);
+  }
+
+ private:
+  bool here_ = false;
+};
+
+// Who makes progress is not held by a card that does not come.
+TEST(Workers, AnImportWaitsForNobodysCard) {
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  Side owner(job, 1, variables);
+  LateCards late(job);
+  base::SystemClock clock;
+  base::Environment environment;
+  environment.config = *base::Config::read(variables);
+  environment.log = base::Log(base::Level::error, 0);
+  environment.clock = &clock;
+  auto transport = open(late, environment);
+  ASSERT_TRUE(transport.ok()) << base::last_message();
+  auto region = owner.transport()->allocate(64);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  EXPECT_EQ((*transport)->try_import(1, region->key.front()).status(), HEDDLE_AGAIN);
+  late.hand_on();
+  auto remote = (*transport)->try_import(1, region->key.front());
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  (*transport)->release(*remote);
+  owner.transport()->free(*region);
 }
 
 }  // namespace
