@@ -116,8 +116,16 @@ class Turns {
 
 }  // namespace
 
+// Before anything is measured. An older file stays as it is until there are results.
+static bool can_write(const std::string& path) {
+  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return true;
+  std::fprintf(stderr, "heddle bench: cannot write %s\n", path.c_str());
+  return false;
+}
+
 int run_session(const Options& given) {
   Options options = given;
+  if (!can_write(options.json)) return 1;
   const harness::Cores cores = harness::Cores::allowed();
   options.cores = cores.text();
   auto channel = harness::Channel::create(options.retry_ns);

@@ -153,14 +153,15 @@ typedef struct heddle_context_options {
  * (mpiexec.hydra, srun), in this order, or a job of one if it was started by itself. options may be null. Blocks until
  * the launcher answers; with PMIx and PMI until all ranks have joined. Several contexts may live in one process, but a
  * process joins its launcher's job once. If `heddle run` dies, so do its ranks. With PMIx and PMI, rank 0 keeps the job
- * together: if it dies, every other rank counts as failed; and its heddle_context_leave returns last (docs/clusters.md).
+ * together: if it dies, every other rank counts as failed; and its heddle_context_leave returns last, 30 s after all
+ * have met to leave at the latest (docs/clusters.md).
  * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport), ARGUMENT (options.size,
  * an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
 
 /* Collective: waits for the operations of all workers (as heddle_quiet), then until every rank of the job leaves too, then
- * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on this context. If a
- * rank has died or left before, the living ranks leave without waiting for each other; that is HEDDLE_DONE. After a barrier that timed out,
+ * closes the context and everything opened on it. Workers make progress meanwhile, so no other thread may be in a call on this context. Ranks
+ * that have died or left before are not waited for; that is HEDDLE_DONE. After a barrier that timed out,
  * leave first finishes that barrier. Lost here: errors of operations that nothing observed (call heddle_quiet before), and messages that nobody
  * has handled or received yet (call heddle_context_barrier with the worker before, if all are wanted); long tagged messages, which their
  * receiver fetches, are operations and waited for until it does.
@@ -730,7 +731,7 @@ HEDDLE_API heddle_status heddle_try_recv(heddle_worker worker, const heddle_want
 HEDDLE_API heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
                                      heddle_receive* receive, const heddle_completion* completion);
 /* Makes progress on the worker until the receive has ended, and returns how: DONE or an error of the receive. TIMEOUT: it has
- * not. A completion of the receive may still be about to run. Errors: these, STATE (inside a handler, when it has not ended),
+ * not and is still posted; wait again, or cancel it before the structure is used for another. A completion of the receive may still be about to run. Errors: these, STATE (inside a handler, when it has not ended),
  * ARGUMENT (the call that should have posted it said AGAIN), HANDLE (the worker is closed: its receives have ended, with CANCELLED
  * if not otherwise, and receive->status tells). */
 HEDDLE_API heddle_status heddle_recv_wait(heddle_worker worker, heddle_receive* receive, int64_t timeout_ns);

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "api/test_job.hpp"
+#include "engine/handles.hpp"
+#include "engine/worker.hpp"
 
 namespace heddle::test {
 namespace {
@@ -56,6 +58,38 @@ TEST(Leaving, GivesUpWhatNobodyWillDo) {
     EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE) << heddle_last_error();
     EXPECT_EQ(outcome.times, 1) << transport;
     EXPECT_EQ(outcome.status, HEDDLE_ERR_CANCELLED) << transport;
+  }
+}
+
+// Who rests between polls does not take a thousand of them to find out.
+TEST(Napping, NoticesThatAWorkerWasClosed) {
+  for (const char* transport : {"shm", "loopback-messages"}) {
+    const Variables variables{{{"HEDDLE_PROGRESS", "none"}}};
+    const Job job(2, transport);
+    Context mine = job.join(0);
+    Context theirs = job.join(1);
+    Worker sender = mine.open_worker();
+    Worker receiver = theirs.open_worker();
+    std::vector<std::byte> source(kLong);
+    Outcome sent;
+    const heddle_completion at_sender = sent.completion();
+    ASSERT_TRUE(within_time([&] {
+      turn(receiver);
+      return sender.try_send({1, 0}, 1, source, &at_sender) == HEDDLE_POSTED;
+    }));
+    receiver = {};
+    auto* inner = engine::find_handle<engine::Worker>(sender.handle().id);
+    int rests = 0;
+    for (; sent.times == 0 && rests < 1000; ++rests) {
+      ASSERT_GE(sender.progress(), 0);
+      static_cast<void>(inner->lie_down());
+    }
+    EXPECT_LT(rests, 100) << transport;
+    EXPECT_EQ(sent.status, HEDDLE_ERR_CANCELLED) << transport;
+    sender = {};
+    std::thread other([&theirs] { theirs = {}; });
+    mine = {};
+    other.join();
   }
 }
 

@@ -295,7 +295,7 @@ const char* accepted(Type type) {
     case Type::bytes:
       return "bytes such as 4096, 64K, 1M or 1G";
     case Type::time_ns:
-      return "a time such as 500ns, 3us, 2ms or 1s";
+      return "a whole number with a unit of time, such as 500ns, 3us, 2ms, 60s, 5min or 1h";
     case Type::flag:
       return "0 or 1";
   }
@@ -335,7 +335,9 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 
 std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
   static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
-      {"", 1}, {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
+      {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
+  if (text == "0")
+    return 0;  // else the unit is said: a bare number would be seconds to some, and nanoseconds to others
   return with_unit(text, kUnits);
 }
 

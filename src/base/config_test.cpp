@@ -52,6 +52,10 @@ TEST(Config, WhatIsNoNumberIsRefusedWithWhatWouldBe) {
   expect_refused("HEDDLE_MAX_WORKERS", "-1", "whole number");
   expect_refused("HEDDLE_MAX_WORKERS", "", "whole number");
   expect_refused("HEDDLE_SHM_BOUNCE_PATIENCE_NS", "5 years", "500ns");
+  expect_refused("HEDDLE_CLOSE_TIMEOUT", "2", "a whole number with a unit of time");
+  expect_refused("HEDDLE_CLOSE_TIMEOUT", "1.5s", "a whole number with a unit of time");
+  expect_read("HEDDLE_CLOSE_TIMEOUT", "0", Var::close_timeout, 0);
+  expect_read("HEDDLE_CLOSE_TIMEOUT", "5min", Var::close_timeout, 300'000'000'000);
   expect_refused("HEDDLE_STATS", "maybe", "0 or 1");
   expect_refused("HEDDLE_AM_MAX_BYTES", "99999999999T", "64K");
 }

@@ -17,6 +17,7 @@ namespace {
 
 // Polls between looks at whether workers that owe an answer still live.
 constexpr std::uint64_t kClosedPeriod = 1024;
+constexpr std::uint32_t kClosedRests = 16;  // or so many rests
 // Operations that one call of progress looks at when a peer has died or may have closed: with all of a large pool the gate would be
 // held for as long.
 constexpr std::size_t kPortion = 1024;
@@ -80,7 +81,7 @@ int Worker::progress_inside() {
     static_cast<void>(note_failures());  // if that is not all, the next call goes on
     ++events;
   }
-  if (outstanding_total_ > 0 && (closed_looked_ != 0 || stats_.polls % kClosedPeriod == 0)) [[unlikely]] {
+  if (outstanding_total_ > 0 && (closed_next_ != 0 || stats_.polls % kClosedPeriod == 0)) [[unlikely]] {
     if (note_closed()) ++events;
   }
   if (events > 0) note_moved();
@@ -373,10 +374,11 @@ bool Worker::note_failures() {
 // closed at two looks with many polls between them. A look at all operations goes on over several calls, one portion each.
 bool Worker::note_closed() {
   std::vector<Operation>& all = operations_.all();
-  const std::size_t end = std::min(closed_looked_ + kPortion, all.size());
+  std::size_t at = closed_next_ == 0 ? 0 : closed_next_ - 1;
+  const std::size_t end = std::min(at + kPortion, all.size());
   bool ended = false;
-  for (; closed_looked_ < end; ++closed_looked_) {
-    Operation& operation = all[closed_looked_];
+  for (; at < end; ++at) {
+    Operation& operation = all[at];
     if (!operation.live || operation.served == 0) continue;
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
     if (closed && operation.seen_closed) {
@@ -385,8 +387,14 @@ bool Worker::note_closed() {
     }
     operation.seen_closed = closed;
   }
-  if (closed_looked_ == all.size()) closed_looked_ = 0;
+  closed_next_ = at == all.size() ? 0 : at + 1;
   return ended;
+}
+
+// Who rests between polls takes long for many of them. It has polled in vain for a while before each rest.
+void Worker::note_rest() {
+  if (outstanding_total_ == 0 || ++rests_ % kClosedRests != 0) return;
+  if (closed_next_ == 0) closed_next_ = 1;
 }
 
 // The requests of this operation that wait for answers will not get any.

@@ -79,6 +79,10 @@ base::Status Context::open_parts(const ContextOptions& options) {
   if (!completer_place) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_COMPLETER=\"%s\" is not together or apart", completer.c_str());
   }
+  if (const base::Status status = transport::check_choice(options.transport, environment_.config);
+      status != HEDDLE_DONE) {
+    return status;
+  }
   auto bootstrap = bootstrap::open(options.bootstrap, environment_);
   if (!bootstrap) return bootstrap.status();
   bootstrap_ = std::move(*bootstrap);
@@ -187,7 +191,7 @@ base::Status Context::quiet_before_close(Worker* worker) {
     const base::Status status = worker->until(wait, [&] { return worker->try_quiet(); });
     if (status != HEDDLE_ERR_TIMEOUT) return status;
     const std::uint64_t still = worker->unfinished_operations();
-    if (std::exchange(left, still) != still || still == 0) continue;  // some have ended meanwhile
+    if (still == 0 || still < std::exchange(left, still)) continue;  // some have ended meanwhile
     environment_.log.line(base::Level::warn,
                           "heddle_worker_close: worker %u stays open, since none of its %llu operations has ended for "
                           "%.3g s (HEDDLE_CLOSE_TIMEOUT)",
@@ -196,7 +200,7 @@ base::Status Context::quiet_before_close(Worker* worker) {
     return base::fail(
         status,
         "worker %u stays open: none of its %llu operations has ended for %.3g s (HEDDLE_CLOSE_TIMEOUT); the "
-        "ranks that they are for live and have not done their part",
+        "ranks that they are for live and have not done their part (standard error names them)",
         worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9);
   }
 }

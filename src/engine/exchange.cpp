@@ -67,6 +67,7 @@ const char* name_of(Collective kind) {
 
 void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
   if (transport_->capabilities().sleeping == transport::Sleeping::impossible) {
+    for (Worker* worker : workers) static_cast<void>(worker->lie_down());
     const timespec length{0, ns};  // less than a second, see Crowd
     ::nanosleep(&length, nullptr);
     return;

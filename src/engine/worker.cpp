@@ -222,9 +222,11 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
 Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
-    if (!transport_->arm()) return;  // only polls move it on: the next one is after the nap
-    context_.transport().settle();
-    quiet = !transport_->has_arrivals();
+    if (transport_->arm()) {
+      context_.transport().settle();
+      quiet = !transport_->has_arrivals();
+    }  // else only polls move it on: the next one is after the nap
+    if (quiet) note_rest();
   };
   if (gate_ == nullptr) {
     look();

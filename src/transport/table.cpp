@@ -61,9 +61,15 @@ base::Status fail_unknown(const std::string& name) {
                     name.c_str(), names.c_str());
 }
 
-bool ends_with_comma(const std::string& name) {
-  return !name.empty() && name.back() == ',';
+// One transport, or NEAR,FAR.
+bool is_known(const std::string& name) {
+  const Wanted wanted(name);
+  const bool ends_with_comma = !name.empty() && name.back() == ',';
+  return find(wanted.near) != nullptr && (wanted.far.empty() || find(wanted.far) != nullptr) && !ends_with_comma;
 }
+
+constexpr std::string_view kAuto = "auto";
+constexpr const char* kUsualList = "shm,ucx";
 
 // What of HEDDLE_TRANSPORTS is used where the ranks are.
 base::Result<std::string> choose_among(const std::string& list, const bootstrap::Bootstrap& bootstrap,
@@ -71,11 +77,6 @@ base::Result<std::string> choose_among(const std::string& list, const bootstrap:
   const Wanted wanted(list);
   const Entry* near = find(wanted.near);
   const bool two = !wanted.far.empty();
-  if (near == nullptr || (two && find(wanted.far) == nullptr) || ends_with_comma(list)) {
-    return base::fail(HEDDLE_ERR_CONFIG,
-                      "HEDDLE_TRANSPORTS=\"%s\" is neither a transport nor two, NEAR,FAR; `heddle info` lists them",
-                      list.c_str());
-  }
   const std::vector<std::uint32_t> nodes = bootstrap::nodes_of(bootstrap, node_ranks);
   const std::uint32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
   if (!two && near->one_node && count > 1) {
@@ -102,7 +103,7 @@ base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap
   const Wanted wanted(name);
   const Entry* near = find(wanted.near);
   const Entry* far = find(wanted.far);
-  if (near == nullptr || (!wanted.far.empty() && far == nullptr) || ends_with_comma(name)) return fail_unknown(name);
+  if (!is_known(name)) return fail_unknown(name);
   auto transport =
       far == nullptr ? near->open(bootstrap, environment) : joint::open(*near, *far, bootstrap, environment);
   if (!transport || !wanted.faulty) return transport;
@@ -117,9 +118,8 @@ bool one_thread(const std::string& name, const base::Environment& environment) {
   return says(find(wanted.near)) || says(find(wanted.far));
 }
 
-base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config) {
-  constexpr std::string_view kAuto = "auto";
-  if (asked != nullptr && asked != kAuto) return std::string(asked);
+base::Status check_choice(const char* asked, const base::Config& config) {
+  if (asked != nullptr && asked != kAuto) return is_known(asked) ? HEDDLE_DONE : fail_unknown(asked);
   const std::string& one = config.text(base::Var::transport);
   const std::string& list = config.text(base::Var::transports);
   if (one != kAuto && !list.empty() && one != list) {
@@ -128,8 +128,20 @@ base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& 
                       "the job uses, the second what it may choose from; unset one",
                       one.c_str(), list.c_str());
   }
+  if (one != kAuto) return is_known(one) ? HEDDLE_DONE : fail_unknown(one);
+  if (list.empty() || is_known(list)) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG,
+                    "HEDDLE_TRANSPORTS=\"%s\" is neither a transport nor two, NEAR,FAR; `heddle info` lists them",
+                    list.c_str());
+}
+
+base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config) {
+  if (const base::Status status = check_choice(asked, config); status != HEDDLE_DONE) return status;
+  if (asked != nullptr && asked != kAuto) return std::string(asked);
+  const std::string& one = config.text(base::Var::transport);
   if (one != kAuto) return one;
-  return choose_among(list.empty() ? "shm,ucx" : list, bootstrap, config.number(base::Var::node_ranks));
+  const std::string& list = config.text(base::Var::transports);
+  return choose_among(list.empty() ? kUsualList : list, bootstrap, config.number(base::Var::node_ranks));
 }
 
 }  // namespace heddle::transport

@@ -375,6 +375,8 @@ base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap
 // Whether that one has to be opened by the thread for all calls. False for an unknown one.
 bool one_thread(const std::string& name, const base::Environment& environment);
 
+// CONFIG: choose() would refuse that, wherever the ranks are: an unknown name, or settings that contradict each other.
+base::Status check_choice(const char* asked, const base::Config& config);
 // The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else, by where the
 // ranks are, one or both of HEDDLE_TRANSPORTS. The same on all ranks that have the same settings. CONFIG: the settings contradict
 // each other, or the ranks are on several nodes and nothing is named that reaches others.
