@@ -60,7 +60,8 @@ void serve_stream(heddle::fuzz::Input input) {
   heddle::bootstrap::JobSecret secret{};
   local::Broker broker(kSize, secret);
   Pair pairs[2];
-  for (std::uint32_t rank = 0; rank < 2; ++rank) broker.attach(rank, heddle::base::Fd(pairs[rank].launcher));
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    broker.attach(rank, heddle::bootstrap::ProcessFd(heddle::base::Fd(pairs[rank].launcher)));
   hello(pairs[1].rank);
   broker.serve(1);
   if ((input.take<std::uint8_t>() & 1U) != 0) hello(pairs[0].rank);

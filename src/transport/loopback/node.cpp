@@ -59,6 +59,7 @@ void Node::close() {
     regions.swap(regions_);
   }
   for (const auto& [number, region] : regions) {
+    const LetGo let_go(region.get());
     const std::lock_guard lock(region->mutex);
     region->address = nullptr;
   }
@@ -83,6 +84,7 @@ void Node::remove(std::uint64_t number) {
     region = std::move(found->second);
     regions_.erase(found);
   }
+  const LetGo let_go(region.get());
   const std::lock_guard lock(region->mutex);
   region->address = nullptr;
   region->pages.reset();

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/page.hpp"
+#include "base/tsan_order.hpp"
 #include "queue/bell.hpp"
 #include "transport/transport.hpp"
 
@@ -87,11 +88,33 @@ struct FreePages {
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 
+// Regions and nodes are freed by whoever lets go of them last. The count by which it knows that it is the last orders what the others
+// did before; a ThreadSanitizer in the user's program is told (base/tsan_order.hpp).
 struct Region {
+  Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() { base::show_acquire(this); }  // partner: LetGo
+
   std::mutex mutex;              // held during every access; guards `address`
   std::byte* address = nullptr;  // null: withdrawn
   std::uint64_t bytes = 0;       // constant
   Pages pages;                   // allocated regions
+};
+
+// Declared behind a pointer to one of these: before that lets go.
+template <class T>
+class LetGo {
+ public:
+  explicit LetGo(T* object) : object_(object) {}
+  LetGo(const LetGo&) = delete;
+  LetGo& operator=(const LetGo&) = delete;
+  ~LetGo() {
+    if (object_ != nullptr) base::show_release(object_);
+  }
+
+ private:
+  T* object_;
 };
 
 class Node {
@@ -99,6 +122,10 @@ class Node {
   // `common`: see Bootstrap::common_bell(). It is not rung after close().
   Node(std::uint32_t rank, std::uint32_t workers, const queue::Bell<>* common)
       : rank_(rank), mailboxes_(workers), bell_(common != nullptr ? *common : queue::Bell<>(&bell_words_)) {}
+
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node() { base::show_acquire(this); }  // partner: Ranks::~Ranks
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(mailboxes_.size()); }
@@ -122,6 +149,7 @@ class Node {
   template <class Access>
   base::Status with(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes, Access access) {
     const std::shared_ptr<Region> region = find(number);
+    const LetGo let_go(region.get());
     if (region != nullptr) {
       const std::lock_guard lock(region->mutex);
       if (region->address != nullptr) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/fd.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::transport::loopback {
 namespace {
@@ -20,6 +21,11 @@ Ranks::Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const 
     : bootstrap_(bootstrap), agreed_(agreed), known_(bootstrap.size()) {
   known_[self->rank()].store(self.get(), std::memory_order_release);
   owned_.push_back(std::move(self));
+}
+
+// What this rank did with the nodes comes before their end, by whoever has them last; see node.hpp.
+Ranks::~Ranks() {
+  for (const auto& node : owned_) base::show_release(node.get());
 }
 
 base::Status Ranks::publish() {

@@ -17,6 +17,9 @@ namespace heddle::transport::loopback {
 class Ranks {
  public:
   Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const Agreed& agreed);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
 
   // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG, VERSION.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
