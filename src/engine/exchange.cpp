@@ -38,6 +38,13 @@ void show_order() {
   }
 }
 
+// What other threads do for peers inside the worker comes after this thread's arrival, or before its return, by the messages between. Where
+// both ends of those are in one process, each with its own mapping of the segment, ThreadSanitizer does not see it. It sees the gate,
+// which this enters, and waits for whoever is inside.
+void show_order(Worker* worker) {
+  if (base::kThreadSanitizer && worker != nullptr) static_cast<void>(worker->unfinished_operations());
+}
+
 // Leaving. When nothing has moved for kStillNs this rank says that it leaves although it has operations left, so that it hears
 // whether all others leave as well. From then on every rank makes progress and none begins anything: what has not moved for
 // kGivenUpNs more is waiting for what nobody will do, a worker that is never opened or a receive that is never posted. So long, since a
@@ -191,6 +198,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
   }
   if (!in_exchange_) {
+    show_order(exchange.worker);
     if (const base::Status status = begin_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
   }
   const std::span<Worker* const> workers(&exchange.worker, exchange.worker != nullptr ? 1 : 0);
@@ -200,9 +208,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
   for (;;) {
     const base::Status status = test_exchange(exchange.kind, all);
     if (status != HEDDLE_AGAIN) {
-      // What a helper has done for peers is ordered before their arrival by the messages between. ThreadSanitizer does not see
-      // that where both ends are in one process, each with its own mapping of the segment; it sees the gate.
-      if (base::kThreadSanitizer && exchange.worker != nullptr) static_cast<void>(exchange.worker->progress());
+      show_order(exchange.worker);
       return status;
     }
     int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
