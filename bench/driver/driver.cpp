@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -116,11 +117,17 @@ class Turns {
 
 }  // namespace
 
-// Before anything is measured. An older file stays as it is until there are results.
+// Before anything is measured. An older file stays as it is until there are results, and where there was none there is none.
 static bool can_write(const std::string& path) {
-  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return true;
-  std::fprintf(stderr, "heddle bench: cannot write %s\n", path.c_str());
-  return false;
+  if (path.empty() || path == "-") return true;
+  std::error_code error;
+  const bool existed = std::filesystem::exists(path, error);
+  if (!std::ofstream(path, std::ios::app)) {
+    std::fprintf(stderr, "heddle bench: cannot write %s\n", path.c_str());
+    return false;
+  }
+  if (!existed) std::filesystem::remove(path, error);
+  return true;
 }
 
 int run_session(const Options& given) {
