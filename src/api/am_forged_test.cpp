@@ -11,7 +11,7 @@
 #include "api/test_job.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "engine/worker.hpp"
-#include "transport/transport.hpp"
+#include "transport/test_bare_rank.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::test {
@@ -22,39 +22,14 @@ constexpr std::uint64_t kLimit = std::uint64_t{1} << 20;  // HEDDLE_AM_MAX_BYTES
 constexpr std::size_t kBytes = 100'000;
 
 // Rank 1.
-class Forger {
+class Forger : public transport::BareRank {
  public:
-  Forger(bootstrap::inproc::Job* job, const char* transport) {
-    environment_.config = *base::Config::read();
-    environment_.clock = &clock_;
-    bootstrap_ = std::move(*bootstrap::open({"inproc", job, 1}, environment_));
-    transport_ = std::move(*transport::open(transport, *bootstrap_, environment_));
-    worker_ = std::move(*transport_->open_worker(0));
-  }
-  ~Forger() {
-    worker_.reset();
-    transport_.reset();
-    bootstrap_->leave();
-  }
-  Forger(const Forger&) = delete;
-  Forger& operator=(const Forger&) = delete;
+  Forger(bootstrap::inproc::Job* job, const char* transport) : BareRank(job, 1, transport) {}
 
-  transport::LocalMemory enroll(std::vector<std::byte>* memory) {
-    return *transport_->enroll(memory->data(), memory->size());
-  }
-  void withdraw(const transport::LocalMemory& memory) { transport_->withdraw(memory); }
-
-  [[nodiscard]] bool post(std::uint32_t immediate, const void* bytes, std::uint32_t count) {
-    transport::Command command;
-    command.immediate = immediate;
-    command.header = bytes;
-    command.header_bytes = count;
-    return worker_->post({&command, 1}) == 1;
-  }
   // What the worker under test has answered to `token`; empty: nothing yet.
   [[nodiscard]] std::optional<Status> answer(std::uint64_t token) {
     std::array<transport::Completion, 16> completions;
-    const std::size_t count = worker_->poll(completions);
+    const std::size_t count = worker().poll(completions);
     for (std::size_t i = 0; i < count; ++i) {
       const transport::Completion& one = completions.at(i);
       if (one.event != transport::Event::message) continue;
@@ -72,11 +47,6 @@ class Forger {
   }
 
  private:
-  base::SystemClock clock_;
-  base::Environment environment_;
-  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
-  std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<transport::TransportWorker> worker_;
   std::optional<wire::AmOffer> last_offer_;
 };
 
@@ -100,7 +70,7 @@ class AmForged : public testing::TestWithParam<const char*> {
   }
   ~AmForged() override {
     static_cast<void>(context_->close_worker(worker_));
-    forger_->withdraw(local_);
+    forger_->transport().withdraw(local_);
     std::thread other([this] { forger_.reset(); });
     EXPECT_EQ(context_->leave(), HEDDLE_DONE);
     other.join();
@@ -165,7 +135,7 @@ TEST_P(AmForged, MemoryThatWasTakenBackIsNotRead) {
   const transport::LocalMemory local = forger_->enroll(&gone);
   wire::AmOfferHeader head = good_;
   std::memcpy(head.key, local.key.bytes.data(), sizeof head.key);
-  forger_->withdraw(local);
+  forger_->transport().withdraw(local);
   if (std::string_view(GetParam()) == "shm") {
     // The kernel's copy does not ask the owner's table: the bytes are read or not, the worker goes on.
     const Status status = answer_to(head);

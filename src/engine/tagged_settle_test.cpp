@@ -14,7 +14,7 @@
 #include "engine/context.hpp"
 #include "engine/tagged.hpp"
 #include "engine/worker.hpp"
-#include "transport/transport.hpp"
+#include "transport/test_bare_rank.hpp"
 #include "wire/board.hpp"
 
 namespace heddle::engine {
@@ -34,23 +34,12 @@ class StepClock final : public base::Clock {
   std::uint64_t looks_ = 0;
 };
 
-class Sender {
+class Sender : public transport::BareRank {
  public:
-  explicit Sender(bootstrap::inproc::Job* job) {
-    environment_.config = *base::Config::read();
-    environment_.clock = &clock_;
-    bootstrap_ = std::move(*bootstrap::open({"inproc", job, 1}, environment_));
-    transport_ = std::move(*transport::open("shm", *bootstrap_, environment_));
-    worker_ = std::move(*transport_->open_worker(0));
-    memory_.resize(kBytes);
-    local_ = *transport_->enroll(memory_.data(), memory_.size());
-  }
+  explicit Sender(bootstrap::inproc::Job* job) : BareRank(job, 1, "shm"), local_(enroll(&memory_)) {}
   ~Sender() {
-    if (board_memory_) transport_->release(*board_memory_);
-    transport_->withdraw(local_);
-    worker_.reset();
-    transport_.reset();
-    bootstrap_->leave();
+    if (board_memory_) transport().release(*board_memory_);
+    transport().withdraw(local_);
   }
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
@@ -62,34 +51,25 @@ class Sender {
   }
   [[nodiscard]] bool post_offer() {
     const wire::Offer head = offer();
-    transport::Command command;
-    command.immediate = wire::encode_tagged(0, true);
-    command.header = &head;
-    command.header_bytes = sizeof head;
-    return worker_->post({&command, 1}) == 1;
+    return post(wire::encode_tagged(0, true), &head, sizeof head);
   }
   // Null: it has not been told of one.
   [[nodiscard]] wire::Board* board() {
     std::array<transport::Completion, 16> completions;
-    const std::size_t count = worker_->poll(completions);
+    const std::size_t count = worker().poll(completions);
     for (std::size_t i = 0; i < count; ++i) {
       const transport::Completion& one = completions.at(i);
       if (one.event != transport::Event::message || one.immediate != wire::encode_word(wire::Word::board)) continue;
       const auto name = wire::decode_word<wire::BoardName>({one.data, one.bytes});
       transport::MemoryKey key;
       std::memcpy(key.bytes.data(), name->key, sizeof name->key);
-      board_memory_ = *transport_->import(0, key);
+      board_memory_ = *transport().import(0, key);
     }
     return board_memory_ ? reinterpret_cast<wire::Board*>(board_memory_->direct) : nullptr;
   }
 
  private:
-  base::SystemClock clock_;
-  base::Environment environment_;
-  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
-  std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<transport::TransportWorker> worker_;
-  std::vector<std::byte> memory_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kBytes);
   transport::LocalMemory local_;
   std::optional<transport::RemoteMemory> board_memory_;
 };
