@@ -115,10 +115,8 @@ class Turns {
   std::uint64_t turn_began_ = began_;
 };
 
-}  // namespace
-
 // Before anything is measured. An older file stays as it is until there are results, and where there was none there is none.
-static bool can_write(const std::string& path) {
+bool can_write(const std::string& path) {
   if (path.empty() || path == "-") return true;
   std::error_code error;
   const bool existed = std::filesystem::exists(path, error);
@@ -129,6 +127,8 @@ static bool can_write(const std::string& path) {
   if (!existed) std::filesystem::remove(path, error);
   return true;
 }
+
+}  // namespace
 
 int run_session(const Options& given) {
   Options options = given;

@@ -223,9 +223,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_CLOSE_TIMEOUT",
      Type::time_ns,
      "60s",
-     "heddle_worker_close returns TIMEOUT, and the worker stays open, when none of its operations ends for so long; 0: "
-     "it "
-     "waits for as long as their peers live",
+     "heddle_worker_close returns TIMEOUT, and the worker stays open, when none of its operations ends for so long; "
+     "0: it waits for as long as their peers live",
      {0, 86'400 * kSecond}},
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
      "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "

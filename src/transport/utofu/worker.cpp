@@ -202,11 +202,10 @@ void Worker::orphan(Operation& operation) {
   operations_.for_each_under_way([&](const Operation& operation) { rank = std::min(rank, operation.rank); });
   home_.environment().log.line(
       base::Level::warn,
-      "worker %u is closed with %zu operations under way, to rank %u among others, that have not ended in %llu s; they "
-      "may "
-      "still write to the memory that they name, and all memory that the worker has registered stays so until this "
-      "process ends",
-      index_, operations_.under_way(), rank, static_cast<unsigned long long>(kGraceNs / 1'000'000'000));
+      "worker %u is closed with %zu operations under way that have not ended in %llu s (the lowest rank that they are "
+      "for: %u); they may still write to the memory that they name, and all memory that the worker has registered "
+      "stays so until this process ends",
+      index_, operations_.under_way(), static_cast<unsigned long long>(kGraceNs / 1'000'000'000), rank);
   registrar_.leave();
   operations_.for_each_under_way([this](Operation& operation) {
     if (operation.lease != 0) registrations_->release(operation.lease);
