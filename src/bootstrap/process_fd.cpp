@@ -64,10 +64,10 @@ ProcessFd::ProcessFd(base::Fd fd) {
   fd_ = enlist(fd.release());
 }
 
-std::array<ProcessFd, 2> ProcessFd::make_pair(int domain, int type) {
+std::array<ProcessFd, 2> ProcessFd::make_pair() {
   const auto lock = hold_forks();
   std::array<int, 2> ends{-1, -1};
-  if (::socketpair(domain, type, 0, ends.data()) != 0) return {};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return {};
   return {ProcessFd(enlist(ends[0])), ProcessFd(enlist(ends[1]))};
 }
 

@@ -39,8 +39,8 @@ class ProcessFd {
     const auto lock = hold_forks();
     return ProcessFd(enlist(open()));
   }
-  // Both ends of a socketpair(2). Not valid: errno says why.
-  static std::array<ProcessFd, 2> make_pair(int domain, int type);
+  // Both ends of a local stream (socketpair(2)), close-on-exec. Not valid: errno says why.
+  static std::array<ProcessFd, 2> make_pair();
   // In a program all of whose children run another one at once: close-on-exec is enough, and none of them spends time on a long list.
   static ProcessFd unlisted(base::Fd fd) { return ProcessFd(fd.release()); }
   // For one that is never closed: the launcher's.

@@ -41,7 +41,7 @@ bool works(const ProcessFd& from, const ProcessFd& to) {
 }
 
 TEST(process_fd, a_child_has_the_numbers_but_not_the_connections) {
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   ASSERT_TRUE(ends[0].valid() && ends[1].valid());
   EXPECT_TRUE(in_child([&] {
     if (!leads_nowhere(ends[0].get()) || !leads_nowhere(ends[1].get())) return 1;
@@ -55,7 +55,7 @@ TEST(process_fd, a_child_has_the_numbers_but_not_the_connections) {
 }
 
 TEST(process_fd, a_child_ends_no_connection_and_keeps_none) {
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   std::array<int, 2> until{};
   ASSERT_EQ(::pipe(until.data()), 0);
   const pid_t child = ::fork();
@@ -75,7 +75,7 @@ TEST(process_fd, a_child_ends_no_connection_and_keeps_none) {
 }
 
 TEST(process_fd, moved_and_closed_ones_leave_nothing_behind) {
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   ProcessFd moved = std::move(ends[0]);
   EXPECT_FALSE(ends[0].valid());
   ends[1] = std::move(moved);  // closes what was there
@@ -89,14 +89,14 @@ TEST(process_fd, moved_and_closed_ones_leave_nothing_behind) {
 
 // A program that closes everything, and opens files of its own.
 TEST(process_fd, a_number_that_was_closed_behind_our_back_is_left_alone) {
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   const base::Fd file(::memfd_create("file", MFD_CLOEXEC));
   ASSERT_EQ(::dup3(file.get(), ends[0].get(), O_CLOEXEC), ends[0].get());
   EXPECT_TRUE(in_child([&] { return ::write(ends[0].get(), "x", 1) == 1 ? 0 : 1; }));
 }
 
 TEST(process_fd, a_child_that_may_open_nothing_keeps_nothing_either) {
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const base::Fd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
@@ -114,16 +114,16 @@ TEST(process_fd, forks_beside_a_thread_that_opens_and_closes) {
   std::atomic<bool> enough{false};
   std::thread other([&] {
     while (!enough.load()) {
-      auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+      auto ends = ProcessFd::make_pair();
       EXPECT_TRUE(works(ends[0], ends[1]));
     }
   });
-  auto kept = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto kept = ProcessFd::make_pair();
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(in_child([&] {
       if (!leads_nowhere(kept[0].get())) return 1;
       kept[0].reset();  // takes the lock
-      return ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)[0].valid() ? 0 : 2;
+      return ProcessFd::make_pair()[0].valid() ? 0 : 2;
     }));
   }
   enough.store(true);

@@ -49,8 +49,8 @@ void show_order(Worker* worker) {
 // whether all others leave as well. From then on every rank makes progress and none begins anything: what has not moved for
 // kGivenUpNs more is waiting for what nobody will do, a worker that is never opened or a receive that is never posted. So long, since a
 // rank may have been stopped.
-constexpr std::uint64_t kStillNs = 2'000'000'000;
-constexpr std::uint64_t kGivenUpNs = 30'000'000'000;
+constexpr std::int64_t kStillNs = 2'000'000'000;
+constexpr std::int64_t kGivenUpNs = 30'000'000'000;
 constexpr std::byte kSettled{0};
 constexpr std::byte kUnsettled{1};
 
@@ -74,8 +74,8 @@ const char* name_of(Collective kind) {
 
 void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
   if (transport_->capabilities().sleeping == transport::Sleeping::impossible) {
-    for (Worker* worker : workers) static_cast<void>(worker->lie_down());
-    const timespec length{0, ns};  // less than a second, see Crowd
+    for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
+    const timespec length{0, ns};                                          // less than a second, see Crowd
     ::nanosleep(&length, nullptr);
     return;
   }
@@ -236,12 +236,12 @@ base::Status Context::leave() {
   Watch watch(*this, nullptr, "heddle_context_leave", Watch::Scope::all);
   // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
   const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
-  const auto settle = [&](std::uint64_t still_ns) {
-    Stillness stillness(clock_);
+  const auto settle = [&](std::int64_t still_ns) {
+    Stillness stillness(still_ns, clock_);
     while (!std::all_of(workers.begin(), workers.end(), quiet)) {
       const bool moved = rest();
       const bool napping = waiter.nap_ns() > 0;
-      if (stillness.longer(moved, napping, still_ns)) return false;
+      if (stillness.over(moved, napping)) return false;
       watch.round(kNothingMore, napping);
     }
     return true;

@@ -26,10 +26,6 @@
 namespace heddle::bootstrap::hosted {
 namespace {
 
-std::int64_t now_ns() {
-  return static_cast<std::int64_t>(base::SystemClock().now_ns());
-}
-
 // The addresses of this machine that another may reach, as far as can be seen from here.
 std::vector<Address> own_addresses(std::uint16_t port) {
   std::vector<Address> found;
@@ -94,7 +90,7 @@ base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
   host->contact_.machine = *machine;
   host->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->wake_.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make an eventfd");
-  auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+  auto ends = ProcessFd::make_pair();
   if (!ends[0].valid()) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "rank 0 cannot make the sockets that keep the job together");
   }
@@ -153,7 +149,7 @@ bool Host::finished() {
   if (state != State::draining) return state == State::ending;
   if (!broker_.anybody_joined()) return true;
   if (!all_leave_) return false;
-  if (!for_leavers_) for_leavers_.emplace(options_.leave_ms);
+  if (!for_leavers_) for_leavers_.emplace(options_.leave_ns, clock_);
   return for_leavers_->over();
 }
 
@@ -168,9 +164,9 @@ void Host::name_who_stayed() const {
   if (count == 0) return;
   if (count > kNamed) ranks += " and " + std::to_string(count - kNamed) + " more";
   options_.log.line(base::Level::warn,
-                    "heddle_context_leave: all ranks have met to leave, and %d s later rank %s has not left (is it "
+                    "heddle_context_leave: all ranks have met to leave, and %.3g s later rank %s has not left (is it "
                     "stopped?); rank 0 waits no longer",
-                    options_.leave_ms / 1000, ranks.c_str());
+                    static_cast<double>(options_.leave_ns) / 1e9, ranks.c_str());
 }
 
 int Host::poll_timeout(std::int64_t now) const {
@@ -235,14 +231,14 @@ void Host::serve_guests(std::int64_t now) {
 void Host::serve() {
   while (!finished()) {
     choose_descriptors();
-    const int ready = ::poll(polled_.data(), polled_.size(), poll_timeout(now_ns()));
+    const int ready = ::poll(polled_.data(), polled_.size(), poll_timeout(static_cast<std::int64_t>(clock_.now_ns())));
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) {
       options_.log.line(base::Level::error, "rank 0 cannot keep the job together any longer: poll: %s",
                         std::strerror(errno));
       break;
     }
-    const std::int64_t now = now_ns();
+    const auto now = static_cast<std::int64_t>(clock_.now_ns());
     serve_seats();
     pausing_ = false;
     bool local = false;

@@ -12,12 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/timeout.hpp"
 #include "bootstrap/hosted/contact.hpp"
 #include "bootstrap/hosted/proof.hpp"
 #include "bootstrap/local/broker.hpp"
-#include "bootstrap/patience.hpp"
 
 namespace heddle::bootstrap::hosted {
 
@@ -27,12 +28,13 @@ class Host {
     std::uint32_t size = 1;
     bool other_machines = false;  // ranks may come by TCP
     base::Log log;
-    int leave_ms = 30'000;  // so long the destructor waits for ranks that have met with all others to leave
+    std::int64_t leave_ns =
+        30'000'000'000;  // so long the destructor waits for ranks that have met with all others to leave
   };
   // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not allowed, or there are no sockets,
   // no thread, no random numbers.
   static base::Result<std::unique_ptr<Host>> open(const Options& options);
-  // Waits for the others to leave, or to be found dead, if leave() was called; for Options::leave_ms if all were about to leave, after which
+  // Waits for the others to leave, or to be found dead, if leave() was called; for Options::leave_ns if all were about to leave, after which
   // a warning names those who have not. Otherwise their connections end at once.
   ~Host();
   Host(const Host&) = delete;
@@ -109,14 +111,15 @@ class Host {
   // The thread's.
   local::Broker broker_;
   std::vector<bool> seated_;
-  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has forked keeps the connection open when
-  // the rank is dead. Of other machines the connection's end tells all that can be known.
+  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by clone(2) alone keeps its connection
+  // (process_fd.hpp), also when the rank is dead. Of other machines the connection's end tells all that can be known.
   std::vector<base::Fd> processes_;
   std::vector<Guest> guests_;
   std::vector<pollfd> polled_;    // valid ones only: poll counts all against the limit of descriptors
   std::vector<Watched> watched_;  // what each of them is
   bool pausing_ = false;          // nobody can be let in for now
-  std::optional<Patience> for_leavers_;
+  base::SystemClock clock_;
+  std::optional<base::Timeout> for_leavers_;
   std::thread thread_;
 };
 

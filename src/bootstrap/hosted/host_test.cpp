@@ -320,7 +320,7 @@ INSTANTIATE_TEST_SUITE_P(host, DeathWithAChild, testing::Bool());
 
 // A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met to leave.
 TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_only) {
-  auto opened = Host::open({3, false, base::Log(), 1});
+  auto opened = Host::open({3, false, base::Log(), 1'000'000});
   ASSERT_TRUE(opened.ok());
   const ProcessFd own = (*opened)->own_end();
   local::Reader own_reader(local::Direction::to_rank, 3);

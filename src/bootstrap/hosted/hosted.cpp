@@ -17,7 +17,7 @@ namespace {
 
 // Rank 0 takes frames on a thread of its own, whatever the program does. If it takes none for so long it is stopped, or the machine is lost,
 // which the kernel tells of connections to other machines after the same time (prepare_stream).
-constexpr int kBrokerTakesNothingMs = 30'000;
+constexpr std::int64_t kBrokerTakesNothingNs = 30'000'000'000;
 
 // What a rank has before it is a member. Made and ended from one thread; the launcher's calls are the service's.
 struct Joining {
@@ -226,7 +226,7 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   const base::Log log(level, seat_of.rank);
   status = meet(joining, log);
   const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local,
-                         kBrokerTakesNothingMs};
+                         kBrokerTakesNothingNs};
   local::Reader reader(local::Direction::to_rank, seat.size);
   if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
   if (status != HEDDLE_DONE) {

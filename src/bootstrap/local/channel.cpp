@@ -45,19 +45,20 @@ ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> p
 
 // The frame, of which `sent` bytes have been taken already.
 base::Status send_remaining(int socket, const Header& header, std::span<const std::byte> payload, int fd,
-                            std::size_t sent, int patience_ms) {
-  Patience patience(patience_ms);
+                            std::size_t sent, std::int64_t timeout_ns) {
+  base::SystemClock clock;
+  base::Timeout timeout(timeout_ns, clock);
   while (sent < sizeof header + payload.size()) {
     // A blocking socket too waits in poll, where the wait has an end.
     const ssize_t count = send_rest(socket, header, payload, fd, sent, MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
-      patience.renew();
+      timeout.renew();
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       pollfd writable{socket, POLLOUT, 0};
-      ::poll(&writable, 1, patience.slice_ms());
+      ::poll(&writable, 1, timeout.slice_ms());
     } else if (errno == ETOOMANYREFS) {
       // Too many descriptors of this user are under way; those of the other ranks arrive soon.
       const timespec pause{0, 1'000'000};
@@ -65,9 +66,10 @@ base::Status send_remaining(int socket, const Header& header, std::span<const st
     } else if (errno != EINTR) {
       return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
     }
-    if (patience.over()) {
-      return base::fail(HEDDLE_ERR_BOOTSTRAP, "who keeps the job together has taken nothing for %d s (is it stopped?)",
-                        patience_ms / 1000);
+    if (timeout.over()) {
+      return base::fail(HEDDLE_ERR_BOOTSTRAP,
+                        "who keeps the job together has taken nothing for %.3g s (is it stopped?)",
+                        static_cast<double>(timeout_ns) / 1e9);
     }
   }
   return HEDDLE_DONE;
@@ -154,17 +156,18 @@ base::Status Reader::next(Frame* frame) {
   return HEDDLE_DONE;
 }
 
-base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd, int patience_ms) {
+base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd,
+                        std::int64_t timeout_ns) {
   header.bytes = static_cast<std::uint32_t>(payload.size());
   if (fd >= 0) header.flags |= kHasFd;
-  return send_remaining(socket, header, payload, fd, 0, patience_ms);
+  return send_remaining(socket, header, payload, fd, 0, timeout_ns);
 }
 
-base::Status try_send_header(int socket, const Header& header, int patience_ms) {
+base::Status try_send_header(int socket, const Header& header, std::int64_t timeout_ns) {
   for (;;) {
     const ssize_t count = send_rest(socket, header, {}, -1, 0, MSG_DONTWAIT);
     // A local socket takes a header whole or not at all. TCP may cut it at the end of a segment: the rest is waited for.
-    if (count >= 0) return send_remaining(socket, header, {}, -1, static_cast<std::size_t>(count), patience_ms);
+    if (count >= 0) return send_remaining(socket, header, {}, -1, static_cast<std::size_t>(count), timeout_ns);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return HEDDLE_AGAIN;
     if (errno != EINTR) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");
   }

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/fd.hpp"
+#include "base/timeout.hpp"
 #include "bootstrap/local/frame.hpp"
-#include "bootstrap/patience.hpp"
 
 namespace heddle::bootstrap::local {
 
@@ -51,13 +51,14 @@ class Reader {
   pid_t sender_ = -1;
 };
 
-// Writes a whole frame, waiting while the socket takes nothing, but not longer than patience_ms at a time. BOOTSTRAP: the other end is
-// closed, or has lost our patience; a part of the frame may have been written, so the connection is of no use any more.
+// Writes a whole frame, waiting while the socket takes nothing, but not longer than timeout_ns at a time. BOOTSTRAP: the other end is
+// closed, or has taken nothing for so long; a part of the frame may have been written, so the connection is of no use any more.
 base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1,
-                        int patience_ms = Patience::kForever);
+                        std::int64_t timeout_ns = base::Timeout::kForever);
 
 // A frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP: as above.
-[[nodiscard]] base::Status try_send_header(int socket, const Header& header, int patience_ms = Patience::kForever);
+[[nodiscard]] base::Status try_send_header(int socket, const Header& header,
+                                           std::int64_t timeout_ns = base::Timeout::kForever);
 
 // Frames waiting for a socket that may not take them now. One thread.
 class Outbox {

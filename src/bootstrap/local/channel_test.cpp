@@ -134,14 +134,15 @@ TEST(channel, a_header_is_written_whole_or_not_at_all_and_never_waits) {
   EXPECT_EQ(try_send_header(pair.there.get(), {FrameType::fetch, 0, 1}), HEDDLE_ERR_BOOTSTRAP);
 }
 
-// The part that is written is taken into account: only who takes nothing more loses patience.
+// The part that is taken begins the wait anew; what nobody takes ends it.
 TEST(channel, who_takes_nothing_is_not_waited_for_longer_than_was_said) {
   for (const int flags : {0, int{SOCK_NONBLOCK}}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0, ends.data()), 0);
     const base::Fd here(ends[0]);
     const base::Fd there(ends[1]);
-    EXPECT_EQ(send_frame(here.get(), {FrameType::exchange}, Bytes(std::size_t{1} << 20), -1, 1), HEDDLE_ERR_BOOTSTRAP);
+    EXPECT_EQ(send_frame(here.get(), {FrameType::exchange}, Bytes(std::size_t{1} << 20), -1, 1'000'000),
+              HEDDLE_ERR_BOOTSTRAP);
     EXPECT_NE(std::strstr(base::last_message(), "has taken nothing for"), nullptr) << base::last_message();
     Reader reader(Direction::to_launcher, 2);
     EXPECT_EQ(reader.fill(there.get(), MSG_DONTWAIT), Reader::Fill::data);

@@ -58,7 +58,7 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
 Member::Member(const Seat& seat, const JobSecret& secret, Reader reader)
     : socket_(seat.socket),
       passes_descriptors_(seat.passes_descriptors),
-      patience_ms_(seat.patience_ms),
+      send_timeout_ns_(seat.send_timeout_ns),
       pid_(::getpid()),
       rank_(seat.rank),
       size_(seat.size),
@@ -93,7 +93,7 @@ void Member::end() {
 
 base::Status Member::send(Header header, std::span<const std::byte> payload, int fd) {
   const std::lock_guard lock(send_mutex_);
-  const base::Status status = send_frame(socket_, header, payload, fd, patience_ms_);
+  const base::Status status = send_frame(socket_, header, payload, fd, send_timeout_ns_);
   if (status != HEDDLE_DONE) give_up();
   return status;
 }
@@ -124,7 +124,7 @@ base::Status Member::publish_checked(const Card& card) {
 base::Status Member::ask(std::uint32_t rank) {
   const std::unique_lock sending(send_mutex_, std::try_to_lock);
   if (!sending) return HEDDLE_AGAIN;  // another thread sends; the next call asks
-  const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, patience_ms_);
+  const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, send_timeout_ns_);
   if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
   if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();  // what the next call is told depends on lost()
   return HEDDLE_AGAIN;

@@ -16,7 +16,7 @@ struct Seat {
   bool passes_descriptors = true;  // the socket is a local one
   // How long the broker may take nothing of what it is sent; then the connection counts as broken. For ever: a launcher, which a
   // user may stop, and whose end would be this rank's.
-  int patience_ms = Patience::kForever;
+  std::int64_t send_timeout_ns = base::Timeout::kForever;
 };
 
 // Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed, somebody else answers),
@@ -81,7 +81,7 @@ class Member : public Bootstrap {
 
   const int socket_;
   const bool passes_descriptors_;
-  const int patience_ms_;
+  const std::int64_t send_timeout_ns_;
   const pid_t pid_;  // of the process that joined
   const std::uint32_t rank_;
   const std::uint32_t size_;

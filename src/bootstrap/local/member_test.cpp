@@ -26,7 +26,7 @@ class Guest final : public Member {
 
 struct Connected {
   Connected() {
-    auto ends = ProcessFd::make_pair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC);
+    auto ends = ProcessFd::make_pair();
     here = std::move(ends[0]);
     there = std::move(ends[1]);
   }
@@ -34,11 +34,11 @@ struct Connected {
   ProcessFd there;  // nobody reads from it
 };
 
-constexpr int kPatienceMs = 1;
+constexpr std::int64_t kTimeoutNs = 1'000'000;
 
 TEST(member, an_exchange_that_is_not_taken_fails) {
   Connected pair;
-  Guest guest({pair.here.get(), 1, 3, true, kPatienceMs}, JobSecret{}, Reader(Direction::to_rank, 3));
+  Guest guest({pair.here.get(), 1, 3, true, kTimeoutNs}, JobSecret{}, Reader(Direction::to_rank, 3));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   ASSERT_EQ(guest.exchange_start(std::vector<std::byte>(kMaxExchangeBytes)), HEDDLE_DONE);
   std::vector<std::vector<std::byte>> all;
@@ -53,7 +53,7 @@ TEST(member, a_card_that_is_not_taken_is_not_published) {
   // What is there already leaves no room for a card.
   while (try_send_header(pair.here.get(), {FrameType::fetch, 0, 1}) == HEDDLE_DONE) {
   }
-  Guest guest({pair.here.get(), 1, 2, true, kPatienceMs}, JobSecret{}, Reader(Direction::to_rank, 2));
+  Guest guest({pair.here.get(), 1, 2, true, kTimeoutNs}, JobSecret{}, Reader(Direction::to_rank, 2));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   EXPECT_EQ(guest.publish({-1, 1, std::vector<std::byte>(kMaxCardBytes), nullptr}), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_TRUE(test::within_time([&] { return guest.failed(0); }));

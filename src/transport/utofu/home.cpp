@@ -299,13 +299,6 @@ void Home::keep(std::unique_ptr<Station> station) {
   kept_.push_back(std::move(station));
 }
 
-void Home::keep_to_the_end(std::unique_ptr<Station> station) {
-  static std::mutex mutex;
-  static auto* all = new std::vector<std::unique_ptr<Station>>;  // never freed: as long as the process
-  const std::lock_guard lock(mutex);
-  all->push_back(std::move(station));
-}
-
 // ---- regions --------------------------------------------------------------------------------------------------------------
 
 base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {

@@ -72,8 +72,6 @@ class Home {
   [[nodiscard]] base::Status announce(std::uint32_t worker, Entry entry);
   // Kept until the rank ends.
   void keep(std::unique_ptr<Station> station);
-  // Until the process ends: its commands are under way, so that its VCQ must not be freed.
-  static void keep_to_the_end(std::unique_ptr<Station> station);
 
   // `pages`: what is allocated here; else of the caller.
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes, Pages pages);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "transport/utofu/keep.hpp"
 #include "transport/utofu/out.hpp"
 
 namespace heddle::transport::utofu {
@@ -40,12 +41,6 @@ struct Kept {
   Pages words;
   std::vector<std::unique_ptr<FreeEnd>> ends;
 };
-void keep_to_the_end(Kept kept) {
-  static std::mutex mutex;
-  static auto* all = new std::vector<Kept>;  // never freed: as long as the process
-  const std::lock_guard lock(mutex);
-  all->push_back(std::move(kept));
-}
 
 // A queue's commands, as the interface takes them.
 struct Commands {
@@ -359,7 +354,7 @@ Sessions::Sessions(Home& home) : home_(home) {}
 Sessions::~Sessions() {
   if (!ready_) return;
   if (!left_.empty()) {
-    keep_to_the_end({std::move(words_), std::move(left_)});
+    keep_to_the_end(Kept{std::move(words_), std::move(left_)});
     return;
   }
   Library& library = home_.library();

@@ -5,10 +5,24 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <set>
 
 namespace {
+
 std::atomic<utofu_vcq_id_t> silent{0};  // 0: none
+std::mutex mutex;
+std::set<utofu_vcq_hdl_t> unanswered;  // VCQs with a command of which nothing is heard
+std::uint32_t freed = 0;               // of these
+
+bool is_silent(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer) {
+  if (silent != peer) return false;
+  const std::lock_guard lock(mutex);
+  unanswered.insert(vcq);
+  return true;
 }
+
+}  // namespace
 
 extern "C" {
 
@@ -17,23 +31,38 @@ void silent_tofucom_set(utofu_vcq_id_t vcq) {
   silent = vcq;
 }
 
+// How many VCQs were freed with commands under way, which the real library does not allow.
+std::uint32_t silent_tofucom_freed();
+std::uint32_t silent_tofucom_freed() {
+  const std::lock_guard lock(mutex);
+  return freed;
+}
+
+int utofu_free_vcq(utofu_vcq_hdl_t vcq) {
+  {
+    const std::lock_guard lock(mutex);
+    freed += static_cast<std::uint32_t>(unanswered.erase(vcq));
+  }
+  return putofu_free_vcq(vcq);
+}
+
 int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t bytes,
               std::uint64_t edata, unsigned long flags, void* tag) {
-  return silent == peer ? UTOFU_SUCCESS : putofu_get(vcq, peer, local, remote, bytes, edata, flags, tag);
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_get(vcq, peer, local, remote, bytes, edata, flags, tag);
 }
 
 int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t bytes,
               std::uint64_t edata, unsigned long flags, void* tag) {
-  return silent == peer ? UTOFU_SUCCESS : putofu_put(vcq, peer, local, remote, bytes, edata, flags, tag);
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_put(vcq, peer, local, remote, bytes, edata, flags, tag);
 }
 
 int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote, std::size_t bytes,
                         std::uint64_t edata, unsigned long flags, void* tag) {
-  return silent == peer ? UTOFU_SUCCESS : putofu_put_piggyback(vcq, peer, data, remote, bytes, edata, flags, tag);
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_put_piggyback(vcq, peer, data, remote, bytes, edata, flags, tag);
 }
 
 int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, enum utofu_armw_op op, std::uint64_t value,
                 utofu_stadd_t remote, std::uint64_t edata, unsigned long flags, void* tag) {
-  return silent == peer ? UTOFU_SUCCESS : putofu_armw8(vcq, peer, op, value, remote, edata, flags, tag);
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_armw8(vcq, peer, op, value, remote, edata, flags, tag);
 }
 }

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/timeout.hpp"
 #include "base/wait.hpp"
+#include "transport/utofu/keep.hpp"
 #include "transport/utofu/out.hpp"
 
 namespace heddle::transport::utofu {
@@ -15,8 +17,6 @@ namespace {
 // processes, when a worker is closed. There are NICs that do not answer though their process lives: the emulator's is a thread of it,
 // which stops with it.
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
-// What one look counts at most: a rank that was itself stopped for a while does not give up what only waits for its next look.
-constexpr std::uint64_t kLookNs = 1'000'000'000;
 
 // A message waits for this channel, and what it needs next comes without the peer doing anything.
 bool may_go_on(const Channel* channel) {
@@ -74,8 +74,7 @@ Worker::~Worker() {
   std::array<Completion, 64> ends;
   base::Nap nap;
   bool over = false;
-  std::uint64_t looked_ns = home_.environment().clock->now_ns();
-  std::uint64_t waited_ns = 0;
+  base::Timeout grace(static_cast<std::int64_t>(kGraceNs), *home_.environment().clock);
   while (!over) {
     std::size_t came = 0;
     {
@@ -89,9 +88,7 @@ Worker::~Worker() {
       over = operations_.under_way() == 0 && std::ranges::none_of(connecting_, may_go_on);
       if (!over && came == 0) note_dead();
     }
-    const std::uint64_t now = home_.environment().clock->now_ns();
-    waited_ns += std::min(now - std::exchange(looked_ns, now), kLookNs);
-    over = over || waited_ns >= kGraceNs;
+    over = grace.over() || over;
     nobody.clear();
     if (!over && came == 0) nap.take();
   }
@@ -109,7 +106,11 @@ Worker::~Worker() {
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
   static_cast<void>(home_.announce(index_, entry));  // who cannot be told notices when the rank ends
-  operations_.under_way() == 0 ? home_.keep(std::move(station_)) : Home::keep_to_the_end(std::move(station_));
+  if (operations_.under_way() == 0) {
+    home_.keep(std::move(station_));
+  } else {
+    keep_to_the_end(std::move(station_));  // a VCQ whose commands are under way must not be freed
+  }
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -39,7 +40,7 @@ class Side {
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();
     environment_.config = *config;
-    environment_.log = base::Log(base::Level::error, rank);
+    environment_.log = base::Log(base::Level::warn, rank);
     environment_.clock = clock != nullptr ? clock : &clock_;
     bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
     auto transport = open(*bootstrap_, environment_);
@@ -362,46 +363,65 @@ TEST(Workers, SilentNodeThatDied) {
   sides[1].transport()->free(*region);
 }
 
-// The same of a node that lives, as far as anybody knows, and says nothing: its processes were stopped, say. Closing ends all the same.
-TEST(Workers, SilentNodeThatLives) {
+// The same of a node that lives, as far as anybody knows, and says nothing: its processes were stopped, say. Closing ends all the same,
+// says what is lost, and leaves the VCQ to the end of the process.
+class SilentNode : public testing::TestWithParam<Opcode> {};
+
+TEST_P(SilentNode, ThatLives) {
   void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
   ASSERT_NE(library, nullptr) << dlerror();
   const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
   ASSERT_NE(silence, nullptr);
+  const auto freed = reinterpret_cast<std::uint32_t (*)()>(dlsym(library, "silent_tofucom_freed"));
+  ASSERT_NE(freed, nullptr);
+  const std::uint32_t freed_before = freed();
   bootstrap::inproc::Job job(kRanks);
-  const base::Config::Overrides variables = {
-      {"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM}, {"HEDDLE_MAX_WORKERS", "2"}, {"HEDDLE_LOG", "warn"}};
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+                                             {"HEDDLE_MAX_WORKERS", "1"}};  // as above
   StepClock clock;
   std::vector<std::byte> memory(4096);  // registered as long as the process is there
-  Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
-  ASSERT_NE(sides[0].transport(), nullptr);
-  ASSERT_NE(sides[1].transport(), nullptr);
-  auto region = sides[1].transport()->enroll(memory.data(), memory.size());  // with one port
+  std::optional<Side> sides[kRanks];
+  sides[0].emplace(job, 0, variables, &clock);
+  sides[1].emplace(job, 1, variables);
+  ASSERT_NE(sides[0]->transport(), nullptr);
+  ASSERT_NE(sides[1]->transport(), nullptr);
+  auto region = sides[1]->transport()->enroll(memory.data(), memory.size());
   ASSERT_TRUE(region.ok()) << base::last_message();
-  auto remote = sides[0].transport()->import(1, region->key);
+  auto remote = sides[0]->transport()->import(1, region->key);
   ASSERT_TRUE(remote.ok()) << base::last_message();
   clock.step(10'000'000);
-  for (const Opcode opcode : {Opcode::put, Opcode::get}) {
-    auto worker = sides[0].transport()->open_worker(opcode == Opcode::put ? 0 : 1);
-    ASSERT_TRUE(worker.ok()) << base::last_message();
-    silence(remote->handle[1]);
-    Command command;
-    command.rank = 1;
-    command.opcode = opcode;
-    command.remote = &*remote;
-    command.local = memory.data();
-    command.bytes = 1024;
-    ASSERT_EQ((*worker)->post({&command, 1}), 1U);
-    const std::uint64_t before = clock.now_ns();
-    worker->reset();
-    const std::uint64_t took = clock.now_ns() - before;
-    EXPECT_GE(took, 10'000'000'000U);
-    EXPECT_LE(took, 10'100'000'000U);
-    silence(0);
-  }
-  sides[0].transport()->release(*remote);
-  sides[1].transport()->withdraw(*region);
+  auto worker = sides[0]->transport()->open_worker(0);
+  ASSERT_TRUE(worker.ok()) << base::last_message();
+  silence(remote->handle[1]);
+  Command command;
+  command.rank = 1;
+  command.opcode = GetParam();
+  command.remote = &*remote;
+  command.local = memory.data();
+  command.bytes = 1024;
+  ASSERT_EQ((*worker)->post({&command, 1}), 1U);
+  const std::uint64_t before = clock.now_ns();
+  testing::internal::CaptureStderr();
+  worker->reset();
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::uint64_t took = clock.now_ns() - before;
+  silence(0);
+  EXPECT_GE(took, 10'000'000'000U);
+  EXPECT_LE(took, 10'100'000'000U);
+  EXPECT_NE(said.find("operations under way that have not ended in 10 s"), std::string::npos) << said;
+  EXPECT_EQ(said.find("with 1 messages that have not left in 10 s; they are lost") != std::string::npos,
+            GetParam() == Opcode::message)
+      << said;
+  sides[0]->transport()->release(*remote);
+  sides[1]->transport()->withdraw(*region);
+  for (auto& side : sides) side.reset();
+  EXPECT_EQ(freed(), freed_before);
 }
+
+INSTANTIATE_TEST_SUITE_P(Opcodes, SilentNode, testing::Values(Opcode::put, Opcode::get, Opcode::message),
+                         [](const auto& tested) {
+                           return "opcode_" + std::to_string(static_cast<unsigned>(tested.param));
+                         });
 
 // Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
 class OwnWorld : public bootstrap::Bootstrap {
