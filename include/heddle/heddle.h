@@ -153,8 +153,8 @@ typedef struct heddle_context_options {
  * (mpiexec.hydra, srun), in this order, or a job of one if it was started by itself. options may be null. Blocks until
  * the launcher answers; with PMIx and PMI until all ranks have joined. Several contexts may live in one process, but a
  * process joins its launcher's job once. If `heddle run` dies, so do its ranks. With PMIx and PMI, rank 0 keeps the job
- * together: if it dies, every other rank counts as failed; and its heddle_context_leave returns last, 30 s after all
- * have met to leave at the latest (docs/clusters.md).
+ * together: if it dies, every other rank counts as failed; and its heddle_context_leave returns last (docs/clusters.md
+ * says for whom it waits, and how long).
  * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport), ARGUMENT (options.size,
  * an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
@@ -167,7 +167,8 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * receiver fetches, are operations and waited for until it does.
  * How long: a rank that lives is waited for until it leaves, however late. Once all ranks leave, operations of which nothing has moved
  * for 30 s (in a job of one rank 2 s) are given up: they wait for what nobody will do any more, a receive or the opening of a worker. They
- * end with CANCELLED, and a warning names the worker. What other ranks keep doing on this rank's workers prolongs that by 5 minutes at most.
+ * end with CANCELLED, and a warning names the worker. Whatever moves on this rank's workers meanwhile, its own operations or those of
+ * others, prolongs that by 5 minutes at most.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
@@ -259,9 +260,9 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
                                             heddle_worker* worker);
 
 /* Waits for the worker's operations (as heddle_quiet), for 2 s at most until its peers have taken the answers they wait for, then closes it.
- * If none of its operations ends for HEDDLE_CLOSE_TIMEOUT (60 s), since the ranks that they are for live and do not do their part (a
- * receive, the opening of a worker, progress), it returns TIMEOUT and the worker stays open with all its operations: call again
- * later, or leave the context, which ends what is left.
+ * If the number of its unfinished operations does not fall for HEDDLE_CLOSE_TIMEOUT (60 s), as a rule since the ranks that they are for
+ * live and do not do their part (a receive, the opening of a worker, progress), it returns TIMEOUT and the worker stays open with all its
+ * operations: call again later, or leave the context, which ends what is left. Their memory must live until then.
  * Messages that arrive for it later are dropped, and USER messages that no heddle_run_tasks has taken; a warning tells how many.
  * No other thread may be in a call on the worker, a handler that its heddle_run_tasks runs included.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open); TIMEOUT (it stays open); what

@@ -167,7 +167,8 @@ class Await {
 
 // An exclusive one is for one thread at a time, others as their sharing mode says. The try_ functions and the blocking ones have the meaning of their C namesakes.
 // Its destructor closes it. A worker that heddle_worker_close leaves open after HEDDLE_CLOSE_TIMEOUT is closed by its context, which
-// ends its operations: what their completions name must live as long.
+// ends its operations: their memory, and what their completions name, must live until the context has left. Who must know calls
+// heddle_worker_close(worker.handle()) first.
 class Worker : public Owner<heddle_worker, heddle_worker_close> {
  public:
   using Owner::Owner;

@@ -114,8 +114,6 @@ heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op
     const RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
     return remote == nullptr || (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset));
   };
-  if (fetch == nullptr) return null_argument("fetch_atomic_wait", "fetch");
-  if (fetch->result == nullptr) return null_argument("fetch_atomic_wait", "fetch->result");
   return until_ended("heddle_fetch_atomic_wait", worker, is_direct, [&](const heddle_completion* completion) {
     return heddle_fetch_atomic(worker, op, target, fetch, completion);
   });

@@ -203,7 +203,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_FAULT_AGAIN",
      Type::count,
      "0",
-     "fault transports: percentage of posts that are refused; something must get through",
+     "fault transports: percentage of posts that are refused (and, if not 0, every other import); something must get "
+     "through",
      {0, 95}},
     {Var::fault_latency,
      "HEDDLE_FAULT_LATENCY",
@@ -223,7 +224,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_CLOSE_TIMEOUT",
      Type::time_ns,
      "60s",
-     "heddle_worker_close returns TIMEOUT, and the worker stays open, when none of its operations ends for so long; "
+     "heddle_worker_close returns TIMEOUT, and the worker stays open, when its unfinished operations grow no fewer for "
+     "so long; "
      "0: it waits for as long as their peers live",
      {0, 86'400 * kSecond}},
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
@@ -305,7 +307,7 @@ const char* accepted(Type type) {
 std::string written(Type type, std::uint64_t value) {
   using Unit = std::pair<const char*, std::uint64_t>;
   static constexpr Unit kBytes[] = {{"G", kGi}, {"M", kMi}, {"K", kKi}};
-  static constexpr Unit kTimes[] = {{"s", kSecond}, {"ms", 1'000'000}, {"us", 1'000}};
+  static constexpr Unit kTimes[] = {{"s", kSecond}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
   std::span<const Unit> units;
   if (type == Type::bytes) units = kBytes;
   if (type == Type::time_ns) units = kTimes;

@@ -183,7 +183,8 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   return added;
 }
 
-// Operations that a living peer may still serve are not cancelled: it may be reading the memory that they name.
+// Operations that a living peer may still serve are not cancelled: it may be reading the memory that they name. The number of them has to
+// fall, since any other sign of life, an event or an end, may come from what peers begin, who would hold the close for ever.
 base::Status Context::quiet_before_close(Worker* worker) {
   const std::uint64_t bound_ns = environment_.config.number(base::Var::close_timeout);
   const Wait wait{"heddle_worker_close", bound_ns == 0 ? HEDDLE_FOREVER : static_cast<std::int64_t>(bound_ns)};
@@ -192,16 +193,14 @@ base::Status Context::quiet_before_close(Worker* worker) {
     if (status != HEDDLE_ERR_TIMEOUT) return status;
     const std::uint64_t still = worker->unfinished_operations();
     if (still == 0 || still < std::exchange(left, still)) continue;  // some have ended meanwhile
-    environment_.log.line(base::Level::warn,
-                          "heddle_worker_close: worker %u stays open, since none of its %llu operations has ended for "
-                          "%.3g s (HEDDLE_CLOSE_TIMEOUT)",
-                          worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9);
+    static_cast<void>(
+        base::fail(status,
+                   "worker %u stays open: the number of its unfinished operations, %llu, has not fallen for %.3g s "
+                   "(HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
+                   worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9));
+    environment_.log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
     worker->report_operations();
-    return base::fail(
-        status,
-        "worker %u stays open: none of its %llu operations has ended for %.3g s (HEDDLE_CLOSE_TIMEOUT); the "
-        "ranks that they are for live and have not done their part (standard error names them)",
-        worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9);
+    return status;
   }
 }
 

@@ -184,8 +184,10 @@ void Worker::report_inside() {
   if (told > kMostLines) log.say("  and %u more", told - kMostLines);
   tagged_.report();
   if (am_rendezvous_.waiting() > 0) {
-    log.say("  %llu large messages to this worker wait to be fetched, for memory or free operations",
-            number(am_rendezvous_.waiting()));
+    log.say(
+        "  %llu large messages to this worker wait to be fetched, for memory, free operations, or what "
+        "their senders' ranks have published",
+        number(am_rendezvous_.waiting()));
   }
 }
 

@@ -34,7 +34,8 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   transport::MemoryKey key;
   std::memcpy(key.bytes.data(), name->key, sizeof name->key);
   try {
-    const auto memory = worker_.context_.transport().import(from.rank, key);
+    const auto memory = worker_.context_.transport().try_import(from.rank, key);
+    if (memory.status() == HEDDLE_AGAIN) return;  // it is offered as before
     if (!memory) return worker_.drop(from, "its board cannot be reached");
     view->memory = *memory;
   } catch (const std::bad_alloc&) {
@@ -138,7 +139,7 @@ bool Tagged::reach(Offered& offered) {
     transport::MemoryKey key;
     std::memcpy(key.bytes.data(), offered.place->key, sizeof offered.place->key);
     try {
-      const auto memory = worker_.context_.transport().import(offered.view->to.rank, key);
+      const auto memory = worker_.context_.transport().try_import(offered.view->to.rank, key);
       if (!memory) return false;
       offered.room = *memory;
     } catch (const std::bad_alloc&) {

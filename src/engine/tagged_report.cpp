@@ -55,9 +55,10 @@ void Tagged::report() const {
         wide(place.finished.load(std::memory_order_relaxed)), wide(shown->total));
   }
   for (const Fetch* fetch = waiting_; fetch != nullptr; fetch = fetch->next) {
-    log.say("  receive of tag 0x%llx from %s: its message of %llu bytes waits to be fetched, for no operation is free",
+    log.say("  receive of tag 0x%llx from %s: its message of %llu bytes waits to be fetched, %s",
             wide(fetch->request.receive->tag), source_text(worker_.context_, protocol::source_of(fetch->from)).data(),
-            wide(fetch->bytes));
+            wide(fetch->bytes),
+            fetch->reached ? "for no operation is free" : "for what its sender's rank has published is not here yet");
   }
 }
 

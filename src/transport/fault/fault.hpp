@@ -1,6 +1,7 @@
 // The fault decorator: any transport, with everything happening at the worst time that the contract allows.
 //
-//   HEDDLE_FAULT_AGAIN    percent of posts that are refused: wholly, after part of the batch, or in storms of up to 64
+//   HEDDLE_FAULT_AGAIN    percent of posts that are refused: wholly, after part of the batch, or in storms of up to 64. If not 0,
+//                         every other import is told that the peer's card is under way
 //   HEDDLE_FAULT_DELAY    commands, completions and arrivals are held back for up to this many polls each. A command held
 //                         back has been accepted: what the transport would have done during post() is completed later
 //   HEDDLE_FAULT_LATENCY  a fabric instead of memory: a command reaches the peer after this time, and its end is told after the same
