@@ -26,10 +26,11 @@ class Timeout {
   }
   // A look.
   [[nodiscard]] bool over() {
+    if (ns_ < 0) return false;
     const std::uint64_t now = clock_->now_ns();
     left_ns_ -= std::min(static_cast<std::int64_t>(now - looked_ns_), kLookNs);
     looked_ns_ = now;
-    return ns_ >= 0 && left_ns_ <= 0;
+    return left_ns_ <= 0;
   }
   void renew() {
     left_ns_ = ns_;

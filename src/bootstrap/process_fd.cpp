@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 
 namespace heddle::bootstrap {
 
@@ -37,16 +38,25 @@ void ProcessFd::after_fork() {
 
 // Only what POSIX allows between the fork of a process with threads and an exec: no memory is taken, none is given back.
 void ProcessFd::in_child() {
+  const auto make_unconnected = [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); };
   int unconnected = -1;
+  bool stays = false;  // it has the number of one of these
   for (const Entry& one : all()) {
     // The program may have closed it behind our back, and then the number may be a file of its own.
     struct stat about{};
     if (::fstat(one.fd, &about) != 0 || about.st_dev != one.device || about.st_ino != one.file) continue;
-    if (unconnected < 0) unconnected = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    // If the child may open no more files, the first of these is closed, which makes room for the socket of the others.
-    if (unconnected < 0 || ::dup3(unconnected, one.fd, O_CLOEXEC) < 0) ::close(one.fd);
+    if (unconnected < 0) unconnected = make_unconnected();
+    if (unconnected < 0) {  // the child may open no more files: this one makes room
+      ::close(one.fd);
+      unconnected = make_unconnected();
+    }
+    if (unconnected == one.fd) {
+      stays = true;
+    } else if (unconnected >= 0) {
+      ::dup3(unconnected, one.fd, O_CLOEXEC);
+    }
   }
-  if (unconnected >= 0) ::close(unconnected);
+  if (unconnected >= 0 && !stays) ::close(unconnected);
   all().clear();
   mutex().unlock();
 }
@@ -54,7 +64,11 @@ void ProcessFd::in_child() {
 int ProcessFd::enlist(int fd) {
   const int error = errno;
   struct stat about{};
-  if (fd >= 0 && ::fstat(fd, &about) == 0) all().push_back({fd, about.st_dev, about.st_ino});
+  try {
+    if (fd >= 0 && ::fstat(fd, &about) == 0) all().push_back({fd, about.st_dev, about.st_ino});
+  } catch (const std::bad_alloc&) {
+    // Children keep this one.
+  }
   errno = error;
   return fd;
 }

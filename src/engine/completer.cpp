@@ -17,7 +17,7 @@ namespace {
 
 // Polls between looks at whether workers that owe an answer still live.
 constexpr std::uint64_t kClosedPeriod = 1024;
-constexpr std::uint32_t kClosedRests = 16;  // or so many rests
+constexpr std::uint32_t kClosedRests = 32;  // or so many rests, with a poll before each
 // Operations that one call of progress looks at when a peer has died or may have closed: with all of a large pool the gate would be
 // held for as long.
 constexpr std::size_t kPortion = 1024;
@@ -374,7 +374,8 @@ bool Worker::note_failures() {
 // closed at two looks with many polls between them. A look at all operations goes on over several calls, one portion each.
 bool Worker::note_closed() {
   std::vector<Operation>& all = operations_.all();
-  std::size_t at = closed_next_ == 0 ? 0 : closed_next_ - 1;
+  if (closed_next_ == 0 && !begin_look()) return false;
+  std::size_t at = closed_next_ - 1;
   const std::size_t end = std::min(at + kPortion, all.size());
   bool ended = false;
   for (; at < end; ++at) {
@@ -391,10 +392,20 @@ bool Worker::note_closed() {
   return ended;
 }
 
-// Who rests between polls takes long for many of them. It has polled in vain for a while before each rest.
+// Who rests between polls takes long for many of them. It has polled in vain for a while before each rest; but several threads may rest
+// after one poll.
 void Worker::note_rest() {
-  if (outstanding_total_ == 0 || ++rests_ % kClosedRests != 0) return;
-  if (closed_next_ == 0) closed_next_ = 1;
+  if (outstanding_total_ == 0 || closed_next_ != 0 || ++rests_ < kClosedRests) return;
+  static_cast<void>(begin_look());
+}
+
+// False: there have been few polls since the last one began.
+bool Worker::begin_look() {
+  if (stats_.polls - closed_polls_ < kClosedRests) return false;
+  closed_next_ = 1;
+  closed_polls_ = stats_.polls;
+  rests_ = 0;
+  return true;
 }
 
 // The requests of this operation that wait for answers will not get any.

@@ -193,11 +193,11 @@ base::Status Context::quiet_before_close(Worker* worker) {
     if (status != HEDDLE_ERR_TIMEOUT) return status;
     const std::uint64_t still = worker->unfinished_operations();
     if (still == 0 || still < std::exchange(left, still)) continue;  // some have ended meanwhile
-    static_cast<void>(
-        base::fail(status,
-                   "worker %u stays open: the number of its unfinished operations, %llu, has not fallen for %.3g s "
-                   "(HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
-                   worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9));
+    static_cast<void>(base::fail(
+        status,
+        "worker %u stays open: the number of its unfinished operations and queued commands, %llu, has not "
+        "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
+        worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9));
     environment_.log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
     worker->report_operations();
     return status;

@@ -227,6 +227,7 @@ class Context {
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
   void end_worker(Worker* worker);
   [[nodiscard]] base::Status quiet_before_close(Worker* worker);
+  class Leaving;  // leave.cpp
   int progress_attachment();
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);
@@ -234,7 +235,6 @@ class Context {
   [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] std::string missing();
   void describe_awaited(std::span<char> text);
-  void give_up(std::span<Worker* const> workers);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::SystemClock clock_;

@@ -9,7 +9,6 @@
 #include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/context.hpp"
-#include "engine/stillness.hpp"
 #include "engine/worker.hpp"
 
 namespace heddle::engine {
@@ -44,15 +43,6 @@ void show_order() {
 void show_order(Worker* worker) {
   if (base::kThreadSanitizer && worker != nullptr) static_cast<void>(worker->unfinished_operations());
 }
-
-// Leaving. When nothing has moved for kStillNs this rank says that it leaves although it has operations left, so that it hears
-// whether all others leave as well. From then on every rank makes progress and none begins anything: what has not moved for
-// kGivenUpNs more is waiting for what nobody will do, a worker that is never opened or a receive that is never posted. So long, since a
-// rank may have been stopped.
-constexpr std::int64_t kStillNs = 2'000'000'000;
-constexpr std::int64_t kGivenUpNs = 30'000'000'000;
-constexpr std::byte kSettled{0};
-constexpr std::byte kUnsettled{1};
 
 const char* name_of(Collective kind) {
   switch (kind) {
@@ -218,78 +208,6 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
     watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
-  }
-}
-
-// Whoever has operations left says so, and once all have come each waits for its own; then all meet once more. At most two meetings.
-base::Status Context::leave() {
-  const std::vector<Worker*> workers = workers_.all();
-  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
-  base::Waiter waiter(clock_, HEDDLE_FOREVER, &crowd_);
-  const auto rest = [&] {
-    int events = progress_attachment();
-    for (Worker* worker : workers) events += std::max(worker->progress(), 0);
-    static_cast<void>(events > 0 ? waiter.busy() : waiter.idle());
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
-    return events > 0;
-  };
-  Watch watch(*this, nullptr, "heddle_context_leave", Watch::Scope::all);
-  // First one's own operations, then everybody's: peers may need this rank's workers until they have arrived as well.
-  const auto quiet = [&](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; };
-  const auto settle = [&](std::int64_t still_ns) {
-    Stillness stillness(still_ns, clock_);
-    while (!std::all_of(workers.begin(), workers.end(), quiet)) {
-      const bool moved = rest();
-      const bool napping = waiter.nap_ns() > 0;
-      if (stillness.over(moved, napping)) return false;
-      watch.round(kNothingMore, napping);
-    }
-    return true;
-  };
-  bool settled = settle(kStillNs);
-  const std::lock_guard lock(exchange_mutex_);
-  std::vector<std::vector<std::byte>> parts;
-  const auto finish = [&](Collective kind) {
-    base::Status status = HEDDLE_DONE;
-    while ((status = test_exchange(kind, &parts)) == HEDDLE_AGAIN) {
-      static_cast<void>(rest());
-      watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
-    }
-    return status;
-  };
-  const auto meet = [&] {
-    const std::byte mine[] = {settled ? kSettled : kUnsettled};
-    const base::Status status = begin_exchange(Collective::leave, mine);
-    return status == HEDDLE_DONE ? finish(Collective::leave) : status;
-  };
-  // A barrier that timed out here is still being waited for elsewhere.
-  if (in_exchange_) static_cast<void>(finish(Collective::barrier));
-  // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
-  base::Status status = meet();
-  // From here on none does anything but leave. Where a rank has died the others have met as well, perhaps for something else.
-  if (status == HEDDLE_DONE) bootstrap_->note_all_leave();
-  const bool again = status == HEDDLE_DONE && std::ranges::any_of(parts, [](const auto& part) {
-                       return part.size() != 1 || part[0] != kSettled;
-                     });
-  if (!settled && !settle(size() == 1 ? 0 : kGivenUpNs)) give_up(workers);
-  settled = true;
-  if (again && size() > 1) status = meet();
-  if (Attachment* attached = attachment(); attached != nullptr) attached->end();
-  for (Worker* worker : workers) end_worker(worker);
-  bootstrap_->leave();
-  left_ = true;
-  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
-}
-
-// Ending the workers cancels them.
-void Context::give_up(std::span<Worker* const> workers) {
-  for (Worker* worker : workers) {
-    if (worker->try_quiet() != HEDDLE_AGAIN) continue;
-    environment_.log.line(
-        base::Level::warn,
-        "heddle_context_leave: worker %u has operations that nobody will complete, since all ranks leave "
-        "(messages to a worker that was never opened, or that nobody has received?); they end with CANCELLED",
-        worker->index());
   }
 }
 

@@ -198,11 +198,9 @@ void Worker::report_operation(const Operation& operation) {
   std::array<char, 256> stage;
   if (operation.served > 0) {
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
-    const bool received = operation.kind == Kind::offer;  // its end is that of a receive
-    std::snprintf(stage.data(), stage.size(),
-                  "%s; waits for %s of rank %u, where a thread must make progress on worker %u%s", posted,
-                  received ? "a receive" : "the answer", operation.served_rank, operation.served_worker,
-                  closed ? " (which is closed)" : "");
+    const char* awaited = operation.kind == Kind::offer ? "waits to be received by" : "waits for the answer of";
+    std::snprintf(stage.data(), stage.size(), "%s; %s rank %u, where a thread must make progress on worker %u%s",
+                  posted, awaited, operation.served_rank, operation.served_worker, closed ? " (which is closed)" : "");
   } else if (operation.unfinished > 0 || operation.unfreed > 0) {
     std::snprintf(stage.data(), stage.size(),
                   "%s; in the hands of the transport, which moves when this worker is advanced, "

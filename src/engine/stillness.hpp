@@ -26,6 +26,11 @@ class Stillness {
     if (prolonged) still_.renew();
     return still_.over() && !prolonged;
   }
+  // Begins anew.
+  void renew() {
+    prolongs_.renew();
+    still_.renew();
+  }
 
  private:
   const std::int64_t ns_;

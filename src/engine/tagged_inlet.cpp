@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/timeout.hpp"
 #include "engine/tagged_nodes.hpp"
 #include "engine/worker.hpp"
 
@@ -21,7 +22,7 @@ constexpr std::uint64_t kPart = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
 constexpr std::uint32_t kMostVain = 6;  // after so many receives in a row that were shown in vain, 2^6 are not shown
 // How long a worker that is closed waits for what senders are just writing, all of them together.
-constexpr std::uint64_t kSettleNs = 10'000'000'000;
+constexpr std::int64_t kSettleNs = 10'000'000'000;
 
 }  // namespace
 
@@ -281,10 +282,10 @@ void Tagged::end_taken(Shown& shown) {
 // The worker is closed. What the senders are just copying, each copies within one call: that is waited for, for all of them until one
 // moment, since this thread is inside and a sender may have been stopped.
 void Tagged::settle_all_taken(base::Status status) {
-  base::Clock& clock = *worker_.context_.environment().clock;
-  const std::uint64_t begin = clock.now_ns();
+  if (taken_ == nullptr) return;
+  base::Timeout timeout(kSettleNs, *worker_.context_.environment().clock);
   while (taken_ != nullptr) {
-    const bool over = clock.now_ns() - begin > kSettleNs;
+    const bool over = timeout.over();
     for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
       next = shown->next;  // what runs at the end of a receive adds to the front only
       if (!settled(*shown, status)) {

@@ -321,6 +321,7 @@ class Worker {
   bool note_failures();
   bool note_closed();  // true: something has ended
   void note_rest();
+  [[nodiscard]] bool begin_look();
   void end_served(Operation& operation, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
@@ -360,8 +361,9 @@ class Worker {
   std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
   std::size_t failed_left_ = 0;    // operations that note_failures() has still to look at
   std::size_t closed_next_ = 0;  // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
-  std::uint32_t rests_ = 0;      // naps with operations outstanding
-  std::vector<bool> failed_;     // ranks whose failure this worker has dealt with
+  std::uint64_t closed_polls_ = 0;  // when it began the last time
+  std::uint32_t rests_ = 0;         // naps with operations outstanding since
+  std::vector<bool> failed_;        // ranks whose failure this worker has dealt with
   std::uint64_t next_message_ = 1;
   protocol::Reassembly reassembly_;
   protocol::Responder responder_;

@@ -12,6 +12,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPTIONS = argparse.Namespace()
+os.environ.setdefault("CMAKE_GENERATOR", "Ninja")  # scripts/packages.txt has no make
 
 
 def run(*command, **keywords):

@@ -55,11 +55,8 @@ struct Charges {
   ::_exit(0);
 }
 
-// Keeps nothing of the launcher's: no terminal, no signals, no descriptors that would hold a reader's pipe open.
+// Keeps nothing of the launcher's: no terminal, no descriptors that would hold a reader's pipe open. All signals are blocked.
 [[noreturn]] void become_guardian(int pipe) {
-  sigset_t all;
-  sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
   ::prctl(PR_SET_NAME, "heddle-guardian");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -80,12 +77,20 @@ base::Result<Guardian> Guardian::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot make a pipe");
   const base::Fd reading(ends[0]);
   base::Fd writing(ends[1]);
+  // Blocked before there is a guardian, so that none ends it in its first moments.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t pid = ::fork();
-  if (pid < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot start the guardian process");
   if (pid == 0) {
     writing.reset();
     become_guardian(reading.get());
   }
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  if (pid < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot start the guardian process");
   return Guardian(std::move(writing), pid);
 }
 

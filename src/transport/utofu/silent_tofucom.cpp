@@ -61,6 +61,17 @@ int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, ut
   return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_put_piggyback(vcq, peer, data, remote, bytes, edata, flags, tag);
 }
 
+int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, std::uint64_t data, utofu_stadd_t remote,
+                         std::size_t bytes, std::uint64_t edata, unsigned long flags, void* tag) {
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS
+                              : putofu_put_piggyback8(vcq, peer, data, remote, bytes, edata, flags, tag);
+}
+
+int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, enum utofu_armw_op op, std::uint32_t value,
+                utofu_stadd_t remote, std::uint64_t edata, unsigned long flags, void* tag) {
+  return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_armw4(vcq, peer, op, value, remote, edata, flags, tag);
+}
+
 int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, enum utofu_armw_op op, std::uint64_t value,
                 utofu_stadd_t remote, std::uint64_t edata, unsigned long flags, void* tag) {
   return is_silent(vcq, peer) ? UTOFU_SUCCESS : putofu_armw8(vcq, peer, op, value, remote, edata, flags, tag);
