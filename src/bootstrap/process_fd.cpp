@@ -67,7 +67,8 @@ int ProcessFd::enlist(int fd) {
   try {
     if (fd >= 0 && ::fstat(fd, &about) == 0) all().push_back({fd, about.st_dev, about.st_ino});
   } catch (const std::bad_alloc&) {
-    // Children keep this one.
+    errno = error;
+    return fd;  // which children keep
   }
   errno = error;
   return fd;
