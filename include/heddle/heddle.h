@@ -168,8 +168,8 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * How long: a rank that lives is waited for until it leaves, however late. Once all ranks leave, operations of which nothing has moved
  * for 30 s (in a job of one rank 2 s) are given up: they wait for what nobody will do any more, a receive or the opening of a worker. They
  * end with CANCELLED, and a warning names the worker. Whatever moves on this rank's workers meanwhile, its own operations or those of
- * others, prolongs that by 5 minutes at most. A rank that is stopped after all have come holds the others for 6 minutes at most; then
- * they leave with a warning.
+ * others, prolongs that by 5 minutes at most. A rank that is stopped after all have come holds the others for 6 minutes at most once
+ * they have none left; then they leave with a warning.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context stays open; or another rank is in another collective, such as a barrier:
  * the context is closed, and that rank is told as well), BOOTSTRAP (the launcher was lost: the context is closed). */
 HEDDLE_API heddle_status heddle_context_leave(heddle_context context);

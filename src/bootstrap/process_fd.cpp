@@ -52,8 +52,8 @@ void ProcessFd::in_child() {
     }
     if (unconnected == one.fd) {
       stays = true;
-    } else if (unconnected >= 0) {
-      ::dup3(unconnected, one.fd, O_CLOEXEC);
+    } else if (unconnected >= 0 && ::dup3(unconnected, one.fd, O_CLOEXEC) < 0) {
+      ::close(one.fd);  // its number is above what the child may open
     }
   }
   if (unconnected >= 0 && !stays) ::close(unconnected);

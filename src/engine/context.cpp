@@ -11,6 +11,7 @@
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
 #include "base/nearest.hpp"
+#include "base/timeout.hpp"
 #include "base/wait.hpp"
 #include "engine/one_thread.hpp"
 #include "engine/worker.hpp"
@@ -186,29 +187,37 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
 // Operations that a living peer may still serve are not cancelled: it may be reading the memory that they name. The number of them has to
 // fall, since any other sign of life, an event or an end, may come from what peers begin, who would hold the close for ever.
 base::Status Context::quiet_before_close(Worker* worker) {
-  const std::uint64_t bound_ns = environment_.config.number(base::Var::close_timeout);
-  const Wait wait{"heddle_worker_close", bound_ns == 0 ? HEDDLE_FOREVER : static_cast<std::int64_t>(bound_ns)};
-  for (std::uint64_t left = worker->unfinished_operations();;) {
-    const base::Status status = worker->until(wait, [&] { return worker->try_quiet(); });
-    if (status != HEDDLE_ERR_TIMEOUT) return status;
+  const auto bound_ns = static_cast<std::int64_t>(environment_.config.number(base::Var::close_timeout));
+  base::Timeout timeout(bound_ns == 0 ? base::Timeout::kForever : bound_ns, *environment_.clock);
+  std::uint64_t left = worker->unfinished_operations();
+  const base::Status status = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
+    const base::Status quiet = worker->try_quiet();
+    if (quiet != HEDDLE_AGAIN || !timeout.over()) return quiet;
     const std::uint64_t still = worker->unfinished_operations();
-    if (still == 0 || still < std::exchange(left, still)) continue;  // some have ended meanwhile
-    static_cast<void>(base::fail(
-        status,
-        "worker %u stays open: the number of its unfinished operations and queued commands, %llu, has not "
-        "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
-        worker->index(), static_cast<unsigned long long>(still), static_cast<double>(bound_ns) / 1e9));
-    environment_.log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
-    worker->report_operations();
-    return status;
-  }
+    if (still != 0 && still >= std::exchange(left, still)) return HEDDLE_ERR_TIMEOUT;
+    timeout.renew();
+    return HEDDLE_AGAIN;
+  });
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  static_cast<void>(base::fail(
+      status,
+      "worker %u stays open: the number of its unfinished operations and queued commands, %llu, has not "
+      "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
+      worker->index(), static_cast<unsigned long long>(left), static_cast<double>(bound_ns) / 1e9));
+  environment_.log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
+  worker->report_operations();
+  return status;
 }
 
 base::Status Context::close_worker(Worker* worker) {
   const base::Status status = quiet_before_close(worker);
   if (status == HEDDLE_ERR_STATE || status == HEDDLE_ERR_TIMEOUT) return status;
   // A peer whose message was received waits for the answer: it is told, unless it takes nothing for long.
-  const auto answered = worker->until({"heddle_worker_close", kAnswersNs}, [&] { return worker->try_answer(); });
+  base::Timeout timeout(kAnswersNs, *environment_.clock);
+  const auto answered = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
+    const base::Status answers = worker->try_answer();
+    return answers == HEDDLE_AGAIN && timeout.over() ? HEDDLE_ERR_TIMEOUT : answers;
+  });
   if (answered == HEDDLE_ERR_TIMEOUT) {
     environment_.log.line(base::Level::warn,
                           "a worker was closed with answers to peers that took none of them for %lld s; what they wait "

@@ -122,11 +122,15 @@ base::Status Context::Leaving::settle_together() {
   if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) give_up();
   settled_ = true;
   if (context_.size() == 1) return HEDDLE_DONE;
-  const base::Status status = meet(others ? kLateNs : kPromptNs);
+  // Rank 0, whose bootstrap may keep the job together, is the last to go.
+  const std::int64_t timeout_ns = others || context_.rank() == 0 ? kLateNs : kPromptNs;
+  const base::Status status = meet(timeout_ns);
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   context_.environment_.log.line(
-      base::Level::warn, "heddle_context_leave: all ranks have met to leave, but then %s (stopped?); this rank leaves",
-      base::last_message());
+      base::Level::warn,
+      "heddle_context_leave: all ranks have met to leave, but one has not gone on for %.3g s (is it stopped?)%s; this "
+      "rank leaves",
+      static_cast<double>(timeout_ns) / 1e9, context_.missing().c_str());
   return HEDDLE_DONE;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/timeout.hpp"
 
@@ -13,16 +12,15 @@ namespace heddle::engine {
 class Stillness {
  public:
   static constexpr std::int64_t kProlongedNs = 300'000'000'000;
-  static constexpr std::uint32_t kRounds = 64;  // between looks at the clock
+  static constexpr std::uint32_t kRounds = 64;  // without an event, between looks at the clock
 
   Stillness(std::int64_t ns, base::Clock& clock) : ns_(ns), prolongs_(kProlongedNs, clock), still_(ns, clock) {}
 
   // After a round of progress. True: nothing has moved for `ns`; or for kProlongedNs something has, and it is `ns` more since.
   // `napping`: the caller sleeps between rounds, so that the clock costs nothing beside it.
   [[nodiscard]] bool over(bool moved, bool napping) {
-    moved_ = moved_ || moved;
-    if (++rounds_ % kRounds != 0 && !napping && ns_ > 0) return false;
-    const bool prolonged = !prolongs_.over() && std::exchange(moved_, false);
+    if (!moved && ++rounds_ % kRounds != 0 && !napping && ns_ > 0) return false;
+    const bool prolonged = !prolongs_.over() && moved;
     if (prolonged) still_.renew();
     return still_.over() && !prolonged;
   }
@@ -37,7 +35,6 @@ class Stillness {
   base::Timeout prolongs_;
   base::Timeout still_;
   std::uint32_t rounds_ = 0;
-  bool moved_ = false;  // since the last look at the clock
 };
 
 }  // namespace heddle::engine

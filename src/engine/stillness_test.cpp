@@ -43,9 +43,9 @@ TEST(Stillness, LooksAtTheClockOnceInManyRounds) {
 TEST(Stillness, AnEventBetweenTwoLooksCounts) {
   base::ManualClock clock;
   Stillness still(1, clock);
-  EXPECT_FALSE(still.over(true, false));
   clock.advance_ns(1);
-  for (std::uint32_t round = 1; round < 2 * Stillness::kRounds - 1; ++round) EXPECT_FALSE(still.over(false, false));
+  EXPECT_FALSE(still.over(true, false));
+  for (std::uint32_t round = 0; round < 2 * Stillness::kRounds; ++round) EXPECT_FALSE(still.over(false, false));
   clock.advance_ns(1);
   EXPECT_TRUE(still.over(false, true));
 }

@@ -34,8 +34,8 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   transport::MemoryKey key;
   std::memcpy(key.bytes.data(), name->key, sizeof name->key);
   try {
-    const auto memory = worker_.context_.transport().try_import(from.rank, key);
-    if (memory.status() == HEDDLE_AGAIN) return;  // it is offered as before
+    // It waits for no card: that of a peer that is mapped is here when its message comes.
+    const auto memory = worker_.context_.transport().import(from.rank, key);
     if (!memory) return worker_.drop(from, "its board cannot be reached");
     view->memory = *memory;
   } catch (const std::bad_alloc&) {
