@@ -177,8 +177,8 @@ TEST_P(AmForged, AnswersAreChecked) {
                                         *self->how = status;
                                       },
                                       &end, nullptr, HEDDLE_WHEN_LOCAL};
-  const heddle_am_message message{kHandler, 0, nullptr, payload.data(), payload.size()};
-  ASSERT_EQ(worker_->try_am({1, 0}, message, completion), HEDDLE_POSTED);
+  const engine::LongMessage message{kHandler, 0, {}, payload.data(), payload.size()};
+  ASSERT_EQ(worker_->try_long_message({1, 0}, message, completion), HEDDLE_POSTED);
   std::optional<std::uint64_t> token;
   ASSERT_TRUE(within_time([&] { return (token = forger_->offered()).has_value(); },
                           [&] { EXPECT_GE(worker_->progress(), 0); }));

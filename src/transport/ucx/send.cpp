@@ -56,7 +56,7 @@ bool Station::send_by_value(Channel& channel, const Command& command) {
   Head head;
   fill_head(&head, channel, command.immediate);
   std::memcpy(image, &head, sizeof head);
-  lay_out(image + sizeof head, command.header, command.header_bytes, command.local, command.bytes);
+  lay_out(image + sizeof head, command.header, command.header_bytes, command.source(), command.bytes);
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   params.flags = UCP_AM_SEND_FLAG_EAGER;
@@ -75,7 +75,7 @@ void Station::keep_packet(Channel& channel, const Command& command, std::uint32_
   Head head;
   fill_head(&head, channel, command.immediate);
   std::memcpy(packet->data, &head, sizeof head);
-  lay_out(packet->data + sizeof head, command.header, command.header_bytes, command.local, command.bytes);
+  lay_out(packet->data + sizeof head, command.header, command.header_bytes, command.source(), command.bytes);
   packet->id = kMessageId;
   packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
   packet->channel = &channel;
@@ -181,7 +181,7 @@ std::size_t Station::post_bundle(std::span<Command> batch) {
     const std::uint32_t room = part_bytes(part.bytes);
     std::memset(to + room - 8, 0, 8);
     std::memcpy(to, &part, sizeof part);
-    lay_out(to + sizeof part, command.header, command.header_bytes, command.local, command.bytes);
+    lay_out(to + sizeof part, command.header, command.header_bytes, command.source(), command.bytes);
     to += room;
     channel->sent += cost_of(part.bytes);
     remember(*channel, command.token);

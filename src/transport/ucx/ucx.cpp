@@ -33,9 +33,6 @@ class Worker final : public TransportWorker {
       throw;
     }
   }
-  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override {
-    return messages.size();
-  }
   // Waits for the helper to leave: who was not taken comes here.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const Station::Turn turn(*station_);
@@ -74,7 +71,6 @@ class UcxTransport final : public Transport {
     capabilities_.name = "ucx";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
-    capabilities_.short_way = false;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMostMessage;
     capabilities_.max_transfer = std::numeric_limits<std::int64_t>::max();
