@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the checks themselves: on small trees and files with planted faults, each of which must be found."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -225,43 +226,122 @@ class TestTargets(unittest.TestCase):
             self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
 
 
-class TidyHashes(unittest.TestCase):
-    """What was found clean is looked at again if anything that it is made of has changed, and only then."""
+class TidySelects(unittest.TestCase):
+    """What a change touches, and from where a change counts."""
 
     FILES = {
+        "src/a.cpp": '#include "a.hpp"\n#include <string>\n',
+        "src/a.hpp": '#pragma once\n#include "made/deep.hpp"\n',
+        "src/b.cpp": '#include "a.hpp"\n',
+        "src/c.cpp": '#  include "a.hpp"\n',
+        "src/d.cpp": "int d();\n",
+        "src/a_test.cpp": '#include "a.hpp"\n',
+        "include/made/deep.hpp": "int deep();\n",
         ".clang-tidy": "Checks: '*'\n",
-        "src/a.cpp": '#include "b.hpp"\n#include <string>\n',
-        "src/b.hpp": '#pragma once\n#include "made/c.hpp"\n',
-        "build/made/c.hpp": "int c();\n",
-        "src/other.hpp": "int other();\n",
     }
+    DAY = 24 * 3600
 
     def setUp(self):
         self.root = Tree(self, self.FILES).root
         kept = check_tidy.ROOT
         self.addCleanup(setattr, check_tidy, "ROOT", kept)
         check_tidy.ROOT = self.root
-
-    def hash(self, words=(), version="1"):
         check_tidy.included.cache_clear()
-        return check_tidy.hash_of(self.root / "src/a.cpp", ("", ("clang++", f"-I{self.root}/build", *words)), version)
+        self.now = 1_700_000_000
+        self.commands = {str(self.root / f"src/{name}.cpp"): ("", ("clang++", f"-I{self.root}/include")) for name in "abcd"}
+        self.git("init", "-q", "-b", "main")
+        self.commit("first", 100)
 
-    def test_of_what_counts(self):
-        first = self.hash()
-        self.assertEqual(first, self.hash())
-        self.assertNotEqual(first, self.hash(words=("-O2",)))
-        self.assertNotEqual(first, self.hash(version="2"))
-        for name in (".clang-tidy", "src/a.cpp", "src/b.hpp", "build/made/c.hpp"):
-            with self.subTest(name=name):
-                (self.root / name).write_text(self.FILES[name] + "// another\n")
-                self.assertNotEqual(first, self.hash())
-                (self.root / name).write_text(self.FILES[name])
-                self.assertEqual(first, self.hash())
+    def git(self, *words, date=1_700_000_000):
+        when = f"{date} +0000"
+        names = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        environment = {**os.environ, **names, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when, "GIT_CONFIG_GLOBAL": "/dev/null"}
+        done = subprocess.run(["git", *words], cwd=self.root, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
-    def test_of_what_does_not(self):
-        first = self.hash()
-        (self.root / "src/other.hpp").write_text("int another();\n")
-        self.assertEqual(first, self.hash())
+    def commit(self, name, days_ago, text="int x();\n"):
+        (self.root / f"{name}.cpp").write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", name, date=self.now - days_ago * self.DAY)
+        return self.git("rev-parse", "HEAD")
+
+    def touched(self, *changed):
+        return [pathlib.Path(file).name for file in check_tidy.touched_by(set(changed), self.commands)]
+
+    def selected(self, *words):
+        files, how = check_tidy.selected(check_tidy.parse(["tree", *words]), self.commands)
+        return [pathlib.Path(file).name for file in files], how
+
+    def test_a_source_that_differs_is_looked_at(self):
+        self.assertEqual(self.touched("src/d.cpp", "README.md", "src/gone.cpp"), ["d.cpp"])
+
+    def test_a_header_is_seen_through_its_source_and_one_more(self):
+        self.assertEqual(self.touched("src/a.hpp"), ["a.cpp", "b.cpp"])
+
+    def test_a_header_is_seen_through_what_differs_anyway(self):
+        self.assertEqual(self.touched("src/a.hpp", "src/c.cpp"), ["a.cpp", "c.cpp"])
+
+    def test_a_header_that_is_included_by_headers_alone(self):
+        self.assertEqual(self.touched("include/made/deep.hpp"), ["a.cpp", "b.cpp"])
+
+    def test_on_a_branch_the_base_is_where_it_left_main(self):
+        main = self.git("rev-parse", "HEAD")
+        self.git("checkout", "-q", "-b", "work")
+        self.commit("src/d", 0)
+        self.commit("second", 0)
+        self.assertEqual(check_tidy.base_of(None)[0], main)
+        self.assertEqual(self.selected()[0], ["d.cpp"])
+
+    def test_the_remote_branch_counts_before_the_local_one(self):
+        first = self.git("rev-parse", "HEAD")
+        self.commit("src/d", 0)
+        self.git("update-ref", "refs/remotes/origin/main", first)
+        self.assertEqual(check_tidy.base_of(None)[0], first)
+
+    def test_on_main_the_base_is_three_days_old(self):
+        old = self.commit("old", 4)
+        self.commit("src/b", 2)
+        self.commit("src/d", 0)
+        self.git("checkout", "-q", "--detach")
+        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
+        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(self.selected()[0], ["b.cpp", "d.cpp"])
+
+    def test_what_was_merged_lately_counts_though_it_is_old(self):
+        self.git("checkout", "-q", "-b", "side")
+        self.commit("src/d", 50)
+        self.git("checkout", "-q", "main")
+        old = self.commit("old", 10)
+        self.git("merge", "-q", "--no-ff", "-m", "merge", "side", date=self.now)
+        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(self.selected()[0], ["d.cpp"])
+
+    def test_where_nothing_is_older_everything_is_looked_at(self):
+        self.git("checkout", "-q", "--orphan", "fresh")
+        self.git("branch", "-D", "main")
+        self.commit("src/d", 1)
+        self.assertEqual(check_tidy.base_of(None), (None, ""))
+        self.assertEqual(self.selected()[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
+
+    def test_the_work_tree_counts(self):
+        (self.root / "src/c.cpp").write_text("int c();\n")
+        self.git("rm", "-q", "src/b.cpp")
+        self.assertEqual(self.selected("--base", "HEAD")[0], ["c.cpp"])
+
+    def test_other_checks_concern_everything(self):
+        (self.root / ".clang-tidy").write_text("Checks: '-*'\n")
+        files, how = self.selected("--base", "HEAD")
+        self.assertEqual(len(files), 4)
+        self.assertIn(".clang-tidy", how)
+
+    def test_all_and_one(self):
+        self.assertEqual(self.selected("--all")[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
+        self.assertEqual(self.selected("src/[bc]")[0], ["b.cpp", "c.cpp"])
+
+    def test_a_base_that_is_none_is_an_error(self):
+        with self.assertRaises(SystemExit) as refused:
+            check_tidy.base_of("no-such-branch")
+        self.assertIn("no-such-branch", str(refused.exception))
 
 
 class RetryFailed(unittest.TestCase):
