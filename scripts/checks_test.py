@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
 import test_targets  # noqa: E402
 
@@ -342,6 +343,117 @@ class TidySelects(unittest.TestCase):
         with self.assertRaises(SystemExit) as refused:
             check_tidy.base_of("no-such-branch")
         self.assertIn("no-such-branch", str(refused.exception))
+
+
+SHAPES = r"""
+#pragma once
+#define DECLARES(x) void x(); struct Macro { void no(); \
+  };
+namespace heddle::inner {
+enum class Color : int { red, green };
+template <typename T, std::size_t N = (3 > 2) ? 1 : 2>
+class [[nodiscard]] alignas(64) Box final : public Base<T>, private Other {
+  void hidden();
+
+ public:
+  explicit Box(int size) : Base<T>{size}, size_(size), text_{"{;"} { fill(); }
+  Box(const Box&) = delete;
+  Box& operator=(const Box&) = default;
+  Box(Box&&) noexcept;
+  virtual ~Box() { if (a < b) { drop(); } }
+  int one() const { return size_ < 3 ? '{' : 1'000; }  // void comment();
+  /* void block(); */
+  [[nodiscard]] static std::map<int, std::function<void(int)>> two(int a = f(3), int b = {}) noexcept(noexcept(x()));
+  virtual int three(std::span<const int> values) = 0;
+  void gone(double) = delete;
+  template <typename F>
+    requires std::invocable<F>
+  auto four(F&& f) -> decltype(f()) {
+    return f([] { struct Local { void no(); }; });
+  }
+  bool operator==(const Box&) const = default;
+  explicit operator bool() const;
+  int operator()(int) const;
+  int& operator[](int at) { return data_[at]; }
+  bool operator<(const Box& other) const { return a < other.a; }
+  friend class Friend;
+  friend bool equal(const Box&, const Box&);
+  using Call = void (*)(int);
+  typedef void Type(int);
+  static_assert(sizeof(T) > 1);
+  void (*pointer)(int) = nullptr;
+  std::function<void(int)> function{[](int) {}};
+  int value = compute(3), other{4};
+  const char* raw = R"x(void raw(); } " )x";
+  struct Inside {
+    int data;
+    void first();
+   private:
+    void second();
+  } inside;
+
+ protected:
+  void guarded();
+ private:
+  int size_;
+};
+struct Plain { int a{1}; void run(); };
+class Forward;
+struct Made : Plain { using Plain::Plain; DECLARES(x) };
+constexpr auto kTable = std::array{Plain{.a = 1}, Plain{}};
+extern "C" { struct Inner { void f(); void f(int); }; }
+void Box<int>::one() { while (x) { y(); } }
+}  // namespace
+class After { public: void f(); };
+"""
+
+
+class Shape(unittest.TestCase):
+    def test_public_functions(self):
+        found = check_shape.functions_of(SHAPES)
+        self.assertEqual(found["Box"], ["one", "two", "three", "four", "operator==", "operatorbool", "operator()", "operator[]", "operator<"])
+        self.assertEqual(found["Box::Inside"], ["first"])
+        self.assertEqual(found["Plain"], ["run"])
+        self.assertEqual(found["Inner"], ["f", "f"])
+        self.assertEqual(found["After"], ["f"])
+        self.assertEqual(set(found), {"Box", "Box::Inside", "Plain", "Made", "Inner", "After"})
+
+    def test_friends(self):
+        self.assertEqual(check_shape.friends_of(SHAPES), 2)
+        self.assertEqual(check_shape.friends_of('// a friend\nconst char* x = "friend ";\nint friendly;\n'), 0)
+
+    def faults(self, public=40, friends=0, tables=({}, {}), text=""):
+        body = "".join(f"void f{number}();" for number in range(public)) + "friend class Y;" * friends
+        root = Tree(self, {"src/x.hpp": f"struct X {{ {body} }};\n{text}"}).root
+        return check_shape.faults_of(root, *tables, bool(text))[1]
+
+    def test_the_rules(self):
+        self.assertEqual(self.faults(), [])
+        self.assertEqual(self.faults(public=41), ["src/x.hpp X: 41 public functions; at most 40"])
+        self.assertEqual(self.faults(friends=1), ["src/x.hpp: 1 friends; at most 0"])
+
+    def test_exceptions_can_only_shrink(self):
+        row = ({("src/x.hpp", "X"): 45}, {"src/x.hpp": 2})
+        self.assertEqual(self.faults(45, 2, row), [])
+        grown = self.faults(46, 3, row)
+        self.assertEqual(len(grown), 2)
+        self.assertIn("46 public functions; it had 45", grown[0])
+        smaller, gone = self.faults(44, 0, row)
+        self.assertIn("put 44 into its row", smaller)
+        self.assertIn("0 friends, no longer 2: take away its row", gone)
+        self.assertIn("take away its row", check_shape.ratchet({}, {"gone.hpp": 1}, 0, "friends", str)[0])
+
+    def test_wide_comments(self):
+        wide = "// " + "x " * 49 + "y"
+        self.assertEqual(check_shape.wide_comments(f"{wide[:100]}\n{wide}\n"), [(2, 102)])
+        self.assertEqual(check_shape.wide_comments(f'auto x = "{wide}";\n// NOLINT{wide}\n'), [])
+        self.assertEqual(check_shape.wide_comments(f"/* a\n{wide} */ int x;\n/* b */{' ' * 100}int y;\n"), [(2, 105)])
+        self.assertEqual(check_shape.wide_comments(f"int x;{' ' * 94}// y\n"), [(1, 104)])
+        self.assertEqual(len(self.faults(text=wide)), 1)
+
+    def test_this_tree(self):
+        _, faults = check_shape.faults_of(SCRIPTS.parent, check_shape.FUNCTIONS, check_shape.FRIENDS, False)
+        self.assertEqual(faults, [])
 
 
 class RetryFailed(unittest.TestCase):
