@@ -205,7 +205,7 @@ def friends_of(text):
 
 
 def wide_comments(text):
-    """(line, columns) of each line on which a comment ends right of the widest column."""
+    """(line, columns) of each line on which a comment ends right of the widest column. Where code follows it, the width is the code's."""
     lines = text.split("\n")
     found = {}
     for begin, end, _ in comments(text):
@@ -214,7 +214,7 @@ def wide_comments(text):
         for number in range(first, last + 1):
             line = lines[number]
             ends = len(line) if number < last else end - (text.rfind("\n", 0, end) + 1)
-            if ends > WIDEST_COMMENT and "NOLINT" not in line and "://" not in line:
+            if ends > WIDEST_COMMENT and not line[ends:].strip() and "NOLINT" not in line and "://" not in line:
                 found[number + 1] = ends
     return sorted(found.items())
 

@@ -15,6 +15,7 @@ import check_exports  # noqa: E402
 import check_includes  # noqa: E402
 import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
+import rewrap_comments  # noqa: E402
 import test_targets  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -447,13 +448,103 @@ class Shape(unittest.TestCase):
         wide = "// " + "x " * 49 + "y"
         self.assertEqual(check_shape.wide_comments(f"{wide[:100]}\n{wide}\n"), [(2, 102)])
         self.assertEqual(check_shape.wide_comments(f'auto x = "{wide}";\n// NOLINT{wide}\n'), [])
-        self.assertEqual(check_shape.wide_comments(f"/* a\n{wide} */ int x;\n/* b */{' ' * 100}int y;\n"), [(2, 105)])
+        self.assertEqual(check_shape.wide_comments(f"/* a\n{wide} */\n{wide[2:]}/* c */ int y;\n"), [(2, 105)])
         self.assertEqual(check_shape.wide_comments(f"int x;{' ' * 94}// y\n"), [(1, 104)])
         self.assertEqual(len(self.faults(text=wide)), 1)
 
     def test_this_tree(self):
         _, faults = check_shape.faults_of(SCRIPTS.parent, check_shape.FUNCTIONS, check_shape.FRIENDS, False)
         self.assertEqual(faults, [])
+
+
+class Rewrap(unittest.TestCase):
+    WORDS = "the quick brown fox jumps over the lazy dog and then again "
+
+    def rewrapped(self, text):
+        result = rewrap_comments.rewrapped(text)
+        self.assertEqual(rewrap_comments.rewrapped(result), result, "a second time changes it again")
+        return result
+
+    def lines(self, text):
+        result = self.rewrapped(text).splitlines()
+        self.assertEqual([line for line in result if len(line) > 100], [])
+        return result
+
+    def test_what_is_narrow_stays(self):
+        for text in ("// short\n// lines\nint x;  // here\n", "int x;\n", "/* a\n * b */\n", f'auto s = "// {self.WORDS * 3}";\n'):
+            self.assertEqual(self.rewrapped(text), text)
+
+    def test_a_paragraph(self):
+        lines = self.lines(f"  // One {self.WORDS * 3}\n  // end.\n  //\n  // Two.\n  int x;\n")
+        self.assertEqual(lines[-3:], ["  //", "  // Two.", "  int x;"])
+        self.assertTrue(all(line.startswith("  // ") for line in lines[:-3]))
+        self.assertIn(("One " + self.WORDS * 3 + "end.").split(), [" ".join(line[4:].strip() for line in lines[:-3]).split()])
+
+    def test_lists_keep_their_indentation(self):
+        lines = self.lines(f"//  * first {self.WORDS * 2}\n//    goes on\n//  * second\n//  12. third {self.WORDS * 2}\n")
+        self.assertEqual([line[:7] for line in lines], ["//  * f", "//    o", "//  * s", "//  12.", "//     "])
+
+    def test_tables_are_not_merged(self):
+        lines = self.lines(f"// a    one {self.WORDS * 2}\n// bcd  two\n//   e  three\n")
+        self.assertTrue(lines[0].startswith("// a    one the"))
+        self.assertRegex(lines[1], r"^//      \w")
+        self.assertEqual(lines[2:], ["// bcd  two", "//   e  three"])
+
+    def test_no_line_begins_like_an_item(self):
+        for mark in ("-", "*", "2.", "a)", "//", "#if"):
+            for fill in range(80, 101):
+                lines = self.lines("// word " + "x" * (fill - 9) + f" {mark} more {self.WORDS}\n")
+                self.assertFalse(any(line[3:].startswith(mark) for line in lines), (mark, lines))
+
+    def test_no_line_ends_in_a_backslash(self):
+        for fill in range(80, 101):
+            lines = self.lines("// word " + "x" * (fill - 9) + f" a\\ more {self.WORDS}\n")
+            self.assertFalse(any(line.endswith("\\") for line in lines))
+
+    def test_behind_code(self):
+        code = "  int member = 0;"
+        lines = self.lines(f"{code}  // {self.WORDS * 2}\n{' ' * 19}// goes on\n  int next;  // short\n")
+        self.assertTrue(lines[0].startswith("  // the quick"))
+        self.assertTrue(" ".join(lines).endswith("goes on   int member = 0;   int next;  // short"))
+        lines = self.lines(f"  if (a) {{\n  }} else {{  // {self.WORDS * 2}\n    b();\n  }}\n")
+        self.assertEqual(lines[1], "  } else {")
+        self.assertTrue(lines[2].startswith("    // the quick"))
+        lines = self.lines(f"  int member =\n      0;  // {self.WORDS * 2}\n")
+        self.assertEqual(lines[-2:], ["  int member =", "      0;"])
+        lines = self.lines(f"  // NOLINTNEXTLINE(x)\n  int a;  // {self.WORDS * 2}\n")
+        self.assertEqual(lines[-2:], ["  // NOLINTNEXTLINE(x)", "  int a;"])
+
+    def test_what_stays(self):
+        wide = self.WORDS * 2
+        for text in (f"int x;  // NOLINT(a): {wide}\n", f"#endif  // {wide}\n", f"// clang-format off\n// {wide}\n// clang-format on\n",
+                     f"// ─── {wide}\n", f"#define A(x) \\\n  f(x); // {wide}\n", f"/// {wide}\n", f"/** {wide} */\n", f"// {wide} \\\n{wide}\n"):
+            self.assertEqual(self.rewrapped(text), text)
+
+    def test_rules(self):
+        self.assertEqual(self.rewrapped("// ---- a " + "-" * 110 + "\n"), "// ---- a " + "-" * 90 + "\n")
+        self.assertEqual(self.rewrapped("/* ---- a " + "-" * 110 + " */\n"), "/* ---- a " + "-" * 87 + " */\n")
+        self.lines(f"// ---- {self.WORDS * 2}{'-' * 20}\n")
+
+    def test_blocks(self):
+        lines = self.lines(f"/* First {self.WORDS * 3}\n * end.\n *\n * Second. */\nint f(void);\n")
+        self.assertEqual((lines[0][:8], lines[-4:][1:]), ("/* First", [" *", " * Second. */", "int f(void);"]))
+        lines = self.lines(f"  A = 1, /* {self.WORDS * 2}\n            {self.WORDS} */\n  B\n")
+        self.assertTrue(lines[0].startswith("  /* the"))
+        self.assertEqual(lines[-2:], ["  A = 1,", "  B"])
+
+    def test_code_that_would_change_is_refused(self):
+        class Wrong:
+            def __init__(self, text):
+                self.text = text
+
+            def run(self):
+                return self.text.replace("x", "y")
+
+        kept = rewrap_comments.Rewrapper
+        self.addCleanup(setattr, rewrap_comments, "Rewrapper", kept)
+        rewrap_comments.Rewrapper = Wrong
+        with self.assertRaises(ValueError):
+            rewrap_comments.rewrapped("int x;\n")
 
 
 class RetryFailed(unittest.TestCase):
