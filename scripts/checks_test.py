@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -497,6 +498,11 @@ class Rewrap(unittest.TestCase):
         self.assertTrue(lines[0].startswith("// a    one the"))
         self.assertRegex(lines[1], r"^//      \w")
         self.assertEqual(lines[2:], ["// bcd  two", "//   e  three"])
+
+    def test_labels_begin_a_paragraph(self):
+        lines = self.lines(f"/* Memory.  {self.WORDS * 2}\n * and {self.WORDS}and so on.\n * Errors: {self.WORDS * 2}*/\n")
+        self.assertTrue(all(re.match(r"(/\*| \*) \w", line) for line in lines), lines)
+        self.assertEqual(sum(line.startswith(" * Errors: ") for line in lines), 1)
 
     def test_no_line_begins_like_an_item(self):
         for mark in ("-", "*", "2.", "a)", "//", "#if"):

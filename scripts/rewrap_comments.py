@@ -25,6 +25,7 @@ GLUE = "\0"  # a space at which no line ends
 FIXED = re.compile(r"NOLINT|clang-format|clang-tidy|[\u2500-\u257f]|://")
 RULE = re.compile(r"^(?P<head>.*?)(?P<run>([-=*_])\3{7,})$")
 ITEM = re.compile(r"(?:[-*+•]|\d{1,2}[.)]|\(?[a-z0-9]\)) +(?=\S)")
+LABEL = re.compile(r"[A-Z]\w+:$")  # such as Errors:
 NO_BEGINNING = re.compile(r"(?:[-*+•–]|\d{1,2}[.)]|\(?[a-z0-9]\))$|//|#")  # would look like an item or a directive
 FARTHEST_COLUMN = 60  # of a table, to which its last column is wrapped
 
@@ -39,8 +40,8 @@ class Paragraph:
 
 
 def last_column(text):
-    """Where the last column of a table's row begins; None: it is no row."""
-    gaps = list(re.finditer(r"(?<=\S) {2,}(?=\S)", text))
+    """Where the last column of a table's row begins; None: it is no row. Two spaces behind a full stop are none of a table."""
+    gaps = [gap for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", text) if len(gap[0]) > 2 or text[gap.start() - 1] != "."]
     return gaps[-1].end() if gaps else None
 
 
@@ -48,6 +49,8 @@ def goes_on(paragraph, text, widest):
     """Whether the line, which stands where the paragraph's text does, is meant to follow it without a break."""
     before = paragraph.lines[-1]
     first_word = text.split()[0]
+    if before.rstrip()[-1] in ".:;)" and LABEL.match(first_word):
+        return False
     return before.rstrip()[-1] not in ".:;" or len(before) + 1 + len(first_word) > 0.8 * widest
 
 
