@@ -51,9 +51,10 @@ ABOUT_THE_FILE = {
 
 
 def sources(only):
-    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp"]
-    listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^shmem/tests/")
+    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp", "interfaces/*.cpp"]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^(shmem|interfaces/.*)/tests/")
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
 
 
@@ -180,7 +181,7 @@ class Checker:
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
         command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
-                   r"--header-filter=/(src|tools|bench|shmem|include/heddle)/.*\.[hc]pp$", file]
+                   r"--header-filter=/(src|tools|bench|shmem|interfaces|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
     def file_alone(self, file, names):

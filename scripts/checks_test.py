@@ -337,7 +337,9 @@ class TidySelects(unittest.TestCase):
     def test_the_work_tree_counts(self):
         (self.root / "src/c.cpp").write_text("int c();\n")
         self.git("rm", "-q", "src/b.cpp")
-        self.assertEqual(self.selected("--base", "HEAD")[0], ["c.cpp"])
+        (self.root / "src/e.cpp").write_text("int e();\n")
+        self.commands[str(self.root / "src/e.cpp")] = ("", ("clang++",))
+        self.assertEqual(self.selected("--base", "HEAD")[0], ["c.cpp", "e.cpp"])
 
     def test_other_checks_concern_everything(self):
         (self.root / ".clang-tidy").write_text("Checks: '-*'\n")

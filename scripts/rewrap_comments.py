@@ -4,7 +4,8 @@
     rewrap_comments.py [FILE …]     files, or all that check_shape.py --comments looks at; prints what it could not bring into the width
     rewrap_comments.py --dry-run [FILE …]     the same, but writes nothing
 
-Then run scripts/check_format.sh --fix: where a comment has left a line, the formatter may join the line with the next one.
+Then run scripts/check_format.sh --fix, and both once more: where a comment has left a line, the formatter may join the line with the next one.
+What quotes a source word for word has to follow: README.md has examples/hello.cpp. Run it when nobody else changes the sources.
 
 * Only a paragraph that has a line which is too wide is wrapped. Items of lists are paragraphs, with the indentation of their text; so are the
   rows of tables (two spaces or more between words), with that of their last column.
