@@ -6,7 +6,7 @@
     check_tidy.py BUILD_TREE --all         everything: about a quarter of an hour of processor time
     check_tidy.py BUILD_TREE REGEX         the sources whose path matches
 
-A change is what differs from its base, in commits or in the work tree. The base is the first of these that exists:
+A change is what differs from its base, in commits or in the work tree, of the files that git knows. The base is the first of these that exists:
 
 * REF.
 * Where HEAD has left origin/main (or main, where there is no such remote branch).
@@ -51,10 +51,9 @@ ABOUT_THE_FILE = {
 
 
 def sources(only):
-    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp", "interfaces/*.cpp"]
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^(shmem|interfaces/.*)/tests/")
+    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp"]
+    listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^shmem/tests/")
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
 
 
@@ -135,11 +134,10 @@ def base_of(given):
 
 def changed_since(base):
     """The paths, relative to the root, that differ from the commit in the work tree."""
-    committed = git("diff", "--name-only", "--no-renames", "--diff-filter=d", base)
-    new = git("ls-files", "--others", "--exclude-standard")
-    if committed is None or new is None:
+    names = git("diff", "--name-only", "--no-renames", "--diff-filter=d", base)
+    if names is None:
         sys.exit(f"check_tidy: git cannot compare with {base}")
-    return {*committed.splitlines(), *new.splitlines()}
+    return set(names.splitlines())
 
 
 def made_of(file, folders):
@@ -181,7 +179,7 @@ class Checker:
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
         command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
-                   r"--header-filter=/(src|tools|bench|shmem|interfaces|include/heddle)/.*\.[hc]pp$", file]
+                   r"--header-filter=/(src|tools|bench|shmem|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
     def file_alone(self, file, names):

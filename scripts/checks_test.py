@@ -338,6 +338,7 @@ class TidySelects(unittest.TestCase):
         (self.root / "src/c.cpp").write_text("int c();\n")
         self.git("rm", "-q", "src/b.cpp")
         (self.root / "src/e.cpp").write_text("int e();\n")
+        self.git("add", "--intent-to-add", "src/e.cpp")
         self.commands[str(self.root / "src/e.cpp")] = ("", ("clang++",))
         self.assertEqual(self.selected("--base", "HEAD")[0], ["c.cpp", "e.cpp"])
 
