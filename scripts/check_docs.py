@@ -23,9 +23,10 @@ def documents(root):
 
 def rooms(root):
     """Folders that must explain themselves: the rooms, transports, and those beside src/."""
-    folders = [root / name for name in ("include", "tools", "bench", "examples", "shmem", "docs/decisions")]
+    folders = [root / name for name in ("include", "tools", "bench", "examples", "interfaces", "docs/decisions")]
     folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
+    folders += [path.parent for path in root.glob("interfaces/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("tests/*/CMakeLists.txt")]
     return sorted(folder for folder in folders if folder.is_dir())
 
