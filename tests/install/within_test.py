@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Heddle within another project, by add_subdirectory and by FetchContent: its library is built, and nothing else of the project changes.
+And Heddle alone without each of its parts: what is left knows how to be built.
 
     within_test.py --source FOLDER --build FOLDER --version VERSION --cc COMPILER --cxx COMPILER [TEST…]
 
@@ -63,13 +64,34 @@ class Within(unittest.TestCase):
             self.build_and_run()
         with self.subTest("OpenSHMEM, if asked for"):
             self.configure("FetchContent", "C;CXX", HEDDLE_SHMEM="ON")
-            targets = run("cmake", "--build", self.build, "--target", "help")
-            self.assertRegex(targets, r"libheddle_shmem\.so")
+            run("cmake", "--build", self.build)
+            self.assertEqual(run(self.build / "shmem_user"), "c PE 0 of 1 got 100\n")
 
     def test_a_project_without_cpp(self):
         """Configured only: what is to be built is the same."""
         self.build = self.build.with_name("c")
         self.configure("add_subdirectory", "C")
+
+
+class Parts(unittest.TestCase):
+    PARTS = ("HEDDLE_TOOL", "HEDDLE_BENCH", "HEDDLE_EMULATOR", "HEDDLE_EXAMPLES", "HEDDLE_SHMEM", "HEDDLE_TESTS", "HEDDLE_INSTALL")
+
+    def targets(self, *parts):
+        """How much there is to build without these parts; every file that it takes is there, or can be made."""
+        with tempfile.TemporaryDirectory(prefix="heddle-parts-") as build:
+            run("cmake", "-G", "Ninja", "-S", OPTIONS.source, "-B", build, f"-DCMAKE_C_COMPILER={OPTIONS.cc}",
+                f"-DCMAKE_CXX_COMPILER={OPTIONS.cxx}", "-DCMAKE_SUPPRESS_REGENERATION=ON", *(f"-D{part}=OFF" for part in parts))
+            return len(run("ninja", "-n", "-C", build).splitlines())
+
+    def test_each_can_be_left_out(self):
+        everything = self.targets()
+        for part in self.PARTS:
+            with self.subTest(part):
+                left = self.targets(part)
+                self.assertGreater(left, 150)
+                if part != "HEDDLE_INSTALL":
+                    self.assertLess(left, everything)
+        self.assertLess(self.targets(*self.PARTS), everything / 3)
 
 
 if __name__ == "__main__":
