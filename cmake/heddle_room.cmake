@@ -72,7 +72,8 @@ function(heddle_room name)
   heddle_precompile(heddle_${name} rooms)
 endfunction()
 
-# heddle_emulated(TEST)    tells a test where the emulator's library is, and builds that before it; "" where none is built
+# heddle_emulated(TEST)    tells a test where the emulator's library is, and builds that before it;
+#                          "" where none is built
 function(heddle_emulated test)
   if(TARGET tofucom)
     target_compile_definitions(${test} PRIVATE HEDDLE_TOFUCOM="$<TARGET_FILE:tofucom>")
