@@ -59,6 +59,8 @@ GOOD = {
     "bench/bench.hpp": '#include <heddle/heddle.h>\n#include "harness/json.hpp"\n',
     "bench/harness/json.hpp": "\n",
     "examples/hello.c": "#include <heddle/heddle.h>\n",
+    "interfaces/one/one.hpp": "#include <heddle/heddle.h>\n",
+    "interfaces/one/tests/one.cpp": '#include "one/one.hpp"\n',
 }
 
 
@@ -99,6 +101,8 @@ class Includes(unittest.TestCase):
         self.refused("bench/x.cpp", '#include "transport/transport.hpp"', "bench may not include")
         self.refused("tools/x.cpp", '#include "engine/worker.hpp"', "tools may not include")
         self.refused("include/heddle/x.hpp", '#include "base/error.hpp"', "include may not include")
+        self.refused("interfaces/one/x.hpp", '#include "base/error.hpp"', "include/heddle only")
+        self.refused("interfaces/two/x.hpp", '#include "one/one.hpp"', "interfaces/two may not include")
 
     def test_ways_to_hide(self):
         self.refused("src/base/x.cpp", '#  include "../engine/worker.hpp"', "climbs")
@@ -221,9 +225,10 @@ class TestTargets(unittest.TestCase):
             "a_test": ["/t/a_test"], "b": ["/t/heddle", "run", "-n", "2", "/t/b rank"], "c 1": ["/t/c", 'say \\"x\\"']})
 
     def test_targets_are_those_that_ninja_knows(self):
-        known = {"tools/heddle", "shmem/rank", "examples/hello"}
+        known = {"tools/heddle", "interfaces/openshmem/rank", "examples/hello"}
         for command, wanted in [
-            ([f"{self.TREE}/tools/heddle", "run", f"{self.TREE}/shmem/rank"], {"tools/heddle", "shmem/rank"}),
+            ([f"{self.TREE}/tools/heddle", "run", f"{self.TREE}/interfaces/openshmem/rank"],
+             {"tools/heddle", "interfaces/openshmem/rank"}),
             (["/usr/bin/cmake", f"-DCOMMAND={self.TREE}/tools/heddle;run;{self.TREE}/examples/hello"],
              {"tools/heddle", "examples/hello"}),
             (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
