@@ -53,8 +53,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] TransportWorker& of(std::uint32_t rank) { return *inner_[way_to(rank)]; }
   // One of the two might take it; the other does not, and the joint's limit is the lower one.
   [[nodiscard]] bool too_long(const Command& command) const {
-    return command.opcode == Opcode::message &&
-           (command.bytes > max_message_ || command.packet_bytes() > max_message_);
+    return command.opcode == Opcode::message && (command.bytes > max_message_ || command.packet_bytes() > max_message_);
   }
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
   void post_portions(std::span<Command> batch, std::size_t* accepted);

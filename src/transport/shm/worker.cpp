@@ -153,8 +153,7 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   }
   if (begun != to && begun != nullptr) begun->publish();
   begun = to;  // also when it turns out full: what was begun before must become visible
-  std::byte* room =
-      to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
+  std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
   if (room == nullptr) [[unlikely]]
     return full_ring(command, *to);
   write_packet(command, room);
