@@ -58,12 +58,12 @@ class Completer {
   Core& core_;
   ActiveMessages& messages_;
   const protocol::Aggregator* const aggregator_;
-  std::array<Protocol*, wire::kRows> rows_{};        // null: nobody's
+  std::array<Protocol*, wire::kRows> rows_{};  // null: nobody's
   std::vector<Protocol*> protocols_;
   std::uint64_t seen_epoch_ = 0;   // of failures, dealt with
   std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
   std::size_t failed_left_ = 0;    // operations that note_failures() has still to look at
-  std::size_t closed_next_ = 0;    // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
+  std::size_t closed_next_ = 0;  // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
   std::uint64_t closed_polls_ = 0;  // when it began the last time
   std::uint32_t rests_ = 0;         // naps with operations outstanding since
   std::array<transport::Completion, 32> arrivals_;

@@ -8,7 +8,11 @@
 namespace heddle::engine {
 
 Operations::Operations(Context& context, std::size_t slots)
-    : context_(context), failure_epoch_(context.bootstrap().failure_epoch()), towards_(context.size()), pool_(slots), unreported_(context.size(), HEDDLE_DONE) {}
+    : context_(context),
+      failure_epoch_(context.bootstrap().failure_epoch()),
+      towards_(context.size()),
+      pool_(slots),
+      unreported_(context.size(), HEDDLE_DONE) {}
 
 Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
   Operation* operation = pool_.take();

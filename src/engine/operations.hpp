@@ -104,8 +104,8 @@ class Operations {
 
   Context& context_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
-  std::vector<std::uint32_t> towards_;  // not ended, by rank
-  std::uint32_t towards_many_ = 0;      // lists over several ranks
+  std::vector<std::uint32_t> towards_;               // not ended, by rank
+  std::uint32_t towards_many_ = 0;                   // lists over several ranks
   std::uint32_t total_ = 0;
   OperationPool pool_;
   OperationQueue pending_;                // have something left to post, in order

@@ -24,7 +24,8 @@ class Protocol : public OperationOwner {
 
   // A message of its kind: header, padded to 8 bytes, and payload, as hostile as a peer may be. They stay
   // until this returns. False: it is not well formed; the completer drops it.
-  [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) = 0;
+  [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate,
+                                     std::span<const std::byte> packet) = 0;
   // After Core::want_chores(): what could not be done at once. *more is set: call again. True: something
   // has moved.
   virtual bool advance(bool* more) {
