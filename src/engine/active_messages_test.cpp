@@ -86,7 +86,8 @@ TEST_F(ActiveMessagesTest, PartsOfTheDeadAreForgotten) {
 
 // Of class USER: stored, run later, and its credit granted when half a window is handled.
 TEST_F(ActiveMessagesTest, UserMessagesAreStoredAndGranted) {
-  context->register_handler(HEDDLE_AM_USER + 1, {[](const heddle_am_arrival*, void* arg) { ++*static_cast<int*>(arg); }, &ran});
+  context->register_handler(HEDDLE_AM_USER + 1,
+                            {[](const heddle_am_arrival*, void* arg) { ++*static_cast<int*>(arg); }, &ran});
   const std::vector<std::byte> payload(4096);
   const std::uint64_t window = context->environment().config.number(base::Var::am_user_bytes);
   std::uint64_t sent = 0;

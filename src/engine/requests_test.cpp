@@ -87,8 +87,8 @@ TEST_F(RequestsTest, AnswersAreChecked) {
   ASSERT_EQ(get(target), HEDDLE_POSTED);
   const std::uint64_t token = asked().token;
   std::array<std::byte, 64> data{};
-  answer(token, HEDDLE_DONE, 0, 0, data);                         // more than was asked
-  answer(token, HEDDLE_DONE, 0, 33, std::span(data).first(8));    // beyond it
+  answer(token, HEDDLE_DONE, 0, 0, data);                          // more than was asked
+  answer(token, HEDDLE_DONE, 0, 33, std::span(data).first(8));     // beyond it
   answer(token + 1, HEDDLE_DONE, 0, 0, std::span(data).first(8));  // of nothing
   answer(token, HEDDLE_DONE, 0, 0, std::span(data).first(32), 0);  // of another rank
   EXPECT_EQ(core->stats.dropped, 4U);
