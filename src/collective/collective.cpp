@@ -397,10 +397,15 @@ base::Status Collective::close() {
   return HEDDLE_DONE;
 }
 
+std::vector<Rank> Collective::awaited() {
+  if (stage() != Stage::ready) return {};
+  return givers(*algorithm_, request_, runner_->awaited());
+}
+
 void Collective::describe(std::span<char> text) {
   std::string what;
   try {
-    if (stage() == Stage::ready) what = text_of(givers(*algorithm_, request_, runner_->awaited()));
+    what = text_of(awaited());
   } catch (const std::bad_alloc&) {
     what.clear();  // it is told without
   }

@@ -39,6 +39,8 @@ class Collective final : public Setup {
   // The interface runs it, or was to do so before it was refused. Not while it is set up.
   [[nodiscard]] bool by_interface() const { return runner_->offloaded(); }
   [[nodiscard]] Team& team() { return team_; }
+  // For reports: members that the run which is under way waits for. Empty: none, or it is not known. May throw.
+  [[nodiscard]] std::vector<Rank> awaited();
 
   // Until it is ready: DONE, or why it is not.
   base::Status wait_ready();
