@@ -13,10 +13,10 @@ ActiveMessages::ActiveMessages(Core& core)
       reassembly_(core.context.environment().config.number(base::Var::am_max_bytes),
                   core.context.environment().config.number(base::Var::am_reassembly_bytes)),
       credits_(core.context.size(), core.max_workers,
-               core.context.environment().config.number(base::Var::am_user_bytes), core.one_thread),
+               core.context.environment().config.number(base::Var::am_user_bytes), core.unshared),
       tasks_({core.context.size(), core.max_workers, core.context.environment().config.number(base::Var::am_user_bytes),
               core.context.environment().config.number(base::Var::am_reassembly_bytes)},
-             core.one_thread),
+             core.unshared),
       rendezvous_(core, *this) {}
 
 // ---- sending -------------------------------------------------------------------------------------------------------------

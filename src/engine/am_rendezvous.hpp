@@ -58,7 +58,7 @@ class AmRendezvous {
   void room_for_tasks();
   // Chores: as Tagged::advance, but *left is only ever set.
   bool advance(bool* left);
-  // failed_ of the worker has changed.
+  // Core::failed has changed.
   void note_failures();
   // Nothing that waits will be fetched.
   void cancel_waiting();

@@ -143,6 +143,36 @@ TEST_F(CompleterTest, AnEndThatComesAfterTheCancellingIsOfNothing) {
   EXPECT_EQ(core->operations.under_way(), 0U);
 }
 
+// Callbacks that run while everything is cancelled may post again, into slots that were passed.
+TEST_F(CompleterTest, WhatCallbacksPostWhileAllIsCancelledIsCancelledWithTheNext) {
+  played.done_at_once = false;
+  struct Again {
+    Core* core;
+    int told = 0;
+    static void ended(void* arg, heddle_status status) {
+      auto* self = static_cast<Again*>(arg);
+      EXPECT_EQ(status, HEDDLE_ERR_CANCELLED);
+      if (++self->told <= 2) {
+        EXPECT_EQ(self->post(), HEDDLE_POSTED);
+      }
+    }
+    base::Status post() {
+      const Completion completion{ended, this, nullptr, HEDDLE_WHEN_REMOTE};
+      return core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, completion);
+    }
+  } again{&*core};
+  ASSERT_EQ(again.post(), HEDDLE_POSTED);
+  ASSERT_EQ(again.post(), HEDDLE_POSTED);
+  ASSERT_EQ(core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  completer->cancel_all(HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(core->operations.under_way(), static_cast<std::uint32_t>(4 - again.told));
+  completer->cancel_all(HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(again.told, 4);
+  EXPECT_EQ(core->operations.under_way(), 0U);
+  EXPECT_EQ(core->operations.under_way_to(1), 0U);
+  EXPECT_EQ(core->operations.failed(), 5U);
+}
+
 TEST_F(CompleterTest, ABatchIsPostedAsFarAsThereIsRoom) {
   played.room = 2;
   played.done_at_once = false;

@@ -8,7 +8,7 @@ Core::Core(Worker& the_worker, Context& the_context, std::uint32_t number, trans
       context(the_context),
       index(number),
       max_workers(context.transport().capabilities().max_workers),
-      one_thread(by_one_thread),
+      unshared(by_one_thread),
       capabilities(context.transport().capabilities()),
       transport(the_transport),
       failure_epoch(context.bootstrap().failure_epoch()),

@@ -20,8 +20,8 @@ namespace heddle::engine {
 class Worker;
 
 struct Core {
-  // `one_thread`: one thread alone posts, and is inside whenever it does.
-  Core(Worker& worker, Context& context, std::uint32_t index, transport::TransportWorker& transport, bool one_thread);
+  // `unshared`: one thread alone posts, and is inside whenever it does.
+  Core(Worker& worker, Context& context, std::uint32_t index, transport::TransportWorker& transport, bool unshared);
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -45,7 +45,7 @@ struct Core {
   Context& context;
   const std::uint32_t index;
   const std::uint32_t max_workers;
-  const bool one_thread;
+  const bool unshared;
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release

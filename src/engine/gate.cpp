@@ -123,11 +123,7 @@ int Gate::progress() {
 
 base::Status Gate::post_or_register(transport::Command& command, const Completion& completion) {
   if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
-  if (inside()) {
-    // What is registered goes first: tagged messages keep their order.
-    const bool tagged = wire::kind_of(command.immediate) == wire::Kind::tagged;
-    return tagged && queued() ? inbox_->put(command, completion) : worker_.post(command, completion);
-  }
+  if (inside()) return post_or_queue(command, completion);
   // What is copied into the queue could as well be posted. Without a completion nobody could know when the
   // source is free.
   if (command.bytes <= Inbox::kMostCopied || !completion.observed()) return post_or_queue(command, completion);

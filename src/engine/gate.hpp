@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/fence.hpp"
 #include "base/thread_number.hpp"
 #include "engine/inbox.hpp"
 #include "engine/sharing.hpp"
@@ -68,7 +69,8 @@ class Gate {
     if constexpr (std::is_same_v<Start, CallStart>) {
       if (!may_call()) return enqueue([&] { return inbox_->put(what); });
     }
-    return start_or_queue([&] { return what.start(worker_); }, [&] { return inbox_->put(what); });
+    constexpr bool kTagged = std::is_same_v<Start, OfferStart>;
+    return start_or_queue<kTagged>([&] { return what.start(worker_); }, [&] { return inbox_->put(what); });
   }
   // 0 if another thread is inside.
   int progress();
@@ -170,14 +172,21 @@ class Gate {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {
       count_entry();
+      base::light_fence();  // between the two, for the barrier in Helpers::sleep()
       *wake = must_call_helpers();
     }
     return status;
   }
   // post_now() of a thread that finds the gate closed, or commands waiting.
   base::Status post_or_queue(transport::Command& command, const Completion& completion) {
-    return start_or_queue([&] { return worker_.post(command, completion); },
-                          [&] { return inbox_->put(command, completion); });
+    const auto begin = [&] { return worker_.post(command, completion); };
+    const auto put = [&] { return inbox_->put(command, completion); };
+    return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
+  }
+  // Tagged messages keep the order of the calls: those that wait in the queue go first, even before what
+  // code of this worker posts from inside.
+  [[nodiscard]] static bool is_tagged(const transport::Command& command) {
+    return wire::kind_of(command.immediate) == wire::Kind::tagged;
   }
   bool enter();
   void leave();
@@ -198,9 +207,9 @@ class Gate {
   void call_executor(Function&& function) {
     run_on_executor([](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); }, &function);
   }
-  template <class Begin, class Put>
+  template <bool kTagged, class Begin, class Put>
   base::Status start_or_queue(Begin&& begin, Put&& put) {
-    if (starts_here()) return begin();
+    if (starts_here()) return kTagged && queued() ? put() : begin();
     if (posters_enter() && enter()) {
       const base::Status status = behind() ? put() : begin();
       leave();

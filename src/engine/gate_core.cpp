@@ -24,10 +24,10 @@ bool CoreGate::helper_stays() {
 }
 
 bool CoreGate::let_in_helper(std::uint32_t number, bool /*urgent*/) {
-  if ((number & queue::SystemHandover::kStays) != 0) return core_.try_enter();  // a thread of the application
+  if ((number & queue::SystemHandover::kStays) != 0) return door_.try_enter();  // a thread of the application
   if (!helper_.try_claim(number)) return false;
   visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (core_.try_enter()) return true;
+  if (door_.try_enter()) return true;
   helper_.release();
   return false;
 }

@@ -25,13 +25,13 @@ class CoreGate : public Gate {
   bool let_in() override { return try_enter() || (helper_.claimed() && enter_after_helper()); }
   void let_out() override {
     mark_outside();
-    core_.exit();
+    door_.exit();
   }
   bool let_in_helper(std::uint32_t number, bool urgent) override;
   void let_out_helper(bool helper) override;
   // Shared: a moment's wait.
-  virtual bool try_enter() { return core_.try_enter(); }
-  [[nodiscard]] queue::Delegation<>& core() { return core_; }
+  virtual bool try_enter() { return door_.try_enter(); }
+  [[nodiscard]] queue::Delegation<>& door() { return door_; }
 
  private:
   // How long a helper may be inside before those whom it refuses fetch it; and for how long one of them then
@@ -42,7 +42,7 @@ class CoreGate : public Gate {
   bool enter_after_helper();
   bool helper_stays();
 
-  alignas(base::kCacheLine) queue::Delegation<> core_;
+  alignas(base::kCacheLine) queue::Delegation<> door_;
   queue::HelperClaim<> helper_;
   // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since when (ns)
   // it is to be fetched.

@@ -21,11 +21,11 @@ class DelegateGate final : public CoreGate {
  private:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
     // What this thread has queued goes first.
-    if (queued() || !core().try_enter()) [[unlikely]]
+    if (queued() || !door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
     bool wake = false;
     const base::Status status = post_inside(command, completion, &wake);
-    if (core().exit_unless([this] { return inbox().ready(); }, 0)) [[unlikely]]
+    if (door().exit_unless([this] { return inbox().ready(); }, 0)) [[unlikely]]
       stay();
     if (wake) [[unlikely]]
       wake_helpers();
@@ -35,15 +35,16 @@ class DelegateGate final : public CoreGate {
     for (int looks = 0;; ++looks) {
       const bool stalled = inbox().stalled();  // no use in trying again at once
       mark_outside();
-      if (stalled) return core().exit();
-      if (!core().exit_unless([this] { return inbox().ready(); }, looks)) return;
+      if (stalled) return door().exit();
+      if (!door().exit_unless([this] { return inbox().ready(); }, looks)) return;
       mark_inside();
+      count_entry();  // what it leaves under way of others' is seen by helpers, though it may be one itself
       drain();
     }
   }
   [[nodiscard]] bool queues() const override { return true; }
   void after_queueing() override {
-    if (core().help()) stay();
+    if (door().help()) stay();
   }
   [[nodiscard]] bool leaves_others_commands() const override { return true; }
 

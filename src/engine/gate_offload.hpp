@@ -41,7 +41,7 @@ class OffloadGate final : public CoreGate {
 
  private:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    if (starts_here()) [[unlikely]]
+    if (starts_here() && !(is_tagged(command) && queued())) [[unlikely]]
       return worker().post(command, completion);
     return inbox().put(command, completion);
   }

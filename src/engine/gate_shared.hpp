@@ -19,20 +19,20 @@ class SharedGate final : public CoreGate {
   static constexpr int kLooks = 64;
 
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    if (!core().try_enter()) [[unlikely]]
+    if (!door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
     bool wake = false;
     const base::Status status = post_inside(command, completion, &wake);
-    core().exit();
+    door().exit();
     if (wake) [[unlikely]]
       wake_helpers();
     return status;
   }
   bool try_enter() override {
-    if (core().try_enter()) return true;
+    if (door().try_enter()) return true;
     for (int i = 0; i < kLooks; ++i) {
       base::cpu_relax();
-      if (core().try_enter()) return true;
+      if (door().try_enter()) return true;
     }
     return false;
   }

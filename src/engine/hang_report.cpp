@@ -1,5 +1,8 @@
 #include "engine/hang_report.hpp"
 
+#include <memory>
+#include <new>
+
 #include <sched.h>
 
 #include <array>
@@ -188,7 +191,8 @@ void Worker::report_inside() {
 
 // What has no slot: only its number is known.
 void Worker::report_untold() {
-  std::vector<std::uint32_t> untold(size_);
+  const std::unique_ptr<std::uint32_t[]> untold(new (std::nothrow) std::uint32_t[size_]);
+  if (untold == nullptr) return;  // inside the gate nothing is thrown
   for (std::uint32_t rank = 0; rank < size_; ++rank) untold[rank] = core_.operations.under_way_to(rank);
   for (const Operation& operation : core_.operations.slots()) {
     if (operation.live && operation.rank != kManyRanks) --untold[operation.rank];

@@ -110,7 +110,7 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
   std::array<std::byte, 8> zeros{};
   if (command.header_bytes != 0) {
     parts[count++] = {static_cast<const std::byte*>(command.header), command.header_bytes};
-    const std::uint32_t padding = transport::round_up_to_8(command.header_bytes) - command.header_bytes;
+    const std::uint32_t padding = wire::pad8(command.header_bytes) - command.header_bytes;
     if (copied) parts[count++] = std::span(zeros).first(padding);
   }
   if (copied) {

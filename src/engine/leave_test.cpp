@@ -52,7 +52,6 @@ struct Rank {
     EXPECT_TRUE(joined.ok()) << base::last_message();
     context = std::move(*joined);
     worker = *context->open_worker({});
-    worker->begin();
   }
   std::unique_ptr<Context> context;
   Worker* worker = nullptr;

@@ -40,7 +40,8 @@ class MarkTable {
   }
 
   // Operations on remote memory that have no slot, for nobody is told of their end: while there is one
-  // it may be about any remote region.
+  // it may be about any remote region. So a program that always has one on its way, and never calls
+  // quiet, keeps the regions that it releases until it does.
   void enter_untold() { untold_.store(untold_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // True: that was the last one.
   bool leave_untold() {

@@ -43,7 +43,6 @@ TEST_P(Naps, AreShortWhileAnotherThreadIsInside) {
   auto opened = context.open_worker(options);
   ASSERT_TRUE(opened.ok()) << base::last_message();
   Worker* const worker = *opened;
-  worker->begin();
   std::atomic<bool> inside{false};
   std::atomic<bool> leaves{false};
   std::thread other([&] {

@@ -133,10 +133,20 @@ void Operations::cancel_all(base::Status status) {
     operation.fail(status, kManyRanks);
     conclude(operation);
   }
-  // What is still counted has no slot.
-  failed_ += total_;
-  total_ = 0;
+  forget_untold();
+}
+
+// What is counted beyond the slots that callbacks may have taken meanwhile.
+void Operations::forget_untold() {
   std::fill(towards_.begin(), towards_.end(), 0U);
+  std::uint32_t live = towards_many_;
+  for (const Operation& operation : pool_.all()) {
+    if (!operation.live || operation.rank == kManyRanks) continue;
+    ++towards_[operation.rank];
+    ++live;
+  }
+  failed_ += total_ - live;
+  total_ = live;
   pool_.marks().forget_untold();
 }
 

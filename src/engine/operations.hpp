@@ -101,6 +101,7 @@ class Operations {
   void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
   base::Status take_error(std::uint32_t rank);
   void reclaim(bool marked);
+  void forget_untold();
 
   Context& context_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release

@@ -1,7 +1,8 @@
 // A protocol of the engine: what becomes of messages of one kind on the wire, and of the operations that it
 // begins for them. The completer hands it what has arrived; progress, failures and closing reach it here.
 //
-// To add one: a class in a file of its own, a kind in wire/packet.hpp, and a row in Worker's table.
+// To add one: a class in a file of its own, its row in wire/packet.hpp (row_of), and that row in the table of
+// Worker's constructor. What only answers a peer is posted with token 0, so that nobody's flush waits for it.
 //
 // All of it is for the thread inside the worker.
 #pragma once
@@ -34,7 +35,8 @@ class Protocol : public OperationOwner {
   }
   // Core::failed has changed: what waits for those ranks ends.
   virtual void note_failures() {}
-  // The worker is closed. Twice: before its operations are cancelled, so that nothing new begins, and after.
+  // The worker ends: begin_cancel() before its operations end with CANCELLED, so that nothing new begins, and
+  // cancel() after. Both may be called again.
   virtual void begin_cancel() {}
   virtual void cancel(base::Status status) { static_cast<void>(status); }
   // The lines of a report about what it has under way.

@@ -93,7 +93,7 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     core_.want_chores();
     // It takes nothing of the memory for messages that nobody waits for.
     const std::uint64_t charge = wire::tagged_charge(sizeof head);
-    core_.one_thread ? to.give_back<false>(charge) : to.give_back<true>(charge);
+    core_.unshared ? to.give_back<false>(charge) : to.give_back<true>(charge);
     return true;
   }
   return false;

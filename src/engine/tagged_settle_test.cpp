@@ -82,7 +82,6 @@ TEST(TaggedSettle, StoppedSendersAreWaitedForTogether) {
   ASSERT_TRUE(joined.ok()) << base::last_message();
   Context& context = **joined;
   Worker* const worker = *context.open_worker({});
-  worker->begin();
   std::optional<Sender> sender(&job);
   std::vector<std::vector<std::byte>> rooms(kReceives + 1, std::vector<std::byte>(kBytes));
   std::vector<heddle_receive> receives(kReceives + 1);

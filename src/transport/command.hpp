@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "wire/packet.hpp"
+
 namespace heddle::transport {
 
 enum class Opcode : std::uint8_t {
@@ -24,10 +26,6 @@ constexpr std::uint32_t bit(Opcode opcode) {
 
 // A message header passed to post() is at most this long.
 inline constexpr std::uint32_t kMaxHeaderBytes = 128;
-
-constexpr std::uint32_t round_up_to_8(std::uint32_t bytes) {
-  return (bytes + 7U) & ~7U;
-}
 
 // A region of a peer (or one's own) after import.
 struct RemoteMemory {
@@ -64,7 +62,7 @@ struct Command {
   // no result).
   void* local = nullptr;
   std::uint64_t bytes = 0;  // message: of the payload; inlined: of the packet. atomic: 4 or 8
-  Token token = 0;          // returned in the completion
+  Token token = 0;          // returned in the completion; 0: nobody waits for that
   const RemoteMemory* remote = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t operand = 0;  // atomic
@@ -77,7 +75,7 @@ struct Command {
   // What the payload of a message is copied from.
   [[nodiscard]] const void* source() const { return inlined ? packet : local; }
   // Bytes of the whole packet of a message.
-  [[nodiscard]] std::uint64_t packet_bytes() const { return round_up_to_8(header_bytes) + bytes; }
+  [[nodiscard]] std::uint64_t packet_bytes() const { return wire::pad8(header_bytes) + bytes; }
 
   // Makes it a message of this header and payload, inlined if that is possible.
   void set_message(const void* message_header, std::uint32_t message_header_bytes, const void* payload,
@@ -110,7 +108,7 @@ struct Command {
 // Any lengths. Out of line, so that the usual one costs its callers no registers.
 [[gnu::noinline]] inline void Command::set_other_message(const void* message_header, std::uint32_t message_header_bytes,
                                                          const void* payload, std::uint64_t payload_bytes) {
-  const std::uint32_t room = round_up_to_8(message_header_bytes);
+  const std::uint32_t room = wire::pad8(message_header_bytes);
   if (payload_bytes > kInlineBytes || room + payload_bytes > kInlineBytes) {
     inlined = false;
     header = message_header;
@@ -125,7 +123,7 @@ struct Command {
   if (bytes == 0) return;
   // The last word of header and of payload: the zeros behind them.
   if (room != 0) std::memset(packet + room - 8, 0, 8);
-  std::memset(packet + round_up_to_8(static_cast<std::uint32_t>(bytes)) - 8, 0, 8);
+  std::memset(packet + wire::pad8(static_cast<std::uint32_t>(bytes)) - 8, 0, 8);
   if (message_header_bytes != 0) std::memcpy(packet, message_header, message_header_bytes);
   if (payload_bytes != 0) std::memcpy(packet + room, payload, payload_bytes);
 }
@@ -152,7 +150,7 @@ inline void write_packet(const Command& command, std::byte* to) {
     return;
   }
   if (command.header_bytes != 0) {
-    const std::uint32_t room = round_up_to_8(command.header_bytes);
+    const std::uint32_t room = wire::pad8(command.header_bytes);
     std::memset(to + room - 8, 0, 8);
     std::memcpy(to, command.header, command.header_bytes);
     to += room;

@@ -22,6 +22,7 @@ namespace heddle::wire {
 //   fragment: bit 28: no part of a large active message but an offer of one; bit 27: for the extension of the worker
 //   user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply whose value is credit in bytes
 //   the others: zero
+// All kinds are taken. One more protocol takes a bit of `fragment` and a row in row_of(), as the extension does.
 enum class Kind : std::uint32_t {
   invalid = 0,
   active_message = 1,

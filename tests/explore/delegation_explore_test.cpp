@@ -34,7 +34,7 @@ struct Shape {
   std::uint32_t producers;
   std::uint32_t commands;  // of each
   bool idler;              // one more thread, which comes by once with nothing of its own
-  bool short_way = false;  // posts try Gate::try_send() first
+  bool short_way = false;  // posts try DelegateGate::post_now() first
 };
 
 // Every post is Gate::post(): started here and now by who is inside, behind what was queued before it; else queued.
@@ -66,7 +66,7 @@ struct DelegationModel final : Model {
       if (!kShape.short_way || !try_send(thread, i + 1)) post(thread, i + 1);
     }
   }
-  // Gate::try_send()
+  // DelegateGate::post_now()
   bool try_send(std::uint32_t thread, std::uint64_t number) {
     if ((kBug != Bug::short_way_overtakes && queued()) || !inside.try_enter()) return false;
     execute(thread * 10 + number);

@@ -243,7 +243,7 @@ Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urge
       if (got > 0 || !worker.completer().arm()) break;
       transport_.settle();
       if (!worker.core().transport.has_arrivals()) {
-        outcome.quiet = !worker.gate()->registered();
+        outcome.quiet = !worker.gate()->queued();  // what the transport refused waits there for the next look
         break;
       }
     }
