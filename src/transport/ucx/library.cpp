@@ -75,6 +75,7 @@ bool find_all(void* handle, Functions* call) {
       .find("ucp_mem_unmap", &call->mem_unmap)
       .find("ucp_mem_query", &call->mem_query)
       .find("ucp_am_send_nbx", &call->am_send_nbx)
+      .find("ucp_am_data_release", &call->am_data_release)
       .find("ucp_put_nbx", &call->put_nbx)
       .find("ucp_get_nbx", &call->get_nbx)
       .find("ucp_atomic_op_nbx", &call->atomic_op_nbx)

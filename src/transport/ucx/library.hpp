@@ -37,6 +37,7 @@ struct Functions {
   decltype(&::ucp_mem_unmap) mem_unmap;
   decltype(&::ucp_mem_query) mem_query;
   decltype(&::ucp_am_send_nbx) am_send_nbx;
+  decltype(&::ucp_am_data_release) am_data_release;
   decltype(&::ucp_put_nbx) put_nbx;
   decltype(&::ucp_get_nbx) get_nbx;
   decltype(&::ucp_atomic_op_nbx) atomic_op_nbx;

@@ -11,7 +11,7 @@
 
 namespace heddle::transport::ucx {
 
-// ---- the card: this, then the address of the home worker
+// ---- the card: this, then the address of the device worker
 
 // Of everything in this file; ranks that differ refuse each other, and so do those whose UCX differs in more than its last number: nobody
 // promises that they understand each other.
@@ -42,7 +42,7 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
-// ---- notes between home workers: asks and answers
+// ---- notes between device workers: asks and answers
 
 inline constexpr unsigned kNoteId = 1;  // UCX's number of the active message
 
