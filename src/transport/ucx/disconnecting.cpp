@@ -18,6 +18,7 @@ constexpr std::uint32_t kForgottenRounds = 8;
 }  // namespace
 
 void Endpoints::note_lost(PeerState& peer) {
+  busy_ = true;
   if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
 }
 
@@ -64,6 +65,7 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
       // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes after its connection was cut (tcp_ep.c:939).
       peer.dies_at = port_.now_ns() + kDyingNs;
       dying_.push_back(&peer);
+      busy_ = true;
     } else if (can && (sure || peer.used)) {
       close(peer);
     } else {
@@ -83,6 +85,7 @@ void Endpoints::close(PeerState& peer) {
   if (UCS_PTR_IS_ERR(request)) request = nullptr;
   if (request == nullptr && !port_.transfers().holds_some(peer)) return;
   closing_.push_back({&peer, request, port_.now_ns() + kForgottenNs, 0});
+  busy_ = true;
 }
 
 void Endpoints::go_on_disconnecting() {
@@ -97,6 +100,7 @@ void Endpoints::go_on_disconnecting() {
     return true;
   });
   if (!closing_.empty()) end_closing();
+  busy_ = connecting() || disconnecting();
 }
 
 // Not from within UCX's progress.

@@ -102,6 +102,7 @@ bool Endpoints::closed(TransportWorker::Target target) const {
 void Endpoints::connect(PeerState& peer) {
   peer.stage = PeerState::Stage::connecting;
   connecting_.push_back(&peer);
+  busy_ = true;
   if (advance(peer)) connecting_.pop_back();
   port_.set_waits_for_device(connecting());
   if (connecting()) port_.leaves_something();  // a question, which leaves by the device

@@ -42,6 +42,7 @@ class Endpoints {
   [[nodiscard]] bool failed(std::uint32_t rank) const { return failed_[rank] != 0; }
 
   // By polls: what is under way here goes on.
+  [[nodiscard]] bool busy() const { return busy_; }
   [[nodiscard]] bool connecting() const { return !connecting_.empty(); }
   void advance();
   [[nodiscard]] bool disconnecting() const { return !lost_.empty() || !dying_.empty() || !closing_.empty(); }
@@ -95,6 +96,7 @@ class Endpoints {
   std::vector<PeerState*> lost_;   // UCX has said so; see on_broken()
   std::vector<PeerState*> dying_;  // broken, and left to UCX for a while; see disconnect()
   std::vector<Closing> closing_;   // each once
+  bool busy_ = false;              // connecting or disconnecting, or was
 };
 
 }  // namespace heddle::transport::ucx

@@ -21,7 +21,7 @@ void copy(std::byte* to, const void* from, std::uint64_t bytes) {
 }
 
 // The packet behind the head: header, zeros up to a multiple of 8, payload.
-void lay_out(std::byte* to, const Command& command) {
+inline void lay_out(std::byte* to, const Command& command) {
   if (command.header_bytes != 0) {
     const std::uint64_t room = round_up(command.header_bytes);
     std::memset(to + room - 8, 0, 8);
@@ -62,16 +62,18 @@ bool Outgoing::post(Command& command) {
 
 // False: it is better sent as a packet.
 inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std::uint32_t bytes) {
-  alignas(8) std::byte image[kInlineBytes];
-  const Head head = peer.next;  // one's own messages may arrive within the call
-  std::memcpy(image, &head, sizeof head);
-  std::memcpy(image + offsetof(Head, immediate), &command.immediate, sizeof command.immediate);
-  lay_out(image + sizeof(Head), command);
+  struct {
+    Head head;
+    alignas(8) std::byte packet[kInlineBytes - sizeof(Head)];
+  } image;
+  image.head = peer.next;
+  image.head.immediate = command.immediate;
+  lay_out(image.packet, command);
   const void* request =
-      port_.call().am_send_nbx(peer.endpoint, kMessageId, nullptr, 0, image, sizeof(Head) + bytes, &by_value_);
+      port_.call().am_send_nbx(peer.endpoint, kMessageId, nullptr, 0, &image, sizeof(Head) + bytes, &by_value_);
   if (request != nullptr) [[unlikely]]
     return false;
-  peer.has_told(head);
+  peer.has_told(image.head);  // not what is there now: one's own messages may have arrived within the call
   peer.next.position += cost_of(bytes);
   peer.used = true;
   return true;

@@ -160,8 +160,8 @@ struct PeerState {
   Head credit;
 
   // Transfers.
-  List<Transfer> unflushed;
-  List<Transfer> flushing;
+  Transfer* unflushed = nullptr;  // puts, linked by `next`
+  Transfer* flushing = nullptr;
   bool dirty = false;  // there are puts that are not flushed
   bool flush_flies = false;
   void* flush_request = nullptr;  // UCX's, while it flies

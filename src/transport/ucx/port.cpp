@@ -112,7 +112,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   // What the flush has brought may be all that its caller waits for; UCX is asked often enough.
   if (completions_.written() == 0 || ++skipped_ >= 4) {
     skipped_ = 0;
-    progress();
+    ask_ucx();
   }
   transfers_.change_again();
   const std::uint32_t poll = polls() + 1;
@@ -126,6 +126,13 @@ std::size_t Port::poll(std::span<Completion> completions) {
   return completions_.end();
 }
 
+// Where messages stream in, UCX's shared memory brings one at a time: a poll takes several. Where they come one by one it does not wait for more.
+inline void Port::ask_ucx() {
+  const bool streams = std::exchange(streams_, progress());
+  if (!streams || !streams_) return;
+  for (int round = 1; round < kMostRounds && completions_.has_room() && progress(); ++round) continue;
+}
+
 // What is not looked at by every poll.
 void Port::do_more(std::uint32_t poll) {
   if (credits_.owes()) credits_.send_owed();
@@ -135,7 +142,7 @@ void Port::do_more(std::uint32_t poll) {
     if (connects) endpoints_.advance();
     transfers_.forget_releases();
   }
-  if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
+  if (endpoints_.busy()) endpoints_.go_on_disconnecting();
 }
 
 [[gnu::cold]] void Port::leaves_something() {

@@ -107,6 +107,7 @@ class Port {
   // Polls between two looks at the device. For speed alone: notes are answered by the helper where nobody looks.
   static constexpr std::uint32_t kDevicePeriod = 32;
   static constexpr std::uint32_t kConnectingPeriod = 4;  // while something connects
+  static constexpr int kMostRounds = 16;                 // of progress in one poll
 
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
@@ -117,9 +118,9 @@ class Port {
   }
   std::size_t post_batch(std::span<Command> batch);
   [[nodiscard]] bool has_more_to_do(std::uint32_t poll) const {
-    return (poll & (kDevicePeriod - 1)) == 0 || endpoints_.connecting() || credits_.owes() ||
-           endpoints_.disconnecting();
+    return (poll & (kDevicePeriod - 1)) == 0 || credits_.owes() || endpoints_.busy();
   }
+  void ask_ucx();
   void do_more(std::uint32_t poll);
   [[nodiscard]] bool move_on();
   [[nodiscard]] bool at_rest() const;
@@ -133,6 +134,7 @@ class Port {
   ucp_worker_h worker_ = nullptr;
   bool closed_ = false;
   std::uint32_t skipped_ = 0;            // polls that have not asked UCX
+  bool streams_ = false;                 // the last time it was asked it had something
   std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
   Completions completions_;
   Endpoints endpoints_;

@@ -30,13 +30,12 @@ inline bool Transfers::is_block(const Command& command) {
 }
 
 bool Transfers::post(Command& command) {
-  if (!is_block(command) || pool_.front() == nullptr || port_.completions().crowded()) [[unlikely]]
+  if (!is_block(command)) [[unlikely]]
     return post_otherwise(command);
-  PeerState* peer = port_.endpoints().ready(command.rank, command.worker);
-  if (peer == nullptr) [[unlikely]]
+  const Key* key = known_key(command);
+  if (key == nullptr || !key->peer->ready() || pool_.front() == nullptr || port_.completions().crowded()) [[unlikely]]
     return post_otherwise(command);
-  ucp_rkey_h key = known_key(*command.remote, *peer);
-  return key != nullptr ? begin(command, *peer, key) : post_otherwise(command);
+  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
 }
 
 bool Transfers::post_otherwise(Command& command) {
@@ -54,9 +53,11 @@ bool Transfers::post_otherwise(Command& command) {
     return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
   }
   if (pool_.front() == nullptr || port_.completions().crowded()) return false;
-  ucp_rkey_h key = known_key(*command.remote, *peer);
+  const Key* key = known_key(command);
   if (key == nullptr) key = unpack_key(command, *peer, &why);
-  return key != nullptr ? begin(command, *peer, key) : port_.completions().refuse(command, why);
+  if (key == nullptr) return port_.completions().refuse(command, why);
+  if (command.opcode == Opcode::atomic) return update(command, *key);
+  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
 }
 
 base::Status Transfers::check(const Command& command) const {
@@ -87,7 +88,7 @@ base::Status Transfers::check(const Command& command) const {
 // ---- keys ---------------------------------------------------------------------------------------------------------------
 
 // Once per region. Null: `why`; AGAIN: the peer was asked.
-[[gnu::cold]] ucp_rkey_h Transfers::unpack_key(const Command& command, PeerState& peer, base::Status* why) {
+[[gnu::cold]] const Transfers::Key* Transfers::unpack_key(const Command& command, PeerState& peer, base::Status* why) {
   const std::uint64_t number = command.remote->handle[0];
   const std::uint64_t generation = command.remote->handle[1];
   const auto packed = device_.regions().key(number, generation);
@@ -115,7 +116,7 @@ base::Status Transfers::check(const Command& command) const {
   }
   entry.generation = generation;
   entry.peer = &peer;
-  return entry.key;
+  return &entry;
 }
 
 void Transfers::forget_releases() {
@@ -149,32 +150,56 @@ void Transfers::destroy_keys() {
 
 // ---- beginning ----------------------------------------------------------------------------------------------------------
 
-// With the first slot, which stays free where nothing is under way afterwards.
-bool Transfers::begin(Command& command, PeerState& peer, ucp_rkey_h key) {
-  Transfer* transfer = pool_.front();
+// Each with the first slot, which stays free where nothing is under way afterwards.
+
+inline bool Transfers::put(Command& command, const Key& key) {
+  PeerState& peer = *key.peer;
+  params_.user_data = pool_.front();
   const std::uint64_t address = command.remote->handle[2] + command.offset;
-  params_.user_data = transfer;
-  if (command.opcode == Opcode::put) {
-    return started(command, peer,
-                   port_.call().put_nbx(peer.endpoint, command.local, command.bytes, address, key, &params_));
+  void* request = port_.call().put_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
+  std::uint32_t flags = kPutLeft;
+  command.source_free = true;
+  if (request != nullptr) [[unlikely]] {
+    if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
+    command.source_free = false;
+    flags = Transfer::active | Transfer::is_put;
+    if (command.wants_source_free) flags |= Transfer::owes_source;
+    pool_.front()->request = request;
   }
-  transfer->local = nullptr;
-  void* request = nullptr;
-  if (command.opcode == Opcode::get) {
-    request = port_.call().get_nbx(peer.endpoint, command.local, command.bytes, address, key, &params_);
-  } else {
-    transfer->peer = &peer;
-    request = update(command, transfer, address, key);
-  }
-  if (request != nullptr) return started(command, peer, request);
+  Transfer* transfer = pool_.take();
+  ++under_way_;
+  transfer->peer = &peer;
+  transfer->token = command.token;
+  transfer->flags = flags;
+  if (peer.unflushed == nullptr) [[unlikely]]
+    note_dirty(peer);
+  transfer->next = peer.unflushed;
+  peer.unflushed = transfer;
+  return true;
+}
+
+inline bool Transfers::get(Command& command, const Key& key) {
+  params_.user_data = pool_.front();
+  const std::uint64_t address = command.remote->handle[2] + command.offset;
+  void* request = port_.call().get_nbx(key.peer->endpoint, command.local, command.bytes, address, key.key, &params_);
+  if (request != nullptr) return goes_on(command, *key.peer, request);
   command.done = command.source_free = true;
   return true;
 }
 
-// A put, or what goes on.
-inline bool Transfers::started(Command& command, PeerState& peer, void* request) {
-  if (UCS_PTR_IS_ERR(request)) [[unlikely]]
-    return not_started(command, UCS_PTR_STATUS(request));
+bool Transfers::update(Command& command, const Key& key) {
+  Transfer* transfer = pool_.front();
+  transfer->peer = key.peer;
+  void* request = begin_update(command, transfer, key);
+  if (request != nullptr) return goes_on(command, *key.peer, request);
+  transfer->local = nullptr;
+  command.done = command.source_free = true;
+  return true;
+}
+
+// A get or an atomic that is not done at once.
+[[gnu::noinline]] bool Transfers::goes_on(Command& command, PeerState& peer, void* request) {
+  if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
   Transfer* transfer = pool_.take();
   ++under_way_;
   transfer->peer = &peer;
@@ -182,20 +207,16 @@ inline bool Transfers::started(Command& command, PeerState& peer, void* request)
   transfer->request = request;
   transfer->flags = Transfer::active | Transfer::flushed;
   command.source_free = true;
-  if (command.opcode != Opcode::put) return true;
-  transfer->flags = Transfer::active | Transfer::is_put | Transfer::local_done;
-  if (request != nullptr) [[unlikely]] {
-    transfer->flags = Transfer::active | Transfer::is_put;
-    if (command.wants_source_free) transfer->flags |= Transfer::owes_source;
-    command.source_free = false;
-  }
-  peer.unflushed.append(transfer);
-  if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
   return true;
+}
+
+[[gnu::noinline]] void Transfers::note_dirty(PeerState& peer) {
+  if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
 }
 
 [[gnu::cold]] bool Transfers::not_started(Command& command, ucs_status_t status) {
   pool_.front()->change.active = false;
+  pool_.front()->local = nullptr;
   const base::Status meaning = meaning_of(status);
   if (meaning == HEDDLE_ERR_PEER_FAILED) device_.lose(command.rank);
   return port_.completions().refuse(
@@ -207,13 +228,14 @@ inline bool Transfers::started(Command& command, PeerState& peer, void* request)
 // ---- atomics ------------------------------------------------------------------------------------------------------------
 
 // Always with a result: its arrival says that the word was changed.
-void* Transfers::update(const Command& command, Transfer* transfer, std::uint64_t address, ucp_rkey_h key) {
+void* Transfers::begin_update(const Command& command, Transfer* transfer, const Key& key) {
+  const std::uint64_t address = command.remote->handle[2] + command.offset;
   const ucp_atomic_op_t op = kAtomics[command.atomic_op & 7U];
   transfer->local = command.local;
   transfer->local_bytes = static_cast<std::uint32_t>(command.bytes);
   const bool bitwise = op == UCP_ATOMIC_OP_AND || op == UCP_ATOMIC_OP_OR || op == UCP_ATOMIC_OP_XOR;
   if (bitwise && !device_.recovers()) {
-    transfer->change = {true, static_cast<std::uint8_t>(command.atomic_op & 7U), command.operand, address, key};
+    transfer->change = {true, static_cast<std::uint8_t>(command.atomic_op & 7U), command.operand, address, key.key};
     transfer->result = 0;
     return change(transfer);
   }
@@ -222,7 +244,7 @@ void* Transfers::update(const Command& command, Transfer* transfer, std::uint64_
     transfer->operand = command.compare;
     transfer->result = command.operand;
   }
-  void* request = fetch(transfer, op, address, key);
+  void* request = fetch(transfer, op, address, key.key);
   if (request == nullptr) take_result(*transfer);
   return request;
 }
@@ -369,14 +391,14 @@ void Transfers::disconnect_all() {
 
 void Transfers::flush_all_dirty() {
   std::erase_if(dirty_, [this](PeerState* peer) {
-    const auto waits = [peer] { return !peer->unflushed.empty() && peer->ready(); };
+    const auto waits = [peer] { return peer->unflushed != nullptr && peer->ready(); };
     if (!peer->flush_flies && waits()) flush(*peer);
     return !(peer->dirty = peer->flush_flies || waits());
   });
 }
 
 void Transfers::flush(PeerState& peer) {
-  peer.flushing = std::exchange(peer.unflushed, {});
+  peer.flushing = std::exchange(peer.unflushed, nullptr);
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params.cb.send = on_flushed;
@@ -402,17 +424,36 @@ void Transfers::on_flushed(void* request, ucs_status_t status, void* user) {
 }
 
 void Transfers::end_flush(PeerState& peer, base::Status status) {
-  const auto end = [this, status](List<Transfer> list) {
-    while (!list.empty()) {
-      Transfer* transfer = list.take();
-      transfer->flags |= Transfer::flushed;
-      if (status != HEDDLE_DONE) transfer->status = status;
-      if (transfer->has(Transfer::local_done)) finish(transfer);
-    }
-  };
-  end(std::exchange(peer.flushing, {}));
+  Transfer* flushed = std::exchange(peer.flushing, nullptr);
+  status == HEDDLE_DONE ? end_puts(flushed) : fail_puts(flushed, status);
   // Of a broken connection nothing is flushed any more.
-  if (peer.stage == PeerState::Stage::broken) end(std::exchange(peer.unflushed, {}));
+  if (peer.stage == PeerState::Stage::broken) fail_puts(std::exchange(peer.unflushed, nullptr), status);
+}
+
+void Transfers::end_puts(Transfer* put) {
+  while (put != nullptr) {
+    Transfer* next = put->next;
+    if (put->flags == kPutLeft) [[likely]] {
+      port_.completions().done(put->token, HEDDLE_DONE);
+      --under_way_;
+      put->flags = 0;
+      pool_.give_back(put);
+    } else {
+      put->flags |= Transfer::flushed;
+      if (put->has(Transfer::local_done)) finish(put);
+    }
+    put = next;
+  }
+}
+
+[[gnu::cold]] void Transfers::fail_puts(Transfer* put, base::Status status) {
+  while (put != nullptr) {
+    Transfer* next = put->next;
+    put->flags |= Transfer::flushed;
+    if (status != HEDDLE_DONE) put->status = status;
+    if (put->has(Transfer::local_done)) finish(put);
+    put = next;
+  }
 }
 
 }  // namespace heddle::transport::ucx

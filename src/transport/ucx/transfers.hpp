@@ -53,29 +53,37 @@ class Transfers {
   void destroy_keys();
 
  private:
-  // A key as UCX has unpacked it, for an endpoint.
-  struct Key {
-    std::uint64_t generation = 0;  // 0: none
-    PeerState* peer = nullptr;
+  // A key as UCX has unpacked it, for the endpoint of a peer state.
+  struct alignas(32) Key {
+    std::uint64_t generation = 0;  // of the import; no import has 0
+    PeerState* peer = nullptr;     // null: there is none
     ucp_rkey_h key = nullptr;
   };
+
+  // A put whose source is free, and that waits for a flush.
+  static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
 
   bool post_otherwise(Command& command);
   static bool is_block(const Command& command);
   base::Status check(const Command& command) const;
   // Null: not unpacked yet.
-  [[nodiscard]] ucp_rkey_h known_key(const RemoteMemory& remote, const PeerState& peer) const {
-    const std::uint64_t number = remote.handle[0];
+  [[nodiscard]] const Key* known_key(const Command& command) const {
+    const std::uint64_t number = command.remote->handle[0];
     if (number >= keys_.size()) return nullptr;
     const Key& known = keys_[number];
-    return known.generation == remote.handle[1] && known.peer == &peer ? known.key : nullptr;
+    const bool fits = known.generation == command.remote->handle[1] && known.peer != nullptr &&
+                      known.peer->rank == command.rank && known.peer->worker == command.worker;
+    return fits ? &known : nullptr;
   }
-  ucp_rkey_h unpack_key(const Command& command, PeerState& peer, base::Status* why);
+  const Key* unpack_key(const Command& command, PeerState& peer, base::Status* why);
   void drop_key(Key* entry);
-  bool begin(Command& command, PeerState& peer, ucp_rkey_h key);
-  bool started(Command& command, PeerState& peer, void* request);
+  bool put(Command& command, const Key& key);
+  bool get(Command& command, const Key& key);
+  bool update(Command& command, const Key& key);
+  bool goes_on(Command& command, PeerState& peer, void* request);
+  void note_dirty(PeerState& peer);
   bool not_started(Command& command, ucs_status_t status);
-  void* update(const Command& command, Transfer* transfer, std::uint64_t address, ucp_rkey_h key);
+  void* begin_update(const Command& command, Transfer* transfer, const Key& key);
   void* fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key);
   void* change(Transfer* transfer);
   void change_all_again();
@@ -90,6 +98,8 @@ class Transfers {
   static void on_flushed(void* request, ucs_status_t status, void* user);
   void flush_all_dirty();
   void flush(PeerState& peer);
+  void end_puts(Transfer* put);
+  void fail_puts(Transfer* put, base::Status status);
   void finish(Transfer* transfer);
 
   Port& port_;
