@@ -37,8 +37,8 @@ class Completions {
 
   void done(Token token, base::Status status) { tell(token, status, Event::done); }
   void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free); }
-  // For a message; null: no poll has room for it.
-  [[nodiscard]] Completion* place() { return out_ != end_ ? out_++ : nullptr; }
+  // For a message, where a poll has room for it.
+  [[nodiscard]] Completion* place() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
 
   // Too much is kept to accept more.

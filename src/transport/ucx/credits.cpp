@@ -18,9 +18,9 @@ void Credits::promise(PeerState& peer) {
   owing_.push_back(&peer);
 }
 
-void Credits::note_first_arrival(PeerState& peer, std::uint32_t poll) {
+void Credits::note_first_arrival(PeerState& peer) {
   peer.telling = true;
-  if (telling_.empty()) tell_at_ = poll + kTellPolls;
+  if (telling_.empty()) waited_ = 0;
   telling_.push_back(&peer);
 }
 

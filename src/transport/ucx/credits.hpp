@@ -24,10 +24,10 @@ class Credits {
   }
   // It is told with the next messages of this kind, whatever there is.
   void promise(PeerState& peer);
-  // Something has come from it in the poll with that number.
-  void note_arrival(PeerState& peer, std::uint32_t poll) {
+  // Something has come from it.
+  void note_arrival(PeerState& peer) {
     if (!peer.telling) [[unlikely]]
-      note_first_arrival(peer, poll);
+      note_first_arrival(peer);
   }
 
   [[nodiscard]] bool owes() const { return !owing_.empty(); }
@@ -35,9 +35,11 @@ class Credits {
   [[nodiscard]] bool owes_the_living() const;
   void send_owed();
   [[nodiscard]] bool has_to_tell() const { return !telling_.empty(); }
-  // By the poll with that number: it was not told for long.
-  [[nodiscard]] bool is_late(std::uint32_t poll) const {
-    return !telling_.empty() && poll - tell_at_ < std::uint32_t{1} << 31;
+  // By every poll; `idle`: nothing has come in it. True: it was not told for long.
+  [[nodiscard]] bool is_due(bool idle) {
+    if (telling_.empty()) return false;
+    waited_ += idle ? kIdlePoll : 1;
+    return waited_ >= kTellPolls;
   }
   // Who has sent something is told that it is here, if no message of ours has done so.
   void tell_all();
@@ -48,9 +50,12 @@ class Credits {
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
 
  private:
-  static constexpr std::uint32_t kTellPolls = 16;  // from an arrival until it is told by a message of its own
+  // Polls from an arrival until it is told by a message of its own. One that brings nothing counts as several: the answer that could
+  // tell it is not there, and the sender waits.
+  static constexpr std::uint32_t kTellPolls = 16;
+  static constexpr std::uint32_t kIdlePoll = 3;
 
-  void note_first_arrival(PeerState& peer, std::uint32_t poll);
+  void note_first_arrival(PeerState& peer);
   void send_if_ready(PeerState& peer);
   static void on_sent(void* request, ucs_status_t status, void* user);
 
@@ -59,7 +64,7 @@ class Credits {
   const std::uint32_t half_window_;
   std::vector<PeerState*> owing_;
   std::vector<PeerState*> telling_;  // that may not know of arrivals
-  std::uint32_t tell_at_ = 0;        // poll
+  std::uint32_t waited_ = 0;         // polls, since the first of these
   std::uint32_t flying_ = 0;
 };
 

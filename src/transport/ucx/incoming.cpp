@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "transport/ucx/port.hpp"
 
@@ -88,12 +89,11 @@ inline PeerState* Incoming::hear(const Head& head, const char* nobody, const cha
 ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
   Incoming& self = *static_cast<Incoming*>(arg);
-  Head head;
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || bytes != sizeof head) {
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || bytes != sizeof(Head)) {
     self.malformed("a credit that is none");
     return UCS_OK;
   }
-  std::memcpy(&head, data, sizeof head);
+  const Head head = read_head(data);
   static_cast<void>(self.hear(head, "a credit of nobody in this job", "a credit for what was not sent"));
   return UCS_OK;
 }
@@ -101,13 +101,12 @@ ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t, void* data
 ucs_status_t Incoming::on_message(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                   const ucp_am_recv_param_t* param) {
   Incoming& self = *static_cast<Incoming*>(arg);
-  Head head;
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof head ||
-      bytes - sizeof head > kMostMessage) [[unlikely]] {
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof(Head) ||
+      bytes - sizeof(Head) > kMostMessage) [[unlikely]] {
     self.malformed("a message that is none");
     return UCS_OK;
   }
-  std::memcpy(&head, data, sizeof head);
+  const Head head = read_head(data);
   PeerState* peer = self.hear(head, "a message of nobody in this job", "a message out of its turn");
   if (peer == nullptr) [[unlikely]]
     return UCS_OK;
@@ -125,13 +124,12 @@ ucs_status_t Incoming::on_message(void* arg, const void*, std::size_t header_byt
 ucs_status_t Incoming::on_bundle(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
   Incoming& self = *static_cast<Incoming*>(arg);
-  Head head;
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof head ||
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof(Head) ||
       bytes > kMostBundle) [[unlikely]] {
     self.malformed("a bundle of messages that is none");
     return UCS_OK;
   }
-  std::memcpy(&head, data, sizeof head);
+  const Head head = read_head(data);
   PeerState* peer = self.hear(head, "messages of nobody in this job", "messages out of their turn");
   if (peer != nullptr && !self.take_bundle(*peer, head, static_cast<const std::byte*>(data) + sizeof head,
                                            static_cast<std::uint32_t>(bytes - sizeof head))) [[unlikely]] {
@@ -160,34 +158,31 @@ inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arr
   if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
     return false;
   peer.next.arrived += cost;
-  port_.credits().note_arrival(peer, port_.polls());
+  port_.credits().note_arrival(peer);
   if (port_.closed()) [[unlikely]] {
     peer.next.consumed += cost;
     port_.credits().owe(peer);
     return true;
   }
   std::byte* place = peer.ring.get() + peer.write_at;
-  if (arrival.keep == nullptr) {
-    if (arrival.bytes == 8) {  // a call costs more than that
-      std::memcpy(place + sizeof(Record), arrival.data, 8);
-    } else if (arrival.bytes != 0) {
-      std::memcpy(place + sizeof(Record), arrival.data, arrival.bytes);
-    }
+  if (arrival.bytes == 8) {  // a call costs more than that
+    std::memcpy(place + sizeof(Record), arrival.data, 8);
+  } else if (arrival.keep == nullptr && arrival.bytes != 0) {
+    std::memcpy(place + sizeof(Record), arrival.data, arrival.bytes);
   }
   peer.write_at += cost;
   if (peer.write_at >= window_) peer.write_at = 0;
   const Record record{arrival.bytes, head.immediate, arrival.keep};
-  Completion* to = peer.records == 0 ? port_.completions().place() : nullptr;
-  if (to != nullptr) [[likely]] {
+  if (peer.records != 0 || !port_.completions().has_room()) [[unlikely]] {
+    put_into_ring(peer, place, record);
+  } else {
     peer.read_at = peer.write_at;
-    lend(peer, place, record, to);
-    return true;
+    lend(peer, place, record, port_.completions().place());
   }
-  put_into_ring(peer, place, record);
   return true;
 }
 
-void Incoming::put_into_ring(PeerState& peer, std::byte* place, const Record& record) {
+[[gnu::noinline]] void Incoming::put_into_ring(PeerState& peer, std::byte* place, const Record& record) {
   std::memcpy(place, &record, sizeof record);
   ++peer.records;
   if (std::exchange(peer.queued, true)) return;
@@ -212,14 +207,20 @@ inline void Incoming::lend(PeerState& peer, std::byte* place, const Record& reco
   to->immediate = record.immediate;
   to->rank = peer.rank;
   to->worker = peer.worker;
-  if (record.kept != nullptr) [[unlikely]] {
-    to->data = static_cast<const std::byte*>(record.kept) + sizeof(Head);
-    const LentKept lent{lent_kept_, record.kept};
-    std::memcpy(place, &lent, sizeof lent);
-    lent_kept_ = place;
-  }
-  if (peer.lent == 0) lending_.push_back(&peer);
+  if (record.kept != nullptr) [[unlikely]]
+    to->data = lend_kept(place, record.kept);
+  if (peer.lent == 0) note_lent(peer);
   peer.lent += cost_of(record.bytes);
+}
+
+[[gnu::noinline]] const std::byte* Incoming::lend_kept(std::byte* place, void* kept) {
+  const LentKept lent{std::exchange(lent_kept_, place), kept};
+  std::memcpy(place, &lent, sizeof lent);
+  return static_cast<const std::byte*>(kept) + sizeof(Head);
+}
+
+[[gnu::noinline]] void Incoming::note_lent(PeerState& peer) {
+  lending_.push_back(&peer);
 }
 
 void Incoming::hand_out_queued() {
@@ -236,14 +237,13 @@ void Incoming::hand_out_queued() {
 
 void Incoming::hand_out_of(PeerState& peer) {
   for (; peer.records != 0; --peer.records) {
-    Completion* to = port_.completions().place();
-    if (to == nullptr) return;
+    if (!port_.completions().has_room()) return;
     std::byte* place = peer.ring.get() + peer.read_at;
     Record record;
     std::memcpy(&record, place, sizeof record);
     peer.read_at += cost_of(record.bytes);
     if (peer.read_at >= window_) peer.read_at = 0;
-    lend(peer, place, record, to);
+    lend(peer, place, record, port_.completions().place());
   }
 }
 

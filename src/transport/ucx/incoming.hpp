@@ -54,6 +54,8 @@ class Incoming {
   [[nodiscard]] bool take_bundle(PeerState& peer, const Head& head, const std::byte* data, std::uint32_t bytes);
   void put_into_ring(PeerState& peer, std::byte* place, const Record& record);
   void lend(PeerState& peer, std::byte* place, const Record& record, Completion* to);
+  const std::byte* lend_kept(std::byte* place, void* kept);
+  void note_lent(PeerState& peer);
   bool open_ring(PeerState& peer);
   void malformed(const char* what);
   void wrong(PeerState& peer, const char* what);

@@ -80,7 +80,7 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
 }
 
 // Not by value, or not now.
-bool Outgoing::post_otherwise(Command& command) {
+[[gnu::noinline]] bool Outgoing::post_otherwise(Command& command) {
   base::Status why = HEDDLE_DONE;
   PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
   if (peer == nullptr) return port_.completions().refuse(command, why);

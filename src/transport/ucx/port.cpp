@@ -117,7 +117,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   transfers_.change_again();
   const std::uint32_t poll = polls() + 1;
   polls_.store(poll, std::memory_order_relaxed);
-  if (credits_.is_late(poll)) credits_.tell_all();
+  if (credits_.is_due(!streams_)) credits_.tell_all();
   if (has_more_to_do(poll)) [[unlikely]]
     do_more(poll);
   // This poll may be the last for long, and has taken from UCX what would have called the helper.

@@ -38,7 +38,7 @@ bool Transfers::post(Command& command) {
   return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
 }
 
-bool Transfers::post_otherwise(Command& command) {
+[[gnu::noinline]] bool Transfers::post_otherwise(Command& command) {
   if (command.alone) return false;  // it takes UCX's progress, here and often there
   base::Status why = check(command);
   if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);

@@ -1,6 +1,8 @@
 // What ranks of a job tell each other through UCX, and in their cards. All ranks have one byte order: cards differ otherwise.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -86,6 +88,11 @@ struct Head {
   std::uint32_t padding = 0;
 };
 static_assert(sizeof(Head) == 32);
+inline Head read_head(const void* data) {
+  std::array<std::byte, sizeof(Head)> bytes;
+  std::memcpy(bytes.data(), data, sizeof bytes);
+  return std::bit_cast<Head>(bytes);
+}
 
 // Of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is the first part's, its
 // `immediate` is nothing.
