@@ -1,7 +1,9 @@
-// What a port has to tell its owner: written where the running poll wants it, or kept for the next one.
+// What a port has to tell its owner: written where the running poll wants it, or kept for the next
+// one.
 //
-// What is kept is a ring that cannot overflow: each slot of an operation has room there for its ends, and so have kRefusals commands
-// that were accepted and fail. While it holds more than these nothing is accepted.
+// What is kept is a ring that cannot overflow: each slot of an operation has room there for its
+// ends, and so have kRefusals commands that were accepted and fail. While it holds more than these
+// nothing is accepted.
 #pragma once
 
 #include <algorithm>

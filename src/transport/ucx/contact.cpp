@@ -1,4 +1,5 @@
-// The connections between the device workers: made once a peer's card is here and found good, and what goes out through them.
+// The connections between the device workers: made once a peer's card is here and found good, and
+// what goes out through them.
 #include <cstring>
 #include <new>
 #include <optional>
@@ -100,7 +101,8 @@ base::Status Directory::introduce(Peer& peer) {
   return reach(peer, card->bytes.data() + sizeof theirs);
 }
 
-// There is no way to a rank that has just died either, and of that the bootstrap tells later: it gets time for it.
+// There is no way to a rank that has just died either, and of that the bootstrap tells later: it
+// gets time for it.
 base::Status Directory::reach(Peer& peer, const void* address) {
   const std::uint64_t now = device_.environment().clock->now_ns();
   if (peer.tried_since == 0) peer.tried_since = now;

@@ -1,6 +1,7 @@
-// What a port tells those who send to it: up to where it has consumed their messages (credit), and up to where they have arrived, which is what
-// makes a message done. Every message that goes to them says it; where none goes, a message of its own does: when credit of half a
-// window is owed, and a few polls after an arrival.
+// What a port tells those who send to it: up to where it has consumed their messages (credit), and
+// up to where they have arrived, which is what makes a message done. Every message that goes to
+// them says it; where none goes, a message of its own does: when credit of half a window is owed,
+// and a few polls after an arrival.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +45,15 @@ class Credits {
   // Who has sent something is told that it is here, if no message of ours has done so.
   void tell_all();
 
-  // One. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left. INPROGRESS: UCX has it. Else the connection is broken.
+  // One. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left. INPROGRESS:
+  // UCX has it. Else the connection is broken.
   ucs_status_t send(PeerState& peer, bool by_value);
   // How many UCX has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
 
  private:
-  // Polls from an arrival until it is told by a message of its own. One that brings nothing counts as several: the answer that could
-  // tell it is not there, and the sender waits.
+  // Polls from an arrival until it is told by a message of its own. One that brings nothing counts
+  // as several: the answer that could tell it is not there, and the sender waits.
   static constexpr std::uint32_t kTellPolls = 16;
   static constexpr std::uint32_t kIdlePoll = 3;
 

@@ -163,7 +163,8 @@ ucs_status_t Device::connect(ucp_worker_h worker, const void* address, ucp_err_h
   return status;
 }
 
-// Whether there is a way to other processes that UCX watches; found with a connection to oneself, which is given up at once.
+// Whether there is a way to other processes that UCX watches; found with a connection to oneself,
+// which is given up at once.
 base::Status Device::probe(const void* address) {
   for (const bool recovers : {true, false}) {
     recovers_ = recovers;
@@ -185,8 +186,10 @@ base::Status Device::probe(const void* address) {
       library_.version().c_str(), environment_.config.text(base::Var::ucx_tls).c_str());
 }
 
-// A worker that has connected to the device worker, and nothing else. Destroyed while its greeting is on the way over verbs, UCX 1.13 aborts the program. Over
-// TCP and shared memory it may go at once, and does: a connection that is made there first costs memory for each rank, and time where many join.
+// A worker that has connected to the device worker, and nothing else. Destroyed while its greeting
+// is on the way over verbs, UCX 1.13 aborts the program. Over TCP and shared memory it may go at
+// once, and does: a connection that is made there first costs memory for each rank, and time where
+// many join.
 void Device::end_probe(ucp_worker_h worker) {
   std::error_code none;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
@@ -199,7 +202,8 @@ void Device::end_probe(ucp_worker_h worker) {
   flush.ended ? call_.worker_destroy(worker) : bury(worker);
 }
 
-// ---- ports --------------------------------------------------------------------------------------------------------------
+// ---- ports
+// --------------------------------------------------------------------------------------------------------------
 
 base::Result<std::unique_ptr<Port>> Device::open_port(std::uint32_t index) {
   if (const base::Status status = directory_.take_number(index); status != HEDDLE_DONE) return status;
@@ -225,7 +229,8 @@ void Device::progress() {
   if (!lock) return;
   const bool some = directory_.work();
   linger();
-  // What was read here the helper hears of by nothing else; nor of what UCX may have begun by it and its descriptor does not tell.
+  // What was read here the helper hears of by nothing else; nor of what UCX may have begun by it
+  // and its descriptor does not tell.
   if (some || directory_.learned() || directory_.talks()) helper_.wake();
 }
 

@@ -1,5 +1,6 @@
-// This transport's part of a context: what the ports of one rank share. UCX's context, the directory, the regions, which ranks were lost, the helper,
-// and the ports whose workers were closed: these are moved on until the rank ends.
+// This transport's part of a context: what the ports of one rank share. UCX's context, the
+// directory, the regions, which ranks were lost, the helper, and the ports whose workers were
+// closed: these are moved on until the rank ends.
 //
 // No operation waits for its mutex: what a port asks while another thread has it is AGAIN.
 #pragma once
@@ -46,8 +47,8 @@ class Device {
   [[nodiscard]] Directory& directory() { return directory_; }
   [[nodiscard]] Helper& helper() { return helper_; }
 
-  // UCX tells of connections that break, and can cut them off. Not so over its own shared memory in 1.13: there the bootstrap's news
-  // of who has died must do.
+  // UCX tells of connections that break, and can cut them off. Not so over its own shared memory in
+  // 1.13: there the bootstrap's news of who has died must do.
   [[nodiscard]] bool recovers() const { return recovers_; }
   [[nodiscard]] ucs_status_t connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
                                      ucp_ep_h* endpoint) const;
@@ -103,7 +104,8 @@ class Device {
   bool recovers_ = true;
   bool buried_ = false;  // a worker is left to the process, and so must be the context
 
-  // Of the directory, the regions and closed_. On the way of an operation only tried. Recursive: closed ports ask for addresses.
+  // Of the directory, the regions and closed_. On the way of an operation only tried. Recursive:
+  // closed ports ask for addresses.
   std::recursive_mutex mutex_;
   Losses losses_;
   Regions regions_;

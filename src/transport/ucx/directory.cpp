@@ -1,4 +1,5 @@
-// What is known of workers and keys, and the notes that ask for them and tell of them; the connections between the device workers are in contact.cpp.
+// What is known of workers and keys, and the notes that ask for them and tell of them; the
+// connections between the device workers are in contact.cpp.
 #include "transport/ucx/directory.hpp"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ base::Status Directory::open() {
   return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
 }
 
-// ---- workers of this rank -----------------------------------------------------------------------------------------------
+// ---- workers of this rank
+// -----------------------------------------------------------------------------------------------
 
 base::Status Directory::take_number(std::uint32_t worker) {
   if (worker >= own_.size()) {
@@ -74,7 +76,8 @@ void Directory::tell_those_who_asked(std::uint32_t worker) {
   tell_the_untold();
 }
 
-// Who has asked, and the first `untold` of those who have asked for each worker. What there is no memory for is done the next time.
+// Who has asked, and the first `untold` of those who have asked for each worker. What there is no
+// memory for is done the next time.
 void Directory::tell_the_untold() try {
   for (; unanswered_count_ != 0; --unanswered_count_) answer(unanswered_[unanswered_count_ - 1]);
   for (std::uint32_t worker = 0; worker < own_.size(); ++worker) {
@@ -97,7 +100,8 @@ void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
   say(rank, note, &own_[worker].address);
 }
 
-// ---- questions ----------------------------------------------------------------------------------------------------------
+// ---- questions
+// ----------------------------------------------------------------------------------------------------------
 
 base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t worker) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -139,7 +143,8 @@ base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
   return HEDDLE_DONE;
 }
 
-// ---- notes that come ----------------------------------------------------------------------------------------------------
+// ---- notes that come
+// ----------------------------------------------------------------------------------------------------
 
 ucs_status_t Directory::on_note(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                 const ucp_am_recv_param_t* param) {
@@ -236,7 +241,8 @@ void Directory::learn_key(const Note& note, const std::byte* data) {
   device_.regions().learn(note.rank, note.number, open ? data : nullptr, note.bytes);
 }
 
-// ---- progress -----------------------------------------------------------------------------------------------------------
+// ---- progress
+// -----------------------------------------------------------------------------------------------------------
 
 bool Directory::work() {
   if (untold_) tell_the_untold();

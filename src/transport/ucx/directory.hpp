@@ -1,8 +1,11 @@
-// Who asks whom for what: notes between the device workers, one of each rank, whose address is in the rank's card. Ranks ask each other through it, as
-// they need it, for the addresses of workers and the keys of regions, and tell each other of workers that were opened or closed after
-// somebody had asked. No operation goes through it. Whoever polls moves it on, and so does the helper, one thread at a time.
+// Who asks whom for what: notes between the device workers, one of each rank, whose address is in
+// the rank's card. Ranks ask each other through it, as they need it, for the addresses of workers
+// and the keys of regions, and tell each other of workers that were opened or closed after somebody
+// had asked. No operation goes through it. Whoever polls moves it on, and so does the helper, one
+// thread at a time.
 //
-// The device's mutex guards it: functions that may be called without it say what they answer while another thread has it.
+// The device's mutex guards it: functions that may be called without it say what they answer while
+// another thread has it.
 #pragma once
 
 #include <array>
@@ -29,8 +32,9 @@ class Directory {
   [[nodiscard]] base::Status take_number(std::uint32_t worker);
   // Shows an open worker to who asks, and has asked.
   [[nodiscard]] base::Status announce(std::uint32_t worker, Bytes address);
-  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or nobody has opened it yet, or another thread is
-  // here. STATE: it was closed. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
+  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or
+  // nobody has opened it yet, or another thread is here. STATE: it was closed. PEER_FAILED, CONFIG,
+  // VERSION, PROTOCOL.
   [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
   // That worker of a peer was closed, as far as is known. False where another thread is here.
   [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);

@@ -1,4 +1,5 @@
-// Connections that are no more: what is under way there ends, and UCX's endpoints are closed when that is safe.
+// Connections that are no more: what is under way there ends, and UCX's endpoints are closed when
+// that is safe.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +11,8 @@ namespace {
 
 // How long UCX may take to find out by itself that a peer has died.
 constexpr std::uint64_t kDyingNs = 100'000'000;
-// How long UCX may take to end what went through an endpoint that is closed: over TCP one round of progress, else until a device has flushed.
-// What is left then it has forgotten.
+// How long UCX may take to end what went through an endpoint that is closed: over TCP one round of
+// progress, else until a device has flushed. What is left then it has forgotten.
 constexpr std::uint64_t kForgottenNs = 50'000'000;
 constexpr std::uint32_t kForgottenRounds = 8;
 
@@ -54,7 +55,8 @@ void Endpoints::disconnect_all() {
   for (const auto& peer : all_) disconnect(*peer, HEDDLE_ERR_PEER_FAILED, true);
 }
 
-// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when that is cut off: the endpoint stays, with what it has.
+// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when that is
+// cut off: the endpoint stays, with what it has.
 void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !sure)) return;
   if (!port_.closed()) device_.lose(peer.rank);
@@ -62,7 +64,8 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
     if (can && !sure && peer.used && !port_.closed()) {
-      // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes after its connection was cut (tcp_ep.c:939).
+      // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes
+      // after its connection was cut (tcp_ep.c:939).
       peer.dies_at = port_.now_ns() + kDyingNs;
       dying_.push_back(&peer);
       busy_ = true;
@@ -75,8 +78,9 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (!peer.flush_flies) port_.transfers().end_flush(peer, status);
 }
 
-// Closed, it still has all: a later round of progress takes the connection down and ends what went through it. Until then a reply may be
-// written to the caller's memory, so nothing is given back before.
+// Closed, it still has all: a later round of progress takes the connection down and ends what went
+// through it. Until then a reply may be written to the caller's memory, so nothing is given back
+// before.
 void Endpoints::close(PeerState& peer) {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;

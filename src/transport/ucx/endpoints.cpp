@@ -144,9 +144,10 @@ bool Endpoints::find_way(PeerState& peer, const void* address) {
   return true;
 }
 
-// UCX 1.13 does not survive that a peer dies while its answer to that peer's first request waits for a connection to be made. So nothing that asks
-// for an answer goes there before both have made theirs: each end sends a credit, which leaves at once or not at all, and waits for the
-// other's. True: it does not connect any more.
+// UCX 1.13 does not survive that a peer dies while its answer to that peer's first request waits
+// for a connection to be made. So nothing that asks for an answer goes there before both have made
+// theirs: each end sends a credit, which leaves at once or not at all, and waits for the other's.
+// True: it does not connect any more.
 bool Endpoints::greet(PeerState& peer) {
   if (!peer.greeted) {
     const bool by_value = port_.now_ns() - peer.greets_since < kGreetNs;

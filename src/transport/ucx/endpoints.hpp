@@ -28,7 +28,8 @@ class Endpoints {
       return nullptr;
     return by_worker_[std::size_t{rank} * max_workers_ + worker];
   }
-  // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. It may not be ready yet.
+  // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. It may not be ready
+  // yet.
   PeerState* use(std::uint32_t rank, std::uint32_t worker, base::Status* why);
   // The sender of a message; it says itself who it is. Null: it is not, or there is no memory.
   [[nodiscard]] PeerState* sender(const Head& head) {
@@ -50,13 +51,15 @@ class Endpoints {
   // Messages wait for a connection to a rank that lives.
   [[nodiscard]] bool has_waiting() const;
 
-  // UCX says that a connection broke. May be called within UCX's progress: the endpoint is closed afterwards.
+  // UCX says that a connection broke. May be called within UCX's progress: the endpoint is closed
+  // afterwards.
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
-  // The stream has a gap, and nothing behind it could be taken: better a connection that is lost, which the other end is told where UCX
-  // watches it, than one that is silent. As on_broken().
+  // The stream has a gap, and nothing behind it could be taken: better a connection that is lost,
+  // which the other end is told where UCX watches it, than one that is silent. As on_broken().
   void disconnect_gap(PeerState& peer);
   void peer_failed(std::uint32_t rank);
-  // Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself gave the connection up, or it was used.
+  // Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself
+  // gave the connection up, or it was used.
   void disconnect(PeerState& peer, base::Status status, bool sure);
   // At last. False: some are not closed yet.
   void disconnect_all();

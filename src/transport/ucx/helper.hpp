@@ -1,22 +1,28 @@
-// The thread of a rank that does what peers need of it while none of its own threads polls: it answers the notes to the device worker, and
-// moves the ports on, since UCX's puts, gets and atomics over TCP, and the first contact over every network, are made by the
-// target's processor. It sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
+// The thread of a rank that does what peers need of it while none of its own threads polls: it
+// answers the notes to the device worker, and moves the ports on, since UCX's puts, gets and
+// atomics over TCP, and the first contact over every network, are made by the target's processor.
+// It sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
 //
-// It runs nothing of the application's: what it brings waits in the port for the next poll of its owner.
+// It runs nothing of the application's: what it brings waits in the port for the next poll of its
+// owner.
 //
-// And it ends the connections behind these descriptors whose other end is silent for too long (silence.hpp); it begins a look four times in that time, and takes
-// a few connections in each of its turns, so that peers do not wait for it.
+// And it ends the connections behind these descriptors whose other end is silent for too long
+// (silence.hpp); it begins a look four times in that time, and takes a few connections in each of
+// its turns, so that peers do not wait for it.
 //
-//   port                              helper
-//   quiet: UCX is armed, the descriptor is watched once
-//                                        an event: its owner wanted to sleep ? the bell. Else its owner has polled since ? look again
-//                                        after a nap that grows, else claim it, move it on until nothing comes, arm it: quiet
+//   port                               helper
+//   quiet: UCX is armed, the
+//   descriptor is watched once         an event: its owner wanted to sleep ? the bell. Else its owner
+//                                      has polled since ? look again after a nap that grows, else
+//                                      claim it, move it on until nothing comes, arm it: quiet
 //
 // Invariants
-//   A port that nobody polls is quiet, or in the helper's list of those that stir: so it is never forgotten (but one with orphans, which is nobody's,
-//   and none where there is no membarrier). An owner that leaves something in
-//   UCX's hands that no descriptor tells of wakes the helper if the port was quiet.
-//   What UCX's descriptor tells stays told until UCX is armed anew: an event that comes before its port is watched again is not lost.
+//   A port that nobody polls is quiet, or in the helper's list of those that stir: so it is never
+//   forgotten (but one with orphans, which is nobody's, and none where there is no membarrier). An
+//   owner that leaves something in UCX's hands that no descriptor tells of wakes the helper if the
+//   port was quiet.
+//   What UCX's descriptor tells stays told until UCX is armed anew: an event that comes before its
+//   port is watched again is not lost.
 //   `mutex_` guards watches_. It is taken before the Device's, never with it held.
 #pragma once
 
@@ -55,13 +61,15 @@ class Helper {
   // Afterwards it is in nobody.
   void stop();
 
-  // From now on, until its UCX worker ends. Returns the number for watch_again(). NO_MEMORY, SYSTEM.
+  // From now on, until its UCX worker ends. Returns the number for watch_again(). NO_MEMORY,
+  // SYSTEM.
   base::Result<std::uint32_t> watch(Port& port, int descriptor);
   // It is no more: afterwards it is not touched. Not for one that was retired.
   void unwatch(std::uint32_t number, int descriptor);
   // By the port's owner, which has armed it. Any thread.
   void watch_again(std::uint32_t number, int descriptor) const;
-  // There is something to do that no descriptor tells of: a worker was opened or closed, or is not quiet any more. Any thread.
+  // There is something to do that no descriptor tells of: a worker was opened or closed, or is not
+  // quiet any more. Any thread.
   void wake() const;
 
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }

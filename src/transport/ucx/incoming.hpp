@@ -1,9 +1,10 @@
 // Messages of a port on their way in.
 //
-// What UCX brings is handed out at once where a poll runs that has room for it and nothing of its sender waits; else it is queued. Its bytes stay where
-// they are if UCX lets us have them and they are many, and are given back after the poll that follows their handing out; else
-// they are copied into the ring of their sender, of a window's size. Each message has its place there in either case, so what UCX has to
-// keep is bounded by the window too.
+// What UCX brings is handed out at once where a poll runs that has room for it and nothing of its
+// sender waits; else it is queued. Its bytes stay where they are if UCX lets us have them and they
+// are many, and are given back after the poll that follows their handing out; else they are copied
+// into the ring of their sender, of a window's size. Each message has its place there in either
+// case, so what UCX has to keep is bounded by the window too.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,8 @@ class Incoming {
   void release_lent() {
     if (!lending_.empty()) release_all_lent();
   }
-  // What was queued, in turns, so that nobody who sends much keeps the others waiting: as much as the running poll has room for.
+  // What was queued, in turns, so that nobody who sends much keeps the others waiting: as much as
+  // the running poll has room for.
   void hand_out() {
     if (!queued_.empty()) [[unlikely]]
       hand_out_queued();
@@ -39,7 +41,8 @@ class Incoming {
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
  private:
-  // Below this a copy costs less than giving back, and many of them would hold more of UCX's buffers than they have bytes.
+  // Below this a copy costs less than giving back, and many of them would hold more of UCX's
+  // buffers than they have bytes.
   static constexpr std::uint32_t kLeastKept = 1024;
 
   struct Record;

@@ -85,8 +85,8 @@ bool find_all(void* handle, Functions* call) {
   return finder.all();
 }
 
-// UCX takes over the signals of crashes when it is loaded. They are the program's, unless the user has asked UCX for that; and
-// where another library has loaded UCX before, it is not for us to say.
+// UCX takes over the signals of crashes when it is loaded. They are the program's, unless the user
+// has asked UCX for that; and where another library has loaded UCX before, it is not for us to say.
 void give_signals_back(void* handle, bool loaded_before) {
   if (loaded_before || std::getenv("UCX_HANDLE_ERRORS") != nullptr) return;
   using Disable = void (*)();

@@ -1,4 +1,5 @@
-// Which ranks are not reached any more: connections to them broke, or could not be made. Any thread.
+// Which ranks are not reached any more: connections to them broke, or could not be made. Any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -38,8 +39,9 @@ class Losses {
     return stage_[rank].load(std::memory_order_acquire) == Stage::given_up;
   }
 
-  // By the helper, now and then: gives up what was lost already the last time and has not died or left by now: who leaves, or dies, ends its
-  // connections too, and of that the bootstrap tells, later or sooner.
+  // By the helper, now and then: gives up what was lost already the last time and has not died or
+  // left by now: who leaves, or dies, ends its connections too, and of that the bootstrap tells,
+  // later or sooner.
   void give_up_lost(const base::Log& log) {
     if (count_.load(std::memory_order_relaxed) == 0) return;
     bool some = false;

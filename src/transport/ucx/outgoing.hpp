@@ -1,8 +1,9 @@
 // Messages of a port on their way out.
 //
-// A short one goes by value: UCX has copied it when its call returns. What it does not take so, or is longer, is copied into a packet, which
-// waits in UCX, or for its connection. What follows a packet that UCX still has goes as a packet too, so that they stay in order.
-// A message takes a slot until its receiver has said that it has arrived: it is done then.
+// A short one goes by value: UCX has copied it when its call returns. What it does not take so, or
+// is longer, is copied into a packet, which waits in UCX, or for its connection. What follows a
+// packet that UCX still has goes as a packet too, so that they stay in order. A message takes a
+// slot until its receiver has said that it has arrived: it is done then.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,12 @@ class Outgoing {
 
   // False: not accepted.
   [[nodiscard]] bool post(Command& command);
-  // Short messages to one worker, from the front of the batch: what a call of UCX costs, and of the kernel, is paid once. Returns how many. 0: there are
-  // no two, or it is better done one by one.
+  // Short messages to one worker, from the front of the batch: what a call of UCX costs, and of the
+  // kernel, is paid once. Returns how many. 0: there are no two, or it is better done one by one.
   [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
 
-  // A message of the peer says up to where it has consumed and has the stream towards it. False: it cannot be.
+  // A message of the peer says up to where it has consumed and has the stream towards it. False: it
+  // cannot be.
   [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
     if (head.consumed == peer.acked && head.arrived == peer.delivered) return true;
     return learn(peer, head);

@@ -1,12 +1,15 @@
-// What a port knows of one worker of a peer: both directions of its stream of messages, and the transfers under way to it.
+// What a port knows of one worker of a peer: both directions of its stream of messages, and the
+// transfers under way to it.
 //
 // Invariants of a stream, in bytes by cost_of(), modulo 2^32:
 //   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
 //   acked (here) <= told (there) and arrived (there) <= sent (here)
 //   acked <= delivered <= sent; what lies before `delivered` is in the receiver's memory, and done
-//   A record begins where the one before it has ended, or at 0 if that was beyond a window; the ring is longer than a window
-//   by one record, so it never meets records that are not consumed.
-// sent, consumed and arrived are in `next`: a message shows them as they are when it leaves.
+//   A record begins where the one before it has ended, or at 0 if that was beyond a window; the
+//   ring is longer than a window by one record, so it never meets records that are not consumed.
+//
+// sent (as `position`), consumed and arrived are in `next`: a message shows them as they are when it
+// leaves.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +88,8 @@ struct Transfer {
   void* request = nullptr;  // UCX's, until local_done
   std::uint32_t flags = 0;  // 0: free
   base::Status status = HEDDLE_DONE;
-  // Of atomics. UCX writes the result here and not to the caller's memory, so that an atomic can end whatever UCX makes of it.
+  // Of atomics. UCX writes the result here and not to the caller's memory, so that an atomic can
+  // end whatever UCX makes of it.
   std::uint64_t operand = 0;  // UCX reads it until the end
   std::uint64_t result = 0;
   void* local = nullptr;  // where the caller wants it; null: nowhere

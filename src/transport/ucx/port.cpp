@@ -13,7 +13,8 @@ namespace {
 // How long transfers may take to end when their worker is closed; then their connections are ended.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
-// Rounds of progress in one visit of the helper, so that one port that is busy does not keep it from the others, nor its owner waiting.
+// Rounds of progress in one visit of the helper, so that one port that is busy does not keep it
+// from the others, nor its owner waiting.
 constexpr int kRounds = 64;
 
 }  // namespace
@@ -85,7 +86,8 @@ void Port::make_room_for(std::size_t peers) {
   transfers_.make_room_for(peers);
 }
 
-// ---- the owner ----------------------------------------------------------------------------------------------------------
+// ---- the owner
+// ----------------------------------------------------------------------------------------------------------
 
 std::size_t Port::post_batch(std::span<Command> batch) {
   std::size_t accepted = 0;
@@ -126,7 +128,8 @@ std::size_t Port::poll(std::span<Completion> completions) {
   return completions_.end();
 }
 
-// Where messages stream in, UCX's shared memory brings one at a time: a poll takes several. Where they come one by one it does not wait for more.
+// Where messages stream in, UCX's shared memory brings one at a time: a poll takes several. Where
+// they come one by one it does not wait for more.
 inline void Port::ask_ucx() {
   const bool streams = std::exchange(streams_, progress());
   if (!streams || !streams_) return;
@@ -161,7 +164,8 @@ bool Port::arm() {
   if (credits_.has_to_tell()) credits_.tell_all();
   if (!at_rest()) return false;
   if (armed()) return true;
-  // What UCX has found where no connection was yet it looks at in its progress, until that finds nothing; arming it before would lose it.
+  // What UCX has found where no connection was yet it looks at in its progress, until that finds
+  // nothing; arming it before would lose it.
   if (call_.worker_progress(worker_) != 0 || !at_rest() || call_.worker_arm(worker_) != UCS_OK) return false;
   quiet_.store(true, std::memory_order_release);
   armed_.store(true, std::memory_order_release);
@@ -169,7 +173,8 @@ bool Port::arm() {
   return true;
 }
 
-// ---- the helper ---------------------------------------------------------------------------------------------------------
+// ---- the helper
+// ---------------------------------------------------------------------------------------------------------
 
 Port::Served Port::serve(std::uint32_t thread) {
   if (!base::membarrier_private_ready()) return Served::never;
@@ -198,7 +203,8 @@ Port::Served Port::serve(std::uint32_t thread) {
   return some ? Served::more : Served::stuck;
 }
 
-// What a poll does, but for what it hands out and takes back. What has ended waits for the next one. True: UCX had something.
+// What a poll does, but for what it hands out and takes back. What has ended waits for the next
+// one. True: UCX had something.
 bool Port::move_on() {
   transfers_.flush_dirty();
   const bool some = call_.worker_progress(worker_) != 0;
@@ -209,7 +215,8 @@ bool Port::move_on() {
   return some;
 }
 
-// ---- the end ------------------------------------------------------------------------------------------------------------
+// ---- the end
+// ------------------------------------------------------------------------------------------------------------
 
 void Port::retire() {
   handover_.enter();  // for good: the helper finds its owner inside
@@ -217,7 +224,8 @@ void Port::retire() {
   retired_.store(true, std::memory_order_release);
 }
 
-// The caller's memory is UCX's until the transfers have ended; peers that make no progress do not hold us up for long.
+// The caller's memory is UCX's until the transfers have ended; peers that make no progress do not
+// hold us up for long.
 void Port::close() {
   closed_ = true;
   const auto drive = [this](std::uint64_t until) {

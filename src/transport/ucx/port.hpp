@@ -1,6 +1,8 @@
-// This transport's part of a worker: one of UCX's workers, and what is known of the workers that it speaks with. It outlives the
-// TransportWorker: what was accepted leaves although nobody polls for this worker any more, and peers that do not know yet may write to it.
-// One thread at a time: its owner, within a Turn; the helper, by serve(), while the owner is elsewhere; the device, once it is retired.
+// This transport's part of a worker: one of UCX's workers, and what is known of the workers that it
+// speaks with. It outlives the TransportWorker: what was accepted leaves although nobody polls for
+// this worker any more, and peers that do not know yet may write to it. One thread at a time: its
+// owner, within a Turn; the helper, by serve(), while the owner is elsewhere; the device, once it
+// is retired.
 #pragma once
 
 #include <atomic>
@@ -37,7 +39,8 @@ class Port {
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t now_ns() const { return device_.environment().clock->now_ns(); }
   void make_room_for(std::size_t peers);
-  // Its owner has closed it, or is about to: the caller's memory is not used any more when that has ended.
+  // Its owner has closed it, or is about to: the caller's memory is not used any more when that has
+  // ended.
   [[nodiscard]] bool closed() const { return closed_; }
   // UCX's progress. True: it had something.
   bool progress() {
@@ -46,7 +49,8 @@ class Port {
       armed_.store(false, std::memory_order_relaxed);
     return true;
   }
-  // UCX keeps something of which its descriptor does not tell when it goes on; or the device has something to ask.
+  // UCX keeps something of which its descriptor does not tell when it goes on; or the device has
+  // something to ask.
   void leaves_something();
   // Connections wait for what the device learns. Relaxed: who misses it looks again.
   void set_waits_for_device(bool waits) { waits_for_device_.store(waits, std::memory_order_relaxed); }
@@ -87,24 +91,28 @@ class Port {
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
 
   // ---- the helper
-  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may not tell the end of (its shared memory does
-  // not tell that a peer has room again). more: it was busy until the end. stuck: only time helps. never: the kernel has no membarrier.
-  // watched: its owner has armed it.
+  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may
+  // not tell the end of (its shared memory does not tell that a peer has room again). more: it was
+  // busy until the end. stuck: only time helps. never: the kernel has no membarrier. watched: its
+  // owner has armed it.
   enum class Served : std::uint8_t { quiet, waiting, more, stuck, watched, never };
   // With its thread's number: moves it on in its owner's stead.
   [[nodiscard]] Served serve(std::uint32_t thread);
 
   // ---- the end
-  // By the owner, at last: nobody polls any more. The caller's memory is not used after this; messages are. The port is the device's.
+  // By the owner, at last: nobody polls any more. The caller's memory is not used after this;
+  // messages are. The port is the device's.
   void retire();
-  // By the device, afterwards. True: something moves on still. Where UCX has orphans, nothing does: where the peer lives, to move this worker on may read or
-  // write memory that is the caller's again. So only its owner does, never anybody in its stead.
+  // By the device, afterwards. True: something moves on still. Where UCX has orphans, nothing does:
+  // where the peer lives, to move this worker on may read or write memory that is the caller's
+  // again. So only its owner does, never anybody in its stead.
   bool linger();
   // Nothing is under way that must not be cut off: UCX's worker ends.
   void end();
 
  private:
-  // Polls between two looks at the device. For speed alone: notes are answered by the helper where nobody looks.
+  // Polls between two looks at the device. For speed alone: notes are answered by the helper where
+  // nobody looks.
   static constexpr std::uint32_t kDevicePeriod = 32;
   static constexpr std::uint32_t kConnectingPeriod = 4;  // while something connects
   static constexpr int kMostRounds = 16;                 // of progress in one poll

@@ -1,5 +1,6 @@
-// The regions of a rank, and those of its peers that it has imported. UCX's own keys are longer than a packed region may be: what names a region
-// carries its number, and its key is asked for on first use (directory.hpp).
+// The regions of a rank, and those of its peers that it has imported. UCX's own keys are longer
+// than a packed region may be: what names a region carries its number, and its key is asked for on
+// first use (directory.hpp).
 #pragma once
 
 #include <atomic>
@@ -28,15 +29,16 @@ class Regions {
   void withdraw_all(ucp_context_h context);
 
   // The key comes from the network. PROTOCOL: it is none of that rank's.
-  // handle: [0] number of the import, [1] its generation, [2] address in the owner. Imports of one region share the first two, so that its
-  // key is unpacked once.
+  // handle: [0] number of the import, [1] its generation, [2] address in the owner. Imports of one
+  // region share the first two, so that its key is unpacked once.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key);
   void release(const RemoteMemory& memory);
   // False: it was released.
   [[nodiscard]] bool import_is(std::uint64_t import, std::uint64_t generation);
   // Changes whenever an import is released. Relaxed: a late look does no harm.
   [[nodiscard]] std::uint64_t releases() const { return releases_.load(std::memory_order_relaxed); }
-  // The packed key of an imported region. AGAIN. RANGE: its owner has withdrawn it, or it was released here.
+  // The packed key of an imported region. AGAIN. RANGE: its owner has withdrawn it, or it was
+  // released here.
   [[nodiscard]] base::Result<Bytes> key(std::uint64_t import, std::uint64_t generation);
 
   // ---- for the directory, with the device's mutex

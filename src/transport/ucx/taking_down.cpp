@@ -12,7 +12,8 @@ constexpr std::uint64_t kLeaveNs = 200'000'000;
 
 }  // namespace
 
-// What was accepted leaves, as long as the peers play their part; then connections end, whatever the peers do.
+// What was accepted leaves, as long as the peers play their part; then connections end, whatever
+// the peers do.
 Device::~Device() {
   helper_.stop();
   const std::lock_guard lock(mutex_);
@@ -21,7 +22,8 @@ Device::~Device() {
     leave();
     take_down();
   }
-  // Not before: what peers have on its way to these regions arrives while closed ports are moved on.
+  // Not before: what peers have on its way to these regions arrives while closed ports are moved
+  // on.
   regions_.withdraw_all(context);
   if (context_ != nullptr) call_.cleanup(context_);
 }
@@ -50,8 +52,9 @@ bool Device::has_ended(Flush* flush) const {
   return flush->ended = true;
 }
 
-// Of the device worker, then of the closed ports; null: it has orphans, and nobody waits for that one. An endpoint that still answers its peer's greeting must not
-// be cut off: UCX 1.13 aborts. Such a worker does not end its flush, and is left as it is.
+// Of the device worker, then of the closed ports; null: it has orphans, and nobody waits for that
+// one. An endpoint that still answers its peer's greeting must not be cut off: UCX 1.13 aborts.
+// Such a worker does not end its flush, and is left as it is.
 std::vector<Device::Flush> Device::flush_all() {
   std::vector<Flush> flushes;
   flushes.push_back(begin_flush(directory_.worker()));

@@ -22,7 +22,8 @@ Transfers::Transfers(Port& port, Device& device, std::uint32_t slots) : port_(po
   params_.cb.send = on_local;
 }
 
-// A put or get in which check() would find nothing wrong, but for its rank, and that moves something.
+// A put or get in which check() would find nothing wrong, but for its rank, and that moves
+// something.
 inline bool Transfers::is_block(const Command& command) {
   return (command.opcode == Opcode::put || command.opcode == Opcode::get) && !command.alone &&
          command.remote != nullptr && command.bytes != 0 && command.offset <= command.remote->bytes &&
@@ -85,7 +86,8 @@ base::Status Transfers::check(const Command& command) const {
   return HEDDLE_DONE;
 }
 
-// ---- keys ---------------------------------------------------------------------------------------------------------------
+// ---- keys
+// ---------------------------------------------------------------------------------------------------------------
 
 // Once per region. Null: `why`; AGAIN: the peer was asked.
 [[gnu::cold]] const Transfers::Key* Transfers::unpack_key(const Command& command, PeerState& peer, base::Status* why) {
@@ -148,7 +150,8 @@ void Transfers::destroy_keys() {
   for (ucp_rkey_h key : old_keys_) port_.call().rkey_destroy(key);
 }
 
-// ---- beginning ----------------------------------------------------------------------------------------------------------
+// ---- beginning
+// ----------------------------------------------------------------------------------------------------------
 
 // Each with the first slot, which stays free where nothing is under way afterwards.
 
@@ -225,7 +228,8 @@ bool Transfers::update(Command& command, const Key& key) {
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.call().status_string(status)));
 }
 
-// ---- atomics ------------------------------------------------------------------------------------------------------------
+// ---- atomics
+// ------------------------------------------------------------------------------------------------------------
 
 // Always with a result: its arrival says that the word was changed.
 void* Transfers::begin_update(const Command& command, Transfer* transfer, const Key& key) {
@@ -260,9 +264,9 @@ void* Transfers::fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t add
   return port_.call().atomic_op_nbx(transfer->peer->endpoint, op, &transfer->operand, 1, address, key, &params);
 }
 
-// Bitwise atomics over UCX's shared memory: what UCX 1.13 has for them there leaves the word as it was, as it is compiled on x86. So
-// by compare-and-swap, from transfer->result as the word's last known value. Null: changed. Else as UCX answers; in progress,
-// on_local() goes on.
+// Bitwise atomics over UCX's shared memory: what UCX 1.13 has for them there leaves the word as it
+// was, as it is compiled on x86. So by compare-and-swap, from transfer->result as the word's last
+// known value. Null: changed. Else as UCX answers; in progress, on_local() goes on.
 void* Transfers::change(Transfer* transfer) {
   Transfer::Change& change = transfer->change;
   const ucp_atomic_op_t op = kAtomics[change.op];
@@ -299,7 +303,8 @@ void* Transfers::change(Transfer* transfer) {
   }
 }
 
-// ---- ending -------------------------------------------------------------------------------------------------------------
+// ---- ending
+// -------------------------------------------------------------------------------------------------------------
 
 void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   auto* transfer = static_cast<Transfer*>(user);
@@ -359,9 +364,10 @@ inline void Transfers::finish(Transfer* transfer) {
   return false;
 }
 
-// Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching atomic that waited for its turn, as while the
-// connection was being made (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is released
-// tells nothing afterwards.
+// Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching
+// atomic that waited for its turn, as while the connection was being made
+// (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is
+// released tells nothing afterwards.
 [[gnu::cold]] void Transfers::abandon(PeerState& peer) {
   if (peer.flush_flies) {
     port_.call().request_free(std::exchange(peer.flush_request, nullptr));
@@ -387,7 +393,8 @@ void Transfers::disconnect_all() {
   }
 }
 
-// ---- flushing -----------------------------------------------------------------------------------------------------------
+// ---- flushing
+// -----------------------------------------------------------------------------------------------------------
 
 void Transfers::flush_all_dirty() {
   std::erase_if(dirty_, [this](PeerState* peer) {

@@ -1,7 +1,8 @@
 // Puts, gets and atomics of a port.
 //
-// A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted between two polls share one. A get
-// is done when UCX says so, and so is an atomic, which always asks for the result.
+// A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted
+// between two polls share one. A get is done when UCX says so, and so is an atomic, which always
+// asks for the result.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class Transfers {
 
   // Told nobody of their end yet.
   [[nodiscard]] std::uint32_t under_way() const { return under_way_; }
-  // UCX has transfers still that were told as failed, as it cannot be made to forget them (orphan()).
+  // UCX has transfers still that were told as failed, as it cannot be made to forget them
+  // (orphan()).
   [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
   [[nodiscard]] bool at_rest() const { return under_way_ == 0 && dirty_.empty() && changing_.empty(); }
 
@@ -39,7 +41,8 @@ class Transfers {
   // Now and then: keys of imports that were released would keep the peers' memory mapped.
   void forget_releases();
 
-  // Of one peer state, where its connection is lost. UCX keeps what it has; nobody waits for it any more.
+  // Of one peer state, where its connection is lost. UCX keeps what it has; nobody waits for it any
+  // more.
   void orphan(PeerState& peer);
   // UCX has something of it that has not ended.
   [[nodiscard]] bool holds_some(const PeerState& peer) const;
