@@ -143,13 +143,8 @@ bool Directory::empty_outbox(Peer& peer) try {
     auto letter = std::make_unique<Letter>(Letter{{}, &sending_, &call_});
     letter->bytes = std::move(peer.outbox.front());
     peer.outbox.pop_front();
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags = UCP_AM_SEND_FLAG_EAGER;
-    params.cb.send = on_sent;
-    params.user_data = letter.get();
     void* request =
-        call_.am_send_nbx(peer.endpoint, kNoteId, nullptr, 0, letter->bytes.data(), letter->bytes.size(), &params);
+        send_message(call_, peer.endpoint, kNoteId, letter->bytes.data(), letter->bytes.size(), on_sent, letter.get());
     if (request == nullptr) continue;
     if (UCS_PTR_IS_ERR(request)) {
       on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
@@ -182,11 +177,8 @@ void Directory::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
 void Directory::drop(Peer& peer) {
   peer.outbox.clear();
   if (peer.endpoint == nullptr || !device_.recovers()) return;
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  void* request = call_.ep_close_nbx(std::exchange(peer.endpoint, nullptr), &params);
-  if (request != nullptr && !UCS_PTR_IS_ERR(request)) closing_.push_back(request);
+  void* request = force_close(call_, std::exchange(peer.endpoint, nullptr));
+  if (request != nullptr) closing_.push_back(request);
 }
 
 void Directory::end() {

@@ -55,14 +55,8 @@ void Credits::send_if_ready(PeerState& peer) {
 
 ucs_status_t Credits::send(PeerState& peer, bool by_value) {
   peer.credit = peer.next;
-  ucp_request_param_t params;
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  if (by_value) params.op_attr_mask |= UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
-  params.flags = UCP_AM_SEND_FLAG_EAGER;
-  params.cb.send = on_sent;
-  params.user_data = &peer;
-  void* request =
-      port_.call().am_send_nbx(peer.endpoint, kCreditId, nullptr, 0, &peer.credit, sizeof peer.credit, &params);
+  void* request = send_message(port_.call(), peer.endpoint, kCreditId, &peer.credit, sizeof peer.credit, on_sent, &peer,
+                               by_value ? UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL : 0);
   if (UCS_PTR_IS_ERR(request)) {
     const ucs_status_t status = UCS_PTR_STATUS(request);
     if (!by_value || status != UCS_ERR_NO_RESOURCE) Endpoints::on_broken(&peer, peer.endpoint, status);

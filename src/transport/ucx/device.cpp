@@ -54,9 +54,8 @@ base::Status Device::set_up() {
   if (const base::Status status = open_context(); status != HEDDLE_DONE) return status;
   if (const base::Status status = directory_.open(); status != HEDDLE_DONE) return status;
   int descriptor = -1;
-  if (const ucs_status_t asked = call_.worker_get_efd(directory_.worker(), &descriptor); asked != UCS_OK) {
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no descriptor to sleep on: %s", call_.status_string(asked));
-  }
+  if (const base::Status status = find_descriptor(call_, directory_.worker(), &descriptor); status != HEDDLE_DONE)
+    return status;
   if (const base::Status status = publish(); status != HEDDLE_DONE) return status;
   return helper_.start(descriptor);
 }
@@ -121,30 +120,25 @@ base::Status Device::no_worker(ucs_status_t status) const {
 }
 
 base::Status Device::publish() {
-  ucp_address_t* address = nullptr;
-  std::size_t bytes = 0;
-  if (const auto status = call_.worker_get_address(directory_.worker(), &address, &bytes); status != UCS_OK) {
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
-  }
+  Bytes address;
+  if (const auto status = find_address(call_, directory_.worker(), &address); status != HEDDLE_DONE) return status;
+  if (const auto status = probe(address.data()); status != HEDDLE_DONE) return status;
   CardHead head;
   library_.version().copy(head.ucx, sizeof head.ucx - 1);
   head.agreed = agreed_;
   head.max_workers = max_workers_;
   head.window = window_;
-  head.address_bytes = bytes;
+  head.address_bytes = address.size();
   bootstrap::Card card;
   card.pid = static_cast<std::int32_t>(::getpid());
-  card.bytes.resize(sizeof head + bytes);
+  card.bytes.resize(sizeof head + address.size());
   std::memcpy(card.bytes.data(), &head, sizeof head);
-  std::memcpy(card.bytes.data() + sizeof head, address, bytes);
-  const base::Status usable = probe(address);
-  call_.worker_release_address(directory_.worker(), address);
-  if (usable != HEDDLE_DONE) return usable;
+  std::memcpy(card.bytes.data() + sizeof head, address.data(), address.size());
   if (card.bytes.size() > bootstrap::kMaxCardBytes) {
     return base::fail(HEDDLE_ERR_SYSTEM,
                       "an address of UCX has %zu bytes, and a card takes %zu; let HEDDLE_UCX_TLS or "
                       "HEDDLE_UCX_NET_DEVICES name fewer",
-                      bytes, bootstrap::kMaxCardBytes - sizeof head);
+                      address.size(), bootstrap::kMaxCardBytes - sizeof head);
   }
   return bootstrap_.publish(card);
 }
@@ -168,10 +162,8 @@ ucs_status_t Device::connect(ucp_worker_h worker, const void* address, ucp_err_h
 base::Status Device::probe(const void* address) {
   for (const bool recovers : {true, false}) {
     recovers_ = recovers;
-    ucp_worker_params_t params{};
     ucp_worker_h worker = nullptr;
-    if (const ucs_status_t made = call_.worker_create(context_, &params, &worker); made != UCS_OK)
-      return no_worker(made);
+    if (const ucs_status_t made = create_worker(call_, context_, &worker); made != UCS_OK) return no_worker(made);
     ucp_ep_h endpoint = nullptr;
     const ucs_status_t status = [&] {
       const Library::Hush hush;

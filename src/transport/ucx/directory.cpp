@@ -24,22 +24,9 @@ Directory::Directory(Device& device)
       own_(device.max_workers()) {}
 
 base::Status Directory::open() {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  ucs_status_t status = call_.worker_create(device_.context(), &params, &worker_);
-  if (status != UCS_OK) {
-    worker_ = nullptr;
-    return device_.no_worker(status);
-  }
-  ucp_am_handler_param_t handler{};
-  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  handler.id = kNoteId;
-  handler.cb = on_note;
-  handler.arg = this;
-  status = call_.worker_set_am_recv_handler(worker_, &handler);
-  if (status == UCS_OK) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", call_.status_string(status));
+  const ucs_status_t status = create_worker(call_, device_.context(), &worker_);
+  if (status != UCS_OK) return device_.no_worker(status);
+  return listen(call_, worker_, kNoteId, on_note, this);
 }
 
 // ---- workers of this rank
@@ -56,12 +43,11 @@ base::Status Directory::take_number(std::uint32_t worker) {
   return HEDDLE_DONE;
 }
 
-base::Status Directory::announce(std::uint32_t worker, Bytes address) {
+void Directory::announce(std::uint32_t worker, Bytes address) {
   const std::lock_guard lock(mutex_);
   own_[worker].address = std::move(address);
   own_[worker].known = Known::open;
   tell_those_who_asked(worker);
-  return HEDDLE_DONE;
 }
 
 void Directory::close(std::uint32_t worker) {

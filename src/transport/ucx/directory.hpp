@@ -31,7 +31,7 @@ class Directory {
   // A number may be taken once. RANK, STATE.
   [[nodiscard]] base::Status take_number(std::uint32_t worker);
   // Shows an open worker to who asks, and has asked.
-  [[nodiscard]] base::Status announce(std::uint32_t worker, Bytes address);
+  void announce(std::uint32_t worker, Bytes address);
   // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or
   // nobody has opened it yet, or another thread is here. STATE: it was closed. PEER_FAILED, CONFIG,
   // VERSION, PROTOCOL.

@@ -82,11 +82,7 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
 // through it. Until then a reply may be written to the caller's memory, so nothing is given back
 // before.
 void Endpoints::close(PeerState& peer) {
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  void* request = port_.call().ep_close_nbx(std::exchange(peer.endpoint, nullptr), &params);
-  if (UCS_PTR_IS_ERR(request)) request = nullptr;
+  void* request = force_close(port_.call(), std::exchange(peer.endpoint, nullptr));
   if (request == nullptr && !port_.transfers().holds_some(peer)) return;
   closing_.push_back({&peer, request, port_.now_ns() + kForgottenNs, 0});
   busy_ = true;

@@ -42,22 +42,13 @@ void Incoming::make_room_for(std::size_t peers) {
 
 base::Status Incoming::listen() {
   static_assert(sizeof(Record) == kRecordHead && sizeof(LentKept) <= kRecordHead);
-  struct Receiver {
-    unsigned id;
-    ucp_am_recv_callback_t receive;
+  const auto listen = [this](unsigned id, Receive* receive) {
+    return ucx::listen(port_.call(), port_.worker(), id, receive, this);
   };
-  for (const auto& [id, receive] :
-       {Receiver{kMessageId, on_message}, Receiver{kBundleId, on_bundle}, Receiver{kCreditId, on_credit}}) {
-    ucp_am_handler_param_t handler{};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = id;
-    handler.cb = receive;
-    handler.arg = this;
-    const ucs_status_t status = port_.call().worker_set_am_recv_handler(port_.worker(), &handler);
-    if (status == UCS_OK) continue;
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX takes no handler: %s", port_.call().status_string(status));
-  }
-  return HEDDLE_DONE;
+  base::Status status = listen(kMessageId, on_message);
+  if (status == HEDDLE_DONE) status = listen(kBundleId, on_bundle);
+  if (status == HEDDLE_DONE) status = listen(kCreditId, on_credit);
+  return status;
 }
 
 // ---- what is wrong

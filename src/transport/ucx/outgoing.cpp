@@ -216,12 +216,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
 
 // The packet is UCX's, or free again. False: the connection is broken.
 bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
-  ucp_request_param_t params;
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  params.flags = UCP_AM_SEND_FLAG_EAGER;
-  params.cb.send = on_sent;
-  params.user_data = packet;
-  void* request = port_.call().am_send_nbx(peer.endpoint, packet->id, nullptr, 0, packet->data, packet->bytes, &params);
+  void* request = send_message(port_.call(), peer.endpoint, packet->id, packet->data, packet->bytes, on_sent, packet);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
     ++peer.in_flight;
     ++flying_;

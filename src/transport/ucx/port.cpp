@@ -38,40 +38,19 @@ base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t i
 }
 
 base::Status Port::open() {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  const ucs_status_t status = call_.worker_create(device_.context(), &params, &worker_);
-  if (status != UCS_OK) {
-    worker_ = nullptr;
-    return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(status));
+  if (const ucs_status_t made = create_worker(call_, device_.context(), &worker_); made != UCS_OK) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(made));
   }
-  if (const base::Status listens = incoming_.listen(); listens != HEDDLE_DONE) return listens;
+  base::Status status = incoming_.listen();
   Bytes address;
-  if (const base::Status copied = copy_address(&address); copied != HEDDLE_DONE) return copied;
+  if (status == HEDDLE_DONE) status = find_address(call_, worker_, &address);
+  if (status == HEDDLE_DONE) status = find_descriptor(call_, worker_, &descriptor_);
+  if (status != HEDDLE_DONE) return status;
   const Turn turn(*this);  // the helper does not come before all is there
-  if (const base::Status watched = be_watched(); watched != HEDDLE_DONE) return watched;
-  return device_.directory().announce(index_, std::move(address));
-}
-
-base::Status Port::copy_address(Bytes* copy) {
-  ucp_address_t* address = nullptr;
-  std::size_t bytes = 0;
-  const ucs_status_t status = call_.worker_get_address(worker_, &address, &bytes);
-  if (status != UCS_OK) return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no address: %s", call_.status_string(status));
-  const auto* begin = reinterpret_cast<const std::byte*>(address);
-  copy->assign(begin, begin + bytes);
-  call_.worker_release_address(worker_, address);
-  return HEDDLE_DONE;
-}
-
-base::Status Port::be_watched() {
-  if (const ucs_status_t status = call_.worker_get_efd(worker_, &descriptor_); status != UCS_OK) {
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no descriptor to sleep on: %s", call_.status_string(status));
-  }
   const auto number = device_.helper().watch(*this, descriptor_);
   if (!number) return number.status();
   watch_ = *number;
+  device_.directory().announce(index_, std::move(address));
   return HEDDLE_DONE;
 }
 

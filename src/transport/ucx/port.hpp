@@ -119,8 +119,6 @@ class Port {
 
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
-  base::Status copy_address(Bytes* address);
-  base::Status be_watched();
   bool post_one(Command& command) {
     return command.opcode == Opcode::message ? outgoing_.post(command) : transfers_.post(command);
   }
