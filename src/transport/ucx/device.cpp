@@ -194,8 +194,7 @@ void Device::end_probe(ucp_worker_h worker) {
   flush.ended ? call_.worker_destroy(worker) : bury(worker);
 }
 
-// ---- ports
-// --------------------------------------------------------------------------------------------------------------
+// ---- ports --------------------------------------------------------------------------------------
 
 base::Result<std::unique_ptr<Port>> Device::open_port(std::uint32_t index) {
   if (const base::Status status = directory_.take_number(index); status != HEDDLE_DONE) return status;

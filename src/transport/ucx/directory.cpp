@@ -29,8 +29,7 @@ base::Status Directory::open() {
   return listen(call_, worker_, kNoteId, on_note, this);
 }
 
-// ---- workers of this rank
-// -----------------------------------------------------------------------------------------------
+// ---- workers of this rank -----------------------------------------------------------------------
 
 base::Status Directory::take_number(std::uint32_t worker) {
   if (worker >= own_.size()) {
@@ -86,8 +85,7 @@ void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
   say(rank, note, &own_[worker].address);
 }
 
-// ---- questions
-// ----------------------------------------------------------------------------------------------------------
+// ---- questions ----------------------------------------------------------------------------------
 
 base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t worker) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -129,8 +127,7 @@ base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
   return HEDDLE_DONE;
 }
 
-// ---- notes that come
-// ----------------------------------------------------------------------------------------------------
+// ---- notes that come ----------------------------------------------------------------------------
 
 ucs_status_t Directory::on_note(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                 const ucp_am_recv_param_t* param) {
@@ -227,8 +224,7 @@ void Directory::learn_key(const Note& note, const std::byte* data) {
   device_.regions().learn(note.rank, note.number, open ? data : nullptr, note.bytes);
 }
 
-// ---- progress
-// -----------------------------------------------------------------------------------------------------------
+// ---- progress -----------------------------------------------------------------------------------
 
 bool Directory::work() {
   if (untold_) tell_the_untold();

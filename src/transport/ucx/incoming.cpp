@@ -51,8 +51,7 @@ base::Status Incoming::listen() {
   return status;
 }
 
-// ---- what is wrong
-// ------------------------------------------------------------------------------------------------------
+// ---- what is wrong ------------------------------------------------------------------------------
 
 [[gnu::cold]] void Incoming::malformed(const char* what) {
   if (malformed_++ == 0) device_.log().line(base::Level::error, "worker %u ignores %s", port_.index(), what);
@@ -76,8 +75,7 @@ inline PeerState* Incoming::hear(const Head& head, const char* nobody, const cha
   return nullptr;
 }
 
-// ---- what UCX calls
-// -----------------------------------------------------------------------------------------------------
+// ---- what UCX calls -----------------------------------------------------------------------------
 
 ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
@@ -189,8 +187,7 @@ inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arr
   return false;
 }
 
-// ---- handing out
-// --------------------------------------------------------------------------------------------------------
+// ---- handing out --------------------------------------------------------------------------------
 
 inline void Incoming::lend(PeerState& peer, std::byte* place, const Record& record, Completion* to) {
   to->event = Event::message;

@@ -161,8 +161,7 @@ inline void Outgoing::end_first(PeerState& peer, base::Status status) {
   while (!peer.undelivered.empty()) end_first(peer, status);
 }
 
-// ---- several together
-// ---------------------------------------------------------------------------------------------------
+// ---- several together ---------------------------------------------------------------------------
 
 // How many messages from the front of the batch go in one of UCX's.
 std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState& peer) const {
@@ -211,8 +210,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   return count;
 }
 
-// ---- packets
-// ------------------------------------------------------------------------------------------------------------
+// ---- packets ------------------------------------------------------------------------------------
 
 // The packet is UCX's, or free again. False: the connection is broken.
 bool Outgoing::send_packet(PeerState& peer, Packet* packet) {

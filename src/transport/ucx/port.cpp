@@ -65,8 +65,7 @@ void Port::make_room_for(std::size_t peers) {
   transfers_.make_room_for(peers);
 }
 
-// ---- the owner
-// ----------------------------------------------------------------------------------------------------------
+// ---- the owner ----------------------------------------------------------------------------------
 
 std::size_t Port::post_batch(std::span<Command> batch) {
   std::size_t accepted = 0;
@@ -152,8 +151,7 @@ bool Port::arm() {
   return true;
 }
 
-// ---- the helper
-// ---------------------------------------------------------------------------------------------------------
+// ---- the helper ---------------------------------------------------------------------------------
 
 Port::Served Port::serve(std::uint32_t thread) {
   if (!base::membarrier_private_ready()) return Served::never;
@@ -194,8 +192,7 @@ bool Port::move_on() {
   return some;
 }
 
-// ---- the end
-// ------------------------------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 void Port::retire() {
   handover_.enter();  // for good: the helper finds its owner inside

@@ -105,8 +105,7 @@ const Bytes* Regions::packed(std::uint64_t id) const {
   return found == regions_.end() ? nullptr : &found->second.packed;
 }
 
-// ---- of peers
-// -----------------------------------------------------------------------------------------------------------
+// ---- of peers -----------------------------------------------------------------------------------
 
 base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& bytes) {
   KeyBytes key;

@@ -1,7 +1,7 @@
 #include "transport/ucx/transfers.hpp"
 
 #include <cstring>
-#include <new>
+#include <utility>
 
 #include "transport/ucx/port.hpp"
 
@@ -16,7 +16,8 @@ static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDD
 
 }  // namespace
 
-Transfers::Transfers(Port& port, Device& device, std::uint32_t slots) : port_(port), device_(device), pool_(slots) {
+Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
+    : port_(port), device_(device), pool_(slots), keys_(port.call(), device) {
   for (std::uint32_t i = 0; i < slots; ++i) pool_.item(i).port = &port;
   params_.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params_.cb.send = on_local;
@@ -33,7 +34,7 @@ inline bool Transfers::is_block(const Command& command) {
 bool Transfers::post(Command& command) {
   if (!is_block(command)) [[unlikely]]
     return post_otherwise(command);
-  const Key* key = known_key(command);
+  const Key* key = keys_.find(command);
   if (key == nullptr || !key->peer->ready() || pool_.front() == nullptr || port_.completions().crowded()) [[unlikely]]
     return post_otherwise(command);
   return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
@@ -54,8 +55,8 @@ bool Transfers::post(Command& command) {
     return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
   }
   if (pool_.front() == nullptr || port_.completions().crowded()) return false;
-  const Key* key = known_key(command);
-  if (key == nullptr) key = unpack_key(command, *peer, &why);
+  const Key* key = keys_.find(command);
+  if (key == nullptr) key = keys_.unpack(command, *peer, &why);
   if (key == nullptr) return port_.completions().refuse(command, why);
   if (command.opcode == Opcode::atomic) return update(command, *key);
   return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
@@ -86,72 +87,7 @@ base::Status Transfers::check(const Command& command) const {
   return HEDDLE_DONE;
 }
 
-// ---- keys
-// ---------------------------------------------------------------------------------------------------------------
-
-// Once per region. Null: `why`; AGAIN: the peer was asked.
-[[gnu::cold]] const Transfers::Key* Transfers::unpack_key(const Command& command, PeerState& peer, base::Status* why) {
-  const std::uint64_t number = command.remote->handle[0];
-  const std::uint64_t generation = command.remote->handle[1];
-  const auto packed = device_.regions().key(number, generation);
-  if (!packed) {
-    *why = packed.status();
-    return nullptr;
-  }
-  if (number >= keys_.size()) {
-    try {
-      keys_.resize(number + 1);
-    } catch (const std::bad_alloc&) {
-      *why = HEDDLE_AGAIN;
-      return nullptr;
-    }
-  }
-  Key& entry = keys_[number];
-  if (entry.key != nullptr) drop_key(&entry);
-  const ucs_status_t status = port_.call().ep_rkey_unpack(peer.endpoint, packed->data(), &entry.key);
-  if (status != UCS_OK) {
-    entry.key = nullptr;
-    *why = base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM,
-                      "UCX cannot use the key of a region of rank %u: %s", command.rank,
-                      port_.call().status_string(status));
-    return nullptr;
-  }
-  entry.generation = generation;
-  entry.peer = &peer;
-  return &entry;
-}
-
-void Transfers::forget_releases() {
-  const std::uint64_t releases = device_.regions().releases();
-  if (releases == std::exchange(releases_seen_, releases)) return;
-  for (std::size_t i = 0; i < keys_.size(); ++i) {
-    Key& entry = keys_[i];
-    if (entry.key != nullptr && !device_.regions().import_is(i, entry.generation)) drop_key(&entry);
-  }
-}
-
-// UCX needs it until the commands that use it have ended.
-[[gnu::cold]] void Transfers::drop_key(Key* entry) {
-  try {
-    old_keys_.push_back(entry->key);
-  } catch (const std::bad_alloc&) {
-    entry->key = nullptr;  // it is UCX's until the worker ends
-  }
-  *entry = Key{};
-  if (under_way_ + orphans_ != 0) return;
-  for (ucp_rkey_h key : old_keys_) port_.call().rkey_destroy(key);
-  old_keys_.clear();
-}
-
-void Transfers::destroy_keys() {
-  for (const Key& entry : keys_) {
-    if (entry.key != nullptr) port_.call().rkey_destroy(entry.key);
-  }
-  for (ucp_rkey_h key : old_keys_) port_.call().rkey_destroy(key);
-}
-
-// ---- beginning
-// ----------------------------------------------------------------------------------------------------------
+// ---- beginning ----------------------------------------------------------------------------------
 
 // Each with the first slot, which stays free where nothing is under way afterwards.
 
@@ -228,8 +164,7 @@ bool Transfers::update(Command& command, const Key& key) {
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.call().status_string(status)));
 }
 
-// ---- atomics
-// ------------------------------------------------------------------------------------------------------------
+// ---- atomics ------------------------------------------------------------------------------------
 
 // Always with a result: its arrival says that the word was changed.
 void* Transfers::begin_update(const Command& command, Transfer* transfer, const Key& key) {
@@ -303,8 +238,7 @@ void* Transfers::change(Transfer* transfer) {
   }
 }
 
-// ---- ending
-// -------------------------------------------------------------------------------------------------------------
+// ---- ending -------------------------------------------------------------------------------------
 
 void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   auto* transfer = static_cast<Transfer*>(user);
@@ -393,8 +327,7 @@ void Transfers::disconnect_all() {
   }
 }
 
-// ---- flushing
-// -----------------------------------------------------------------------------------------------------------
+// ---- flushing -----------------------------------------------------------------------------------
 
 void Transfers::flush_all_dirty() {
   std::erase_if(dirty_, [this](PeerState* peer) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/ucx/keys.hpp"
 #include "transport/ucx/peer_state.hpp"
 
 namespace heddle::transport::ucx {
@@ -38,8 +39,8 @@ class Transfers {
     if (!changing_.empty()) [[unlikely]]
       change_all_again();
   }
-  // Now and then: keys of imports that were released would keep the peers' memory mapped.
-  void forget_releases();
+  // Now and then.
+  void forget_releases() { keys_.forget_releases(under_way_ + orphans_ != 0); }
 
   // Of one peer state, where its connection is lost. UCX keeps what it has; nobody waits for it any
   // more.
@@ -53,33 +54,15 @@ class Transfers {
   // Of each peer state that has something under way.
   void disconnect_all();
   // At last.
-  void destroy_keys();
+  void destroy_keys() { keys_.destroy(); }
 
  private:
-  // A key as UCX has unpacked it, for the endpoint of a peer state.
-  struct alignas(32) Key {
-    std::uint64_t generation = 0;  // of the import; no import has 0
-    PeerState* peer = nullptr;     // null: there is none
-    ucp_rkey_h key = nullptr;
-  };
-
   // A put whose source is free, and that waits for a flush.
   static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
 
   bool post_otherwise(Command& command);
   static bool is_block(const Command& command);
   base::Status check(const Command& command) const;
-  // Null: not unpacked yet.
-  [[nodiscard]] const Key* known_key(const Command& command) const {
-    const std::uint64_t number = command.remote->handle[0];
-    if (number >= keys_.size()) return nullptr;
-    const Key& known = keys_[number];
-    const bool fits = known.generation == command.remote->handle[1] && known.peer != nullptr &&
-                      known.peer->rank == command.rank && known.peer->worker == command.worker;
-    return fits ? &known : nullptr;
-  }
-  const Key* unpack_key(const Command& command, PeerState& peer, base::Status* why);
-  void drop_key(Key* entry);
   bool put(Command& command, const Key& key);
   bool get(Command& command, const Key& key);
   bool update(Command& command, const Key& key);
@@ -111,11 +94,9 @@ class Transfers {
   Pool<Transfer> pool_;
   std::uint32_t under_way_ = 0;
   std::uint32_t orphans_ = 0;
-  std::vector<PeerState*> dirty_;     // with puts that are not flushed
-  List<Transfer> changing_;           // atomics to be tried again
-  std::vector<Key> keys_;             // by import
-  std::vector<ucp_rkey_h> old_keys_;  // that commands under way may still use
-  std::uint64_t releases_seen_ = 0;
+  std::vector<PeerState*> dirty_;  // with puts that are not flushed
+  List<Transfer> changing_;        // atomics to be tried again
+  Keys keys_;
 };
 
 }  // namespace heddle::transport::ucx
