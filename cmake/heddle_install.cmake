@@ -15,11 +15,11 @@ endif()
 
 set(heddle_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)
 install(EXPORT heddle_targets NAMESPACE heddle:: FILE heddle-targets.cmake DESTINATION ${heddle_cmake_dir})
-configure_package_config_file(cmake/heddle-config.cmake.in ${CMAKE_BINARY_DIR}/heddle-config.cmake
+configure_package_config_file(cmake/heddle-config.cmake.in ${PROJECT_BINARY_DIR}/heddle-config.cmake
                               INSTALL_DESTINATION ${heddle_cmake_dir} NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 # Before 1.0 a minor version may change the interface.
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/heddle-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/heddle-config.cmake ${CMAKE_BINARY_DIR}/heddle-config-version.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/heddle-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/heddle-config.cmake ${PROJECT_BINARY_DIR}/heddle-config-version.cmake
         DESTINATION ${heddle_cmake_dir})
 
 # heddle.pc finds its prefix from where it lies. With absolute directories (some distributions) it names them.
@@ -33,8 +33,8 @@ foreach(kind LIB INCLUDE)
     set(heddle_pc_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}DIR}")
   endif()
 endforeach()
-configure_file(cmake/heddle.pc.in ${CMAKE_BINARY_DIR}/heddle.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/heddle.pc.in ${PROJECT_BINARY_DIR}/heddle.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The documents lie to each other as in the source, so that the links between them hold; those to the headers are changed
 # to lead to where the headers are installed.
@@ -44,12 +44,12 @@ install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.c" PATTERN "*.cpp" PATTERN "README.md")
 foreach(document README.md docs/guide.md)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${document})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${document})
   get_filename_component(folder ${document} DIRECTORY)
   file(RELATIVE_PATH heddle_to_include ${CMAKE_INSTALL_FULL_DOCDIR}/${folder} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-  file(RELATIVE_PATH heddle_to_source ${CMAKE_SOURCE_DIR}/${folder} ${CMAKE_SOURCE_DIR}/include)
+  file(RELATIVE_PATH heddle_to_source ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_SOURCE_DIR}/include)
   file(READ ${document} heddle_text)
   string(REPLACE "](${heddle_to_source}/" "](${heddle_to_include}/" heddle_text "${heddle_text}")
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/installed/${document} CONTENT "@heddle_text@" @ONLY)
-  install(FILES ${CMAKE_BINARY_DIR}/installed/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/installed/${document} CONTENT "@heddle_text@" @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/installed/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
 endforeach()

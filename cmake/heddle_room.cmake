@@ -4,7 +4,7 @@
 add_library(heddle_flags INTERFACE)
 target_compile_options(heddle_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                        -fno-rtti)
-target_include_directories(heddle_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(heddle_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(heddle_flags INTERFACE Threads::Threads)
 # g++ 12 takes assignments of std::string for overlapping copies (GCC bug 105651).
 target_compile_options(heddle_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
@@ -70,6 +70,17 @@ function(heddle_room name)
     target_link_libraries(heddle_${name} PUBLIC heddle_${other})
   endforeach()
   heddle_precompile(heddle_${name} rooms)
+endfunction()
+
+# heddle_emulated(TEST)    tells a test where the emulator's library is, and builds that before it;
+#                          "" where none is built
+function(heddle_emulated test)
+  if(TARGET tofucom)
+    target_compile_definitions(${test} PRIVATE HEDDLE_TOFUCOM="$<TARGET_FILE:tofucom>")
+    add_dependencies(${test} tofucom)
+  else()
+    target_compile_definitions(${test} PRIVATE HEDDLE_TOFUCOM="")
+  endif()
 endfunction()
 
 function(heddle_test source)

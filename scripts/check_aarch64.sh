@@ -2,7 +2,7 @@
 # Builds for aarch64 (preset aarch64) and runs the tests of the rooms under qemu's user mode, as an A64FX.
 #     check_aarch64.sh            all rooms up to the transports, with the conformance suite, and the engine
 #     check_aarch64.sh --quick    without the conformance suite and the engine
-#     check_aarch64.sh ROOM…      these folders, such as src/queue or src/api
+#     check_aarch64.sh ROOM…      these folders, such as src/queue or tests/api
 # It finds what does not compile or is wrong for this processor's word sizes, lines, calls and instructions. It does not find
 # what its weaker memory order would break: qemu on x86 keeps the order of x86. For that there are ThreadSanitizer and
 # tests/explore. Pages are of 4 KiB here, on Fugaku of 64.

@@ -23,9 +23,10 @@ def documents(root):
 
 def rooms(root):
     """Folders that must explain themselves: the rooms, transports, and those beside src/."""
-    folders = [root / name for name in ("include", "tools", "bench", "examples", "shmem", "docs/decisions")]
+    folders = [root / name for name in ("include", "tools", "bench", "examples", "interfaces", "docs/decisions")]
     folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
+    folders += [path.parent for path in root.glob("interfaces/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("tests/*/CMakeLists.txt")]
     return sorted(folder for folder in folders if folder.is_dir())
 
@@ -70,7 +71,8 @@ def check_links(root):
 def check_names(root):
     """Names of variables, functions' macros and statuses are those of the sources."""
     known = set()
-    for pattern in ("include/**/*.h*", "src/**/*.[ch]pp", "bench/**/*.[ch]pp", "cmake/*", "CMakeLists.txt", "CMakePresets.json", "tests/**/*.txt"):
+    for pattern in ("include/**/*.h*", "src/**/*.[ch]pp", "bench/**/*.[ch]pp", "cmake/*", "CMakeLists.txt", "CMakePresets.json",
+                    "src/**/CMakeLists.txt", "tests/**/*.txt"):
         for path in root.glob(pattern):
             known |= set(VARIABLE.findall(path.read_text(encoding="utf-8")))
     return [

@@ -30,8 +30,7 @@ MAY = {
     "tools": {"base", "bootstrap", "bootstrap/*", "transport", "collective", "bench"},
     "bench": {"base"},
     "examples": set(),
-    "shmem": set(),
-    "python": set(),
+    "interfaces": set(),  # each folder of it is a room of its own
     "emulator": {"base", "queue"},
     "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "bench", "emulator"},
 }
@@ -62,6 +61,8 @@ def room_of(path):
     if parts[0] == "src" and len(parts) > 2:
         inner = parts[1] in FOLDERS_WITH_INNER_ROOMS and len(parts) > 3
         return f"src/{parts[1]}", f"{parts[1]}/{parts[2]}" if inner else parts[1]
+    if parts[0] == "interfaces" and len(parts) > 2:
+        return parts[0], f"{parts[0]}/{parts[1]}"
     return parts[0], parts[0]
 
 

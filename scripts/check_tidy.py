@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
 
-    check_tidy.py BUILD_TREE [REGEX of paths]
-    check_tidy.py BUILD_TREE --record    writes down what is clean: all but the files that have findings
-    check_tidy.py BUILD_TREE --all       the same, but looks also at what was found clean before
+    check_tidy.py BUILD_TREE               what the change touches
+    check_tidy.py BUILD_TREE --base REF    what differs from REF; the variable HEDDLE_TIDY_BASE says the same
+    check_tidy.py BUILD_TREE --all         everything: about a quarter of an hour of processor time
+    check_tidy.py BUILD_TREE REGEX         the sources whose path matches
 
-It takes a quarter of an hour of processor time. A file that was found clean stays so while nothing that it is made of changes: itself, the
-project's headers that it includes, directly or not, its command, the checks. tidy_clean.txt has a hash of these for each such file, and
-what is in there is not looked at again.
+A change is what differs from its base, in commits or in the work tree, of the files that git knows. The base is the first of these that exists:
+
+* REF.
+* Where HEAD has left origin/main (or main, where there is no such remote branch).
+* On the main branch itself: the commit that it pointed to three days before HEAD was committed. So a landing of many commits is seen as a whole.
+
+Where nothing is older than that, as in a shallow clone, and where .clang-tidy itself differs, everything is looked at. A header that differs
+is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what it finds in headers,
+too. What a header changes in its other users only --all finds.
 
 Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
 includes anew. These see the files of a target together, as if each were included into one. Files that define a name which one before them
@@ -15,9 +22,9 @@ has, too, go into a group of their own. A group in which they find anything is h
 said of a file alone is what counts. The others, which look at the file itself or at ways through all of its functions, see each file alone.
 """
 
+import argparse
 import concurrent.futures
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -28,7 +35,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
-CLEAN = ROOT / "scripts/tidy_clean.txt"
+DAYS = 3  # of the main branch are one change
+INCLUDERS = 2  # sources through which a header is seen
 # The analyzer follows so many states of a function, not 225,000: a quarter of the time.
 ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000")]
 TOGETHER = 12  # files in a group: few enough that the last group does not keep the other processors waiting
@@ -43,9 +51,9 @@ ABOUT_THE_FILE = {
 
 
 def sources(only):
-    patterns = ["src/*.cpp", "tools/*.cpp", "shmem/*.cpp"]
+    patterns = ["src/*.cpp", "tools/*.cpp", "interfaces/*.cpp"]
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^shmem/tests/")
+    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^interfaces/[^/]*/tests/")
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
 
 
@@ -90,23 +98,75 @@ def included(file, folders):
     return {place for place in places if place.is_file() and place.is_relative_to(ROOT)}
 
 
-def hash_of(file, command, version):
-    folders = tuple(pathlib.Path(word[2:]) for word in command[1] if word.startswith("-I"))
+def git(*words):
+    """What git prints; None if it fails."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def commit(name):
+    return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+
+
+def base_of(given):
+    """The commit from which the change is counted, and what it is. None: there is none."""
+    if given:
+        found = commit(given)
+        if not found:
+            sys.exit(f"check_tidy: {given} is no commit of this clone")
+        return found, given
+    head = commit("HEAD")
+    for name in ("origin/main", "main"):
+        left = commit(name) and git("merge-base", "HEAD", name)
+        if left and left != head:
+            return left, f"where HEAD has left {name}"
+        if left:
+            break
+    if head:
+        until = int(git("show", "--no-patch", "--format=%ct", head)) - DAYS * 24 * 3600
+        # First parents: what was merged since counts, however old it is.
+        lines = git("log", "--first-parent", "--format=%ct %H", head).splitlines()
+        for time, name in map(str.split, lines):
+            if int(time) < until:
+                return name, f"the main branch {DAYS} days before"
+    return None, ""
+
+
+def changed_since(base):
+    """The paths, relative to the root, that differ from the commit in the work tree."""
+    names = git("diff", "--name-only", "--no-renames", "--diff-filter=d", base)
+    if names is None:
+        sys.exit(f"check_tidy: git cannot compare with {base}")
+    return set(names.splitlines())
+
+
+def made_of(file, folders):
+    """The project's files that a source consists of."""
     parts, open_ones = set(), [pathlib.Path(file).resolve()]
     while open_ones:
         one = open_ones.pop()
         if one not in parts:
             parts.add(one)
             open_ones += included(one, folders)
-    made_of = hashlib.sha256((version + " ".join(command[1]).replace(str(ROOT), ".")).encode())
-    for part in (ROOT / ".clang-tidy", pathlib.Path(__file__).resolve(), *sorted(parts)):
-        made_of.update(os.path.relpath(part, ROOT).encode() + b"\0" + part.read_bytes())
-    return made_of.hexdigest()[:20]
+    return parts
 
 
-def hashes_of(files, commands):
-    version = re.search(r"version \S+", subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout)[0]
-    return {file: f"{hash_of(file, commands[file], version)} {pathlib.Path(file).relative_to(ROOT).as_posix()}" for file in files}
+def touched_by(changed, commands):
+    """The sources of those that have a command which differ, and those through which the headers that differ are seen."""
+    paths = {(ROOT / name).resolve() for name in changed}
+    headers = {path for path in paths if path.suffix in (".h", ".hpp", ".inc")}
+    chosen = {file for file in commands if pathlib.Path(file).resolve() in paths}
+    if not headers:
+        return sorted(chosen)
+    users = {header: [] for header in headers}
+    for file, (_, words) in commands.items():
+        folders = tuple(pathlib.Path(word[2:]) for word in words if word.startswith("-I"))
+        for header in headers & made_of(file, folders):
+            users[header].append(file)
+    for header in sorted(headers):
+        near = sorted(users[header], key=lambda file: (pathlib.Path(file).stem != header.stem, file not in chosen, file))
+        chosen.update(near[:INCLUDERS])
+    return sorted(chosen)
 
 
 class Checker:
@@ -119,7 +179,7 @@ class Checker:
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
         command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
-                   r"--header-filter=/(src|tools|bench|shmem|include/heddle)/.*\.[hc]pp$", file]
+                   r"--header-filter=/(src|tools|bench|interfaces|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
     def file_alone(self, file, names):
@@ -159,10 +219,34 @@ class Checker:
         return self.group(f"{number}a", command, files[:half]) + self.group(f"{number}b", command, files[half:])
 
 
+def parse(words):
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("tree", type=pathlib.Path)
+    parser.add_argument("only", nargs="?")
+    parser.add_argument("--base", default=os.environ.get("HEDDLE_TIDY_BASE"))
+    parser.add_argument("--all", action="store_true")
+    return parser.parse_args(words)
+
+
+def selected(options, commands):
+    """The files to look at, and how they were chosen."""
+    named = {str(file) for file in sources(options.only or ".") if str(file) in commands}
+    if not named:
+        sys.exit("check_tidy: nothing to check")
+    if options.all or options.only:
+        return sorted(named), "all that match" if options.only else "everything"
+    base, what = base_of(options.base)
+    if not base:
+        return sorted(named), "everything, for no commit to compare with was found"
+    changed = changed_since(base)
+    if ".clang-tidy" in changed:
+        return sorted(named), "everything, for .clang-tidy differs"
+    return touched_by(changed, {file: commands[file] for file in named}), f"what differs from {base[:10]}, {what}"
+
+
 def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    tree = pathlib.Path(sys.argv[1]).resolve()
+    options = parse(sys.argv[1:])
+    tree = options.tree.resolve()
     database = tree / "compile_commands.json"
     if not database.is_file():
         sys.exit(f"check_tidy: {tree} has no compile_commands.json; configure it first")
@@ -171,14 +255,8 @@ def main():
     for entry in json.loads(database.read_text(encoding="utf-8")):
         if entry["file"].endswith(".cpp"):
             commands.setdefault(entry["file"], command_of(entry))
-    everything = sys.argv[2:] == ["--all"]
-    record = everything or sys.argv[2:] == ["--record"]
-    named = [str(file) for file in sources("." if record or len(sys.argv) == 2 else sys.argv[2]) if str(file) in commands]
-    if not named:
-        sys.exit("check_tidy: nothing to check")
-    hashes = hashes_of(named, commands)
-    clean = set(CLEAN.read_text(encoding="utf-8").splitlines()) if CLEAN.exists() and not everything else set()
-    files = [file for file in named if hashes[file] not in clean]
+    files, how = selected(options, commands)
+    print(f"check_tidy: {len(files)} files: {how}", flush=True)
     alike = {}
     for file in files:
         alike.setdefault(commands[file], []).append(file)
@@ -191,12 +269,7 @@ def main():
         work += [pool.submit(checker.file_alone, file, checker.alone) for file in files]
         found = "".join(each.result() for each in work)
     print(found, end="")
-    print(f"check_tidy: {len(files)} files; {len(named) - len(files)} are as they were when they were found clean")
-    # What is said of a header is said of all that include it: then nothing is written down.
-    bad = set(re.findall(r"^(/\S+?):\d+:\d+: (?:warning|error)", found, re.MULTILINE))
-    if record and bad <= set(named) and bool(bad) == bool(found):
-        lines = sorted((hashes[file] for file in named if file not in bad), key=lambda line: line.split()[1])
-        CLEAN.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    print(f"check_tidy: {len(files)} files, {'findings' if found else 'nothing found'}")
     sys.exit(1 if found else 0)
 
 

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """Tests of the checks themselves: on small trees and files with planted faults, each of which must be found."""
 
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
+import rewrap_comments  # noqa: E402
 import test_targets  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -53,6 +59,8 @@ GOOD = {
     "bench/bench.hpp": '#include <heddle/heddle.h>\n#include "harness/json.hpp"\n',
     "bench/harness/json.hpp": "\n",
     "examples/hello.c": "#include <heddle/heddle.h>\n",
+    "interfaces/one/one.hpp": "#include <heddle/heddle.h>\n",
+    "interfaces/one/tests/one.cpp": '#include "one/one.hpp"\n',
 }
 
 
@@ -93,6 +101,8 @@ class Includes(unittest.TestCase):
         self.refused("bench/x.cpp", '#include "transport/transport.hpp"', "bench may not include")
         self.refused("tools/x.cpp", '#include "engine/worker.hpp"', "tools may not include")
         self.refused("include/heddle/x.hpp", '#include "base/error.hpp"', "include may not include")
+        self.refused("interfaces/one/x.hpp", '#include "base/error.hpp"', "include/heddle only")
+        self.refused("interfaces/two/x.hpp", '#include "one/one.hpp"', "interfaces/two may not include")
 
     def test_ways_to_hide(self):
         self.refused("src/base/x.cpp", '#  include "../engine/worker.hpp"', "climbs")
@@ -215,9 +225,10 @@ class TestTargets(unittest.TestCase):
             "a_test": ["/t/a_test"], "b": ["/t/heddle", "run", "-n", "2", "/t/b rank"], "c 1": ["/t/c", 'say \\"x\\"']})
 
     def test_targets_are_those_that_ninja_knows(self):
-        known = {"tools/heddle", "shmem/rank", "examples/hello"}
+        known = {"tools/heddle", "interfaces/openshmem/rank", "examples/hello"}
         for command, wanted in [
-            ([f"{self.TREE}/tools/heddle", "run", f"{self.TREE}/shmem/rank"], {"tools/heddle", "shmem/rank"}),
+            ([f"{self.TREE}/tools/heddle", "run", f"{self.TREE}/interfaces/openshmem/rank"],
+             {"tools/heddle", "interfaces/openshmem/rank"}),
             (["/usr/bin/cmake", f"-DCOMMAND={self.TREE}/tools/heddle;run;{self.TREE}/examples/hello"],
              {"tools/heddle", "examples/hello"}),
             (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
@@ -225,43 +236,337 @@ class TestTargets(unittest.TestCase):
             self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
 
 
-class TidyHashes(unittest.TestCase):
-    """What was found clean is looked at again if anything that it is made of has changed, and only then."""
+@unittest.skipUnless(shutil.which("git"), "needs git")
+class TidySelects(unittest.TestCase):
+    """What a change touches, and from where a change counts."""
 
     FILES = {
+        "src/a.cpp": '#include "a.hpp"\n#include <string>\n',
+        "src/a.hpp": '#pragma once\n#include "made/deep.hpp"\n',
+        "src/b.cpp": '#include "a.hpp"\n',
+        "src/c.cpp": '#  include "a.hpp"\n',
+        "src/d.cpp": "int d();\n",
+        "src/a_test.cpp": '#include "a.hpp"\n',
+        "include/made/deep.hpp": "int deep();\n",
         ".clang-tidy": "Checks: '*'\n",
-        "src/a.cpp": '#include "b.hpp"\n#include <string>\n',
-        "src/b.hpp": '#pragma once\n#include "made/c.hpp"\n',
-        "build/made/c.hpp": "int c();\n",
-        "src/other.hpp": "int other();\n",
     }
+    DAY = 24 * 3600
 
     def setUp(self):
         self.root = Tree(self, self.FILES).root
         kept = check_tidy.ROOT
         self.addCleanup(setattr, check_tidy, "ROOT", kept)
         check_tidy.ROOT = self.root
-
-    def hash(self, words=(), version="1"):
         check_tidy.included.cache_clear()
-        return check_tidy.hash_of(self.root / "src/a.cpp", ("", ("clang++", f"-I{self.root}/build", *words)), version)
+        # Inside a hook of git they would name the repository that the hook is of.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "HEDDLE_TIDY"))}
+        patch = unittest.mock.patch.dict(os.environ, kept, clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.now = 1_700_000_000
+        self.commands = {str(self.root / f"src/{name}.cpp"): ("", ("clang++", f"-I{self.root}/include")) for name in "abcd"}
+        self.git("init", "-q", "-b", "main")
+        self.commit("first", 100)
 
-    def test_of_what_counts(self):
-        first = self.hash()
-        self.assertEqual(first, self.hash())
-        self.assertNotEqual(first, self.hash(words=("-O2",)))
-        self.assertNotEqual(first, self.hash(version="2"))
-        for name in (".clang-tidy", "src/a.cpp", "src/b.hpp", "build/made/c.hpp"):
-            with self.subTest(name=name):
-                (self.root / name).write_text(self.FILES[name] + "// another\n")
-                self.assertNotEqual(first, self.hash())
-                (self.root / name).write_text(self.FILES[name])
-                self.assertEqual(first, self.hash())
+    def git(self, *words, date=1_700_000_000):
+        when = f"{date} +0000"
+        names = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        environment = {**os.environ, **names, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when, "GIT_CONFIG_GLOBAL": "/dev/null"}
+        done = subprocess.run(["git", *words], cwd=self.root, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
-    def test_of_what_does_not(self):
-        first = self.hash()
-        (self.root / "src/other.hpp").write_text("int another();\n")
-        self.assertEqual(first, self.hash())
+    def commit(self, name, days_ago, text="int x();\n"):
+        (self.root / f"{name}.cpp").write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", name, date=self.now - days_ago * self.DAY)
+        return self.git("rev-parse", "HEAD")
+
+    def touched(self, *changed):
+        return [pathlib.Path(file).name for file in check_tidy.touched_by(set(changed), self.commands)]
+
+    def selected(self, *words):
+        files, how = check_tidy.selected(check_tidy.parse(["tree", *words]), self.commands)
+        return [pathlib.Path(file).name for file in files], how
+
+    def test_a_source_that_differs_is_looked_at(self):
+        self.assertEqual(self.touched("src/d.cpp", "README.md", "src/gone.cpp"), ["d.cpp"])
+
+    def test_a_header_is_seen_through_its_source_and_one_more(self):
+        self.assertEqual(self.touched("src/a.hpp"), ["a.cpp", "b.cpp"])
+
+    def test_a_header_is_seen_through_what_differs_anyway(self):
+        self.assertEqual(self.touched("src/a.hpp", "src/c.cpp"), ["a.cpp", "c.cpp"])
+
+    def test_a_header_that_is_included_by_headers_alone(self):
+        self.assertEqual(self.touched("include/made/deep.hpp"), ["a.cpp", "b.cpp"])
+
+    def test_on_a_branch_the_base_is_where_it_left_main(self):
+        main = self.git("rev-parse", "HEAD")
+        self.git("checkout", "-q", "-b", "work")
+        self.commit("src/d", 0)
+        self.commit("second", 0)
+        self.assertEqual(check_tidy.base_of(None)[0], main)
+        self.assertEqual(self.selected()[0], ["d.cpp"])
+
+    def test_the_remote_branch_counts_before_the_local_one(self):
+        first = self.git("rev-parse", "HEAD")
+        self.commit("src/d", 0)
+        self.git("update-ref", "refs/remotes/origin/main", first)
+        self.assertEqual(check_tidy.base_of(None)[0], first)
+
+    def test_on_main_the_base_is_three_days_old(self):
+        old = self.commit("old", 4)
+        self.commit("src/b", 2)
+        self.commit("src/d", 0)
+        self.git("checkout", "-q", "--detach")
+        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
+        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(self.selected()[0], ["b.cpp", "d.cpp"])
+
+    def test_what_was_merged_lately_counts_though_it_is_old(self):
+        self.git("checkout", "-q", "-b", "side")
+        self.commit("src/d", 50)
+        self.git("checkout", "-q", "main")
+        old = self.commit("old", 10)
+        self.git("merge", "-q", "--no-ff", "-m", "merge", "side", date=self.now)
+        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(self.selected()[0], ["d.cpp"])
+
+    def test_where_nothing_is_older_everything_is_looked_at(self):
+        self.git("checkout", "-q", "--orphan", "fresh")
+        self.git("branch", "-D", "main")
+        self.commit("src/d", 1)
+        self.assertEqual(check_tidy.base_of(None), (None, ""))
+        self.assertEqual(self.selected()[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
+
+    def test_the_work_tree_counts(self):
+        (self.root / "src/c.cpp").write_text("int c();\n")
+        self.git("rm", "-q", "src/b.cpp")
+        (self.root / "src/e.cpp").write_text("int e();\n")
+        self.git("add", "--intent-to-add", "src/e.cpp")
+        self.commands[str(self.root / "src/e.cpp")] = ("", ("clang++",))
+        self.assertEqual(self.selected("--base", "HEAD")[0], ["c.cpp", "e.cpp"])
+
+    def test_other_checks_concern_everything(self):
+        (self.root / ".clang-tidy").write_text("Checks: '-*'\n")
+        files, how = self.selected("--base", "HEAD")
+        self.assertEqual(len(files), 4)
+        self.assertIn(".clang-tidy", how)
+
+    def test_all_and_one(self):
+        self.assertEqual(self.selected("--all")[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
+        self.assertEqual(self.selected("src/[bc]")[0], ["b.cpp", "c.cpp"])
+
+    def test_a_base_that_is_none_is_an_error(self):
+        with self.assertRaises(SystemExit) as refused:
+            check_tidy.base_of("no-such-branch")
+        self.assertIn("no-such-branch", str(refused.exception))
+
+
+SHAPES = r"""
+#pragma once
+#define DECLARES(x) void x(); struct Macro { void no(); \
+  };
+namespace heddle::inner {
+enum class Color : int { red, green };
+template <typename T, std::size_t N = (3 > 2) ? 1 : 2>
+class [[nodiscard]] alignas(64) Box final : public Base<T>, private Other {
+  void hidden();
+
+ public:
+  explicit Box(int size) : Base<T>{size}, size_(size), text_{"{;"} { fill(); }
+  Box(const Box&) = delete;
+  Box& operator=(const Box&) = default;
+  Box(Box&&) noexcept;
+  virtual ~Box() { if (a < b) { drop(); } }
+  int one() const { return size_ < 3 ? '{' : 1'000; }  // void comment();
+  /* void block(); */
+  [[nodiscard]] static std::map<int, std::function<void(int)>> two(int a = f(3), int b = {}) noexcept(noexcept(x()));
+  virtual int three(std::span<const int> values) = 0;
+  void gone(double) = delete;
+  template <typename F>
+    requires std::invocable<F>
+  auto four(F&& f) -> decltype(f()) {
+    return f([] { struct Local { void no(); }; });
+  }
+  bool operator==(const Box&) const = default;
+  explicit operator bool() const;
+  int operator()(int) const;
+  int& operator[](int at) { return data_[at]; }
+  bool operator<(const Box& other) const { return a < other.a; }
+  friend class Friend;
+  friend bool equal(const Box&, const Box&);
+  using Call = void (*)(int);
+  typedef void Type(int);
+  static_assert(sizeof(T) > 1);
+  void (*pointer)(int) = nullptr;
+  std::function<void(int)> function{[](int) {}};
+  int value = compute(3), other{4};
+  const char* raw = R"x(void raw(); } " )x";
+  struct Inside {
+    int data;
+    void first();
+   private:
+    void second();
+  } inside;
+
+ protected:
+  void guarded();
+ private:
+  int size_;
+};
+struct Plain { int a{1}; void run(); };
+class Forward;
+struct Made : Plain { using Plain::Plain; DECLARES(x) };
+constexpr auto kTable = std::array{Plain{.a = 1}, Plain{}};
+extern "C" { struct Inner { void f(); void f(int); }; }
+void Box<int>::one() { while (x) { y(); } }
+}  // namespace
+class After { public: void f(); };
+"""
+
+
+class Shape(unittest.TestCase):
+    def test_public_functions(self):
+        found = check_shape.functions_of(SHAPES)
+        self.assertEqual(found["Box"], ["one", "two", "three", "four", "operator==", "operatorbool", "operator()", "operator[]", "operator<"])
+        self.assertEqual(found["Box::Inside"], ["first"])
+        self.assertEqual(found["Plain"], ["run"])
+        self.assertEqual(found["Inner"], ["f", "f"])
+        self.assertEqual(found["After"], ["f"])
+        self.assertEqual(set(found), {"Box", "Box::Inside", "Plain", "Made", "Inner", "After"})
+
+    def test_friends(self):
+        self.assertEqual(check_shape.friends_of(SHAPES), 2)
+        self.assertEqual(check_shape.friends_of('// a friend\nconst char* x = "friend ";\nint friendly;\n'), 0)
+
+    def faults(self, public=40, friends=0, tables=({}, {}), text=""):
+        body = "".join(f"void f{number}();" for number in range(public)) + "friend class Y;" * friends
+        root = Tree(self, {"src/x.hpp": f"struct X {{ {body} }};\n{text}"}).root
+        return check_shape.faults_of(root, *tables, bool(text))[1]
+
+    def test_the_rules(self):
+        self.assertEqual(self.faults(), [])
+        self.assertEqual(self.faults(public=41), ["src/x.hpp X: 41 public functions; at most 40"])
+        self.assertEqual(self.faults(friends=1), ["src/x.hpp: 1 friends; at most 0"])
+
+    def test_exceptions_can_only_shrink(self):
+        row = ({("src/x.hpp", "X"): 45}, {"src/x.hpp": 2})
+        self.assertEqual(self.faults(45, 2, row), [])
+        grown = self.faults(46, 3, row)
+        self.assertEqual(len(grown), 2)
+        self.assertIn("46 public functions; it had 45", grown[0])
+        smaller, gone = self.faults(44, 0, row)
+        self.assertIn("put 44 into its row", smaller)
+        self.assertIn("0 friends, no longer 2: take away its row", gone)
+        self.assertIn("take away its row", check_shape.ratchet({}, {"gone.hpp": 1}, 0, "friends", str)[0])
+
+    def test_wide_comments(self):
+        wide = "// " + "x " * 49 + "y"
+        self.assertEqual(check_shape.wide_comments(f"{wide[:100]}\n{wide}\n"), [(2, 102)])
+        self.assertEqual(check_shape.wide_comments(f'auto x = "{wide}";\n// NOLINT{wide}\n'), [])
+        self.assertEqual(check_shape.wide_comments(f"/* a\n{wide} */\n{wide[2:]}/* c */ int y;\n"), [(2, 105)])
+        self.assertEqual(check_shape.wide_comments(f"int x;{' ' * 94}// y\n"), [(1, 104)])
+        self.assertEqual(len(self.faults(text=wide)), 1)
+
+    def test_this_tree(self):
+        _, faults = check_shape.faults_of(SCRIPTS.parent, check_shape.FUNCTIONS, check_shape.FRIENDS, False)
+        self.assertEqual(faults, [])
+
+
+class Rewrap(unittest.TestCase):
+    WORDS = "the quick brown fox jumps over the lazy dog and then again "
+
+    def rewrapped(self, text):
+        result = rewrap_comments.rewrapped(text)
+        self.assertEqual(rewrap_comments.rewrapped(result), result, "a second time changes it again")
+        return result
+
+    def lines(self, text):
+        result = self.rewrapped(text).splitlines()
+        self.assertEqual([line for line in result if len(line) > 100], [])
+        return result
+
+    def test_what_is_narrow_stays(self):
+        for text in ("// short\n// lines\nint x;  // here\n", "int x;\n", "/* a\n * b */\n", f'auto s = "// {self.WORDS * 3}";\n'):
+            self.assertEqual(self.rewrapped(text), text)
+
+    def test_a_paragraph(self):
+        lines = self.lines(f"  // One {self.WORDS * 3}\n  // end.\n  //\n  // Two.\n  int x;\n")
+        self.assertEqual(lines[-3:], ["  //", "  // Two.", "  int x;"])
+        self.assertTrue(all(line.startswith("  // ") for line in lines[:-3]))
+        self.assertIn(("One " + self.WORDS * 3 + "end.").split(), [" ".join(line[4:].strip() for line in lines[:-3]).split()])
+
+    def test_lists_keep_their_indentation(self):
+        lines = self.lines(f"//  * first {self.WORDS * 2}\n//    goes on\n//  * second\n//  12. third {self.WORDS * 2}\n")
+        self.assertEqual([line[:7] for line in lines], ["//  * f", "//    o", "//  * s", "//  12.", "//     "])
+
+    def test_tables_are_not_merged(self):
+        lines = self.lines(f"// a    one {self.WORDS * 2}\n// bcd  two\n//   e  three\n")
+        self.assertTrue(lines[0].startswith("// a    one the"))
+        self.assertRegex(lines[1], r"^//      \w")
+        self.assertEqual(lines[2:], ["// bcd  two", "//   e  three"])
+
+    def test_labels_begin_a_paragraph(self):
+        lines = self.lines(f"/* Memory.  {self.WORDS * 2}\n * and {self.WORDS}and so on.\n * Errors: {self.WORDS * 2}*/\n")
+        self.assertTrue(all(re.match(r"(/\*| \*) \w", line) for line in lines), lines)
+        self.assertEqual(sum(line.startswith(" * Errors: ") for line in lines), 1)
+
+    def test_no_line_begins_like_an_item(self):
+        for mark in ("-", "*", "2.", "a)", "//", "#if"):
+            for fill in range(80, 101):
+                lines = self.lines("// word " + "x" * (fill - 9) + f" {mark} more {self.WORDS}\n")
+                self.assertFalse(any(line[3:].startswith(mark) for line in lines), (mark, lines))
+
+    def test_no_line_ends_in_a_backslash(self):
+        for fill in range(80, 101):
+            lines = self.lines("// word " + "x" * (fill - 9) + f" a\\ more {self.WORDS}\n")
+            self.assertFalse(any(line.endswith("\\") for line in lines))
+
+    def test_behind_code(self):
+        code = "  int member = 0;"
+        lines = self.lines(f"{code}  // {self.WORDS * 2}\n{' ' * 19}// goes on\n  int next;  // short\n")
+        self.assertTrue(lines[0].startswith("  // the quick"))
+        self.assertTrue(" ".join(lines).endswith("goes on   int member = 0;   int next;  // short"))
+        lines = self.lines(f"  if (a) {{\n  }} else {{  // {self.WORDS * 2}\n    b();\n  }}\n")
+        self.assertEqual(lines[1], "  } else {")
+        self.assertTrue(lines[2].startswith("    // the quick"))
+        lines = self.lines(f"  int member =\n      0;  // {self.WORDS * 2}\n")
+        self.assertEqual(lines[-2:], ["  int member =", "      0;"])
+        lines = self.lines(f"  // NOLINTNEXTLINE(x)\n  int a;  // {self.WORDS * 2}\n")
+        self.assertEqual(lines[-2:], ["  // NOLINTNEXTLINE(x)", "  int a;"])
+
+    def test_what_stays(self):
+        wide = self.WORDS * 2
+        for text in (f"int x;  // NOLINT(a): {wide}\n", f"#endif  // {wide}\n", f"// clang-format off\n// {wide}\n// clang-format on\n",
+                     f"// ─── {wide}\n", f"#define A(x) \\\n  f(x); // {wide}\n", f"/// {wide}\n", f"/** {wide} */\n", f"// {wide} \\\n{wide}\n"):
+            self.assertEqual(self.rewrapped(text), text)
+
+    def test_rules(self):
+        self.assertEqual(self.rewrapped("// ---- a " + "-" * 110 + "\n"), "// ---- a " + "-" * 90 + "\n")
+        self.assertEqual(self.rewrapped("/* ---- a " + "-" * 110 + " */\n"), "/* ---- a " + "-" * 87 + " */\n")
+        self.lines(f"// ---- {self.WORDS * 2}{'-' * 20}\n")
+
+    def test_blocks(self):
+        lines = self.lines(f"/* First {self.WORDS * 3}\n * end.\n *\n * Second. */\nint f(void);\n")
+        self.assertEqual((lines[0][:8], lines[-4:][1:]), ("/* First", [" *", " * Second. */", "int f(void);"]))
+        lines = self.lines(f"  A = 1, /* {self.WORDS * 2}\n            {self.WORDS} */\n  B\n")
+        self.assertTrue(lines[0].startswith("  /* the"))
+        self.assertEqual(lines[-2:], ["  A = 1,", "  B"])
+
+    def test_code_that_would_change_is_refused(self):
+        class Wrong:
+            def __init__(self, text):
+                self.text = text
+
+            def run(self):
+                return self.text.replace("x", "y")
+
+        kept = rewrap_comments.Rewrapper
+        self.addCleanup(setattr, rewrap_comments, "Rewrapper", kept)
+        rewrap_comments.Rewrapper = Wrong
+        with self.assertRaises(ValueError):
+            rewrap_comments.rewrapped("int x;\n")
 
 
 class RetryFailed(unittest.TestCase):

@@ -40,7 +40,7 @@ inline Status done(Worker& worker, std::uint64_t width, const heddle_completion*
   }
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = engine::post(worker, engine::AtomicCommand{request, request.remote->rank, resolved});
+  const Status status = engine::start(worker, engine::AtomicStart{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) worker.count_command(&Tally::atomics, wire::atomic_bytes(request.op));
   return counted(status, completion);

@@ -1,5 +1,6 @@
 // Active messages.
 #include <cstdio>
+#include <cstring>
 #include <span>
 
 #include "api/arguments.hpp"
@@ -7,8 +8,6 @@
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 
 namespace {
-
-using Sent = heddle::transport::TransportWorker::Sent;
 
 using heddle::wire::kHandlerNumbers;
 
@@ -55,14 +54,49 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return status;
 }
 
-// Posts a message with what else a long one needs.
-Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                    const heddle::engine::Completion& completion) {
-  const bool offered = worker.is_offered(message);
+// One that does not fit one message of the transport.
+[[gnu::noinline]] Status post_long(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                   const heddle::engine::Completion& completion) {
+  heddle::engine::LongMessageStart what{target, {}, completion};
+  what.message.handler = message.handler;
+  what.message.header_bytes = message.header_bytes;
+  if (message.header_bytes != 0) std::memcpy(what.message.header.data(), message.header, message.header_bytes);
+  what.message.payload = static_cast<const std::byte*>(message.payload);
+  what.message.payload_bytes = message.payload_bytes;
+  const bool offered = worker.is_offered(message.payload_bytes);
   if (offered && !worker.take_offer()) return HEDDLE_AGAIN;
-  const Status status = heddle::engine::post(worker, heddle::engine::MessageCommand{target, &message, &completion});
+  const Status status = heddle::engine::start(worker, what);
   if (offered && status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_offer_back();
   return status;
+}
+
+inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t immediate) {
+  heddle::transport::Command command;
+  command.rank = target.rank;
+  command.worker = target.worker;
+  command.immediate = immediate;
+  return command;
+}
+
+[[gnu::noinline]] Status post_any(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                  std::uint32_t immediate, const heddle::engine::Completion& completion) {
+  if (!worker.fits_one(message.header_bytes, message.payload_bytes)) {
+    return post_long(worker, target, message, completion);
+  }
+  heddle::transport::Command command = command_of(target, immediate);
+  command.set_message(message.header, message.header_bytes, message.payload, message.payload_bytes);
+  return heddle::engine::post(worker, command, completion);
+}
+
+[[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                                  std::uint32_t immediate,
+                                                  const heddle::engine::Completion& completion) {
+  if (message.payload_bytes != 8 || message.header_bytes != 0) [[unlikely]] {
+    return post_any(worker, target, message, immediate, completion);
+  }
+  heddle::transport::Command command = command_of(target, immediate);
+  command.set_message(nullptr, 0, message.payload, 8);
+  return heddle::engine::post(worker, command, completion);
 }
 
 // Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a queued command that waited for
@@ -81,11 +115,23 @@ Status post_message(Worker& worker, heddle_peer target, const heddle_am_message&
       default:
         return credit;
     }
-    const Status status = post_message(worker, target, message, resolved);
-    if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message);
+    const std::uint32_t immediate = heddle::wire::encode_user(message.handler, message.header_bytes);
+    const Status status = post_message(worker, target, message, immediate, resolved);
+    if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message.header_bytes, message.payload_bytes);
     if (status == HEDDLE_AGAIN) return again(worker);
     return status < 0 ? status : counted(accepted(worker, message, status), completion);
   });
+}
+
+// Of class NETWORK, with a completion.
+[[gnu::noinline]] Status try_observed(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                      const heddle_completion* completion) {
+  heddle::engine::Completion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
+  const Status status = post_message(worker, target, message, immediate, resolved);
+  if (status == HEDDLE_AGAIN) return again(worker);
+  return status < 0 ? status : counted(accepted(worker, message, status), completion);
 }
 
 [[gnu::cold]] void describe_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
@@ -105,6 +151,26 @@ Status post_message(Worker& worker, heddle_peer target, const heddle_am_message&
   }
 }
 
+// Inline in both forms, of which the blocking one hardly ever needs more.
+[[gnu::always_inline]] inline Status try_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
+                                            const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) [[unlikely]]
+    return bad_handle("worker", handle.id);
+  if (message == nullptr) [[unlikely]]
+    return null_argument("am", "message");
+  if (!well_formed(*worker, target, *message, HEDDLE_AM_USER)) [[unlikely]] {
+    return try_user(*worker, target, *message, completion);
+  }
+  if (completion != nullptr) [[unlikely]]
+    return try_observed(*worker, target, *message, completion);
+  const std::uint32_t immediate = heddle::wire::encode_am(message->handler, message->header_bytes);
+  const Status status = post_message(*worker, target, *message, immediate, heddle::engine::kUnobserved);
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
+    return accepted(*worker, *message, status);
+  return status == HEDDLE_AGAIN ? again(*worker) : status;
+}
+
 }  // namespace
 
 heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle_am_handler fn, void* arg) {
@@ -115,35 +181,17 @@ heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle
   return HEDDLE_DONE;
 }
 
-heddle_status heddle_try_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
+heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                             const heddle_completion* completion) {
-  Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (message == nullptr) return null_argument("am", "message");
-  if (!well_formed(*worker, target, *message, HEDDLE_AM_USER)) [[unlikely]] {
-    return try_user(*worker, target, *message, completion);
-  }
-  if (completion == nullptr || completion->counter.id == 0) [[likely]] {
-    heddle::engine::Gate* gate = worker->gate();
-    const bool observed = completion != nullptr && completion->fn != nullptr;
-    switch (gate == nullptr ? worker->try_send(target, *message) : gate->try_send(target, *message, observed)) {
-      case Sent::sent:
-        return accepted(*worker, *message, HEDDLE_DONE);
-      case Sent::full:
-        return again(*worker);
-      case Sent::unsuitable:
-        break;
-    }
-  }
-  heddle::engine::Completion resolved;
-  if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = post_message(*worker, target, *message, resolved);
-  if (status == HEDDLE_AGAIN) return again(*worker);
-  return status < 0 ? status : counted(accepted(*worker, *message, status), completion);
+  return try_am(worker, target, message, completion);
 }
 
 heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                         const heddle_completion* completion) {
+  const Status first = try_am(worker, target, message, completion);
+  if (first != HEDDLE_AGAIN) [[likely]] {
+    return first;
+  }
   return blocking(
       "heddle_am", worker, [&] { return heddle_try_am(worker, target, message, completion); },
       [&](Worker& own, std::span<char> text) { describe_message(own, target, *message, text); });

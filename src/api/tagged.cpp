@@ -11,7 +11,7 @@ namespace {
 namespace base = heddle::base;
 namespace engine = heddle::engine;
 namespace protocol = heddle::protocol;
-using Sent = heddle::transport::TransportWorker::Sent;
+namespace transport = heddle::transport;
 
 [[gnu::cold]] Status explain_peer(Worker& worker, std::uint32_t rank, std::uint32_t index) {
   if (rank >= worker.size()) {
@@ -44,23 +44,48 @@ inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
 }
 
 template <bool kShared>
-inline Status send(Worker& worker, const engine::SendRequest& request, const heddle_completion* completion) {
-  engine::Tagged& tagged = worker.tagged();
-  if (!tagged.reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
+[[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request, const engine::Completion& completion) {
+  if (request.bytes > worker.tagged().eager()) [[unlikely]] {
+    if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
+    return engine::start(worker, engine::OfferStart{request, completion});
+  }
+  transport::Command command;
+  engine::Tagged::set_message(request, &command);
+  return kShared ? worker.gate()->post(command, completion) : worker.post(command, completion);
+}
+
+// What the caller is told of a message for which room was reserved.
+inline Status told(Worker& worker, const engine::SendRequest& request, Status status, bool shared) {
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
+    return accepted(worker, request.bytes, status);
+  shared ? worker.tagged().give_back<true>(request.target, request.bytes)
+         : worker.tagged().give_back<false>(request.target, request.bytes);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+template <bool kShared>
+[[gnu::noinline]] Status post_observed(Worker& worker, const engine::SendRequest& request,
+                                       const heddle_completion* completion) {
+  engine::Completion resolved;
+  Status status = resolve(worker, completion, &resolved);
+  if (status == HEDDLE_DONE) status = post_reserved<kShared>(worker, request, resolved);
+  return counted(told(worker, request, status, kShared), completion);
+}
+
+template <bool kShared>
+[[gnu::always_inline]] inline Status send(Worker& worker, const engine::SendRequest& request,
+                                          const heddle_completion* completion) {
+  if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     return no_room<kShared>(worker, request.target);
   }
-  if (!kShared && (completion == nullptr || completion->counter.id == 0)) [[likely]] {
-    if (tagged.send_short(request) == Sent::sent) [[likely]]
-      return accepted(worker, request.bytes, HEDDLE_DONE);
-  }
-  engine::Completion resolved;
-  Status status =
-      request.bytes > engine::Tagged::kMaxBytes ? too_long(request.bytes) : resolve(worker, completion, &resolved);
-  if (status == HEDDLE_DONE) status = engine::post(worker, engine::SendCommand{request, &resolved});
-  if (status == HEDDLE_DONE || status == HEDDLE_POSTED)
-    return counted(accepted(worker, request.bytes, status), completion);
-  tagged.give_back<kShared>(request.target, request.bytes);
-  return status == HEDDLE_AGAIN ? again(worker) : status;
+  if (completion != nullptr) [[unlikely]]
+    return post_observed<kShared>(worker, request, completion);
+  return told(worker, request, post_reserved<kShared>(worker, request, engine::kUnobserved), kShared);
+}
+
+[[gnu::noinline]] Status send_shared(Worker& worker, const engine::SendRequest& request,
+                                     const heddle_completion* completion) {
+  return send<true>(worker, request, completion);
 }
 
 // ---- receives ------------------------------------------------------------------------------------------------------------
@@ -88,12 +113,12 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
   return status == HEDDLE_AGAIN ? again(worker) : status;
 }
 
-template <class Command>
-inline Status post_receive(Worker& worker, Command& command, const heddle_completion* completion) {
-  heddle_receive* const receive = command.request.receive;
-  if (const Status status = resolve(worker, completion, &command.request.completion); status != HEDDLE_DONE)
+template <class Start>
+inline Status post_receive(Worker& worker, Start& what, const heddle_completion* completion) {
+  heddle_receive* const receive = what.request.receive;
+  if (const Status status = resolve(worker, completion, &what.request.completion); status != HEDDLE_DONE)
     return not_posted(worker, receive, status);
-  const Status status = engine::post(worker, command);
+  const Status status = engine::start(worker, what);
   if (status == HEDDLE_AGAIN) return not_posted(worker, receive, status);
   return counted(status, completion);  // errors the engine has told it
 }
@@ -104,6 +129,22 @@ Status look(Worker& worker, Look&& look_inside) {
   return worker.gate() == nullptr ? look_inside() : worker.gate()->settled(std::forward<Look>(look_inside));
 }
 
+// Inline in both forms, of which the blocking one hardly ever needs more.
+[[gnu::always_inline]] inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
+                                              const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) [[unlikely]]
+    return bad_handle("worker", handle.id);
+  if (request.target.rank >= worker->size() || request.target.worker >= worker->max_workers()) [[unlikely]] {
+    return explain_peer(*worker, request.target.rank, request.target.worker);
+  }
+  if (request.data == nullptr && request.bytes != 0) [[unlikely]] {
+    return null_argument("send", "data");
+  }
+  return worker->gate() == nullptr ? send<false>(*worker, request, completion)
+                                   : send_shared(*worker, request, completion);
+}
+
 Status status_of(heddle_receive* receive) {
   // Acquire: who sees the end sees the data. Partner: the release where the engine sets it.
   return std::atomic_ref(receive->status).load(std::memory_order_acquire);
@@ -111,23 +152,17 @@ Status status_of(heddle_receive* receive) {
 
 }  // namespace
 
-heddle_status heddle_try_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
+heddle_status heddle_try_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                               const heddle_completion* completion) {
-  Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (target.rank >= worker->size() || target.worker >= worker->max_workers()) [[unlikely]] {
-    return explain_peer(*worker, target.rank, target.worker);
-  }
-  if (data == nullptr && bytes != 0) [[unlikely]] {
-    return null_argument("send", "data");
-  }
-  const engine::SendRequest request{target, tag, data, bytes};
-  return worker->gate() == nullptr ? send<false>(*worker, request, completion)
-                                   : send<true>(*worker, request, completion);
+  return try_send(worker, {target, tag, data, bytes}, completion);
 }
 
 heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                           const heddle_completion* completion) {
+  const Status first = try_send(worker, {target, tag, data, bytes}, completion);
+  if (first != HEDDLE_AGAIN) [[likely]] {
+    return first;
+  }
   return blocking("heddle_send", worker, [&] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
 }
 
@@ -137,11 +172,11 @@ heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted,
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv", "receive");
   if (data == nullptr && bytes != 0) return null_argument("recv", "data");
-  engine::ReceiveCommand command{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
-  if (const Status status = read_wanted("recv", *worker, wanted, &command.wanted); status != HEDDLE_DONE)
+  engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
+  if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
     return not_posted(*worker, receive, status);
   receive->status = HEDDLE_POSTED;  // it may be executed by another thread
-  return post_receive(*worker, command, completion);
+  return post_receive(*worker, what, completion);
 }
 
 heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
@@ -215,8 +250,8 @@ heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t b
   if (claimed == nullptr) return null_argument("recv_claimed", "claimed");
   if (data == nullptr && bytes != 0) return null_argument("recv_claimed", "data");
   claimed->status = HEDDLE_POSTED;
-  engine::ClaimedCommand command{{static_cast<std::byte*>(data), bytes, claimed, {}}};
-  return post_receive(*worker, command, completion);
+  engine::ClaimedStart what{{static_cast<std::byte*>(data), bytes, claimed, {}}};
+  return post_receive(*worker, what, completion);
 }
 
 heddle_status heddle_recv_claimed(heddle_worker worker, void* data, size_t bytes, heddle_receive* claimed,

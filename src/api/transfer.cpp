@@ -53,7 +53,7 @@ template <Kind kind>
   }
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = engine::post(worker, engine::BlockCommand{&block, &resolved});
+  const Status status = engine::post(worker, block, resolved);
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
     worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
@@ -200,7 +200,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   }
   if (bytes == 0) return HEDDLE_DONE;
   const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
-  const Status status = engine::post(*worker, engine::TransferCommand{kind, pieces, remote->rank, resolved});
+  const Status status = engine::start(*worker, engine::TransferStart{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
@@ -257,7 +257,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
     return HEDDLE_DONE;
   }
   const Status status =
-      engine::post(*worker, engine::TransferCommand{kind, Pieces(segments, count_of), summary.rank, resolved});
+      engine::start(*worker, engine::TransferStart{kind, Pieces(segments, count_of), summary.rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, summary.bytes);
@@ -322,8 +322,8 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   // Empty blocks are none: nobody counts them.
   const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, shape);
-  const Status status = engine::post(
-      *worker, engine::PutSignalCommand{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
+  const Status status = engine::start(
+      *worker, engine::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->count_command(&Tally::puts, covered.bytes);

@@ -247,7 +247,7 @@ heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* ar
   heddle::engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const uint32_t rank = worker->context().rank();  // whom an unreported error would be about; calls have none
-  const Status status = heddle::engine::post(*worker, heddle::engine::CallCommand{fn, arg, rank, resolved});
+  const Status status = heddle::engine::start(*worker, heddle::engine::CallStart{fn, arg, rank, resolved});
   return status == HEDDLE_AGAIN ? again(*worker) : counted(status, completion);
 }
 

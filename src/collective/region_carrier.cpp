@@ -1,6 +1,5 @@
 #include "collective/region_carrier.hpp"
 
-#include "engine/commands.hpp"
 #include "engine/gate.hpp"
 #include "engine/worker.hpp"
 
@@ -29,7 +28,7 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   // The source of a put is not written.
   const engine::Block block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
                             base.offset + offset};
-  const base::Status status = engine::post(port_, engine::BlockCommand{&block, &completion});
+  const base::Status status = engine::post(port_, block, completion);
   if (status == HEDDLE_AGAIN) return false;
   if (status == HEDDLE_DONE || status < 0) end_put(ended, status);
   return true;
@@ -44,7 +43,7 @@ base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
   request.remote = counters_.region;
   request.offset = offset;
   request.operand = credits;
-  return engine::post(port_, engine::AtomicCommand{request, counters_.region->rank, {}});
+  return engine::start(port_, engine::AtomicStart{request, counters_.region->rank, {}});
 }
 
 }  // namespace heddle::collective

@@ -48,7 +48,7 @@ AmRendezvous::~AmRendezvous() {
 
 // ---- sending ---------------------------------------------------------------------------------------------------------------
 
-base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
+base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const Completion& completion) {
   if (lent_ == nullptr) {
     lent_.reset(new (std::nothrow) LentMemory[worker_.operations_.all().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
@@ -56,7 +56,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& me
   Operation* operation = worker_.begin(Kind::am_offer, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
-  auto lent = worker_.context_.lend(target.rank, const_cast<void*>(message.payload), message.payload_bytes);
+  auto lent = worker_.context_.lend(target.rank, const_cast<std::byte*>(message.payload), message.payload_bytes);
   if (!lent) {
     worker_.finish(*operation);
     return lent.status();
@@ -67,7 +67,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const heddle_am_message& me
   operation->handler = message.handler;
   operation->payload_bytes = message.payload_bytes;
   operation->header_bytes = message.header_bytes;
-  if (message.header_bytes > 0) std::memcpy(operation->header.data(), message.header, message.header_bytes);
+  operation->header = message.header;
   wire::AmOfferHeader head{worker_.operations_.token(*operation, Role::reply),
                            message.payload_bytes,
                            lent->number,

@@ -32,6 +32,15 @@ namespace heddle::engine {
 
 class Worker;
 
+// An active message that does not fit one of the transport's. The payload is the caller's.
+struct LongMessage {
+  std::uint32_t handler = 0;
+  std::uint32_t header_bytes = 0;
+  std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
+  const std::byte* payload = nullptr;
+  std::uint64_t payload_bytes = 0;
+};
+
 class AmRendezvous {
  public:
   static constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
@@ -47,7 +56,7 @@ class AmRendezvous {
   // The longest payload that is sent in parts.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // POSTED, AGAIN or an error.
-  base::Status offer(heddle_peer target, const heddle_am_message& message, const Completion& completion);
+  base::Status offer(heddle_peer target, const LongMessage& message, const Completion& completion);
   // Of an operation that offered its payload: it has ended.
   void withdraw(const Operation& operation);
 

@@ -104,6 +104,9 @@ inline void Worker::end_plain(Operation& operation) {
 
 void Worker::handle(const transport::Completion& completion) {
   if (completion.event == Event::message) return arrived(completion);
+  if (OperationPool::role(completion.token) == Role::untold) {
+    return end_untold(Untold::of(completion.token), completion.status);
+  }
   Operation* operation = operations_.find(completion.token);
   if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
   const bool well = completion.event == Event::done && completion.status == HEDDLE_DONE;
@@ -119,6 +122,19 @@ void Worker::handle(const transport::Completion& completion) {
   // `done` without a source_free before it (a failure): the source is free as well.
   if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
   settle(*operation, completion.status, kManyRanks);  // the transport does not say of which piece
+}
+
+void Worker::end_untold(Untold untold, base::Status status) {
+  if (outstanding_[untold.rank] == 0) return;  // cancelled before
+  --outstanding_total_;
+  --outstanding_[untold.rank];
+  if (status != HEDDLE_DONE) [[unlikely]] {
+    ++stats_.failed;
+    keep_error(untold.rank, status);
+  }
+  if (untold.memory && operations_.marks().leave_untold() && context_.retired()) [[unlikely]] {
+    context_.reclaim();
+  }
 }
 
 void Worker::arrived(const transport::Completion& completion) {
@@ -418,6 +434,14 @@ void Worker::end_served(Operation& operation, base::Status status) {
   conclude(operation);
 }
 
+// What is still counted has no operation.
+void Worker::cancel_untold() {
+  stats_.failed += outstanding_total_;
+  outstanding_total_ = 0;
+  std::fill(outstanding_.begin(), outstanding_.end(), 0U);
+  operations_.marks().forget_untold();
+}
+
 void Worker::cancel_all(base::Status status) {
   const Inside inside(*this);  // callbacks run: they may not close or wait
   if (extension_ != nullptr) extension_->end();
@@ -433,6 +457,7 @@ void Worker::cancel_all(base::Status status) {
     operation.fail(status, kManyRanks);
     conclude(operation);
   }
+  cancel_untold();
   tagged_.cancel_all(status);
 }
 

@@ -75,4 +75,7 @@ struct Completion {
   }
 };
 
+// Nobody is to be told.
+inline constexpr Completion kUnobserved{};
+
 }  // namespace heddle::engine

@@ -9,7 +9,7 @@
 #include "base/quiet_thread.hpp"
 #include "base/topology.hpp"
 #include "base/wait.hpp"
-#include "engine/gate.hpp"
+#include "engine/gate_offload.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -58,7 +58,7 @@ ExecutorLoop::~ExecutorLoop() {
   thread_.join();
 }
 
-void ExecutorLoop::add(Gate* gate) {
+void ExecutorLoop::add(OffloadGate* gate) {
   {
     const std::lock_guard lock(mutex_);
     wanted_.push_back(gate);
@@ -68,7 +68,7 @@ void ExecutorLoop::add(Gate* gate) {
   wake();
 }
 
-void ExecutorLoop::remove(Gate* gate) {
+void ExecutorLoop::remove(OffloadGate* gate) {
   std::unique_lock lock(mutex_);
   if (std::erase(wanted_, gate) == 0) return;
   const std::uint64_t order = ++given_;
@@ -134,14 +134,14 @@ void ExecutorLoop::run() {
       take_orders();
       if (stop_.load(std::memory_order_relaxed)) return;
     }
-    Gate::Round found = Gate::Round::idle;
-    for (Gate* gate : gates_) found = std::max(found, gate->execute_round(role_));
-    if (found == Gate::Round::busy) {
+    OffloadGate::Round found = OffloadGate::Round::idle;
+    for (OffloadGate* gate : gates_) found = std::max(found, gate->execute_round(role_));
+    if (found == OffloadGate::Round::busy) {
       fruitless = 0;
       continue;
     }
     ++fruitless;
-    if (found == Gate::Round::idle && fruitless > kIdleRounds) {
+    if (found == OffloadGate::Round::idle && fruitless > kIdleRounds) {
       fruitless = 0;
       sleep();
     } else if (fruitless > kWaitRounds) {
@@ -164,17 +164,17 @@ void ExecutorLoop::sleep() {
       static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));
     }
   }
-  for (Gate* gate : gates_) gate->end_sleep(role_);
+  for (OffloadGate* gate : gates_) gate->end_sleep(role_);
 }
 
 // True: whatever any of the gates wants from now on wakes this thread.
 bool ExecutorLoop::prepare_sleep() {
-  for (Gate* gate : gates_) {
+  for (OffloadGate* gate : gates_) {
     if (!gate->prepare_sleep(role_)) return false;
   }
   if (role_ == ExecutorRole::commands) return true;
   if (on_bell_ && !gates_.empty()) transport_->settle();
-  return std::all_of(gates_.begin(), gates_.end(), [](Gate* gate) { return gate->is_quiet(); });
+  return std::all_of(gates_.begin(), gates_.end(), [](OffloadGate* gate) { return gate->is_quiet(); });
 }
 
 Executor::Executor(Completer completer, transport::Transport& transport, std::uint32_t number,
@@ -186,7 +186,7 @@ Executor::Executor(Completer completer, transport::Transport& transport, std::ui
   completions_ = std::make_unique<ExecutorLoop>(ExecutorRole::completions, &transport, number, cores);
 }
 
-void Executor::add(Gate* gate) {
+void Executor::add(OffloadGate* gate) {
   commands_->add(gate);
   if (completions_ == nullptr) return;
   try {
@@ -197,7 +197,7 @@ void Executor::add(Gate* gate) {
   }
 }
 
-void Executor::remove(Gate* gate) {
+void Executor::remove(OffloadGate* gate) {
   commands_->remove(gate);
   if (completions_ != nullptr) completions_->remove(gate);
 }

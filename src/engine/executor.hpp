@@ -30,7 +30,7 @@
 
 namespace heddle::engine {
 
-class Gate;
+class OffloadGate;
 
 // What a thread of an executor does.
 enum class ExecutorRole : std::uint8_t {
@@ -72,9 +72,9 @@ class ExecutorLoop {
     wait_for(call);
   }
 
-  void add(Gate* gate);
+  void add(OffloadGate* gate);
   // Afterwards it does not touch the gate. Not from inside a handler.
-  void remove(Gate* gate);
+  void remove(OffloadGate* gate);
   // Any thread.
   void wake();
   [[nodiscard]] bool is_calling_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
@@ -99,13 +99,13 @@ class ExecutorLoop {
   const ExecutorRole role_;
   transport::Transport* const transport_;
   const bool on_bell_;        // it sleeps on the transport's bell
-  std::vector<Gate*> gates_;  // the thread's
+  std::vector<OffloadGate*> gates_;  // the thread's
   queue::Sleeper<> sleeper_;
   std::atomic<bool> stop_{false};    // relaxed: orders_ orders it
   std::atomic<bool> orders_{false};  // release by who gives them, acquire by the thread; before each wake()
   std::mutex mutex_;                 // guards what follows
   std::condition_variable taken_;
-  std::vector<Gate*> wanted_;
+  std::vector<OffloadGate*> wanted_;
   Call* calls_ = nullptr;  // the last one first
   std::uint64_t given_ = 0;
   std::uint64_t done_ = 0;
@@ -119,9 +119,9 @@ class Executor {
   explicit Executor(ExecutorLoop& shared) : commands_(&shared) {}
 
   // Throws std::bad_alloc.
-  void add(Gate* gate);
-  void remove(Gate* gate);
-  // What Gate's queue told a producer to do.
+  void add(OffloadGate* gate);
+  void remove(OffloadGate* gate);
+  // What the Inbox's queue told a producer to do.
   void wake() { commands_->wake(); }
   // Something was left under way.
   void wake_completer() { (completions_ != nullptr ? completions_.get() : commands_)->wake(); }

@@ -70,7 +70,7 @@ TEST(Leave, DoesNotWaitForEverForARankThatIsStoppedBetweenTheMeetings) {
   base::Status status = HEDDLE_AGAIN;
   ASSERT_TRUE(test::within_time([&] { return status == HEDDLE_POSTED; },
                                 [&] {
-                                  status = mine.worker->tagged().send({{1, 0}, 1, source.data(), kLong}, {});
+                                  status = mine.worker->tagged().offer({{1, 0}, 1, source.data(), kLong}, {});
                                   EXPECT_GE(theirs.worker->progress(), 0);
                                 }));
   std::atomic<int> left{0};

@@ -37,16 +37,6 @@ class OneThreadWorker final : public TransportWorker {
   [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override {
     return here() ? inner_->post(batch) : 0;
   }
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override {
-    return here() ? inner_->try_send(target, immediate, header, payload) : Sent::full;
-  }
-  [[nodiscard]] std::size_t send_all(std::span<const transport::ShortMessage* const> messages) override {
-    return here() ? inner_->send_all(messages) : 0;
-  }
-  [[nodiscard]] std::size_t bundle_of(std::span<const transport::ShortMessage* const> messages) const override {
-    return inner_->bundle_of(messages);
-  }
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override {
     return here() ? inner_->poll(completions) : 0;
   }

@@ -168,7 +168,23 @@ class OperationQueue {
 enum class Role : std::uint8_t {
   command = 1,  // the operation's data or result: done at the target
   carrier = 2,  // the message that carries a request or part: only its source matters
-  reply = 3     // the answer to a request
+  reply = 3,    // the answer to a request
+  untold = 4    // of a command that has no operation, since nobody is told of its end: see Untold
+};
+
+// A command without an operation: what flush, quiet and the release of regions must know of it stands
+// in its token.
+struct Untold {
+  std::uint32_t rank;
+  bool memory;  // put or get
+
+  [[nodiscard]] transport::Token token() const {
+    return static_cast<std::uint64_t>(Role::untold) << 60 | (memory ? kMemory : 0) | rank;
+  }
+  [[nodiscard]] static Untold of(transport::Token token) {
+    return {static_cast<std::uint32_t>(token & 0xFFFFFFFFU), (token & kMemory) != 0};
+  }
+  static constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;
 };
 
 // A fixed number of operations, reached by index; one thread. A stale token (its operation has ended) is told by the
@@ -223,6 +239,7 @@ class OperationPool {
     marks_.set_remotes(index(operation), data, word);
   }
   [[nodiscard]] const MarkTable& marks() const { return marks_; }
+  [[nodiscard]] MarkTable& marks() { return marks_; }
 
   [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
     return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(operation.generation) << 32 |

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/handles.hpp"
 #include "transport/transport.hpp"
@@ -53,6 +54,14 @@ struct RemoteRegion {
   [[nodiscard]] bool range(std::uint64_t offset, std::uint64_t count) const {
     return offset <= bytes && count <= bytes - offset;
   }
+  // The one whose memory a command names.
+  [[nodiscard]] static RemoteRegion* of(const transport::RemoteMemory* memory);
 };
+static_assert(std::is_standard_layout_v<RemoteRegion>);
+
+inline RemoteRegion* RemoteRegion::of(const transport::RemoteMemory* memory) {
+  const auto* region = reinterpret_cast<const std::byte*>(memory) - offsetof(RemoteRegion, memory);
+  return reinterpret_cast<RemoteRegion*>(const_cast<std::byte*>(region));
+}
 
 }  // namespace heddle::engine

@@ -107,27 +107,29 @@ base::Status Worker::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t
   return start(operation);
 }
 
-// As post_packet(): it needs a slot only when the transport has accepted it.
-base::Status Worker::try_block(const Block& block, const Completion& completion) {
-  RemoteRegion& remote = *block.remote;
-  const bool is_put = block.kind == Kind::put;
-  const Opcode opcode = is_put ? Opcode::put : Opcode::get;
-  const bool whole = (remote.memory.opcodes & transport::bit(opcode)) != 0 &&
-                     block.bytes <= capabilities_.max_transfer && !remote.direct_range(block.offset, block.bytes);
-  if (!whole || remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed))
-      [[unlikely]] {
-    return try_transfer(block.kind, Pieces(block), remote.rank, completion);
+base::Status Worker::no_memory() {
+  return fail_memory();
+}
+
+// Somebody is told of its end, or it is not a message.
+base::Status Worker::post_with_care(Command& command, const Completion& completion) {
+  if (command.opcode == Opcode::message) {
+    if (wire::kind_of(command.immediate) != wire::Kind::tagged) return post_told(command, completion);
+    return post_tagged(command, [&] { return post_told(command, completion); });
   }
+  RemoteRegion& remote = *RemoteRegion::of(command.remote);
+  if (remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed)) [[unlikely]] {
+    const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+    const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
+    return try_transfer(kind, Pieces(block), remote.rank, completion);
+  }
+  return completion.observed() ? post_told(command, completion) : post_untold(command, true);
+}
+
+// It needs a slot only when the transport has accepted it.
+base::Status Worker::post_told(Command& command, const Completion& completion) {
   if (operations_.empty()) return HEDDLE_AGAIN;
-  Command command;
-  command.opcode = opcode;
-  command.wants_source_free = is_put && completion.when == HEDDLE_WHEN_LOCAL;
-  command.rank = remote.rank;
-  command.worker = remote.server;
-  command.local = block.local;
-  command.bytes = block.bytes;
-  command.remote = &remote.memory;
-  command.offset = block.offset;
+  command.wants_source_free = command.opcode != Opcode::get && completion.when == HEDDLE_WHEN_LOCAL;
   command.token = operations_.next_token(Role::command);
   try {
     if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
@@ -135,11 +137,48 @@ base::Status Worker::try_block(const Block& block, const Completion& completion)
     return fail_memory();
   }
   if (command.done) return HEDDLE_DONE;
-  Operation* operation = begin_plain(block.kind, remote.rank, completion);
-  operations_.mark_remotes(*operation, &remote, nullptr);
-  operation->payload_bytes = block.bytes;
+  const bool message = command.opcode == Opcode::message;
+  const Kind kind = message ? Kind::message : command.opcode == Opcode::put ? Kind::put : Kind::get;
+  Operation* operation = begin_plain(kind, command.rank, completion);
+  if (message) {
+    operation->target = {command.rank, command.worker};
+  } else {
+    operations_.mark_remotes(*operation, RemoteRegion::of(command.remote), nullptr);
+  }
+  operation->payload_bytes = command.bytes;
   operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
   return keep(operation);
+}
+
+// True: post() must look at it, alone.
+inline bool Worker::needs_care(const Command& command) const {
+  if (command.opcode == Opcode::message) return numbers_ && wire::kind_of(command.immediate) == wire::Kind::tagged;
+  const RemoteRegion& remote = *RemoteRegion::of(command.remote);
+  return remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed);
+}
+
+std::size_t Worker::post(std::span<Command> commands) {
+  std::size_t count = 0;
+  for (Command& command : commands) {
+    if (needs_care(command)) [[unlikely]]
+      break;
+    command.token = Untold{command.rank, command.opcode != Opcode::message}.token();
+    ++count;
+  }
+  if (count == 0) return 0;
+  std::size_t posted = 0;
+  try {
+    posted = transport_->post(commands.first(count));
+  } catch (const std::bad_alloc&) {  // the first use of a peer connects to it; who posts it alone is told
+    return 0;
+  }
+  for (const Command& command : commands.first(posted)) {
+    if (!command.done) [[unlikely]]
+      note_untold(Untold::of(command.token));
+    // Of other commands these bits are zero.
+    if (wire::kind_of(command.immediate) == wire::Kind::tagged) tagged_.count_sent({command.rank, command.worker});
+  }
+  return posted;
 }
 
 base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
@@ -170,87 +209,38 @@ base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& 
   return start(operation);
 }
 
-base::Status Worker::post_packet(const Packet& packet, const Completion& completion) {
-  if (operations_.empty()) return HEDDLE_AGAIN;
-  Command command;
-  command.opcode = Opcode::message;
-  command.wants_source_free = completion.when == HEDDLE_WHEN_LOCAL;
-  command.rank = packet.target.rank;
-  command.worker = packet.target.worker;
-  command.immediate = packet.immediate;
-  command.header_bytes = packet.header_bytes;
-  command.header = packet.header;
-  command.local = const_cast<void*>(packet.payload);
-  command.bytes = packet.payload_bytes;
-  command.token = operations_.next_token(Role::command);
-  try {
-    if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
-  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
-    return fail_memory();
-  }
-  if (command.done) return HEDDLE_DONE;
-  // Only now it needs a slot.
-  Operation* operation = begin_plain(Kind::message, packet.target.rank, completion);
-  operation->target = packet.target;
-  operation->payload_bytes = packet.payload_bytes;
-  operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
-  return keep(operation);
-}
-
-// What send_all() does with messages for which the transport has no short way, but of which a batch costs less than one by one.
-std::size_t Worker::post_all(std::span<const transport::ShortMessage* const> messages) {
-  if (messages.size() < 2) return 0;
-  constexpr std::size_t kMost = 64;
-  std::array<Command, kMost> commands;
-  std::array<Operation*, kMost> operations;
-  std::size_t count = 0;
-  for (const transport::ShortMessage* message : messages.first(std::min(messages.size(), kMost))) {
-    Operation* operation = begin(Kind::message, message->rank, {});
-    if (operation == nullptr) break;
-    operation->target = {message->rank, message->worker};
-    operation->payload_bytes = message->bytes;
-    Command& command = commands[count];
-    command.rank = message->rank;
-    command.worker = message->worker;
-    command.immediate = message->immediate;
-    command.local = const_cast<std::byte*>(message->packet);  // not written
-    command.bytes = message->bytes;
-    command.token = operations_.token(*operation, Role::command);
-    operations[count++] = operation;
-  }
-  std::size_t taken = 0;
-  try {
-    if (count != 0) taken = transport_->post(std::span(commands).first(count));
-  } catch (const std::bad_alloc&) {
-    taken = 0;  // the first message to a worker connects to it; who posts it alone is told
-  }
-  for (std::size_t i = count; i-- > 0;) {
-    if (i >= taken || commands[i].done) {
-      finish(*operations[i]);
-      continue;
-    }
-    operations[i]->posted = true;
-    operations[i]->unfinished = 1;
-  }
-  return taken;
-}
-
-base::Status Worker::try_large_message(heddle_peer target, const heddle_am_message& message,
-                                       const Completion& completion) {
-  if (message.payload_bytes > am_rendezvous_.eager()) return am_rendezvous_.offer(target, message, completion);
+base::Status Worker::try_long_message(heddle_peer target, const LongMessage& message, const Completion& completion) {
+  if (is_offered(message.payload_bytes)) return am_rendezvous_.offer(target, message, completion);
   Operation* operation = begin(Kind::message, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->target = target;
   operation->handler = message.handler;
   operation->header_bytes = message.header_bytes;
-  if (message.header_bytes > 0) std::memcpy(operation->header.data(), message.header, message.header_bytes);
-  operation->payload = static_cast<const std::byte*>(message.payload);
+  operation->header = message.header;
+  operation->payload = message.payload;
   operation->payload_bytes = message.payload_bytes;
   operation->message_number = next_message_++;
   const base::Status status = start(operation);
   // Else the caller gives the credit back.
   if (status == HEDDLE_POSTED) operation->charged = message.handler >= HEDDLE_AM_USER;
   return status;
+}
+
+void Worker::give_back(heddle_peer target, const LongMessage& message) {
+  if (is_offered(message.payload_bytes)) give_offer_back();
+  if (message.handler >= HEDDLE_AM_USER) give_credit_back(target, message.header_bytes, message.payload_bytes);
+}
+
+void Worker::give_back(const Command& command) {
+  if (command.opcode != Opcode::message) return;
+  const heddle_peer target{command.rank, command.worker};
+  const wire::Kind kind = wire::kind_of(command.immediate);
+  if (kind == wire::Kind::tagged) {
+    tagged_.give_back<true>(target, command.packet_bytes() - sizeof(std::uint64_t));
+  } else if (kind == wire::Kind::user) {
+    const std::uint32_t header_bytes = wire::header_bytes_of(command.immediate);
+    give_credit_back(target, header_bytes, command.packet_bytes() - wire::pad8(header_bytes));
+  }
 }
 
 // True: something was posted or done. Transports connect at the first use of a peer, which may find memory exhausted: then

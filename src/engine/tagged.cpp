@@ -72,25 +72,6 @@ base::Status Tagged::no_room(heddle_peer target) {
   return HEDDLE_AGAIN;
 }
 
-base::Status Tagged::send(const SendRequest& request, const Completion& completion) {
-  switch (send_short(request)) {
-    case transport::TransportWorker::Sent::sent:
-      return HEDDLE_DONE;
-    case transport::TransportWorker::Sent::full:
-      return HEDDLE_AGAIN;
-    case transport::TransportWorker::Sent::unsuitable:
-      break;
-  }
-  if (request.bytes > eager_) return offer(request, completion);
-  protocol::SendCredit& to = credit(request.target);
-  const Worker::Packet packet{request.target, wire::encode_tagged(number(to), false),
-                              &request.tag,   sizeof request.tag,
-                              request.data,   request.bytes};
-  const base::Status status = worker_.post_packet(packet, completion);
-  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
-  return status;
-}
-
 bool Tagged::take_offer() {
   return worker_.take_offer();
 }

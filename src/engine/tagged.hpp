@@ -80,19 +80,21 @@ class Tagged {
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
-  // The common case: one packet, copied at once. Credit is reserved.
-  transport::TransportWorker::Sent send_short(const SendRequest& request) {
-    if (request.bytes > eager_) return transport::TransportWorker::Sent::unsuitable;
-    protocol::SendCredit& to = credit(request.target);
-    const auto sent =
-        transport_.try_send({request.target.rank, request.target.worker}, wire::encode_tagged(number(to), false),
-                            {reinterpret_cast<const std::byte*>(&request.tag), sizeof request.tag},
-                            {static_cast<const std::byte*>(request.data), request.bytes});
-    if (sent == transport::TransportWorker::Sent::sent) ++to.sequence;
-    return sent;
+  // A message of at most eager() bytes. Credit is reserved. Any thread.
+  static void set_message(const SendRequest& request, transport::Command* command) {
+    command->rank = request.target.rank;
+    command->worker = request.target.worker;
+    command->immediate = wire::encode_tagged(0, false);
+    command->set_message(request.tag, request.data, request.bytes);
   }
-  // Any message. Credit is reserved, and stays reserved whatever is returned.
-  base::Status send(const SendRequest& request, const Completion& completion);
+  // Where the transport does not keep the order: gives the message its number; it was sent.
+  void number(transport::Command& command) {
+    command.immediate = wire::encode_tagged(number(credit({command.rank, command.worker})), false);
+  }
+  void count_sent(heddle_peer target) { ++credit(target).sequence; }
+  // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
+  // whatever is returned.
+  base::Status offer(const SendRequest& request, const Completion& completion);
   // Of an operation that offered its source: it ends before its time, and nothing reads or copies the source any more.
   void abandon(const Operation& operation);
   // The same: it has ended.
@@ -155,7 +157,6 @@ class Tagged {
     return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
   }
 
-  base::Status offer(const SendRequest& request, const Completion& completion);
   base::Status post_offer(Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
   void arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);

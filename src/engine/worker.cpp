@@ -19,8 +19,8 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   if (traits.sharing != Sharing::exclusive || traits.helped) {
     worker->tallies_ = std::make_unique<Tallies>();
     // As many records as operations: the queue is full when that many wait.
-    worker->gate_ = std::make_unique<Gate>(*worker, traits.sharing, static_cast<std::uint32_t>(operations),
-                                           context.small_offload());
+    worker->gate_ =
+        Gate::make(*worker, traits.sharing, static_cast<std::uint32_t>(operations), context.small_offload());
   }
   return worker;
 }
@@ -30,10 +30,11 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
     : context_(context),
       index_(index),
       sharing_(traits.sharing),
+      size_(context.size()),
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
-      small_payload_(context.transport().capabilities().max_message - HEDDLE_AM_HEADER_BYTES),
-      short_limit_(context.transport().capabilities().short_way ? small_payload_ + 1 : 0),
+      max_message_(context.transport().capabilities().max_message),
+      numbers_(!context.transport().capabilities().ordered_messages),
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
         if (!traits.aggregates) return std::move(transport);
         const std::uint32_t max_message = context.transport().capabilities().max_message;

@@ -47,7 +47,7 @@ class Worker {
   [[nodiscard]] Context& context() { return context_; }
   [[nodiscard]] const Context& context() const { return context_; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
-  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(outstanding_.size()); }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
   [[nodiscard]] Sharing sharing() const { return sharing_; }
@@ -134,13 +134,14 @@ class Worker {
     return false;
   }
   void give_offer_back() { offers_.fetch_sub(1, std::memory_order_relaxed); }
-  [[nodiscard]] bool is_offered(const heddle_am_message& message) const {
-    return message.payload_bytes > am_rendezvous_.eager();
+  [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const { return payload_bytes > am_rendezvous_.eager(); }
+  // Of a message of class USER that did not leave.
+  void give_credit_back(heddle_peer target, std::uint32_t header_bytes, std::uint64_t payload_bytes) {
+    credits_.give_back(target, charge(header_bytes, payload_bytes));
   }
-  // The message did not leave.
-  void give_credit_back(heddle_peer target, const heddle_am_message& message) {
-    credits_.give_back(target, charge(message.header_bytes, message.payload_bytes));
-  }
+  // What was reserved for a message that did not leave.
+  void give_back(heddle_peer target, const LongMessage& message);
+  void give_back(const transport::Command& command);
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
   // For Context::nap(): arms the worker, so that arrivals ring.
   enum class Rest : std::uint8_t {
@@ -155,9 +156,50 @@ class Worker {
   // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who passed the gate ============
 
   // ---- requester. Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. --------------
+  // One command: a put, a get, or a message that fits one of the transport's. It takes an operation
+  // only if somebody is to be told of its end.
+  base::Status post(transport::Command& command, const Completion& completion) {
+    if (completion.observed() || command.opcode != transport::Opcode::message) [[unlikely]] {
+      return post_with_care(command, completion);
+    }
+    if (wire::kind_of(command.immediate) == wire::Kind::tagged) {
+      return post_tagged(command, [&] { return post_untold(command, false); });
+    }
+    return post_untold(command, false);
+  }
+  // Several, of which nobody is to be told; puts and gets are whole(). How many were posted, from the
+  // front; for the next one post() tells why it was not.
+  std::size_t post(std::span<transport::Command> commands);
+  // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
+  [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
+    const RemoteRegion& remote = *block.remote;
+    const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
+    if ((remote.memory.opcodes & transport::bit(opcode)) == 0 || block.bytes > capabilities_.max_transfer ||
+        remote.direct_range(block.offset, block.bytes)) {
+      return false;
+    }
+    command->opcode = opcode;
+    command->rank = remote.rank;
+    command->worker = remote.server;
+    command->local = block.local;
+    command->bytes = block.bytes;
+    command->remote = &remote.memory;
+    command->offset = block.offset;
+    return true;
+  }
+  // Whether a message of these lengths fits one of the transport's. Any thread.
+  [[nodiscard]] bool fits_one(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {
+    return wire::pad8(header_bytes) + payload_bytes <= max_message_;
+  }
+
+  // A put or get of one block, in one command if that is possible.
+  base::Status try_block(const Block& block, const Completion& completion) {
+    transport::Command command;
+    if (whole(block, &command)) [[likely]]
+      return post(command, completion);
+    return try_transfer(block.kind, Pieces(block), block.remote->rank, completion);
+  }
   base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
-  // The same of one block. The common case costs one call of the transport.
-  base::Status try_block(const Block& block, const Completion& completion);
   base::Status try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word, std::uint64_t word_offset,
                               const heddle_signal& signal, const Completion& completion);
   struct AtomicRequest {
@@ -169,51 +211,21 @@ class Worker {
     void* result;
   };
   base::Status try_atomic(const AtomicRequest& request, const Completion& completion);
-  // Of class NETWORK. The common case costs one call of the transport; `unsuitable`: try_message must do it.
-  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message) {
-    return try_send(target, message, wire::encode_am(message.handler, message.header_bytes));
-  }
-  transport::TransportWorker::Sent try_send(heddle_peer target, const heddle_am_message& message,
-                                            std::uint32_t immediate) {
-    if (message.payload_bytes >= short_limit_) return transport::TransportWorker::Sent::unsuitable;
-    return transport_->try_send({target.rank, target.worker}, immediate,
-                                {static_cast<const std::byte*>(message.header), message.header_bytes},
-                                {static_cast<const std::byte*>(message.payload), message.payload_bytes});
-  }
-  base::Status try_message(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
-    const bool small = wire::pad8(message.header_bytes) + message.payload_bytes <= capabilities_.max_message;
-    if (!small) return try_large_message(target, message, completion);
-    return post_packet({target, wire::encode_message(message.handler, message.header_bytes), message.header,
-                        message.header_bytes, message.payload, message.payload_bytes},
-                       completion);
-  }
-  // Both, of both classes.
-  base::Status try_am(heddle_peer target, const heddle_am_message& message, const Completion& completion) {
-    switch (try_send(target, message, wire::encode_message(message.handler, message.header_bytes))) {
-      case transport::TransportWorker::Sent::sent:
-        return HEDDLE_DONE;
-      case transport::TransportWorker::Sent::full:
-        return HEDDLE_AGAIN;
-      case transport::TransportWorker::Sent::unsuitable:
-        break;
-    }
-    return try_message(target, message, completion);
-  }
-  // Of class NETWORK, in order: how many were sent. try_am() is for the next one.
-  std::size_t send_all(std::span<const transport::ShortMessage* const> messages) {
-    const std::size_t sent = transport_->send_all(messages);
-    return sent == 0 ? post_all(messages.first(transport_->bundle_of(messages))) : sent;
-  }
-  // Payloads up to this length are copied when a message is taken, so that they may stand in a queue before.
-  [[nodiscard]] std::uint64_t copied_payload() const { return capabilities_.copies_messages ? small_payload_ : 0; }
+  // An active message of either class that does not fit one of the transport's.
+  base::Status try_long_message(heddle_peer target, const LongMessage& message, const Completion& completion);
+  // A message that is not inlined is copied when it is posted, so that it may be copied into a queue before.
+  [[nodiscard]] bool copies_messages() const { return capabilities_.copies_messages; }
 
   // A message to the extension of a peer's worker: the header (up to transport::kMaxHeaderBytes) is copied, the payload stays
   // until the completion, if that follows; together they fit every transport's message (2 x kMaxHeaderBytes).
   base::Status try_notice(heddle_peer target, std::span<const std::byte> header, std::span<const std::byte> payload,
                           const Completion& completion) {
-    return post_packet({target, wire::kExtension, header.data(), static_cast<std::uint32_t>(header.size()),
-                        payload.data(), payload.size()},
-                       completion);
+    transport::Command command;
+    command.rank = target.rank;
+    command.worker = target.worker;
+    command.immediate = wire::kExtension;
+    command.set_message(header.data(), static_cast<std::uint32_t>(header.size()), payload.data(), payload.size());
+    return post(command, completion);
   }
   // Null: there is none. Any thread.
   [[nodiscard]] WorkerExtension* extension() const { return extension_.get(); }
@@ -260,18 +272,37 @@ class Worker {
          std::unique_ptr<transport::TransportWorker> transport);
 
   // requester.cpp
-  // What fits one message of the transport.
-  struct Packet {
-    heddle_peer target;
-    std::uint32_t immediate;
-    const void* header;
-    std::uint32_t header_bytes;
-    const void* payload;
-    std::uint64_t payload_bytes;
-  };
-  base::Status post_packet(const Packet& packet, const Completion& completion);
-  std::size_t post_all(std::span<const transport::ShortMessage* const> messages);
-  base::Status try_large_message(heddle_peer target, const heddle_am_message& message, const Completion& completion);
+  base::Status post_with_care(transport::Command& command, const Completion& completion);
+  [[nodiscard]] bool needs_care(const transport::Command& command) const;
+  base::Status post_told(transport::Command& command, const Completion& completion);
+  template <class Post>
+  base::Status post_tagged(transport::Command& command, Post&& post) {
+    if (numbers_) [[unlikely]]
+      tagged_.number(command);
+    const base::Status status = post();
+    if (status == HEDDLE_DONE || status == HEDDLE_POSTED) tagged_.count_sent({command.rank, command.worker});
+    return status;
+  }
+  base::Status post_untold(transport::Command& command, bool memory) {
+    command.token = Untold{command.rank, memory}.token();
+    try {
+      if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+    } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
+      return no_memory();
+    }
+    if (command.done) [[likely]]
+      return HEDDLE_DONE;
+    note_untold({command.rank, memory});
+    return HEDDLE_POSTED;
+  }
+  void note_untold(Untold untold) {
+    ++outstanding_total_;
+    ++outstanding_[untold.rank];
+    if (untold.memory) operations_.marks().enter_untold();
+  }
+  void end_untold(Untold untold, base::Status status);
+  void cancel_untold();
+  [[gnu::cold]] static base::Status no_memory();
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
   void finish(Operation& operation);
   Operation* begin_plain(Kind kind, std::uint32_t rank, const Completion& completion);
@@ -336,10 +367,11 @@ class Worker {
   std::unique_ptr<Tallies> tallies_;  // the modes other than exclusive
   std::uint32_t index_;
   const Sharing sharing_;
+  std::uint32_t size_;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
-  std::uint64_t small_payload_;                 // fits one message beside any header
-  std::uint64_t short_limit_;                   // one more than try_send() of transport_ may do for; 0: it never does
+  std::uint64_t max_message_;  // of the transport
+  const bool numbers_;         // tagged messages, since the transport does not keep their order
   protocol::Aggregator* aggregator_ = nullptr;  // what transport_ is then; null: the transport's own
   std::unique_ptr<transport::TransportWorker> transport_;
   const transport::Capabilities& capabilities_;

@@ -65,7 +65,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
   return true;
 }
 
-engine::PutSignalCommand Sender::command(std::uint32_t partition, std::uint64_t run) {
+engine::PutSignalStart Sender::command(std::uint32_t partition, std::uint64_t run) {
   const std::uint64_t bytes = shape_.bytes;
   const std::uint64_t from = partition * bytes;
   engine::Completion completion;
@@ -85,7 +85,7 @@ base::Status Sender::post(std::uint32_t partition, std::uint64_t run) {
     end(partition, HEDDLE_DONE);
     return HEDDLE_DONE;
   }
-  const base::Status status = engine::post(worker_, command(partition, run));
+  const base::Status status = engine::start(worker_, command(partition, run));
   if (status == HEDDLE_AGAIN) return post_later(partition);
   return posted(partition, status) ? HEDDLE_DONE : explain();
 }

@@ -47,7 +47,7 @@ class Sender final : public Partitioned {
   void end(std::uint32_t partition, base::Status status);
   static void end_put(void* arg, heddle_status status);
   bool put_directly(std::uint32_t partition, std::uint64_t run);
-  [[nodiscard]] engine::PutSignalCommand command(std::uint32_t partition, std::uint64_t run);
+  [[nodiscard]] engine::PutSignalStart command(std::uint32_t partition, std::uint64_t run);
   base::Status post(std::uint32_t partition, std::uint64_t run);
   base::Status post_later(std::uint32_t partition);
   bool posted(std::uint32_t partition, base::Status status);

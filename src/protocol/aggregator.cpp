@@ -63,7 +63,7 @@ bool Aggregator::append(Packet* packet, Command& command) {
   if (bytes > packet_bytes_ - packet->bytes || packet->messages == kMostMessages) return false;
   pack(packet->data() + packet->bytes, command.immediate,
        {static_cast<const std::byte*>(command.header), command.header_bytes},
-       {static_cast<const std::byte*>(command.local), command.bytes});
+       {static_cast<const std::byte*>(command.source()), command.bytes});
   packet->bytes += static_cast<std::uint32_t>(bytes);
   packet->tokens[packet->messages++] = command.token;
   command.source_free = true;

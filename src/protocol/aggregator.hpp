@@ -40,20 +40,6 @@ class Aggregator final : public transport::TransportWorker {
   Aggregator(std::unique_ptr<transport::TransportWorker> inner, std::uint32_t max_message);
 
   [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override;
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override {
-    // A message that waits has to be told of later, which only post() can.
-    if (busy_ != 0) [[unlikely]]
-      return Sent::unsuitable;
-    const Sent sent = inner_->try_send(target, immediate, header, payload);
-    return sent == Sent::full ? Sent::unsuitable : sent;
-  }
-  [[nodiscard]] std::size_t send_all(std::span<const transport::ShortMessage* const> messages) override {
-    return busy_ != 0 ? 0 : inner_->send_all(messages);
-  }
-  [[nodiscard]] std::size_t bundle_of(std::span<const transport::ShortMessage* const> messages) const override {
-    return inner_->bundle_of(messages);
-  }
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }

@@ -50,7 +50,7 @@ struct Wire {
   }
   void take_one(const Command& command, std::span<const std::byte> bytes, std::uint32_t immediate) {
     std::uint64_t number = 0;
-    if (bytes.empty()) bytes = {static_cast<const std::byte*>(command.local), command.bytes};
+    if (bytes.empty()) bytes = {static_cast<const std::byte*>(command.source()), command.bytes};
     ASSERT_GE(bytes.size(), sizeof number);
     std::memcpy(&number, bytes.data(), sizeof number);
     ASSERT_EQ(wire::kind_of(immediate), wire::Kind::active_message);
@@ -90,16 +90,6 @@ class Inner final : public transport::TransportWorker {
     }
     return taken;
   }
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> /*header*/,
-                              std::span<const std::byte> payload) override {
-    Command command;
-    command.rank = target.rank;
-    command.worker = target.worker;
-    command.immediate = immediate;
-    command.local = const_cast<std::byte*>(payload.data());
-    command.bytes = payload.size();
-    return post({&command, 1}) == 1 ? Sent::sent : Sent::full;
-  }
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const std::size_t count = std::min(completions.size(), wire_.ends.size());
     std::copy_n(wire_.ends.begin(), count, completions.begin());
@@ -123,8 +113,7 @@ class AggregatorTest : public testing::Test {
     Command command;
     command.rank = rank;
     command.immediate = wire::encode_am(1, 0);
-    command.local = sources_.back()->data();
-    command.bytes = bytes;
+    command.set_message(nullptr, 0, sources_.back()->data(), bytes);
     command.token = number + 1;
     if (aggregator_.post({&command, 1}) == 0) {
       EXPECT_FALSE(command.done || command.source_free);
@@ -158,16 +147,10 @@ class AggregatorTest : public testing::Test {
 TEST_F(AggregatorTest, PassesEverythingOnWhileThereIsRoom) {
   wire_.room = 10;
   for (std::uint64_t i = 0; i < 9; ++i) EXPECT_TRUE(send(i));
-  const std::uint64_t payload = 9;
-  EXPECT_EQ(aggregator_.try_send({0, 0}, wire::encode_am(1, 0), {}, std::as_bytes(std::span(&payload, 1))),
-            transport::TransportWorker::Sent::sent);
-  EXPECT_EQ(wire_.arrived.size(), 10U);
+  EXPECT_EQ(wire_.arrived.size(), 9U);
   EXPECT_TRUE(wire_.packets.empty());
   EXPECT_EQ(ends_.size(), 9U);
   EXPECT_EQ(aggregator_.counts().packets, 0U);
-  EXPECT_EQ(aggregator_.try_send({0, 0}, wire::encode_am(1, 0), {}, std::as_bytes(std::span(&payload, 1))),
-            transport::TransportWorker::Sent::unsuitable)
-      << "post() has somewhere to put it";
 }
 
 TEST_F(AggregatorTest, WhatWaitsLeavesAsOnePacketInOrder) {

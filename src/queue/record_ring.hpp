@@ -40,7 +40,7 @@ struct RingControl {
   alignas(kRingLine) Atomic<std::uint64_t> tail{
       0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
   alignas(kRingLine) Atomic<std::uint64_t> head{0};  // release by RecordConsumer::give_back and refuse; acquire by
-                                                     // has_room and refused
+                                                     // look_for_room and refused
 };
 static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -74,25 +74,29 @@ class RecordProducer {
   RecordProducer() = default;
   // `capacity` bytes at `data`, both multiples of 8; the ring is empty and has never been used.
   RecordProducer(RingControl<Atomic>* control, std::byte* data, std::uint32_t capacity)
-      : control_(control), data_(data), capacity_(capacity) {}
+      : control_(control), data_(data), room_end_(capacity), capacity_(capacity) {}
 
   // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls publish(). Null: full.
   // Several records may be begun before one publish().
   [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
     const std::uint32_t space = record_space(bytes);
     const std::uint32_t to_end = capacity_ - place_;
-    const std::uint32_t padding = space <= to_end ? 0 : to_end;
-    if (!has_room(padding + space)) return nullptr;
-    if (padding != 0) {
-      write_header(kPaddingType, 0, padding - kRecordHeaderBytes);
-      place_ = 0;
+    std::uint32_t place = place_;
+    std::uint64_t end = index_ + space;
+    if (space > to_end) [[unlikely]]
+      end += to_end;
+    if (end > room_end_ && !look_for_room(end)) [[unlikely]]
+      return nullptr;
+    if (space > to_end) [[unlikely]] {
+      write_header(data_ + place, kPaddingType, 0, to_end - kRecordHeaderBytes);
+      place = 0;
     }
-    write_header(type, immediate, bytes);
-    std::byte* payload = data_ + place_ + kRecordHeaderBytes;
-    index_ += padding + space;
-    place_ += space;
-    if (place_ == capacity_) place_ = 0;
-    return payload;
+    std::byte* const record = data_ + place;
+    place += space;
+    place_ = place == capacity_ ? 0 : place;
+    index_ = end;
+    write_header(record, type, immediate, bytes);
+    return record + kRecordHeaderBytes;
   }
 
   // The consumer has found it malformed, and takes nothing more: there will never be room.
@@ -110,22 +114,23 @@ class RecordProducer {
  private:
   static constexpr std::uint32_t kAhead = 256;
 
-  bool has_room(std::uint32_t space) {
-    if (capacity_ - (index_ - head_) >= space && index_ - head_ <= capacity_) return true;
-    head_ = control_->head.load(std::memory_order_acquire);
-    const std::uint64_t used = index_ - head_;  // wraps to something huge if the head is impossible
-    return used <= capacity_ && capacity_ - used >= space;
+  // Whether there is room up to the index `end` by now. An impossible head tells of none.
+  [[gnu::noinline]] bool look_for_room(std::uint64_t end) {
+    const std::uint64_t head = control_->head.load(std::memory_order_acquire);
+    if (index_ - head > capacity_) return false;
+    room_end_ = head + capacity_;
+    return end <= room_end_;
   }
 
-  void write_header(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+  static void write_header(std::byte* record, std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
     const std::uint64_t header = bytes | std::uint64_t{type} << 24 | std::uint64_t{immediate} << 32;
-    std::memcpy(data_ + place_, &header, sizeof header);
+    std::memcpy(record, &header, sizeof header);
   }
 
   RingControl<Atomic>* control_ = nullptr;
   std::byte* data_ = nullptr;
-  std::uint64_t index_ = 0;  // of the next record
-  std::uint64_t head_ = 0;   // as last seen
+  std::uint64_t index_ = 0;     // of the next record
+  std::uint64_t room_end_ = 0;  // index up to which there is room, by the head that was last seen
   std::uint32_t capacity_ = 0;
   std::uint32_t place_ = 0;  // of the next record in data_
 };

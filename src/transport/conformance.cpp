@@ -63,16 +63,7 @@ Token Port::post_one(Command command) {
 }
 
 bool Port::send(Command command) {
-  const std::span header(static_cast<const std::byte*>(command.header), command.header_bytes);
-  const std::span payload(static_cast<const std::byte*>(command.local), command.bytes);
-  switch (worker_->try_send({command.rank, command.worker}, command.immediate, header, payload)) {
-    case TransportWorker::Sent::sent:
-      return true;
-    case TransportWorker::Sent::full:
-      return false;
-    case TransportWorker::Sent::unsuitable:
-      break;
-  }
+  if (!command.inlined) command.set_message(command.header, command.header_bytes, command.local, command.bytes);
   return post_one(command) != 0;
 }
 

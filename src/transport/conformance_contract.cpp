@@ -54,83 +54,67 @@ void expect_letters(World& world, const std::vector<Arrival>& arrivals, std::siz
   }
 }
 
-// The short way and the long way carry the same messages in one order; after `sent` the source is the caller's.
-TEST_P(Conformance, TrySendIsAPost) {
+// Inlined and others are messages of one order; the source of an inlined one is the caller's at once.
+TEST_P(Conformance, InlinedMessagesAreMessages) {
   constexpr std::uint32_t kMessages = 800;
   World world(GetParam(), 2);
   Port& from = world.port(0);
   const std::size_t most = world.capabilities().max_message;
+  ASSERT_GE(most, Command::kInlineBytes);
   base::Random random(3);
   std::deque<Letter> posted;
+  std::uint32_t inlined = 0;
   const Deadline deadline;
   for (std::uint32_t n = 0; n < kMessages;) {
     ASSERT_FALSE(deadline.over()) << n;
-    Letter letter(n, most);
-    auto sent = TransportWorker::Sent::unsuitable;
+    posted.emplace_back(n, most);
+    Command command = posted.back().to(1);
     if (random.below(3) != 0) {
-      sent = from.worker().try_send({1, 0}, n, letter.header, letter.payload);
-      if (!world.capabilities().short_way) {
-        ASSERT_EQ(sent, TransportWorker::Sent::unsuitable);
-      }
+      command.set_message(command.header, command.header_bytes, command.local, command.bytes);
     }
-    if (sent == TransportWorker::Sent::unsuitable) {
-      posted.push_back(std::move(letter));
-      if (from.post_one(posted.back().to(1)) != 0) {
-        ++n;
-      } else {
-        posted.pop_back();
-      }
-    } else {
-      letter.spoil();
-      n += sent == TransportWorker::Sent::sent ? 1 : 0;
-    }
+    if (command.inlined) posted.back().spoil();
+    const bool accepted = from.post_one(command) != 0;
+    if (accepted) ++n;
+    if (accepted && command.inlined) ++inlined;
+    if (!accepted || command.inlined) posted.pop_back();
     if (random.below(4) == 0) world.pump();
   }
+  EXPECT_GT(inlined, kMessages / 20);
   ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() >= kMessages; }));
   ASSERT_TRUE(world.quiet());
   expect_letters(world, world.port(1).arrivals, kMessages);
 }
 
-// As Letter, for the first kMostBytes bytes of its packet.
-ShortMessage shortened(std::uint32_t n, std::uint32_t rank) {
+std::vector<std::byte> short_text(std::uint32_t n) {
   base::Random random(n);
-  const std::uint32_t bytes =
-      static_cast<std::uint32_t>(random.below(2) == 0 ? 8 : random.below(ShortMessage::kMostBytes + 1));
-  const std::vector<std::byte> text = pattern(n, bytes);
-  ShortMessage message{rank, 0, n, bytes, {}};
-  std::copy(text.begin(), text.end(), message.packet);
-  return message;
+  return pattern(n, random.below(2) == 0 ? 8 : random.below(Command::kInlineBytes + 1));
 }
 
-// Several short messages at once, to two peers, between others; what was sent may be overwritten.
-TEST_P(Conformance, SendAllIsSeveralPosts) {
+// Several inlined messages at once, to two peers; what was accepted may be overwritten.
+TEST_P(Conformance, BatchesOfInlinedMessages) {
   constexpr std::uint32_t kMessages = 1200;
   constexpr std::size_t kMost = 24;
   World world(GetParam(), 3);
   Port& from = world.port(0);
   base::Random random(5);
   const auto target_of = [](std::uint32_t n) { return 1 + n / 5 % 2; };
-  std::deque<std::vector<std::byte>> posted;
   const Deadline deadline;
   for (std::uint32_t n = 0; n < kMessages;) {
     ASSERT_FALSE(deadline.over()) << n;
-    std::vector<ShortMessage> messages;
-    std::vector<const ShortMessage*> run;
     const std::size_t count = std::min<std::size_t>(1 + random.below(kMost), kMessages - n);
-    for (std::uint32_t i = 0; i < count; ++i) messages.push_back(shortened(n + i, target_of(n + i)));
-    for (const ShortMessage& message : messages) run.push_back(&message);
-    const std::size_t sent = random.below(4) != 0 ? from.worker().send_all(run) : 0;
-    ASSERT_LE(sent, count);
-    n += static_cast<std::uint32_t>(sent);
-    if (sent < count) {
-      const ShortMessage& next = messages[sent];
-      posted.emplace_back(next.packet, next.packet + next.bytes);
-      if (from.post_one(message_to(next.rank, 0, posted.back(), next.immediate)) != 0) ++n;
+    std::vector<Command> batch(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::vector<std::byte> text = short_text(n + i);
+      batch[i].rank = target_of(n + i);
+      batch[i].immediate = n + i;
+      batch[i].set_message(nullptr, 0, text.data(), text.size());
+      ASSERT_TRUE(batch[i].inlined);
     }
-    for (ShortMessage& message : messages) std::fill_n(message.packet, sizeof message.packet, std::byte{0xEE});
+    n += static_cast<std::uint32_t>(from.post(batch));
+    for (Command& command : batch) std::fill_n(command.packet, sizeof command.packet, std::byte{0xEE});
     if (random.below(4) == 0) world.pump();
   }
-  EXPECT_EQ(from.worker().send_all({}), 0U);
+  EXPECT_EQ(from.post({}), 0U);
   const auto all_here = [&] { return world.port(1).arrivals.size() + world.port(2).arrivals.size() >= kMessages; };
   ASSERT_TRUE(world.until(all_here));
   ASSERT_TRUE(world.quiet());
@@ -143,8 +127,7 @@ TEST_P(Conformance, SendAllIsSeveralPosts) {
       ASSERT_EQ(target_of(n), rank);
       ASSERT_FALSE(seen[n]) << n << " came twice";
       ASSERT_TRUE(!world.capabilities().ordered_messages || n >= last) << "out of order";
-      const ShortMessage message = shortened(n, rank);
-      ASSERT_EQ(arrival.data, std::vector<std::byte>(message.packet, message.packet + message.bytes)) << n;
+      ASSERT_EQ(arrival.data, short_text(n)) << n;
       seen[n] = true;
       last = n;
     }

@@ -22,22 +22,9 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "transport/command.hpp"
 
 namespace heddle::transport {
-
-enum class Opcode : std::uint8_t {
-  message,  // header + payload to a peer's worker, with 32 bits of immediate data
-  put,
-  get,
-  atomic,  // with or without result
-  kCount
-};
-constexpr std::uint32_t bit(Opcode opcode) {
-  return 1U << static_cast<unsigned>(opcode);
-}
-
-// A message header passed to post() is at most this long.
-inline constexpr std::uint32_t kMaxHeaderBytes = 128;
 
 // Whether a process can sleep until something arrives, and what that costs those who send to it.
 enum class Sleeping : std::uint8_t {
@@ -51,8 +38,7 @@ struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
   bool direct = false;        // allocated regions of some rank may import as direct memory: direct_to() tells of which
-  bool copies_messages = false;    // a message that post() accepts has been copied, whatever source_free says
-  bool short_way = true;           // TransportWorker::try_send() may do; else it never does
+  bool copies_messages = false;    // a message that post() accepts has been copied, also one that is not inlined
   bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command
@@ -102,53 +88,7 @@ struct LocalMemory {
   std::uint64_t second_id = 0;  // transport's own, if one does not do
 };
 
-// A region of a peer (or one's own) after import.
-struct RemoteMemory {
-  std::byte* direct = nullptr;  // address in this process for plain loads and stores; null: commands only
-  std::uint32_t opcodes = 0;    // which of put, get, atomic this memory accepts as commands
-  std::uint32_t rank = 0;
-  std::uint64_t bytes = 0;
-  std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
-};
-
-// ---- commands and completions -------------------------------------------------------------------------------------------
-
-using Token = std::uint64_t;
-
-// One command. Pointers must stay valid until its completion, except the message header, which is copied by post().
-// The out-fields (done, source_free) must be false on entry: a transport sets them, and never clears them.
-struct Command {
-  Opcode opcode = Opcode::message;
-  bool wants_source_free = false;  // in: report separately when the source may be reused
-  bool alone = false;              // in: put, get: see post()
-  bool done = false;               // out: finished during post(); no completion will follow
-  bool source_free = false;        // out: source reusable already; no source_free completion will follow
-  std::uint32_t rank = 0;
-  std::uint32_t worker = 0;  // message: the target's worker number. put/get/atomic: the worker that serves, if any must
-  std::uint32_t immediate = 0;     // message
-  std::uint32_t header_bytes = 0;  // message; header, zeros up to a multiple of 8, payload: one contiguous packet
-  const void* header = nullptr;    // message
-  void* local = nullptr;    // message, put: source (not written). get, atomic: destination (atomic: null, no result)
-  std::uint64_t bytes = 0;  // message: of payload. atomic: 4 or 8
-  const RemoteMemory* remote = nullptr;
-  std::uint64_t offset = 0;
-  std::uint64_t operand = 0;   // atomic
-  std::uint64_t compare = 0;   // atomic
-  std::uint8_t atomic_op = 0;  // heddle_atomic_op
-  Token token = 0;             // returned in the completion
-};
-
-// A message that is handed over by value, as it waits in a queue: the whole packet (header, zeros up to a multiple of 8,
-// payload), with zeros up to a multiple of 8 behind it.
-struct ShortMessage {
-  static constexpr std::uint32_t kMostBytes = 32;
-  std::uint32_t rank;
-  std::uint32_t worker;
-  std::uint32_t immediate;
-  std::uint32_t bytes;
-  alignas(8) std::byte packet[kMostBytes];
-};
-static_assert(sizeof(ShortMessage) == 48);
+// ---- completions -----------------------------------------------------------------------------------------------------
 
 enum class Event : std::uint8_t {
   done,         // the command with this token is finished at the target (message: in the target's memory), or failed
@@ -180,49 +120,15 @@ class TransportWorker {
   TransportWorker& operator=(const TransportWorker&) = delete;
   virtual ~TransportWorker() = default;
 
-  // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again). For each accepted
+  // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again).
+  // What goes to one peer is made visible to it together, so that several commands at once cost less
+  // than one by one. An inlined message that is accepted has been copied. For each accepted
   // command either `done` is set or exactly one Event::done with its token comes from a later poll(), whatever happens to
   // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED. If memory runs out behind an accepted command, the
   // batch ends there.
   // `alone`: the peer makes no progress, and may be waiting for this. The command is done within post(), or not accepted
   // (where the transport cannot do that, and where it fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
-
-  // The short way for a message that is copied out at once, by value instead of by Command: `sent` means what done and
-  // source_free mean for post(), `full` that nothing happened, `unsuitable` that post() must be used (always a legal answer).
-  // The caller has checked rank, worker and the length (at most max_message).
-  enum class Sent : std::uint8_t { sent, full, unsuitable };
-  struct Target {
-    std::uint32_t rank;
-    std::uint32_t worker;
-  };
-  [[nodiscard]] virtual Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                                      std::span<const std::byte> payload) {
-    static_cast<void>(target);
-    static_cast<void>(immediate);
-    static_cast<void>(header);
-    static_cast<void>(payload);
-    return Sent::unsuitable;
-  }
-
-  // The short way for several at once, in order: how many were sent, from the front; the next one needs try_send() or post().
-  // What goes to one peer is published together.
-  [[nodiscard]] virtual std::size_t send_all(std::span<const ShortMessage* const> messages) {
-    std::size_t sent = 0;
-    for (const ShortMessage* message : messages) {
-      const Target target{message->rank, message->worker};
-      if (try_send(target, message->immediate, {}, {message->packet, message->bytes}) != Sent::sent) break;
-      ++sent;
-    }
-    return sent;
-  }
-
-  // Where send_all() takes none: how many of these, from the front, cost less if one post() has them all than one by one. Such a post() that has
-  // accepted some throws nothing. 0 or 1: there is nothing to be gained.
-  [[nodiscard]] virtual std::size_t bundle_of(std::span<const ShortMessage* const> messages) const {
-    static_cast<void>(messages);
-    return 0;
-  }
 
   // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the
   // previous poll.
@@ -232,6 +138,10 @@ class TransportWorker {
   // from it before may still be delivered.
   virtual void peer_failed(std::uint32_t rank) = 0;
 
+  struct Target {
+    std::uint32_t rank;
+    std::uint32_t worker;
+  };
   // True: that worker of a peer was closed, so a request sent to it may never be answered. False where it is not known.
   [[nodiscard]] virtual bool closed(Target target) {
     static_cast<void>(target);

@@ -78,9 +78,14 @@ struct ActiveMessage {
   std::uint32_t payload_bytes;
 };
 
+// Of a small active message of either class.
+constexpr std::uint32_t header_bytes_of(std::uint32_t immediate) {
+  return immediate >> kHeaderShift & kHeaderMask;
+}
+
 // Packet: header padded to 8 bytes, then payload. Empty: not well formed.
 inline std::optional<ActiveMessage> decode_am(std::uint32_t immediate, std::span<const std::byte> packet) {
-  const std::uint32_t header_bytes = immediate >> kHeaderShift & kHeaderMask;
+  const std::uint32_t header_bytes = header_bytes_of(immediate);
   const std::uint32_t padded = pad8(header_bytes);
   if (header_bytes > HEDDLE_AM_HEADER_BYTES || padded > packet.size()) return std::nullopt;
   return ActiveMessage{immediate & kHandlerMask, header_bytes, packet.data(), packet.data() + padded,

@@ -1,4 +1,5 @@
-// shmem/: the words of teams and active sets (groups.cpp), and locks (locks.cpp): models beside the code.
+// interfaces/openshmem/: the words of teams and active sets (groups.cpp), and locks (locks.cpp): models
+// beside the code.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -72,7 +72,8 @@ class Verbs:
         self.assertEqual(one.count("^10 operations by 3 ranks$"), 1, one.said)
 
     def test_openshmem(self):
-        self.run_well(2, [str(BUILD / "shmem/tests/shmem_basic_rank")], {"HEDDLE_SHM_DIRECT": "0"})  # no rank maps another's memory
+        # No rank maps another's memory.
+        self.run_well(2, [str(BUILD / "interfaces/openshmem/tests/shmem_basic_rank")], {"HEDDLE_SHM_DIRECT": "0"})
 
     def test_a_rank_is_killed(self):
         one = job(4, [LINK_RANK, "death", "am,put"], self.variables)

@@ -139,21 +139,6 @@ TEST(Fault, RefusalsComeInAllKinds) {
   }
 }
 
-TEST(Fault, TrySendIsRefusedToo) {
-  Solo solo(only("HEDDLE_FAULT_AGAIN", "50"));
-  int sent = 0;
-  int full = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const auto outcome = solo.worker->try_send({0, 0}, 0, {}, {});
-    sent += outcome == TransportWorker::Sent::sent ? 1 : 0;
-    full += outcome == TransportWorker::Sent::full ? 1 : 0;
-    std::array<Completion, 4> events;
-    static_cast<void>(solo.worker->poll(events));
-  }
-  EXPECT_GT(sent, 500);
-  EXPECT_GT(full, 500);
-}
-
 // Accepted commands arrive late, but at the latest after the holds: of the command, and of the arrival.
 TEST(Fault, DelaysHappenAndEnd) {
   constexpr int kDelay = 10;

@@ -215,13 +215,6 @@ std::size_t Worker::deliver(std::span<Completion> completions) {
   return count;
 }
 
-TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                                       std::span<const std::byte> payload) {
-  if (settings_.holds()) return Sent::unsuitable;
-  if (allowance(1) == 0) return Sent::full;
-  return inner_->try_send(target, immediate, header, payload);
-}
-
 std::size_t Worker::poll(std::span<Completion> completions) {
   if (!settings_.holds()) return inner_->poll(completions);
   ++polls_;

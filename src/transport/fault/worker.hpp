@@ -38,8 +38,6 @@ class Worker final : public TransportWorker {
   Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock);
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }

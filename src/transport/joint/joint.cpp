@@ -117,7 +117,6 @@ base::Status Joint::combine_capabilities() {
   capabilities_.opcodes = near.opcodes | far.opcodes;  // of some memory: each says what it takes
   capabilities_.direct = near.direct || far.direct;
   capabilities_.copies_messages = near.copies_messages && far.copies_messages;
-  capabilities_.short_way = near.short_way || far.short_way;
   capabilities_.ordered_messages = near.ordered_messages && far.ordered_messages;
   capabilities_.max_message = std::min(near.max_message, far.max_message);
   capabilities_.max_transfer = least(near.max_transfer, far.max_transfer);

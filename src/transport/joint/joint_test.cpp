@@ -191,43 +191,28 @@ TEST_F(FourRanks, AMessageFromFarIsFoundAfterALongSilence) {
 // One of the two, of which the test says what it does; it takes down what it is given.
 class Stub final : public TransportWorker {
  public:
-  explicit Stub(bool bundles) : bundles_(bundles) {}
   [[nodiscard]] std::size_t post(std::span<Command> batch) override {
     batches.push_back(batch.size());
     if (out_of_memory) throw std::bad_alloc();
     return batch.size();
-  }
-  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override {
-    return bundles_ ? messages.size() : 0;
   }
   [[nodiscard]] std::size_t poll(std::span<Completion>) override { return 0; }
   void peer_failed(std::uint32_t) override {}
 
   std::vector<std::size_t> batches;
   bool out_of_memory = false;
-
- private:
-  bool bundles_;
 };
 
-// Ranks 0 and 1 are near, 2 and 3 far; FAR bundles, NEAR does not.
+// Ranks 0 and 1 are near, 2 and 3 far.
 class TwoStubs : public testing::Test {
  protected:
   TwoStubs() {
-    auto first = std::make_unique<Stub>(false);
-    auto second = std::make_unique<Stub>(true);
+    auto first = std::make_unique<Stub>();
+    auto second = std::make_unique<Stub>();
     near = first.get();
     far = second.get();
     worker = std::make_unique<joint::Worker>(
         std::array<std::unique_ptr<TransportWorker>, 2>{std::move(first), std::move(second)}, ways, 1000, clock);
-  }
-  // Of messages to these ranks.
-  std::size_t bundle_of(const std::vector<std::uint32_t>& ranks) {
-    std::vector<ShortMessage> messages;
-    for (const std::uint32_t rank : ranks) messages.push_back({rank, 0, 0, 8, {}});
-    std::vector<const ShortMessage*> run;
-    for (const ShortMessage& message : messages) run.push_back(&message);
-    return worker->bundle_of(run);
   }
   std::size_t post(const std::vector<std::uint32_t>& ranks) {
     std::vector<Command> batch(ranks.size());
@@ -241,15 +226,6 @@ class TwoStubs : public testing::Test {
   Stub* far;
   std::unique_ptr<joint::Worker> worker;
 };
-
-// What is for NEAR goes its short way, and does not come into a batch that may run out of memory in its midst.
-TEST_F(TwoStubs, BundlesAreOfOneTransport) {
-  EXPECT_EQ(bundle_of({2, 2, 3, 2}), 4U);
-  EXPECT_EQ(bundle_of({2, 3, 0, 2, 2}), 2U);
-  EXPECT_EQ(bundle_of({1, 2, 2}), 0U);
-  EXPECT_EQ(bundle_of({0, 1}), 0U);
-  EXPECT_EQ(bundle_of({}), 0U);
-}
 
 TEST_F(TwoStubs, NeighboursForOneTransportArePostedTogether) {
   EXPECT_EQ(post({2, 3, 2, 0, 1, 2, 2}), 7U);

@@ -43,35 +43,6 @@ std::size_t Worker::post(std::span<Command> batch) {
   return accepted;
 }
 
-TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                                       std::span<const std::byte> payload) {
-  const std::size_t way = way_to(target.rank);
-  if (way == 1) warm_up();
-  return inner_[way]->try_send(target, immediate, header, payload);
-}
-
-std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
-  std::size_t sent = 0;
-  while (sent < messages.size()) {
-    const std::size_t way = way_to(messages[sent]->rank);
-    std::size_t end = sent + 1;
-    while (end < messages.size() && way_to(messages[end]->rank) == way) ++end;
-    if (way == 1) warm_up();
-    sent += inner_[way]->send_all(messages.subspan(sent, end - sent));
-    if (sent != end) break;
-  }
-  return sent;
-}
-
-// Those for the transport of the first.
-std::size_t Worker::bundle_of(std::span<const ShortMessage* const> messages) const {
-  if (messages.empty()) return 0;
-  const std::size_t way = way_to(messages.front()->rank);
-  std::size_t end = 1;
-  while (end < messages.size() && way_to(messages[end]->rank) == way) ++end;
-  return inner_[way]->bundle_of(messages.first(end));
-}
-
 bool Worker::far_is_due() {
   if (warm_ > 0) --warm_;
   if (warm_ > 0 || far_under_way_ > 0) return true;

@@ -25,10 +25,6 @@ class Worker final : public TransportWorker {
       : inner_(std::move(inner)), ways_(ways), max_message_(max_message), clock_(clock) {}
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override;
-  [[nodiscard]] std::size_t send_all(std::span<const ShortMessage* const> messages) override;
-  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override {
     for (auto& worker : inner_) worker->peer_failed(rank);
@@ -58,7 +54,7 @@ class Worker final : public TransportWorker {
   // One of the two might take it; the other does not, and the joint's limit is the lower one.
   [[nodiscard]] bool too_long(const Command& command) const {
     return command.opcode == Opcode::message &&
-           (command.bytes > max_message_ || ((command.header_bytes + 7U) & ~7U) + command.bytes > max_message_);
+           (command.bytes > max_message_ || command.packet_bytes() > max_message_);
   }
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
   void post_portions(std::span<Command> batch, std::size_t* accepted);

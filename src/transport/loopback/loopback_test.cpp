@@ -199,21 +199,27 @@ TEST_F(LoopbackTest, RanksOfAnotherProcessOrTransportAreRefused) {
 
 TEST(LoopbackMailbox, KeepsOrderAndBound) {
   Mailbox box;
-  const std::uint64_t word = 5;
-  for (std::uint32_t i = 0; i < kMailboxPackets; ++i) ASSERT_TRUE(box.put({nullptr, 0, &word, 8, i, 3, 4}));
-  EXPECT_FALSE(box.put({nullptr, 0, &word, 8, 0, 3, 4}));
+  const auto message = [](std::uint32_t immediate) {
+    const std::uint64_t word = 5;
+    Command command;
+    command.immediate = immediate;
+    command.set_message(nullptr, 0, &word, sizeof word);
+    return command;
+  };
+  for (std::uint32_t i = 0; i < kMailboxPackets; ++i) ASSERT_TRUE(box.put(message(i), {3, 4}));
+  EXPECT_FALSE(box.put(message(0), {3, 4}));
   ASSERT_TRUE(box.open());
   EXPECT_FALSE(box.open());
   std::vector<Packet> packets;
   box.take(10, &packets);
   ASSERT_EQ(packets.size(), 10U);
-  for (std::uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(box.put({nullptr, 0, &word, 8, 64 + i, 3, 4}));
-  EXPECT_FALSE(box.put({nullptr, 0, &word, 8, 0, 3, 4}));
+  for (std::uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(box.put(message(64 + i), {3, 4}));
+  EXPECT_FALSE(box.put(message(0), {3, 4}));
   box.take(1000, &packets);
   ASSERT_EQ(packets.size(), kMailboxPackets + 10);
   for (std::uint32_t i = 0; i < packets.size(); ++i) EXPECT_EQ(packets[i].immediate, i);
   box.close();
-  EXPECT_TRUE(box.put({nullptr, 0, &word, 8, 0, 3, 4})) << "dropped";
+  EXPECT_TRUE(box.put(message(0), {3, 4})) << "dropped";
   packets.clear();
   box.take(10, &packets);
   EXPECT_TRUE(packets.empty());

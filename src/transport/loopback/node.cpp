@@ -5,21 +5,15 @@
 
 namespace heddle::transport::loopback {
 
-bool Mailbox::put(const Letter& letter, const queue::Bell<>* bell) {
-  const std::uint32_t header_room = (letter.header_bytes + 7U) & ~7U;
-  const std::uint32_t bytes = header_room + letter.payload_bytes;
+bool Mailbox::put(const Command& message, Sender from, const queue::Bell<>* bell) {
+  const auto bytes = static_cast<std::uint32_t>(message.packet_bytes());
   const std::lock_guard lock(mutex_);
   if (state_ == State::closed) return true;
   if (count_ == kMailboxPackets) return false;
   Packet packet{std::unique_ptr<std::uint64_t[]>(new (std::nothrow) std::uint64_t[bytes / 8 + 1]), bytes,
-                letter.immediate, letter.rank, letter.worker};
+                message.immediate, from.rank, from.worker};
   if (packet.words == nullptr) return false;  // no room now, as when it is full
-  auto* data = reinterpret_cast<std::byte*>(packet.words.get());
-  if (header_room != 0) {
-    packet.words[header_room / 8 - 1] = 0;  // the padding
-    std::memcpy(data, letter.header, letter.header_bytes);
-  }
-  if (letter.payload_bytes != 0) std::memcpy(data + header_room, letter.payload, letter.payload_bytes);
+  write_packet(message, reinterpret_cast<std::byte*>(packet.words.get()));
   ring_[(first_ + count_) % kMailboxPackets] = std::move(packet);
   ++count_;
   if (armed_ && bell != nullptr) bell->ring();

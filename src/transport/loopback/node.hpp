@@ -33,12 +33,7 @@ struct Packet {
   std::uint32_t worker = 0;
 };
 
-struct Letter {
-  const void* header;
-  std::uint32_t header_bytes;
-  const void* payload;
-  std::uint32_t payload_bytes;
-  std::uint32_t immediate;
+struct Sender {
   std::uint32_t rank;
   std::uint32_t worker;
 };
@@ -48,7 +43,7 @@ class Mailbox {
  public:
   // False: full. What comes for a worker that was closed is dropped. Rings the bell, if there is one, if the
   // mailbox is armed.
-  [[nodiscard]] bool put(const Letter& letter, const queue::Bell<>* bell = nullptr);
+  [[nodiscard]] bool put(const Command& message, Sender from, const queue::Bell<>* bell = nullptr);
   // The next put() rings.
   void arm() {
     const std::lock_guard lock(mutex_);

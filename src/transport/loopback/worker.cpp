@@ -128,20 +128,12 @@ base::Status Worker::send(Node& node, const Command& command) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, node.rank(),
                       node.workers());
   }
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMaxMessage ||
-      ((command.header_bytes + 7U) & ~7U) + command.bytes > kMaxMessage) {
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMaxMessage || command.packet_bytes() > kMaxMessage) {
     return base::fail(
         HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the loopback transport takes %u, of which %u header",
         command.header_bytes, static_cast<unsigned long long>(command.bytes), kMaxMessage, kMaxHeaderBytes);
   }
-  const Letter letter{command.header,
-                      command.header_bytes,
-                      command.local,
-                      static_cast<std::uint32_t>(command.bytes),
-                      command.immediate,
-                      rank_,
-                      index_};
-  return node.mailbox(command.worker).put(letter, &node.bell()) ? HEDDLE_DONE : HEDDLE_AGAIN;
+  return node.mailbox(command.worker).put(command, {rank_, index_}, &node.bell()) ? HEDDLE_DONE : HEDDLE_AGAIN;
 }
 
 base::Status Worker::access(Node& node, const Command& command) {
@@ -154,17 +146,6 @@ base::Status Worker::access(Node& node, const Command& command) {
     if (command.opcode == Opcode::get) return get(address, command);
     return update(address, command);
   });
-}
-
-TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                                       std::span<const std::byte> payload) {
-  Node* node = ranks_.find(target.rank);
-  if (node == nullptr || failed_[target.rank] != 0 || node->closed()) return Sent::unsuitable;
-  const Letter letter{header.data(),  static_cast<std::uint32_t>(header.size()),
-                      payload.data(), static_cast<std::uint32_t>(payload.size()),
-                      immediate,      rank_,
-                      index_};
-  return node->mailbox(target.worker).put(letter, &node->bell()) ? Sent::sent : Sent::full;
 }
 
 std::size_t Worker::poll(std::span<Completion> completions) {

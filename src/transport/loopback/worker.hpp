@@ -16,8 +16,6 @@ class Worker final : public TransportWorker {
   ~Worker() override { mailbox_.close(); }
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;

@@ -6,35 +6,6 @@
 #include <new>
 
 namespace heddle::transport::shm {
-namespace {
-
-// Out of line, so that the common case keeps few registers: its length is 8.
-[[gnu::noinline]] void copy_other(std::byte* to, const void* from, std::uint64_t bytes) {
-  const auto* source = static_cast<const std::byte*>(from);
-  if (bytes > 64) {
-    std::memcpy(to, source, bytes);
-    return;
-  }
-  while (bytes >= 8) {
-    std::memcpy(to, source, 8);
-    to += 8;
-    source += 8;
-    bytes -= 8;
-  }
-  while (bytes-- > 0) *to++ = *source++;
-}
-
-// Small messages dominate, and a call of memcpy with an unknown length costs more than the copy.
-inline void copy_small(std::byte* to, const void* from, std::uint64_t bytes) {
-  if (bytes == 8) [[likely]] {
-    std::memcpy(to, from, 8);
-    return;
-  }
-  copy_other(to, from, bytes);
-}
-
-}  // namespace
-
 base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index) {
   const auto state = static_cast<WorkerState>(home.control().worker(index).state.load(std::memory_order_relaxed));
   if (state != WorkerState::unopened) {
@@ -63,19 +34,21 @@ Worker::~Worker() {
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::closed), std::memory_order_release);
 }
 
-Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
-  if (rank >= home_.size() || worker >= home_.layout().max_workers) [[unlikely]] {
-    *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: the job has %u ranks of at most %u workers", worker, rank,
-                      home_.size(), home_.layout().max_workers);
-    return nullptr;
+// Those of a peer that has failed are not there.
+inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+  if (rank < failed_.size() && worker < max_workers_) [[likely]] {
+    if (Outgoing* known = outgoing_[std::size_t{rank} * max_workers_ + worker]; known != nullptr) [[likely]]
+      return known;
   }
-  Outgoing* known = outgoing_[std::size_t{rank} * home_.layout().max_workers + worker];
-  if (known != nullptr && failed_[rank] == 0) [[likely]]
-    return known;
   return connect(rank, worker, why);
 }
 
 [[gnu::cold]] Outgoing* Worker::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+  if (rank >= home_.size() || worker >= max_workers_) {
+    *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: the job has %u ranks of at most %u workers", worker, rank,
+                      home_.size(), max_workers_);
+    return nullptr;
+  }
   if (failed_[rank] != 0 || home_.failed(rank)) {
     *why = HEDDLE_ERR_PEER_FAILED;
     return nullptr;
@@ -98,66 +71,65 @@ Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Statu
   made->bell = home_.bell_pull(**peer, worker);
   made->peer = *peer;
   made->worker = worker;
-  outgoing_[std::size_t{rank} * home_.layout().max_workers + worker] = made.get();
+  outgoing_[std::size_t{rank} * max_workers_ + worker] = made.get();
   owned_outgoing_.push_back(std::move(made));
   return owned_outgoing_.back().get();
 }
 
+// What most commands are: an inlined message to a worker that is connected. False: it is something else, or has
+// no room now.
+[[gnu::always_inline]] inline bool Worker::post_inlined(Command& message, Outgoing*& begun) {
+  if (!message.inlined || message.rank >= failed_.size() || message.worker >= max_workers_) [[unlikely]]
+    return false;
+  Outgoing* to = outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
+  if (to == nullptr) [[unlikely]]
+    return false;
+  std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+  if (room == nullptr) [[unlikely]]
+    return false;
+  copy_words(room, message.packet, message.bytes);  // records are padded to whole words, as the packet is
+  message.done = true;
+  message.source_free = true;
+  if (begun != to && begun != nullptr) [[unlikely]]
+    begun->publish();
+  begun = to;
+  return true;
+}
+
+// Most posts are of one such message.
 std::size_t Worker::post(std::span<Command> batch) {
+  Outgoing* begun = nullptr;
+  if (batch.size() != 1 || !post_inlined(batch.front(), begun)) [[unlikely]]
+    return post_all(batch);
+  begun->publish();
+  return 1;
+}
+
+[[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
+  Outgoing* begun = nullptr;  // the ring that holds messages which are not visible yet
   std::size_t accepted = 0;
-  try {
-    while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
-  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
-    if (accepted == 0) throw;
+  for (Command& command : batch) {
+    if (!post_inlined(command, begun) && !post_other(command, accepted, begun)) [[unlikely]]
+      break;
+    ++accepted;
   }
-  if (unpublished_ != nullptr) {
-    unpublished_->publish();
-    unpublished_ = nullptr;
-  }
+  if (begun != nullptr) begun->publish();
   return accepted;
 }
 
-TransportWorker::Sent Worker::try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                                       std::span<const std::byte> payload) {
-  Outgoing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
-  if (to == nullptr) [[unlikely]]  // not connected yet, or the peer has failed
-    return Sent::unsuitable;
-  const std::uint32_t header_room = (static_cast<std::uint32_t>(header.size()) + 7U) & ~7U;
-  std::byte* room = to->ring.begin(kMessageType, immediate, header_room + static_cast<std::uint32_t>(payload.size()));
-  if (room == nullptr) [[unlikely]]
-    return Sent::unsuitable;  // post() knows what else may be the matter
-  if (!header.empty()) [[unlikely]] {
-    std::memset(room + header_room - 8, 0, 8);
-    copy_small(room, header.data(), header.size());
+// False: the batch ends here.
+bool Worker::post_other(Command& command, std::size_t accepted, Outgoing*& begun) {
+  try {
+    return post_one(command, begun);
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
+    return false;
   }
-  copy_small(room + header_room, payload.data(), payload.size());
-  to->publish();
-  return Sent::sent;
 }
 
-std::size_t Worker::send_all(std::span<const ShortMessage* const> messages) {
-  Outgoing* to = nullptr;  // what was begun there is not visible yet
-  std::size_t sent = 0;
-  for (const ShortMessage* message : messages) {
-    Outgoing* next = outgoing_[std::size_t{message->rank} * max_workers_ + message->worker];
-    if (next != to && to != nullptr) to->publish();
-    to = next;
-    if (to == nullptr) [[unlikely]]  // as in try_send()
-      break;
-    std::byte* room = to->ring.begin(kMessageType, message->immediate, message->bytes);
-    if (room == nullptr) [[unlikely]]
-      break;
-    // Records are padded to whole words, and so is the packet.
-    for (std::uint32_t at = 0; at < message->bytes; at += 8) std::memcpy(room + at, message->packet + at, 8);
-    ++sent;
-  }
-  if (to != nullptr) to->publish();
-  return sent;
-}
-
-bool Worker::post_one(Command& command) {
+inline bool Worker::post_one(Command& command, Outgoing*& begun) {
   if (command.opcode == Opcode::message) [[likely]]
-    return post_message(command);
+    return post_message(command, begun);
   if (command.opcode == Opcode::put || command.opcode == Opcode::get) return post_transfer(command);
   return refuse(command, base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
@@ -170,26 +142,22 @@ bool Worker::refuse(Command& command, base::Status status) {
   return true;
 }
 
-bool Worker::post_message(Command& command) {
+inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   base::Status why = HEDDLE_DONE;
   Outgoing* to = outgoing(command.rank, command.worker, &why);
   if (to == nullptr) [[unlikely]]
     return refuse(command, why);
-  const std::uint32_t header_room = (command.header_bytes + 7U) & ~7U;
-  const std::uint64_t bytes = header_room + command.bytes;
-  if (bytes > max_message_ || command.header_bytes > max_message_) [[unlikely]] {
+  if (command.packet_bytes() > max_message_ || command.bytes > max_message_) [[unlikely]] {
     return refuse(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
-                                      static_cast<unsigned long long>(bytes), max_message_));
+                                      static_cast<unsigned long long>(command.packet_bytes()), max_message_));
   }
-  if (unpublished_ != to && unpublished_ != nullptr) unpublished_->publish();
-  unpublished_ = to;  // also when it turns out full: what was begun before must become visible
-  std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(bytes));
+  if (begun != to && begun != nullptr) begun->publish();
+  begun = to;  // also when it turns out full: what was begun before must become visible
+  std::byte* room =
+      to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
   if (room == nullptr) [[unlikely]]
     return full_ring(command, *to);
-  copy_small(room, command.header, command.header_bytes);
-  if (command.header_bytes != header_room)
-    std::memset(room + command.header_bytes, 0, header_room - command.header_bytes);
-  copy_small(room + header_room, command.local, command.bytes);
+  write_packet(command, room);
   command.done = true;
   command.source_free = true;
   return true;
@@ -234,7 +202,6 @@ bool Worker::closed(Target target) {
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank >= home_.size()) return;
   failed_[rank] = 1;
-  // try_send finds no ring to it any more and leaves the message to post(), which knows why.
   std::fill_n(outgoing_.begin() + std::size_t{rank} * max_workers_, max_workers_, nullptr);
   if (!transfers_.idle()) transfers_.peer_failed(rank);
 }

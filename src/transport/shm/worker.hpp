@@ -24,9 +24,6 @@ class Worker final : public TransportWorker {
   ~Worker() override;
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
-  [[nodiscard]] Sent try_send(Target target, std::uint32_t immediate, std::span<const std::byte> header,
-                              std::span<const std::byte> payload) override;
-  [[nodiscard]] std::size_t send_all(std::span<const ShortMessage* const> messages) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
@@ -42,8 +39,11 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kOutbox = 1024;
   static constexpr std::size_t kServed = 4;  // transfer chunks copied for peers in one poll, per ring
 
-  bool post_one(Command& command);
-  bool post_message(Command& command);
+  std::size_t post_all(std::span<Command> batch);
+  bool post_inlined(Command& message, Outgoing*& begun);
+  bool post_other(Command& command, std::size_t accepted, Outgoing*& begun);
+  bool post_one(Command& command, Outgoing*& begun);
+  bool post_message(Command& command, Outgoing*& begun);
   bool post_transfer(Command& command);
   bool refuse(Command& command, base::Status status);
   Outgoing* outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why);
@@ -69,7 +69,6 @@ class Worker final : public TransportWorker {
 
   std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
   std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
-  Outgoing* unpublished_ = nullptr;
   std::vector<std::uint8_t> failed_;      // by rank
   std::vector<std::uint8_t> unmet_told_;  // by rank: that it cannot be met was logged
 

@@ -1,4 +1,5 @@
-// What several parts of the transport over UCX use: its calls with the settings that they have here.
+// What several parts of the transport over UCX use: its calls with the settings that they have
+// here.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ base::Status find_descriptor(const Functions& call, ucp_worker_h worker, int* de
 // SYSTEM.
 base::Status find_address(const Functions& call, ucp_worker_h worker, Bytes* address);
 
-// A message that UCX reads until `sent` is called, if a request comes back; null: it has left. `more`: attributes.
+// A message that UCX reads until `sent` is called, if a request comes back; null: it has left.
+// `more`: attributes.
 inline void* send_message(const Functions& call, ucp_ep_h endpoint, unsigned id, const void* data, std::size_t bytes,
                           ucp_send_nbx_callback_t sent, void* user, std::uint32_t more = 0) {
   ucp_request_param_t params;

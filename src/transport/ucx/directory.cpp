@@ -208,7 +208,8 @@ void Directory::learn_worker(const Note& note, const std::byte* data) {
   Entry& entry = peer(note.rank).workers[note.number];
   if (note.state == Note::is_closed) {
     entry.known = Known::closed;
-  } else if (entry.known == Known::asked && note.bytes != 0) {  // the address stays where it is once it is known
+  } else if (entry.known == Known::asked && note.bytes != 0) {
+    // the address stays where it is once it is known
     entry.address.assign(data, data + note.bytes);
     entry.known = Known::open;
   }

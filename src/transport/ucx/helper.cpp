@@ -207,7 +207,8 @@ void Helper::look(Watch& watch, std::uint32_t number) {
     return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   }
   const Port::Served served = port.serve(number_);
-  if (port.waits_for_device()) stir(watches_[kDevice], 0);  // it has asked for an address: the question has to leave
+  // it has asked for an address: the question has to leave
+  if (port.waits_for_device()) stir(watches_[kDevice], 0);
   switch (served) {
     case Port::Served::quiet:
       return settle(watch, number);

@@ -12,9 +12,9 @@
 //
 //   port                               helper
 //   quiet: UCX is armed, the
-//   descriptor is watched once         an event: its owner wanted to sleep ? the bell. Else its owner
-//                                      has polled since ? look again after a nap that grows, else
-//                                      claim it, move it on until nothing comes, arm it: quiet
+//   descriptor is watched once         an event: its owner wanted to sleep ? the bell. Else its
+//                                      owner has polled since ? look again after a nap that grows,
+//                                      else claim it, move it on until nothing comes, arm it: quiet
 //
 // Invariants
 //   A port that nobody polls is quiet, or in the helper's list of those that stir: so it is never

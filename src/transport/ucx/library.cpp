@@ -23,7 +23,8 @@ Opened& opened() {
   return *all;
 }
 
-thread_local int hushed = 0;  // depth; read by the log handler, which UCX calls in the thread that has something to say
+// depth; read by the log handler, which UCX calls in the thread that has something to say
+thread_local int hushed = 0;
 
 ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, const ucs_log_component_config_t*,
                        const char*, va_list) {

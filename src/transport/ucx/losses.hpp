@@ -60,10 +60,12 @@ class Losses {
   enum class Stage : std::uint8_t { none, seen, given_up };
 
   bootstrap::Bootstrap& bootstrap_;
-  std::vector<std::atomic<bool>> unreachable_;    // relaxed: nothing is read by it
-  std::vector<std::atomic<std::uint32_t>> lost_;  // how many were lost when it was; 0: it is not. Relaxed
-  std::atomic<std::uint32_t> count_{0};           // how many so far, for their order. Relaxed
-  std::vector<std::atomic<Stage>> stage_;         // written by the helper (release), read by workers (acquire)
+  std::vector<std::atomic<bool>> unreachable_;  // relaxed: nothing is read by it
+  // how many were lost when it was; 0: it is not. Relaxed
+  std::vector<std::atomic<std::uint32_t>> lost_;
+  std::atomic<std::uint32_t> count_{0};  // how many so far, for their order. Relaxed
+  // written by the helper (release), read by workers (acquire)
+  std::vector<std::atomic<Stage>> stage_;
 };
 
 }  // namespace heddle::transport::ucx

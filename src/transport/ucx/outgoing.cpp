@@ -7,33 +7,9 @@
 namespace heddle::transport::ucx {
 namespace {
 
-constexpr std::uint64_t round_up(std::uint64_t bytes) {
-  return (bytes + 7) & ~std::uint64_t{7};
-}
-
-// A call costs more than 8 bytes.
-void copy(std::byte* to, const void* from, std::uint64_t bytes) {
-  if (bytes == 8) {
-    std::memcpy(to, from, 8);
-  } else if (bytes != 0) {
-    std::memcpy(to, from, bytes);
-  }
-}
-
-// The packet behind the head: header, zeros up to a multiple of 8, payload.
-inline void lay_out(std::byte* to, const Command& command) {
-  if (command.header_bytes != 0) {
-    const std::uint64_t room = round_up(command.header_bytes);
-    std::memset(to + room - 8, 0, 8);
-    copy(to, command.header, command.header_bytes);
-    to += room;
-  }
-  copy(to, command.local, command.bytes);
-}
-
 // Wraps only where command.bytes is out of all bounds.
 std::uint64_t packet_bytes(const Command& command) {
-  return round_up(command.header_bytes) + command.bytes;
+  return ((std::uint64_t{command.header_bytes} + 7) & ~std::uint64_t{7}) + command.bytes;
 }
 
 }  // namespace
@@ -68,12 +44,13 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
   } image;
   image.head = peer.next;
   image.head.immediate = command.immediate;
-  lay_out(image.packet, command);
+  write_packet(command, image.packet);
   const void* request =
       port_.call().am_send_nbx(peer.endpoint, kMessageId, nullptr, 0, &image, sizeof(Head) + bytes, &by_value_);
   if (request != nullptr) [[unlikely]]
     return false;
-  peer.has_told(image.head);  // not what is there now: one's own messages may have arrived within the call
+  // not what is there now: one's own messages may have arrived within the call
+  peer.has_told(image.head);
   peer.next.position += cost_of(bytes);
   peer.used = true;
   return true;
@@ -95,7 +72,8 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && device_.directory().known_closed(peer->rank, peer->worker))
       peer->stage = PeerState::Stage::closed;
-    if (peer->stage == PeerState::Stage::closed) {  // what is sent to a closed worker is gone, which is no error
+    // what is sent to a closed worker is gone, which is no error
+    if (peer->stage == PeerState::Stage::closed) {
       command.done = command.source_free = true;
       return true;
     }
@@ -113,7 +91,7 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
   Head head = peer.next;
   head.immediate = command.immediate;
   std::memcpy(packet->data, &head, sizeof head);
-  lay_out(packet->data + sizeof head, command);
+  write_packet(command, packet->data + sizeof head);
   packet->id = kMessageId;
   packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
   packet->peer = &peer;
@@ -196,7 +174,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
     const std::uint32_t room = part_bytes(part.bytes);
     std::memset(to + room - 8, 0, 8);
     std::memcpy(to, &part, sizeof part);
-    lay_out(to + sizeof part, command);
+    write_packet(command, to + sizeof part);
     to += room;
     peer->next.position += cost_of(part.bytes);
     remember(*peer, command.token);

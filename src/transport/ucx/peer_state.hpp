@@ -8,8 +8,8 @@
 //   A record begins where the one before it has ended, or at 0 if that was beyond a window; the
 //   ring is longer than a window by one record, so it never meets records that are not consumed.
 //
-// sent (as `position`), consumed and arrived are in `next`: a message shows them as they are when it
-// leaves.
+// sent (as `position`), consumed and arrived are in `next`: a message shows them as they are when
+// it leaves.
 #pragma once
 
 #include <cstdint>

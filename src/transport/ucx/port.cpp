@@ -55,7 +55,8 @@ base::Status Port::open() {
 }
 
 Port::~Port() {
-  if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);  // it was never a worker's
+  // it was never a worker's
+  if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);
   if (worker_ != nullptr) end();
 }
 
@@ -160,7 +161,8 @@ Port::Served Port::serve(std::uint32_t thread) {
     handover_.release();
     return Served::never;
   }
-  if (armed()) {  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
+  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
+  if (armed()) {
     handover_.release();
     return Served::watched;
   }

@@ -149,13 +149,16 @@ class Port {
   Incoming incoming_;
   Transfers transfers_;
 
-  queue::Handover<> handover_;      // between the owner and the helper; entered for good when retired
+  // between the owner and the helper; entered for good when retired
+  queue::Handover<> handover_;
   int descriptor_ = -1;             // UCX's
   std::uint32_t watch_ = 0;         // the helper's number of it
   std::atomic<bool> armed_{false};  // set by arm(), taken back by whoever finds something
-  std::atomic<bool> quiet_{false};  // set by the helper, taken back by the owner, which then wakes it; both inside
+  // set by the helper, taken back by the owner, which then wakes it; both inside
+  std::atomic<bool> quiet_{false};
   std::atomic<bool> waits_for_device_{false};
-  std::atomic<bool> retired_{false};  // release by retire(), acquire by the helper, which does not touch it afterwards
+  // release by retire(), acquire by the helper, which does not touch it afterwards
+  std::atomic<bool> retired_{false};
 };
 
 }  // namespace heddle::transport::ucx

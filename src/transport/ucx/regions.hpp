@@ -71,7 +71,8 @@ class Regions {
   std::uint64_t next_region_ = 1;
   std::vector<Import> imports_;
   std::vector<std::uint64_t> free_imports_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> import_of_;  // by rank and region
+  // by rank and region
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> import_of_;
   std::uint64_t next_generation_ = 1;
   std::atomic<std::uint64_t> releases_{0};
 };

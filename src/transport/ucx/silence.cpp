@@ -88,7 +88,8 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
     const bool long_pause = about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
     return long_pause || (asks && about.tcpi_retransmits >= 3);
   }
-  return about.tcpi_probes >= 2;  // of an empty connection, or of one whose end takes nothing for now
+  // of an empty connection, or of one whose end takes nothing for now
+  return about.tcpi_probes >= 2;
 }
 
 // Nothing for what is no epoll.

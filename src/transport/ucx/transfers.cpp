@@ -211,7 +211,8 @@ void* Transfers::change(Transfer* transfer) {
     std::uint64_t next = known & change.operand;
     if (op == UCP_ATOMIC_OP_OR) next = known | change.operand;
     if (op == UCP_ATOMIC_OP_XOR) next = known ^ change.operand;
-    std::memcpy(&transfer->result, &next, transfer->local_bytes);  // the upper half of a short word's stays as it is
+    // the upper half of a short word's stays as it is
+    std::memcpy(&transfer->result, &next, transfer->local_bytes);
     void* request = fetch(transfer, UCP_ATOMIC_OP_CSWAP, change.address, change.key);
     if (request != nullptr) return request;
     if (was_forestalled(*transfer)) continue;

@@ -26,9 +26,6 @@ class Worker final : public TransportWorker {
     const Leaving leaving{*port_};  // where there is no memory, too
     return port_->post(batch);
   }
-  [[nodiscard]] std::size_t bundle_of(std::span<const ShortMessage* const> messages) const override {
-    return messages.size();
-  }
   // Waits for the helper to leave: who was not taken comes here.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const Port::Turn turn(*port_);
@@ -68,11 +65,11 @@ class UcxTransport final : public Transport {
   UcxTransport(bootstrap::Bootstrap& bootstrap, std::unique_ptr<Device> device)
       : bootstrap_(bootstrap), device_(std::move(device)) {
     bootstrap_.set_bell(&device_->helper().bell());
-    capabilities_.sleeping = Sleeping::free;  // what wakes UCX costs its senders nothing that they do not do anyway
+    // what wakes UCX costs its senders nothing that they do not do anyway
+    capabilities_.sleeping = Sleeping::free;
     capabilities_.name = "ucx";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
-    capabilities_.short_way = false;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMostMessage;
     capabilities_.max_transfer = std::numeric_limits<std::int64_t>::max();

@@ -1,4 +1,5 @@
-// What only this transport has to show: peers are served by a rank that makes no calls, by the helper.
+// What only this transport has to show: peers are served by a rank that makes no calls, by the
+// helper.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -120,7 +121,8 @@ TEST_P(Ucx, ARankThatMakesNoCallsIsReachedForTheFirstTime) {
   }
 }
 
-// What is posted leaves although its own rank makes no call any more: the first contact takes answers.
+// What is posted leaves although its own rank makes no call any more: the first contact takes
+// answers.
 TEST_P(Ucx, WhatIsPostedLeavesWithoutItsOwner) {
   World world(GetParam(), 2, 1);
   auto target = world.transport(1).allocate(4096);
@@ -165,8 +167,8 @@ TEST_P(Ucx, MessagesWaitForTheirOwner) {
   for (const auto& arrival : world.port(1).arrivals) EXPECT_TRUE(arrival.data == payload);
 }
 
-// What is long stays where UCX has it, if UCX lets us; what is short is copied. In either case it waits, stays for one poll, comes in
-// order, and goes with its worker where nobody has fetched it.
+// What is long stays where UCX has it, if UCX lets us; what is short is copied. In either case it
+// waits, stays for one poll, comes in order, and goes with its worker where nobody has fetched it.
 TEST_P(Ucx, LongAndShortMessagesWaitInTheirOrder) {
   for (const bool fetched : {true, false}) {
     World world(GetParam(), 2, 1);
@@ -186,7 +188,8 @@ TEST_P(Ucx, LongAndShortMessagesWaitInTheirOrder) {
   }
 }
 
-// The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments. Empty: not to be had.
+// The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments.
+// Empty: not to be had.
 std::vector<std::string> sleeps_in(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
   std::vector<std::string> words;

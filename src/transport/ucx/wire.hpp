@@ -74,7 +74,8 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 
 inline constexpr unsigned kMessageId = 2;
 inline constexpr unsigned kCreditId = 3;  // a head alone
-inline constexpr unsigned kBundleId = 4;  // several short messages of one stream: the first one's head, then parts
+// several short messages of one stream: the first one's head, then parts
+inline constexpr unsigned kBundleId = 4;
 
 inline constexpr std::uint32_t kMostMessage = 8192;  // header + payload
 

@@ -15,22 +15,11 @@ using Stage = Channel::Stage;
 constexpr std::uint32_t kShortestPause = 8;
 constexpr std::uint32_t kLongestPause = 64;
 
-std::uint32_t packet_bytes(const Command& command) {
-  return ((command.header_bytes + 7U) & ~7U) + static_cast<std::uint32_t>(command.bytes);
-}
-
 // Writes what stands in a slot; returns its length.
 std::uint32_t fill(std::byte* slot, const Command& command) {
-  const SlotHead head{command.immediate, packet_bytes(command)};
+  const SlotHead head{command.immediate, static_cast<std::uint32_t>(command.packet_bytes())};
   std::memcpy(slot, &head, sizeof head);
-  std::byte* at = slot + sizeof head;
-  if (command.header_bytes != 0) {
-    const std::uint32_t padded = (command.header_bytes + 7U) & ~7U;
-    std::memset(at + padded - 8, 0, 8);
-    std::memcpy(at, command.header, command.header_bytes);
-    at += padded;
-  }
-  if (command.bytes != 0) std::memcpy(at, command.local, command.bytes);
+  write_packet(command, slot + sizeof head);
   return head.bytes + static_cast<std::uint32_t>(sizeof head);
 }
 
@@ -60,7 +49,7 @@ base::Status Worker::send(Command& command) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, command.rank,
                       home_.max_workers());
   }
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage) {
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || command.packet_bytes() > kMostMessage) {
     return base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the utofu transport takes %u, of which %u header",
                       command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage,
                       kMaxHeaderBytes);
@@ -104,7 +93,7 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
     look_again(channel);
     return HEDDLE_AGAIN;
   }
-  const std::uint32_t bytes = packet_bytes(command) + static_cast<std::uint32_t>(sizeof(SlotHead));
+  const auto bytes = static_cast<std::uint32_t>(command.packet_bytes() + sizeof(SlotHead));
   alignas(8) std::byte small[kPiggyback];
   const std::uint32_t buffer = bytes <= kPiggyback ? kNoBuffer : take_buffer();
   if (buffer == kNoBuffer && bytes > kPiggyback) return HEDDLE_AGAIN;

@@ -17,7 +17,6 @@ class UtofuTransport final : public Transport {
     capabilities_.name = "utofu";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;
     capabilities_.copies_messages = true;
-    capabilities_.short_way = false;
     capabilities_.ordered_messages = true;
     capabilities_.max_message = kMostMessage;
     capabilities_.max_transfer = kMostTransfer;

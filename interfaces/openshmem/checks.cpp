@@ -1,0 +1,69 @@
+#include "openshmem/checks.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "openshmem/heap.hpp"
+#include "openshmem/reserved.hpp"
+
+namespace heddle::shmem {
+
+Check wanted_checks(Call call) {
+  const char* text = std::getenv("HEDDLE_CHECK");
+  if (text == nullptr || std::strcmp(text, "on") == 0) return Check::on;
+  if (std::strcmp(text, "off") == 0) return Check::off;
+  if (std::strcmp(text, "full") == 0) return Check::full;
+  fail(call, "HEDDLE_CHECK is \"%s\": it is off, on or full", text);
+}
+
+void check_apart(Call call, const Range& dest, const Range& source) {
+  const auto to = reinterpret_cast<std::uintptr_t>(dest.address);
+  const auto from = reinterpret_cast<std::uintptr_t>(source.address);
+  if (from - to >= dest.bytes && to - from >= source.bytes) return;
+  fail(call, "dest %p with %zu bytes and source %p with %zu bytes overlap", dest.address, dest.bytes, source.address,
+       source.bytes);
+}
+
+void check_live(Call call, const char* argument, const void* address, std::size_t bytes) {
+  if (bytes == 0 || !g_state.heap.holds(address, bytes)) return;
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - g_state.heap.base;
+  if (offset < kReservedBytes) return;
+  // A program's collectives are of the same few blocks again and again: those of its last dest and source.
+  struct Known {
+    memory::Allocator::Extent block;
+    std::uint64_t generation = 0;
+  };
+  static thread_local Known t_known [[gnu::tls_model("initial-exec")]][2];
+  static thread_local unsigned t_oldest [[gnu::tls_model("initial-exec")]] = 0;
+  const std::uint64_t generation = heap_generation();  // before the question, so that the answer is not older
+  for (const Known& known : t_known) {
+    const auto [begin, end] = known.block;
+    if (known.generation == generation && begin <= offset && offset < end && bytes <= end - offset) return;
+  }
+  const auto block = block_around(offset);
+  if (block.end - offset >= bytes && block.end > offset) {
+    t_known[t_oldest] = {block, generation};
+    t_oldest ^= 1U;
+    return;
+  }
+  if (block.end == 0) {
+    fail(call, "%s %p lies in the symmetric heap, but in no block of it: its block was freed, or ends before", argument,
+         address);
+  }
+  fail(call, "%s %p with %zu bytes leaves its block of the symmetric heap, which ends after %zu", argument, address,
+       bytes, block.end - offset);
+}
+
+const void* this_thread() {
+  // initial-exec: reached without a call, as libraries that are linked may.
+  static thread_local char t_mark [[gnu::tls_model("initial-exec")]];
+  return &t_mark;
+}
+
+void check_thread(Call call, const Context& context) {
+  if ((context.options & SHMEM_CTX_PRIVATE) == 0 || context.owner == this_thread()) return;
+  fail(call, "ctx %p is private to the thread that made it (SHMEM_CTX_PRIVATE), which is not the caller",
+       reinterpret_cast<const void*>(&context));
+}
+
+}  // namespace heddle::shmem

@@ -1,0 +1,68 @@
+// Communication contexts: which worker of Heddle an operation goes through; order, completion, and the barrier of all PEs.
+//
+// A context has a worker of its own: exclusive if one thread at a time uses it (options PRIVATE and SERIALIZED, or a program
+// below SHMEM_THREAD_MULTIPLE), else shared. When there are no more workers it shares that of the default context, which is
+// correct and completes more than was asked for. A destroyed context's worker waits for the next context of its kind.
+#pragma once
+
+#include <shmemx.h>
+
+#include "openshmem/order.hpp"
+#include "openshmem/state.hpp"
+
+namespace heddle::shmem {
+
+// The default context, at the start and at the end.
+void open_default_context(Call call);
+void close_contexts(Call call);
+
+// Null: no memory.
+Context* open_context(Call call, long options, const Members& members, shmem_team_t team);
+void close_context(Call call, Context& context);
+
+// What shmem_ctx_create and shmem_team_create_ctx do: 0, or 1 and SHMEM_CTX_INVALID.
+int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx);
+// When a team ends: those of its contexts that the program may leave to the library.
+void close_shareable_contexts(Call call, shmem_team_t team);
+
+int ctx_create(Call call, long options, shmem_ctx_t* ctx);
+void ctx_destroy(Call call, shmem_ctx_t ctx);
+
+// Hints, which are checked and change nothing: direct operations leave nothing to put together.
+void ctx_session_start(Call call, shmem_ctx_t ctx, long options, const shmemx_ctx_session_config_t* config,
+                       long config_mask);
+void ctx_session_stop(Call call, shmem_ctx_t ctx);
+
+void quiet_posted(Call call, Context& context);
+void fence_posted(Call call, Context& context);
+
+template <class C>
+inline void quiet(Call call, C&& handle) {
+  Context& context = context_of(handle);
+  // Only what went through the worker needs it. A context that never posted anything has direct stores only; an invalid one
+  // nothing at all, which the standard wants to be no error.
+  if (context.posted.load(std::memory_order_relaxed) || g_state.n_pes == 0) [[unlikely]] {
+    quiet_posted(call, context);
+  }
+  full_fence();
+}
+template <class C>
+inline void fence(Call call, C&& handle) {
+  Context& context = context_of(handle);
+  if (context.posted.load(std::memory_order_relaxed) || g_state.n_pes == 0) [[unlikely]] {
+    fence_posted(call, context);
+  }
+  store_fence();
+}
+
+void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t npes);
+template <class C>
+inline void pe_quiet(Call call, C&& context, const int* target_pes, std::size_t npes) {
+  quiet_pes(call, context_of(context), target_pes, npes);
+}
+
+// Collective over all PEs. barrier_all also completes the operations of the default context.
+void barrier_all(Call call);
+void sync_all(Call call);
+
+}  // namespace heddle::shmem

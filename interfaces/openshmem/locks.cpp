@@ -1,0 +1,88 @@
+#include "openshmem/locks.hpp"
+
+#include <cstdio>
+
+#include "openshmem/atomics.hpp"
+#include "openshmem/checks.hpp"
+#include "openshmem/contexts.hpp"
+#include "openshmem/patience.hpp"
+
+namespace heddle::shmem {
+namespace {
+
+// How many locks this PE holds, by a part of their address: who clears a lock of a count of 0 does not hold it. A lock that is cleared
+// by another PE is missed if this PE holds one of the same count, and no lock that it does hold is ever taken for another's.
+// Relaxed: set and clear of one lock are ordered by the program.
+constexpr std::size_t kCounts = 4096;
+std::atomic<std::uint32_t> g_held[kCounts];
+
+struct Lock {
+  std::atomic<std::uint32_t>* held;
+  std::uint32_t* next;
+  std::uint32_t* served;
+  int home;
+};
+
+// Neighbours in an array of locks have different homes.
+Lock find(Call call, long* lock) {
+  static_assert(sizeof(long) == 2 * sizeof(std::uint32_t));
+  check_initialized(call);
+  const Place place = locate(call, "lock", lock, sizeof *lock);
+  if (place.offset % sizeof *lock != 0) fail(call, "lock %p is not aligned as a long is", static_cast<void*>(lock));
+  auto* words = reinterpret_cast<std::uint32_t*>(lock);
+  const auto n = static_cast<std::size_t>(g_state.n_pes);
+  return {&g_held[place.offset / sizeof *lock % kCounts], words, words + 1,
+          static_cast<int>(place.offset / sizeof *lock % n)};
+}
+
+std::uint32_t served_now(Call call, const Lock& lock) {
+  return atomic_fetch(call, World{}, static_cast<const std::uint32_t*>(lock.served), lock.home);
+}
+
+void took(const Lock& lock) {
+  if (checks_collectives()) lock.held->fetch_add(1, std::memory_order_relaxed);
+}
+
+void give_back(Call call, const Lock& lock, const long* address) {
+  if (!checks_collectives()) return;
+  if (lock.held->load(std::memory_order_relaxed) == 0) {
+    fail(call, "lock %p is set by another PE, not by PE %d, the caller", static_cast<const void*>(address),
+         g_state.my_pe);
+  }
+  lock.held->fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void set_lock(Call call, long* lock) {
+  const Lock found = find(call, lock);
+  const std::uint32_t ticket = fetch_update<Add>(call, default_context(), found.next, std::uint32_t{1}, found.home);
+  // Acquire. Partner: clear_lock's update.
+  std::uint32_t served = 0;
+  wait_until_true(
+      call, default_context().worker, [&] { return (served = served_now(call, found)) == ticket; },
+      [&](char* text) {
+        std::snprintf(text, kAwaitedText, "lock %p is held, and %u are before this one", static_cast<void*>(lock),
+                      ticket - served);
+      });
+  took(found);
+}
+
+int test_lock(Call call, long* lock) {
+  const Lock found = find(call, lock);
+  const std::uint32_t served = served_now(call, found);
+  if (atomic_compare_swap(call, World{}, found.next, served, served + 1, found.home) != served) return 1;
+  took(found);
+  return 0;
+}
+
+void clear_lock(Call call, long* lock) {
+  const Lock found = find(call, lock);
+  const auto next = atomic_fetch(call, World{}, static_cast<const std::uint32_t*>(found.next), found.home);
+  if (next == served_now(call, found)) fail(call, "lock %p is not set", static_cast<void*>(lock));
+  give_back(call, found, lock);
+  quiet(call, World{});
+  update<Add>(call, default_context(), found.served, std::uint32_t{1}, found.home);
+}
+
+}  // namespace heddle::shmem

@@ -1,0 +1,167 @@
+#include "openshmem/posted.hpp"
+
+#include <cstdio>
+
+#include "openshmem/checks.hpp"
+#include "openshmem/patience.hpp"
+
+namespace heddle::shmem {
+namespace {
+
+// The completion of an operation that its caller waits for. It lies on the caller's stack: the callback's store is the last
+// that the engine does with it.
+class Outcome {
+ public:
+  explicit Outcome(heddle_when when) : completion_{&Outcome::arrived, this, {}, when} {}
+  [[nodiscard]] const heddle_completion* completion() const { return &completion_; }
+
+  void await(Call call, heddle_worker worker) {
+    // Acquire. Partner: the callback's store, which may be of another thread of this process that makes progress.
+    wait_until_true(
+        call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
+        [](char* text) { std::snprintf(text, kAwaitedText, "the answer by messages has not come"); });
+    must(call, status_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  static void arrived(void* self, heddle_status status) {
+    static_cast<Outcome*>(self)->status_.store(status, std::memory_order_release);
+  }
+
+  heddle_completion completion_;
+  std::atomic<heddle_status> status_{HEDDLE_POSTED};
+};
+
+// Posts what `post(completion)` posts, and waits as asked.
+template <class Post>
+void run(Call call, Context& context, heddle_when when, Until until, const Post& post) {
+  if (checks_everything()) check_thread(call, context);
+  if (!context.posted.load(std::memory_order_relaxed)) context.posted.store(true, std::memory_order_relaxed);
+  if (until == Until::posted) {
+    must(call, post(nullptr));
+    return;
+  }
+  Outcome outcome(when);
+  if (must(call, post(outcome.completion())) == HEDDLE_POSTED) outcome.await(call, context.worker);
+}
+
+// The bytes from the first block's begin to the last one's end.
+std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(shape.blocks - 1, stride, &bytes) ||
+      __builtin_add_overflow(bytes, shape.block_bytes, &bytes)) {
+    fail(call, "%zu blocks with a stride of %zu bytes do not fit the address space", shape.blocks, stride);
+  }
+  return bytes;
+}
+
+// A word that is read and written at once.
+Place locate_word(Call call, const char* argument, const void* address, std::size_t bytes) {
+  const Place place = locate(call, argument, address, bytes);
+  if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
+  return place;
+}
+
+Place locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
+  return locate_word(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
+}
+
+// The side of the caller's own, which may be anywhere.
+void check_own(Call call, const char* argument, const void* address) {
+  if (address == nullptr) fail(call, "%s is null", argument);
+}
+
+void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch, int pe,
+                  Until until) {
+  const int world = checked_pe(call, context, pe);
+  const Place place = locate_atomic(call, op, dest);
+  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
+    return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
+  });
+}
+
+}  // namespace
+
+void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
+  const int world = checked_pe(call, context, pe);
+  if (bytes == 0) return;
+  check_own(call, "source", source);
+  const Place place = locate(call, "dest", dest, bytes);
+  run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
+    return heddle_put(context.worker, source, bytes, place.on(world), completion);
+  });
+}
+
+void post_get(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
+  const int world = checked_pe(call, context, pe);
+  if (bytes == 0) return;
+  check_own(call, "dest", dest);
+  const Place place = locate(call, "source", source, bytes);
+  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
+    return heddle_get(context.worker, dest, bytes, place.on(world), completion);
+  });
+}
+
+void post_put_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
+  const int world = checked_pe(call, context, pe);
+  if (shape.blocks == 0 || shape.block_bytes == 0) return;
+  check_own(call, "source", source);
+  const Place place = locate(call, "dest", dest, extent(call, shape, shape.dest_stride));
+  const heddle_strided strided{shape.block_bytes, shape.blocks, shape.source_stride, shape.dest_stride};
+  run(call, context, HEDDLE_WHEN_LOCAL, Until::complete, [&](const heddle_completion* completion) {
+    return heddle_put_strided(context.worker, source, place.on(world), &strided, completion);
+  });
+}
+
+void post_get_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
+  const int world = checked_pe(call, context, pe);
+  if (shape.blocks == 0 || shape.block_bytes == 0) return;
+  check_own(call, "dest", dest);
+  const Place place = locate(call, "source", source, extent(call, shape, shape.source_stride));
+  const heddle_strided strided{shape.block_bytes, shape.blocks, shape.dest_stride, shape.source_stride};
+  run(call, context, HEDDLE_WHEN_REMOTE, Until::complete, [&](const heddle_completion* completion) {
+    return heddle_get_strided(context.worker, dest, place.on(world), &strided, completion);
+  });
+}
+
+void post_put_signal(Call call, Context& context, void* dest, const void* source, std::size_t bytes,
+                     const Signal& signal, int pe, Until until) {
+  const int world = checked_pe(call, context, pe);
+  if (signal.op != SHMEM_SIGNAL_SET && signal.op != SHMEM_SIGNAL_ADD) {
+    fail(call, "sig_op %d is neither SHMEM_SIGNAL_SET nor SHMEM_SIGNAL_ADD", signal.op);
+  }
+  const Place word = locate_word(call, "sig_addr", signal.address, sizeof(std::uint64_t));
+  const heddle_signal wanted{word.on(world), signal.value,
+                             signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
+  if (bytes != 0) check_own(call, "source", source);
+  // Without data the signal is still to come; any symmetric address will do for nothing.
+  const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
+  run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
+    return heddle_put_signal(context.worker, source, bytes, place.on(world), &wanted, completion);
+  });
+}
+
+void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe) {
+  const int world = checked_pe(call, context, pe);
+  const Place place = locate_atomic(call, op, dest);
+  run(call, context, HEDDLE_WHEN_REMOTE, Until::posted, [&](const heddle_completion* completion) {
+    return heddle_atomic(context.worker, op, place.on(world), operand, completion);
+  });
+}
+
+std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                                std::uint64_t operand, std::uint64_t compare, int pe) {
+  std::uint64_t wide = 0;
+  std::uint32_t narrow = 0;
+  const bool is_wide = op >= HEDDLE_ADD64;
+  const heddle_fetch fetch{operand, compare, is_wide ? static_cast<void*>(&wide) : &narrow};
+  fetch_atomic(call, context, op, dest, fetch, pe, Until::complete);
+  return is_wide ? wide : narrow;
+}
+
+void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
+                           const heddle_fetch& fetch, int pe) {
+  fetch_atomic(call, context, op, dest, fetch, pe, Until::posted);
+}
+
+}  // namespace heddle::shmem

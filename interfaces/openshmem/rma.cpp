@@ -1,0 +1,134 @@
+#include "openshmem/rma.hpp"
+
+#include <algorithm>
+
+namespace heddle::shmem {
+namespace {
+
+// Naturally aligned 1-, 2-, 4- and 8-byte copies are single accesses. Source and target may be the same memory.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  switch (bytes) {
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 1:
+      std::memcpy(to, from, 1);
+      return;
+    default:
+      std::memmove(to, from, bytes);
+      return;
+  }
+}
+
+void copy_blocks(std::byte* to, const std::byte* from, const Strided& shape) {
+  for (std::size_t i = 0; i < shape.blocks; ++i) {
+    copy_bytes(to + i * shape.dest_stride, from + i * shape.source_stride, shape.block_bytes);
+  }
+}
+
+// The extent on one side for a first look; one that is too large for its type is refused by the way by messages.
+std::size_t extent(const Strided& shape, std::size_t stride) {
+  if (shape.blocks == 0) return 0;
+  std::size_t bytes = 0;
+  const bool large = __builtin_mul_overflow(shape.blocks - 1, stride, &bytes) ||
+                     __builtin_add_overflow(bytes, shape.block_bytes, &bytes);
+  return large ? SIZE_MAX : bytes;
+}
+
+}  // namespace
+
+void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
+    copy_bytes(to, source, bytes);
+    return;
+  }
+  post_put(call, context, dest, source, bytes, pe, Until::complete);
+}
+
+void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
+    copy_bytes(dest, from, bytes);
+    return;
+  }
+  post_get(call, context, dest, source, bytes, pe, Until::complete);
+}
+
+void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+  if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
+    copy_bytes(to, source, bytes);
+    return;
+  }
+  post_put(call, context, dest, source, bytes, pe, Until::posted);
+}
+
+void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+  if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
+    copy_bytes(dest, from, bytes);
+    return;
+  }
+  post_get(call, context, dest, source, bytes, pe, Until::posted);
+}
+
+Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                      std::size_t block_elements, std::size_t blocks) {
+  const bool bad_block = block_elements > PTRDIFF_MAX / element_bytes;
+  const auto least = static_cast<std::ptrdiff_t>(std::max<std::size_t>(bad_block ? 1 : block_elements, 1));
+  if (bad_block || dst < least || sst < least) {
+    fail(call, "dst %td, sst %td: strides are at least the %zu elements of a block", dst, sst, block_elements);
+  }
+  std::size_t dest_stride = 0;
+  std::size_t source_stride = 0;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(dst), element_bytes, &dest_stride) ||
+      __builtin_mul_overflow(static_cast<std::size_t>(sst), element_bytes, &source_stride)) {
+    fail(call, "dst %td, sst %td: the stride does not fit the address space", dst, sst);
+  }
+  return {block_elements * element_bytes, blocks, dest_stride, source_stride};
+}
+
+void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
+  if (std::byte* to = direct(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr && source != nullptr) {
+    copy_blocks(to, static_cast<const std::byte*>(source), shape);
+    return;
+  }
+  post_put_strided(call, context, dest, source, shape, pe);
+}
+
+void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
+  if (const std::byte* from = direct(context, source, extent(shape, shape.source_stride), pe);
+      from != nullptr && dest != nullptr) {
+    copy_blocks(static_cast<std::byte*>(dest), from, shape);
+    return;
+  }
+  post_get_strided(call, context, dest, source, shape, pe);
+}
+
+void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
+                      Until until, Call call) {
+  std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
+  if (word != nullptr && is_signal(signal.address, signal.op)) {
+    if (bytes == 0) return change_word(word, signal.value, signal.op);
+    if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) {
+      copy_bytes(to, source, bytes);
+      change_word(word, signal.value, signal.op);
+      return;
+    }
+  }
+  post_put_signal(call, context, dest, source, bytes, signal, pe, until);
+}
+
+void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
+  std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe);
+  if (word != nullptr && is_aligned(sig_addr, sizeof(std::uint64_t))) {
+    change_word(word, signal, op);
+    return;
+  }
+  post_put_signal(call, context, nullptr, nullptr, 0, {sig_addr, signal, op}, pe, Until::posted);
+}
+
+}  // namespace heddle::shmem

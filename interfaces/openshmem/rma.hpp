@@ -1,0 +1,193 @@
+// put, get and their kin. What is here is inlined into the C functions: the direct way. Everything else is in posted.hpp.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "openshmem/posted.hpp"
+#include "openshmem/state.hpp"
+
+namespace heddle::shmem {
+
+// An element of the functions that are named by a size.
+template <std::size_t kBytes>
+struct Block {
+  std::byte bytes[kBytes];
+};
+
+// The bytes of n elements; more than any memory if they are more than that.
+template <class T>
+constexpr std::size_t bytes_of(std::size_t n) {
+  return n > SIZE_MAX / sizeof(T) ? SIZE_MAX : n * sizeof(T);
+}
+
+void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
+                      Until until, Call call);
+// Ends the job unless both strides are at least `least` elements.
+Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                      std::size_t block_elements, std::size_t blocks);
+
+// What most small transfers are, one element or 8 bytes, has a way of its own: of a length that the compiler knows.
+template <class T>
+inline constexpr std::size_t kFew = sizeof(T) == 1 ? 8 : 1;
+template <class T>
+inline constexpr std::size_t kFewBytes = kFew<T> * sizeof(T) <= 8 ? kFew<T> * sizeof(T) : 0;  // 0: too long
+
+// False: it is not such a transfer, or not direct. Aligned it is a single access.
+template <class T, class C>
+[[gnu::always_inline]] inline bool put_few(C& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T>) return false;
+  std::byte* to = direct(context, dest, kFewBytes<T>, pe);
+  if (to == nullptr) return false;
+  std::memcpy(to, source, kFewBytes<T>);
+  return true;
+}
+template <class T, class C>
+[[gnu::always_inline]] inline bool get_few(C& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T>) return false;
+  const std::byte* from = direct(context, source, kFewBytes<T>, pe);
+  if (from == nullptr) return false;
+  std::memcpy(dest, from, kFewBytes<T>);
+  return true;
+}
+
+template <class T, class C>
+inline void put(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (put_few(context, dest, source, nelems, pe)) return;
+  put_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void get(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (get_few(context, dest, source, nelems, pe)) return;
+  get_bytes(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void put_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (put_few(context, dest, source, nelems, pe)) return;
+  put_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void get_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems, int pe) {
+  if (get_few(context, dest, source, nelems, pe)) return;
+  get_bytes_nbi(context_of(context), dest, source, bytes_of<T>(nelems), pe, call);
+}
+template <class T, class C>
+inline void iput(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                 std::size_t nelems, int pe) {
+  put_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, 1, nelems), pe, call);
+}
+template <class T, class C>
+inline void iget(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                 std::size_t nelems, int pe) {
+  get_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, 1, nelems), pe, call);
+}
+template <class T, class C>
+inline void ibput(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                  std::size_t bsize, std::size_t nblocks, int pe) {
+  put_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, bsize, nblocks), pe, call);
+}
+template <class T, class C>
+inline void ibget(Call call, C&& context, T* dest, const T* source, std::ptrdiff_t dst, std::ptrdiff_t sst,
+                  std::size_t bsize, std::size_t nblocks, int pe) {
+  get_blocks(context_of(context), dest, source, checked_shape(call, sizeof(T), dst, sst, bsize, nblocks), pe, call);
+}
+inline bool is_signal(const std::uint64_t* address, int op) {
+  return (op == SHMEM_SIGNAL_SET || op == SHMEM_SIGNAL_ADD) && is_aligned(address, sizeof(std::uint64_t));
+}
+// What is_signal has found to be one, where it is direct.
+inline void change_word(std::byte* word, std::uint64_t signal, int op) {
+  auto* at = reinterpret_cast<std::uint64_t*>(word);
+  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait functions, or the program's own.
+  if (op == SHMEM_SIGNAL_SET) {
+    __atomic_store_n(at, signal, __ATOMIC_RELEASE);
+  } else {
+    __atomic_fetch_add(at, signal, __ATOMIC_RELEASE);
+  }
+}
+// False as put_few(), and then nothing has been put.
+template <class T, class C>
+[[gnu::always_inline]] inline bool put_few_signal(C& context, T* dest, const T* source, std::size_t nelems,
+                                                  std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
+  if (kFewBytes<T> == 0 || nelems != kFew<T> || !is_signal(sig_addr, sig_op)) return false;
+  std::byte* word = direct(context, sig_addr, sizeof *sig_addr, pe);
+  if (word == nullptr || !put_few(context, dest, source, nelems, pe)) return false;
+  change_word(word, signal, sig_op);
+  return true;
+}
+
+template <class T, class C>
+inline void put_signal(Call call, C&& context, T* dest, const T* source, std::size_t nelems, std::uint64_t* sig_addr,
+                       std::uint64_t signal, int sig_op, int pe) {
+  if (put_few_signal(context, dest, source, nelems, sig_addr, signal, sig_op, pe)) return;
+  put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
+                   Until::complete, call);
+}
+template <class T, class C>
+inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std::size_t nelems,
+                           std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
+  if (put_few_signal(context, dest, source, nelems, sig_addr, signal, sig_op, pe)) return;
+  put_bytes_signal(context_of(context), dest, source, bytes_of<T>(nelems), {sig_addr, signal, sig_op}, pe,
+                   Until::posted, call);
+}
+
+// Single elements. Up to 8 bytes they are one access, so that who waits for a value never sees half of it.
+template <class T>
+inline constexpr bool kSingleAccess = sizeof(T) <= 8;
+
+// Not direct. Apart, so that the direct way keeps everything in registers.
+template <class T>
+[[gnu::noinline, gnu::cold]] void post_p(Call call, Context& context, T* dest, T value, int pe) {
+  post_put(call, context, dest, &value, sizeof(T), pe, Until::complete);
+}
+template <class T>
+[[gnu::noinline, gnu::cold]] T post_g(Call call, Context& context, const T* source, int pe) {
+  T value{};
+  post_get(call, context, &value, source, sizeof(T), pe, Until::complete);
+  return value;
+}
+
+template <class T, class C>
+inline void p(Call call, C&& context, T* dest, T value, int pe) {
+  std::byte* to = direct(context, dest, sizeof(T), pe);
+  if (to == nullptr) [[unlikely]] {
+    return post_p(call, context_of(context), dest, value, pe);
+  }
+  if constexpr (kSingleAccess<T>) {
+    __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
+  } else {
+    std::memcpy(to, &value, sizeof(T));
+  }
+}
+
+template <class T, class C>
+inline T g(Call call, C&& context, const T* source, int pe) {
+  const std::byte* from = direct(context, source, sizeof(T), pe);
+  if (from == nullptr) [[unlikely]] {
+    return post_g(call, context_of(context), source, pe);
+  }
+  T value;
+  if constexpr (kSingleAccess<T>) {
+    __atomic_load(reinterpret_cast<const T*>(from), &value, __ATOMIC_RELAXED);
+  } else {
+    std::memcpy(&value, from, sizeof(T));
+  }
+  return value;
+}
+
+void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call);
+template <class C>
+inline void signal_add(Call call, C&& context, std::uint64_t* sig_addr, std::uint64_t signal, int pe) {
+  change_signal(context_of(context), sig_addr, signal, SHMEM_SIGNAL_ADD, pe, call);
+}
+template <class C>
+inline void signal_set(Call call, C&& context, std::uint64_t* sig_addr, std::uint64_t signal, int pe) {
+  change_signal(context_of(context), sig_addr, signal, SHMEM_SIGNAL_SET, pe, call);
+}
+
+}  // namespace heddle::shmem

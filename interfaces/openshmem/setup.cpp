@@ -1,0 +1,201 @@
+#include "openshmem/setup.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "openshmem/checks.hpp"
+#include "openshmem/contexts.hpp"
+#include "openshmem/heap.hpp"
+#include "openshmem/memory/segments.hpp"
+#include "openshmem/order.hpp"
+#include "openshmem/patience.hpp"
+#include "openshmem/reserved.hpp"
+#include "openshmem/teams.hpp"
+
+namespace heddle::shmem {
+namespace {
+
+int g_initialized = 0;    // calls of init without their finalize
+bool g_implicit = false;  // begun by start_pes: the standard has the exit finalize
+pid_t g_process = 0;      // that registered finalize_at_exit: a child of fork is no PE
+
+void join(Call call) {
+  heddle_context_options options{};
+  options.size = sizeof options;
+  // Peers' messages are answered while this PE computes, unless the user chose otherwise. What is direct pays nothing for it.
+  if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
+  must(call, heddle_context_join(&options, &g_state.job));
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  must(call, heddle_context_rank(g_state.job, &rank));
+  must(call, heddle_context_size(g_state.job, &size));
+  g_state.my_pe = static_cast<int>(rank);
+  g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
+  // The engine has refused what is no number.
+  if (const char* seconds = std::getenv("HEDDLE_HANG_SECONDS"); seconds != nullptr) {
+    report_waits_after(std::strtoull(seconds, nullptr, 10));
+  }
+  cpu_set_t cores;
+  expect_crowd(::sched_getaffinity(0, sizeof cores, &cores) == 0 && g_state.n_pes > CPU_COUNT(&cores));
+}
+
+// The variables of the standard that only make the library talk.
+void print_what_was_asked_for() {
+  if (std::getenv("SHMEM_VERSION") != nullptr) {
+    std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
+                 SHMEM_VENDOR_STRING, HEDDLE_VERSION_MAJOR, HEDDLE_VERSION_MINOR, HEDDLE_VERSION_PATCH);
+  }
+  if (std::getenv("SHMEM_INFO") != nullptr) {
+    std::fprintf(stderr,
+                 "SHMEM_SYMMETRIC_SIZE  bytes of each PE's symmetric heap, such as 100000, 1.5G or 64M; now %zu\n"
+                 "HEDDLE_CHECK          mistakes that are looked for: off, on or full\n"
+                 "SHMEM_VERSION         print the version\n"
+                 "SHMEM_INFO            print this\n"
+                 "HEDDLE_...            of the engine: `heddle info settings` prints them\n",
+                 g_state.heap.bytes - kReservedBytes);
+  }
+}
+
+// Programs that end without shmem_finalize are common enough that other libraries end the job for them. An exit that tells of
+// a failure is left to the launcher: peers may be anywhere, and a barrier with them would hang or answer one of theirs.
+void finalize_at_exit(int exit_code, void* /*unused*/) {
+  if (g_initialized == 0 || exit_code != 0 || ::getpid() != g_process) return;
+  if (!g_implicit) {  // each PE: the one that forgot may be the only one, and the others in another collective
+    std::fprintf(stderr, "shmem_finalize: not called before the end of PE %d; it is done now\n", g_state.my_pe);
+  }
+  g_initialized = 1;
+  finalize("shmem_finalize");
+}
+
+}  // namespace
+
+int init_thread(Call call, int requested, int* provided) {
+  if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE) {
+    fail(call, "requested %d is none of SHMEM_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE", requested);
+  }
+  if (g_state.finalized) {
+    fail(call,
+         "called after the last shmem_finalize: the library begins once in a process (OpenSHMEM 1.5 leaves a second "
+         "init undefined)");
+  }
+  if (g_initialized++ == 0) {
+    g_state.thread_level = requested;
+    g_state.check = wanted_checks(call);
+    const std::size_t heap_bytes = heap_bytes_wanted(call);
+    join(call);
+    open_default_context(call);
+    memory::open_segments(call, heap_bytes);
+    open_heap_books();
+    open_teams();
+    if (g_state.my_pe == 0) print_what_was_asked_for();
+    // Nobody's first operation may come before the other has its worker and its books.
+    must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+    g_process = ::getpid();
+    if (::on_exit(finalize_at_exit, nullptr) != 0) fail(call, "no memory for an exit handler");
+  }
+  if (provided != nullptr) *provided = g_state.thread_level;
+  return 0;
+}
+
+void init(Call call) {
+  init_thread(call, SHMEM_THREAD_SINGLE, nullptr);
+}
+
+void start_pes(Call call, int /*npes*/) {
+  if (g_initialized > 0) return;
+  init_thread(call, SHMEM_THREAD_SINGLE, nullptr);
+  g_implicit = true;
+}
+
+void finalize(Call call) {
+  check_initialized(call);
+  barrier_all(call);
+  if (--g_initialized > 0) return;
+  close_contexts(call);
+  // Everybody's operations are complete and nobody begins another.
+  must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
+  close_teams();
+  close_heap_books();
+  memory::close_segments(call);
+  g_state.n_pes = 0;
+  g_state.finalized = true;
+  must(call, heddle_context_leave(g_state.job));
+}
+
+void global_exit(Call call, int status) {
+  check_initialized(call);
+  std::fflush(nullptr);
+  const int code = status & 0xff;  // as exit() has it
+  heddle_context_abort(g_state.job, code, code == 0 ? nullptr : call);
+  std::_Exit(code);
+}
+
+void query_thread(Call call, int* provided) {
+  check_initialized(call);
+  if (provided == nullptr) fail(call, "provided is null");
+  *provided = g_state.thread_level;
+}
+
+void query_initialized(Call call, int* initialized) {
+  if (initialized == nullptr) fail(call, "initialized is null");
+  *initialized = g_state.n_pes != 0 ? 1 : 0;
+}
+
+int my_pe(Call call) {
+  check_initialized(call);
+  return g_state.my_pe;
+}
+int n_pes(Call call) {
+  check_initialized(call);
+  return g_state.n_pes;
+}
+
+int pe_accessible(Call call, int pe) {
+  check_initialized(call);
+  return world_pe(World{}, pe) >= 0 ? 1 : 0;
+}
+
+int addr_accessible(Call call, const void* addr, int pe) {
+  check_initialized(call);
+  if (world_pe(World{}, pe) < 0) return 0;
+  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+    if (segment->present() && segment->holds(addr, 1)) return 1;
+  }
+  return 0;
+}
+
+void* ptr(Call call, const void* dest, int pe) {
+  check_initialized(call);
+  const int world = world_pe(World{}, pe);
+  return world < 0 ? nullptr : mapped(dest, world);
+}
+
+void pcontrol(Call call, int /*level*/) {
+  check_initialized(call);
+}
+
+void manage_cache(Call call) {
+  check_initialized(call);
+  full_fence();
+}
+
+void manage_cache_line(Call call, const void* /*dest*/) {
+  manage_cache(call);
+}
+
+void info_get_version(Call call, int* major, int* minor) {
+  if (major == nullptr || minor == nullptr) fail(call, "%s is null", major == nullptr ? "major" : "minor");
+  *major = SHMEM_MAJOR_VERSION;
+  *minor = SHMEM_MINOR_VERSION;
+}
+
+void info_get_name(Call call, char* name) {
+  if (name == nullptr) fail(call, "name is null");
+  std::snprintf(name, SHMEM_MAX_NAME_LEN, "%s", SHMEM_VENDOR_STRING);
+}
+
+}  // namespace heddle::shmem

@@ -1,0 +1,38 @@
+// Teams: handles, how PEs agree about a new one, and what can be asked of them.
+//
+// A handle is the team's slot (reserved.hpp) plus one, with a generation above it, so that a handle of a team that was
+// destroyed is told from that of the team which has the slot now.
+#pragma once
+
+#include "openshmem/groups.hpp"
+#include "openshmem/state.hpp"
+
+namespace heddle::shmem {
+
+// SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED, at the start; all teams, at the end.
+void open_teams();
+void close_teams();
+
+Group& world_team();
+// Ends the job if the handle is of no team.
+Group& checked_team(Call call, shmem_team_t team);
+
+int team_my_pe(Call call, shmem_team_t team);
+int team_n_pes(Call call, shmem_team_t team);
+int team_get_config(Call call, shmem_team_t team, long config_mask, shmem_team_config_t* config);
+int team_translate_pe(Call call, shmem_team_t src_team, int src_pe, shmem_team_t dest_team);
+void* team_ptr(Call call, shmem_team_t team, const void* dest, int pe);
+int team_sync(Call call, shmem_team_t team);
+
+// Collective over the parent.
+int team_split_strided(Call call, shmem_team_t parent_team, int start, int stride, int size,
+                       const shmem_team_config_t* config, long config_mask, shmem_team_t* new_team);
+int team_split_2d(Call call, shmem_team_t parent_team, int xrange, const shmem_team_config_t* xaxis_config,
+                  long xaxis_mask, shmem_team_t* xaxis_team, const shmem_team_config_t* yaxis_config, long yaxis_mask,
+                  shmem_team_t* yaxis_team);
+void team_destroy(Call call, shmem_team_t team);
+
+int team_create_ctx(Call call, shmem_team_t team, long options, shmem_ctx_t* ctx);
+int ctx_get_team(Call call, shmem_ctx_t ctx, shmem_team_t* team);
+
+}  // namespace heddle::shmem

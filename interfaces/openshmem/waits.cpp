@@ -1,0 +1,36 @@
+#include "openshmem/waits.hpp"
+
+#include <cstdio>
+
+namespace heddle::shmem {
+
+void bad_compare(Call call, int cmp) {
+  fail(call, "cmp %d is none of SHMEM_CMP_EQ, NE, GT, GE, LT, LE", cmp);
+}
+
+void explain_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
+                    int cmp) {
+  check_initialized(call);
+  if (static_cast<unsigned>(cmp) > SHMEM_CMP_LE) bad_compare(call, cmp);
+  if (elements == 0) return;
+  std::size_t length = 0;
+  if (__builtin_mul_overflow(elements, bytes, &length)) length = SIZE_MAX;
+  locate(call, argument, address, length);
+  if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
+}
+
+void describe_word(char* text, const void* address, std::uint64_t holds) {
+  std::snprintf(text, kAwaitedText, "the word at %p holds %llu", address, static_cast<unsigned long long>(holds));
+}
+
+void describe_words(char* text, const void* address, std::size_t count) {
+  std::snprintf(text, kAwaitedText, "the %zu words at %p are not as asked for", count, address);
+}
+
+std::size_t first_of(std::size_t n) {
+  // initial-exec: reached without a call, as libraries that are linked may.
+  static thread_local std::size_t t_turn [[gnu::tls_model("initial-exec")]] = 0;
+  return t_turn++ % n;
+}
+
+}  // namespace heddle::shmem

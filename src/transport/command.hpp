@@ -1,0 +1,163 @@
+// One command on its way from the api to the transport: a plain value.
+//
+// A small message lies in its command: whoever has accepted the command has the message, and the
+// caller's memory is free. A longer message, a put or a get names the caller's memory instead.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace heddle::transport {
+
+enum class Opcode : std::uint8_t {
+  message,  // header + payload to a peer's worker, with 32 bits of immediate data
+  put,
+  get,
+  atomic,  // with or without result
+  kCount
+};
+constexpr std::uint32_t bit(Opcode opcode) {
+  return 1U << static_cast<unsigned>(opcode);
+}
+
+// A message header passed to post() is at most this long.
+inline constexpr std::uint32_t kMaxHeaderBytes = 128;
+
+constexpr std::uint32_t round_up_to_8(std::uint32_t bytes) {
+  return (bytes + 7U) & ~7U;
+}
+
+// A region of a peer (or one's own) after import.
+struct RemoteMemory {
+  std::byte* direct = nullptr;  // address in this process for plain loads and stores; null: commands only
+  std::uint32_t opcodes = 0;    // which of put, get, atomic this memory accepts as commands
+  std::uint32_t rank = 0;
+  std::uint64_t bytes = 0;
+  std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
+};
+
+using Token = std::uint64_t;
+
+// Pointers must stay valid until the completion, except the message header, which post() copies.
+// The out-fields (done, source_free) must be false on entry: a transport sets them and never clears
+// them.
+struct Command {
+  // A packet (see `inlined`) of every transport may be that long.
+  static constexpr std::uint32_t kInlineBytes = 64;
+
+  Opcode opcode = Opcode::message;
+  bool wants_source_free = false;  // in: report separately when the source may be reused
+  bool alone = false;              // in: put, get: see TransportWorker::post()
+  bool inlined = false;            // in: message: the packet, of `bytes` bytes, lies in `packet`
+  bool done = false;               // out: finished during post(); no completion will follow
+  bool source_free = false;        // out: source reusable already; no source_free completion will follow
+  std::uint8_t atomic_op = 0;      // heddle_atomic_op
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;     // message: the target's worker number. else: the worker that serves, if any must
+  std::uint32_t immediate = 0;  // message
+  // Message that is not inlined. Header, zeros up to a multiple of 8, payload: one contiguous packet.
+  std::uint32_t header_bytes = 0;
+  const void* header = nullptr;
+  // Message that is not inlined, put: source (not written). Get, atomic: destination (atomic: null:
+  // no result).
+  void* local = nullptr;
+  std::uint64_t bytes = 0;  // message: of the payload; inlined: of the packet. atomic: 4 or 8
+  Token token = 0;          // returned in the completion
+  const RemoteMemory* remote = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t operand = 0;  // atomic
+  std::uint64_t compare = 0;  // atomic
+  // Inlined: the whole packet, with zeros up to a multiple of 8 behind it. Else not initialised.
+  alignas(8) std::byte packet[kInlineBytes];  // NOLINT(cppcoreguidelines-pro-type-member-init)
+
+  Command() {}  // NOLINT(modernize-use-equals-default,cppcoreguidelines-pro-type-member-init): `packet` stays as it is
+
+  // What the payload of a message is copied from.
+  [[nodiscard]] const void* source() const { return inlined ? packet : local; }
+  // Bytes of the whole packet of a message.
+  [[nodiscard]] std::uint64_t packet_bytes() const { return round_up_to_8(header_bytes) + bytes; }
+
+  // Makes it a message of this header and payload, inlined if that is possible.
+  void set_message(const void* message_header, std::uint32_t message_header_bytes, const void* payload,
+                   std::uint64_t payload_bytes) {
+    if (payload_bytes == 8 && message_header_bytes == 0) [[likely]] {
+      inlined = true;
+      bytes = 8;
+      std::memcpy(packet, payload, 8);
+    } else {
+      set_other_message(message_header, message_header_bytes, payload, payload_bytes);
+    }
+  }
+  // The same with a header of one word, which stays where it is until post() returns.
+  void set_message(const std::uint64_t& word, const void* payload, std::uint64_t payload_bytes) {
+    if (payload_bytes == 8) [[likely]] {
+      inlined = true;
+      bytes = 16;
+      std::memcpy(packet, &word, 8);
+      std::memcpy(packet + 8, payload, 8);
+    } else {
+      set_other_message(&word, sizeof word, payload, payload_bytes);
+    }
+  }
+
+ private:
+  void set_other_message(const void* message_header, std::uint32_t message_header_bytes, const void* payload,
+                         std::uint64_t payload_bytes);
+};
+
+// Any lengths. Out of line, so that the usual one costs its callers no registers.
+[[gnu::noinline]] inline void Command::set_other_message(const void* message_header, std::uint32_t message_header_bytes,
+                                                         const void* payload, std::uint64_t payload_bytes) {
+  const std::uint32_t room = round_up_to_8(message_header_bytes);
+  if (payload_bytes > kInlineBytes || room + payload_bytes > kInlineBytes) {
+    inlined = false;
+    header = message_header;
+    header_bytes = message_header_bytes;
+    local = const_cast<void*>(payload);  // not written
+    bytes = payload_bytes;
+    return;
+  }
+  inlined = true;
+  header_bytes = 0;
+  bytes = room + payload_bytes;
+  if (bytes == 0) return;
+  // The last word of header and of payload: the zeros behind them.
+  if (room != 0) std::memset(packet + room - 8, 0, 8);
+  std::memset(packet + round_up_to_8(static_cast<std::uint32_t>(bytes)) - 8, 0, 8);
+  if (message_header_bytes != 0) std::memcpy(packet, message_header, message_header_bytes);
+  if (payload_bytes != 0) std::memcpy(packet + room, payload, payload_bytes);
+}
+
+// Copies whole words: of a packet that ends with zeros up to a multiple of 8.
+[[gnu::noinline]] inline void copy_more_words(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+  for (std::uint64_t at = 0; at < bytes; at += 8) std::memcpy(to + at, from + at, 8);
+}
+inline void copy_words(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+  if (bytes == 8) [[likely]] {
+    std::memcpy(to, from, 8);
+  } else if (bytes == 16) {
+    std::memcpy(to, from, 16);
+  } else {
+    copy_more_words(to, from, bytes);
+  }
+}
+
+// Writes the packet of a message, which lies nowhere yet as a whole, or in the command. Room is needed
+// for packet_bytes(), and for zeros up to a multiple of 8 if it is inlined.
+inline void write_packet(const Command& command, std::byte* to) {
+  if (command.inlined) {
+    copy_words(to, command.packet, command.bytes);
+    return;
+  }
+  if (command.header_bytes != 0) {
+    const std::uint32_t room = round_up_to_8(command.header_bytes);
+    std::memset(to + room - 8, 0, 8);
+    std::memcpy(to, command.header, command.header_bytes);
+    to += room;
+  }
+  if (command.bytes != 0) std::memcpy(to, command.local, command.bytes);
+}
+
+}  // namespace heddle::transport
