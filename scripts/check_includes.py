@@ -12,7 +12,7 @@ import re
 import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
-BELOW_TRANSPORT = {"base", "queue", "wire", "memory", "bootstrap"}
+BELOW_TRANSPORT = {"base", "queue", "wire", "memory", "bootstrap", "transport/common"}
 BELOW_API = BELOW_TRANSPORT | {"transport", "protocol", "engine", "collective", "partitioned"}
 MAY = {
     "include": set(),

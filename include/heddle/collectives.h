@@ -183,6 +183,12 @@ HEDDLE_API heddle_status heddle_collective_algorithm(heddle_collective collectiv
  * floating point (least and greatest), or 48 bytes of band, bor and bxor. Buffers are then read by the start, and written by test or wait. */
 HEDDLE_API heddle_status heddle_collective_offloaded(heddle_collective collective, int* offloaded);
 
+/* For reports of a run that does not end: a member that it waits for at this moment, which may itself be waiting for others. HEDDLE_NO_RANK: no
+ * run is under way, or it is not known (the interface runs it, members list their blocks, more than 256 members, it is being moved on just now).
+ * Not for loops: it looks at what all members do.
+ * Errors: NO_MEMORY. */
+HEDDLE_API heddle_status heddle_collective_awaited(heddle_collective collective, uint32_t* member);
+
 /* ---- operations ---------------------------------------------------------------------------------------------------- */
 
 /* Each in three forms; see the top. `bytes` and `count` (of elements) are those of one block, which is what one member gives or gets of one

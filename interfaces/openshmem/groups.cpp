@@ -73,6 +73,18 @@ void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
   }
 }
 
+void sync_by_team(Call call, const Group& group) {
+  must(call, heddle_collective_start(group.barrier));
+  wait_until_true(
+      call, default_context().worker, [&] { return must(call, heddle_collective_test(group.barrier)) != HEDDLE_AGAIN; },
+      [&](char* text) {
+        std::uint32_t member = HEDDLE_NO_RANK;
+        must(call, heddle_collective_awaited(group.barrier, &member));
+        if (member != HEDDLE_NO_RANK) return describe_absent(text, group.world(static_cast<int>(member)));
+        std::snprintf(text, kAwaitedText, "not all PEs have come");
+      });
+}
+
 }  // namespace
 
 int member_of(const Members& members, int world) {
@@ -85,6 +97,7 @@ int member_of(const Members& members, int world) {
 }
 
 void sync(Call call, Group& group) {
+  if (group.by_team()) return sync_by_team(call, group);
   Context& context = default_context();
   if (group.slot == nullptr) {
     disseminate(

@@ -9,6 +9,9 @@
 //   give        -                        the root alone           the root puts data into the others' memory, and tells them
 //   show        ≤ 8 members              the root; it for all     the others fetch from the root's memory, all at the same time
 //
+// Where messages are all that reaches some member, a sync is a barrier of Heddle's team: each word that one member sets at another would
+// be a message and its acknowledgement (decision 0041).
+//
 // Numbers of a team only grow, so nothing has to be set back, and a member that is ahead disturbs nobody: exchange and publish
 // alternate between two places, and nobody is two ahead of a member that still reads. The words of an active set count up when
 // told and down when heard, and are zero again after each use.
@@ -31,9 +34,12 @@ struct Group {
   std::uint64_t exchanges = 0;
   std::uint64_t boards = 0;
   std::uint64_t broadcasts = 0;
-  std::uint64_t fetches = 0;  // how many fetches by others this member has waited for, as the root of show()
+  std::uint64_t fetches = 0;    // how many fetches by others this member has waited for, as the root of show()
+  heddle_team team{};           // Heddle's, of the same members; id 0: there is none
+  heddle_collective barrier{};  // of `team`, where some members are reached by messages alone; id 0: they are not
 
   [[nodiscard]] int world(int member) const { return members.start + member * members.stride; }
+  [[nodiscard]] bool by_team() const { return barrier.id != 0; }
   [[nodiscard]] bool one_round() const { return slot != nullptr && members.size <= kRadix; }
 };
 

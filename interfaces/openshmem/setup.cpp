@@ -90,7 +90,7 @@ int init_thread(Call call, int requested, int* provided) {
     open_default_context(call);
     memory::open_segments(call, heap_bytes);
     open_heap_books();
-    open_teams();
+    open_teams(call);
     if (g_state.my_pe == 0) print_what_was_asked_for();
     // Nobody's first operation may come before the other has its worker and its books.
     must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));

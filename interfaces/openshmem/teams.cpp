@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "openshmem/alike.hpp"
 #include "openshmem/contexts.hpp"
@@ -60,9 +61,27 @@ Team* find(Call call, const char* argument, shmem_team_t handle) {
   return &team;
 }
 
-void set(std::size_t slot, const Members& members, const shmem_team_config_t& config) {
+// What a group has of Heddle's.
+struct ByMessages {
+  heddle_team team{};
+  heddle_collective barrier{};
+};
+
+bool all_mapped(const Members& members) {
+  for (int i = 0; i < members.size; ++i) {
+    const int pe = members.start + i * members.stride;
+    if (pe != g_state.my_pe && g_state.heap.mapped[pe] == nullptr) return false;
+  }
+  return true;
+}
+
+void set(std::size_t slot, const Members& members, const shmem_team_config_t& config, const ByMessages& of_heddle) {
   Team& team = g_books.teams[slot];
-  team.group = Group{.members = members, .me = member_of(members, g_state.my_pe), .slot = &reserved().slots[slot]};
+  team.group = Group{.members = members,
+                     .me = member_of(members, g_state.my_pe),
+                     .slot = &reserved().slots[slot],
+                     .team = of_heddle.team,
+                     .barrier = of_heddle.barrier};
   team.config = config;
   g_books.taken[slot / 64] |= std::uint64_t{1} << slot % 64;
 }
@@ -84,6 +103,33 @@ Members sharing_members() {
     ++count;
   }
   return {first, std::max(stride, 1), count};
+}
+
+// Collective over the team: its barrier, if messages are all that reaches some member. The members come to the same answer, as they do
+// where the barrier, or the team, cannot be made: the words alone do then.
+ByMessages with_barrier(heddle_team team, const Members& members) {
+  ByMessages made{team, {}};
+  const bool wanted = team.id != 0 && !all_mapped(members);
+  if (wanted && heddle_barrier_init(team, nullptr, &made.barrier) != HEDDLE_DONE) made.barrier = {};
+  return made;
+}
+
+ByMessages world_by_messages(Call call, const Members& world) {
+  if (world.size == 1) return {};
+  const unsigned char mine = all_mapped(world) ? 0 : 1;
+  std::vector<unsigned char> all(static_cast<std::size_t>(world.size));
+  must(call, heddle_context_exchange(g_state.job, &mine, sizeof mine, all.data()));
+  if (std::find(all.begin(), all.end(), 1) == all.end()) return {};
+  heddle_team team{};
+  return heddle_team_world(g_state.job, &team) == HEDDLE_DONE ? with_barrier(team, world) : ByMessages{};
+}
+
+// Collective over the parent: the part that this PE is in.
+ByMessages split(const Group& parent, const Members& members, std::uint32_t colour) {
+  heddle_team team{};
+  const int me = member_of(members, g_state.my_pe);
+  if (parent.team.id == 0 || heddle_team_split(parent.team, colour, me, &team) != HEDDLE_DONE) return {};
+  return with_barrier(team, members);
 }
 
 // The words that others wrote for the team; the boards need no cleaning.
@@ -188,11 +234,12 @@ bool valid_triplet(int start, int stride, int size, int n) {
 
 }  // namespace
 
-void open_teams() {
+void open_teams(Call call) {
   g_books.taken = {};
   g_books.offered = {};
-  set(0, {0, 1, g_state.n_pes}, {});
-  set(1, sharing_members(), {});
+  const Members world{0, 1, g_state.n_pes};
+  set(0, world, {}, world_by_messages(call, world));
+  set(1, sharing_members(), {}, {});
 }
 
 void close_teams() {
@@ -261,9 +308,10 @@ int team_split_strided(Call call, shmem_team_t parent_team, int start, int strid
   const std::array member{member_of(members, g_state.my_pe) >= 0};
   std::array<std::size_t, 1> slot{};
   if (!choose_slots(call, parent->group, able, member, slot)) return 1;
+  const ByMessages of_heddle = split(parent->group, members, member[0] ? 0 : HEDDLE_NO_COLOUR);
   if (!member[0]) return 0;
   const std::lock_guard lock(g_books.mutex);
-  set(slot[0], members, wanted);
+  set(slot[0], members, wanted, of_heddle);
   *new_team = handle_of(slot[0]);
   return 0;
 }
@@ -289,9 +337,13 @@ int team_split_2d(Call call, shmem_team_t parent_team, int xrange, const shmem_t
   if (!choose_slots(call, parent->group, x_able && y_able, std::array{true, true}, slots)) return 1;
   const int x = group.me % width;
   const int row = group.me - x;
+  const Members of_row = part(group.members, row, 1, std::min(width, n - row));
+  const Members of_column = part(group.members, x, width, (n - x + width - 1) / width);
+  const ByMessages row_team = split(group, of_row, static_cast<std::uint32_t>(row));
+  const ByMessages column_team = split(group, of_column, static_cast<std::uint32_t>(x));
   const std::lock_guard lock(g_books.mutex);
-  set(slots[0], part(group.members, row, 1, std::min(width, n - row)), wanted[0]);
-  set(slots[1], part(group.members, x, width, (n - x + width - 1) / width), wanted[1]);
+  set(slots[0], of_row, wanted[0], row_team);
+  set(slots[1], of_column, wanted[1], column_team);
   *xaxis_team = handle_of(slots[0]);
   *yaxis_team = handle_of(slots[1]);
   return 0;
@@ -307,6 +359,8 @@ void team_destroy(Call call, shmem_team_t team) {
   close_shareable_contexts(call, team);
   sync(call, found->group);  // nobody reads the boards any more, whose slots may next be of another team
   clean(*found->group.slot);
+  if (found->group.by_team()) must(call, heddle_collective_free(found->group.barrier));
+  if (found->group.team.id != 0) must(call, heddle_team_free(found->group.team));
   const std::lock_guard lock(g_books.mutex);
   found->group = {};
   ++found->generation;

@@ -10,7 +10,7 @@
 namespace heddle::shmem {
 
 // SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED, at the start; all teams, at the end.
-void open_teams();
+void open_teams(Call call);
 void close_teams();
 
 Group& world_team();

@@ -110,7 +110,7 @@ inline Status counted(Status status, const heddle_completion* completion) {
 }
 
 inline Status again(Worker& worker) {
-  worker.count(&engine::Tally::again);
+  worker.counts().add(&engine::Tally::again);
   return HEDDLE_AGAIN;
 }
 

@@ -28,11 +28,11 @@ namespace {
 }
 
 inline Status done(Worker& worker, std::uint64_t width, const heddle_completion* completion) {
-  worker.count_operation(&Tally::atomics, width);
+  worker.counts().add_operation(&Tally::atomics, width);
   return counted(HEDDLE_DONE, completion);
 }
 
-[[gnu::noinline]] Status slow(Worker& worker, const Worker::AtomicRequest& request, bool fetching,
+[[gnu::noinline]] Status slow(Worker& worker, const engine::Requester::AtomicRequest& request, bool fetching,
                               const heddle_completion* completion) {
   if (const Status status = explain_atomic(worker, *request.remote, request.op, request.offset, fetching);
       status != HEDDLE_DONE) {
@@ -42,7 +42,7 @@ inline Status done(Worker& worker, std::uint64_t width, const heddle_completion*
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const Status status = engine::start(worker, engine::AtomicStart{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
-  if (status >= 0) worker.count_command(&Tally::atomics, wire::atomic_bytes(request.op));
+  if (status >= 0) worker.counts().add_command(&Tally::atomics, wire::atomic_bytes(request.op));
   return counted(status, completion);
 }
 

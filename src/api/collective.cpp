@@ -208,6 +208,17 @@ heddle_status heddle_collective_offloaded(heddle_collective handle, int* offload
   return HEDDLE_DONE;
 }
 
+heddle_status heddle_collective_awaited(heddle_collective handle, uint32_t* member) {
+  auto* operation = find_handle<collective::Collective>(handle.id);
+  if (operation == nullptr) return bad_handle("collective", handle.id);
+  if (member == nullptr) return null_argument("collective_awaited", "member");
+  return guarded([&]() -> Status {
+    const std::vector<collective::Rank> members = operation->awaited();
+    *member = members.empty() ? HEDDLE_NO_RANK : members.front();
+    return HEDDLE_DONE;
+  });
+}
+
 heddle_status heddle_barrier(heddle_team team) {
   return run(team, barrier_of("heddle_barrier"));
 }

@@ -50,7 +50,7 @@ inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_mess
 }
 
 inline Status accepted(Worker& worker, const heddle_am_message& message, Status status) {
-  worker.count_operation(&Tally::messages, message.payload_bytes);
+  worker.counts().add_operation(&Tally::messages, message.payload_bytes);
   return status;
 }
 
@@ -63,10 +63,10 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   if (message.header_bytes != 0) std::memcpy(what.message.header.data(), message.header, message.header_bytes);
   what.message.payload = static_cast<const std::byte*>(message.payload);
   what.message.payload_bytes = message.payload_bytes;
-  const bool offered = worker.is_offered(message.payload_bytes);
-  if (offered && !worker.take_offer()) return HEDDLE_AGAIN;
+  const bool offered = worker.messages().is_offered(message.payload_bytes);
+  if (offered && !worker.core().operations.take_offer()) return HEDDLE_AGAIN;
   const Status status = heddle::engine::start(worker, what);
-  if (offered && status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_offer_back();
+  if (offered && status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.core().operations.give_offer_back();
   return status;
 }
 
@@ -80,7 +80,7 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
 
 [[gnu::noinline]] Status post_any(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                   std::uint32_t immediate, const heddle::engine::Completion& completion) {
-  if (!worker.fits_one(message.header_bytes, message.payload_bytes)) {
+  if (!worker.core().requester.fits_one(message.header_bytes, message.payload_bytes)) {
     return post_long(worker, target, message, completion);
   }
   heddle::transport::Command command = command_of(target, immediate);
@@ -117,7 +117,8 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
     }
     const std::uint32_t immediate = heddle::wire::encode_user(message.handler, message.header_bytes);
     const Status status = post_message(worker, target, message, immediate, resolved);
-    if (status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.give_credit_back(target, message.header_bytes, message.payload_bytes);
+    if (status != HEDDLE_DONE && status != HEDDLE_POSTED)
+      worker.messages().give_credit_back(target, message.header_bytes, message.payload_bytes);
     if (status == HEDDLE_AGAIN) return again(worker);
     return status < 0 ? status : counted(accepted(worker, message, status), completion);
   });
@@ -136,7 +137,7 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
 
 [[gnu::cold]] void describe_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                     std::span<char> text) {
-  const auto used = static_cast<unsigned long long>(worker.credit_used(target));
+  const auto used = static_cast<unsigned long long>(worker.messages().credit_used(target));
   if (message.handler >= HEDDLE_AM_USER && used > 0) {
     std::snprintf(
         text.data(), text.size(),

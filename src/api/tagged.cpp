@@ -39,12 +39,13 @@ template <bool kShared>
 }
 
 inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
-  worker.count_operation(&Tally::sends, bytes);
+  worker.counts().add_operation(&Tally::sends, bytes);
   return status;
 }
 
 template <bool kShared>
-[[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request, const engine::Completion& completion) {
+[[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request,
+                                                   const engine::Completion& completion) {
   if (request.bytes > worker.tagged().eager()) [[unlikely]] {
     if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
     return engine::start(worker, engine::OfferStart{request, completion});

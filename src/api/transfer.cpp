@@ -38,7 +38,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 
 template <Kind kind>
 inline void tally(Worker& worker, std::uint64_t bytes) {
-  worker.count_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
+  worker.counts().add_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
 // By commands: everything that is not direct, and everything that is wrong.
@@ -56,7 +56,7 @@ template <Kind kind>
   const Status status = engine::post(worker, block, resolved);
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) {
-    worker.count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
+    worker.counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
   }
   return counted(status, completion);
 }
@@ -109,7 +109,7 @@ inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region r
   if (worker == nullptr || local == nullptr || !nothing_raised(completion)) return false;
   std::byte* memory = remote->direct + offset;
   kind == Kind::put ? std::memcpy(memory, local, kWord) : std::memcpy(local, memory, kWord);
-  worker->count(kind == Kind::put ? &Tally::word_puts : &Tally::word_gets);
+  worker->counts().add(kind == Kind::put ? &Tally::word_puts : &Tally::word_gets);
   return true;
 }
 
@@ -203,7 +203,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   const Status status = engine::start(*worker, engine::TransferStart{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
+    worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
   }
   return status;
 }
@@ -260,7 +260,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
       engine::start(*worker, engine::TransferStart{kind, Pieces(segments, count_of), summary.rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command(kind == Kind::put ? &Tally::puts : &Tally::gets, summary.bytes);
+    worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, summary.bytes);
   }
   return status;
 }
@@ -326,7 +326,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
       *worker, engine::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
-    worker->count_command(&Tally::puts, covered.bytes);
+    worker->counts().add_command(&Tally::puts, covered.bytes);
   }
   return status;
 }

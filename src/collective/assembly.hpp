@@ -1,6 +1,7 @@
-// How the members of a team come together outside of operations: each tells each other a record, in rounds that all members
-// make in the same order. It is an alltoall through kept memory (algorithms/kept_exchange.cpp), so nobody waits for a peer to
-// begin, and a member may be one round ahead.
+// How the members of a team come together outside of operations: each tells each other a record, in
+// rounds that all members make in the same order. It is an alltoall through kept memory
+// (algorithms/kept_exchange.cpp), so nobody waits for a peer to begin, and a member may be one
+// round ahead.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,15 @@
 #include <vector>
 
 #include "collective/commons.hpp"
-#include "collective/gate_offload.hpp"
-#include "collective/offload.hpp"
 #include "collective/region_carrier.hpp"
 #include "collective/session_queue.hpp"
+#include "collective/ways.hpp"
 
 namespace heddle::collective {
 
-// What one member tells another: about an operation that all of them make ready, or a team that they make. All ranks of a job run
-// the same library on the same kind of machine, as the arenas themselves require.
+// What one member tells another: about an operation that all of them make ready, or a team that
+// they make. All ranks of a job run the same library on the same kind of machine, as the arenas
+// themselves require.
 struct Record {
   enum class Kind : std::uint32_t { operation = 1, split, subset, verdict };
   Kind kind = Kind::operation;
@@ -32,7 +33,8 @@ struct Record {
   std::uint32_t reduction = 0;
   std::uint32_t algorithm = 0;  // row of the table
   std::uint64_t list = 0;       // subset: digest of the ranks that were named
-  // Where this member is reached: its piece of the arena, with its counters at the beginning, and its places.
+  // Where this member is reached: its piece of the arena, with its counters at the beginning, and
+  // its places.
   std::uint64_t counters = 0;
   enum class Where : std::uint32_t { nowhere, arena, scratch_region, receive_region };
   Where scratch_in = Where::arena;
@@ -41,7 +43,8 @@ struct Record {
   std::uint64_t receive = 0;
   PackedRegion scratch_region{};
   PackedRegion receive_region{};
-  // Where members list their blocks: so many rounds have records of this setup, the same to all; and what concerns the one that is told.
+  // Where members list their blocks: so many rounds have records of this setup, the same to all;
+  // and what concerns the one that is told.
   std::uint32_t rounds = 1;
   std::uint32_t keeps = 0;  // what comes is put into scratch
   std::uint32_t gives = 0;  // blocks to it, and
@@ -53,8 +56,7 @@ struct Record {
     std::uint64_t at = 0;     // where that is put: in receive, or in scratch
   };
   std::array<Listed, 2> listed{};  // of this round
-  SessionKeys sessions;            // its queues of the network's interface, which are used if all members have theirs
-  GateKeys gates;                  // likewise its barrier gates, for the member that is told
+  WayKeys keys;  // the way in which it would run the operation, and what the member that is told needs for that
   // split, subset
   std::int64_t key = 0;
   std::uint32_t colour = 0;
@@ -67,13 +69,14 @@ class Assembly {
   // Of the piece of the arena that a member of a team of so many needs.
   static std::uint64_t bytes(std::uint32_t members);
 
-  // `ranks`: of the members in the job; `pieces`: where their pieces begin, each in its own arena. This member's piece must be
-  // prepared before any other member hears of it.
+  // `ranks`: of the members in the job; `pieces`: where their pieces begin, each in its own arena.
+  // This member's piece must be prepared before any other member hears of it.
   static void prepare(Arena& arena, std::uint64_t piece, std::uint32_t members);
   static base::Result<std::unique_ptr<Assembly>> make(Commons& commons, std::span<const std::uint32_t> ranks,
                                                       std::uint32_t member, std::span<const std::uint64_t> pieces);
 
-  // One round at a time, by one thread at a time: what each member is told, by member, before it starts.
+  // One round at a time, by one thread at a time: what each member is told, by member, before it
+  // starts.
   [[nodiscard]] std::span<Record> told() { return told_; }
   void start() { queue_->start(); }
   bool advance() { return queue_->advance(); }

@@ -4,14 +4,28 @@
 #include <cstdint>
 
 #include "collective/schedule.hpp"
-#include "collective/session_queue.hpp"
 
 namespace heddle::collective {
 
+// Combines `bytes` of `in` into `inout`: inout = in op inout, element by element. Commutative and
+// associative.
+struct Reduction {
+  void (*combine)(void* inout, const void* in, std::uint64_t bytes, const void* argument) = nullptr;
+  const void* argument = nullptr;
+};
+
+// How long an operation is there.
+enum class Use : std::uint8_t {
+  persistent,  // started by the program as often as it likes
+  once,        // starts when it is ready, gone when its end was told
+  kept         // of blocking calls of one kind: the team's, with other buffers each time
+};
+
 struct Call {
   Operation operation = Operation::barrier;
-  // Null where this rank gives or gets nothing. Of a broadcast only `receive`, at the root too. send == receive: in place,
-  // for the operations where send_bytes() and receive_bytes() are the same; the caller has checked that.
+  // Null where this rank gives or gets nothing. Of a broadcast only `receive`, at the root too.
+  // send == receive: in place, for the operations where send_bytes() and receive_bytes() are the
+  // same; the caller has checked that.
   const void* send = nullptr;
   void* receive = nullptr;
   const Exchange* lists = nullptr;   // where members list their blocks: this one's, laid out; the operation copies it

@@ -1,8 +1,10 @@
 // Barriers and small reductions of a team by barrier gates of the network's interface.
 //
-// A network of gates does one operation at a time. So a persistent operation has gates of its own, and the blocking calls of a team, which are
-// made one after the other, have some in common: whatever else is under way on the team, an operation meets no other in its
-// network, and needs no agreement about who is first. Nonblocking operations would need gates for each call: software runs them.
+// A network of gates does one operation at a time. So a persistent operation has gates of its own,
+// and the blocking calls of a team, which are made one after the other, have some in common:
+// whatever else is under way on the team, an operation meets no other in its network, and needs no
+// agreement about who is first. Nonblocking operations would need gates for each call: software
+// runs them.
 #pragma once
 
 #include <array>
@@ -11,13 +13,14 @@
 #include "collective/gate_graph.hpp"
 #include "collective/gate_reduction.hpp"
 #include "collective/offload.hpp"
+#include "collective/ways.hpp"
 #include "transport/gates.hpp"
 
 namespace heddle::collective {
 
 // What one member tells another of its gates.
 struct GateKeys {
-  std::uint32_t gates = 0;    // 0: this member has none, so nobody uses them
+  std::uint32_t gates = 0;
   std::uint32_t lane = 0;     // the same for all, or nobody uses them
   std::uint32_t network = 0;  // likewise
   transport::GateKey key{};
@@ -49,30 +52,54 @@ class TeamGates {
   bool bound_ = false;
 };
 
+// Which networks of gates a team has. For the one thread that is in a collective call; all members
+// count and decide alike.
+class TeamNetworks {
+ public:
+  // This member's gates for an operation. `common`: for a blocking call, those that blocking calls
+  // have in common; else of its own. The first common operation decides, by becoming ready, whether
+  // the team has any. Null: there are none. settled() follows.
+  std::shared_ptr<TeamGates> open(const Team& team, bool common);
+  // How making an operation ready has ended. `offloaded`: the interface was to run it. True: all
+  // members make it again, without gates: these are a help, not needed, and the interface did not
+  // take their settings at some member.
+  [[nodiscard]] bool settled(base::Status status, bool offloaded);
+  // A member has failed: others may have begun what this one has not.
+  void leave();
+
+ private:
+  std::uint32_t made_ = 0;  // persistent operations, and those of blocking calls, that have become ready
+  bool refused_ = false;    // the interface did not take the settings of gates at some member
+  enum class Common : std::uint8_t { unknown, asked, decided } common_ = Common::unknown;
+  std::shared_ptr<TeamGates> gates_;    // of blocking calls; null: unknown, or there are none
+  std::shared_ptr<TeamGates> offered_;  // between open() and settled()
+};
+
 class GateOffload final : public Offload {
  public:
   static constexpr std::uint32_t kMostWords = 16;  // more than any interface has
+  // Null: gates cannot do it, or there are not so many left.
+  static std::unique_ptr<Runner> open(const Plan& plan, const Places& places);
   // `how` has as many words at most.
-  GateOffload(std::shared_ptr<TeamGates> gates, const GateReduction& how) : gates_(std::move(gates)), how_(how) {}
-
-  // Of the runs to come. `receive` null: this member gets nothing.
-  void set_buffers(const void* send, void* receive) {
-    send_ = send;
-    receive_ = receive;
-  }
-  [[nodiscard]] const std::shared_ptr<TeamGates>& gates() const { return gates_; }
+  GateOffload(std::shared_ptr<TeamGates> gates, const GateReduction& how, const char* name)
+      : gates_(std::move(gates)), how_(how), name_(name) {}
 
   void tell(Rank member, Record* record) const override;
   [[nodiscard]] bool agreed(std::span<const Record> records) const override { return gates_->agreed(records); }
   base::Status bind(const Schedule&, std::span<const Record> records) override { return gates_->bind(records); }
-  void leave() override { gates_->chain().leave(); }
+  // `receive` null: this member gets nothing.
+  void set_buffers(const Call& call) override;
+  [[nodiscard]] const char* algorithm(const char*) const override { return name_; }
+  [[nodiscard]] const char* reason(base::Status status) const override;
 
  private:
-  void begin() override;
+  void begin_run() override;
   base::Status look() override;
+  void leave() override { gates_->chain().leave(); }
 
   const std::shared_ptr<TeamGates> gates_;
   const GateReduction how_;
+  const char* const name_;
   const void* send_ = nullptr;
   void* receive_ = nullptr;
   std::array<std::uint64_t, kMostWords> words_{};

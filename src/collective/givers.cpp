@@ -6,7 +6,7 @@ namespace heddle::collective {
 
 std::vector<Rank> givers(const Algorithm& algorithm, const Request& request, std::span<const std::uint32_t> counters) {
   std::vector<Rank> found;
-  if (request.ranks > kMostSearched || lists_blocks(request.operation)) return found;
+  if (counters.empty() || request.ranks > kMostSearched || lists_blocks(request.operation)) return found;
   const auto gives = [&](const Command& command) {
     return command.action == Action::put && command.target == request.rank && command.credits > 0 &&
            std::ranges::find(counters, command.counter) != counters.end();

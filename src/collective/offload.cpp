@@ -2,71 +2,13 @@
 
 #include <sched.h>
 
-#include <algorithm>
-#include <vector>
-
-#include "collective/assembly.hpp"
-
 namespace heddle::collective {
-namespace {
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
-bool in_receive(const Block& block) {
-  return block.bytes == 0 || block.place == Place::receive;
-}
-
-// Of each counter that has credits, exactly one queue with a command for each of them.
-bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) {
-  std::vector<std::uint32_t> queue_of(schedule.counters.size(), kNone);
-  std::vector<std::uint32_t> commands(schedule.counters.size());
-  for (const Command& command : schedule.commands) {
-    if (command.waits[0].count == 0) continue;
-    const std::uint32_t counter = command.waits[0].counter;
-    if (queue_of[counter] != kNone && queue_of[counter] != command.queue) return false;
-    queue_of[counter] = command.queue;
-    ++commands[counter];
-  }
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    const Counter& counter = schedule.counters[i];
-    if (counter.initial != 0 || counter.per_run != commands[i] || commands[i] > most_commands) return false;
-  }
-  return true;
-}
-
-bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limits) {
-  if (schedule.commands.empty() || schedule.counters.size() > SessionOffload::kMostCounters ||
-      !runs_on_session_queues(schedule).fits) {
-    return false;
-  }
-  const auto alone = [&](const Command& command) {
-    const bool told = command.counter < SessionKeys::kMost || command.target == schedule.rank;
-    return told && in_receive(command.source) && in_receive(command.destination) &&
-           command.source.bytes <= limits.bytes && command.credits <= limits.credits;
-  };
-  return std::ranges::all_of(schedule.commands, alone) && counters_are_queues(schedule, limits.commands);
-}
-
-// By queue of the interface: the link of the schedule's queue whose counter it is.
-std::vector<std::uint32_t> links_of(const Schedule& schedule, std::span<const std::uint32_t> queue_of,
-                                    std::uint32_t queues) {
-  static_assert(kAnyLink == transport::SessionQueues::kAnyLink);
-  std::vector<std::uint32_t> links(queues, kAnyLink);
-  for (const Command& command : schedule.commands)
-    if (command.waits[0].count > 0) links[queue_of[command.waits[0].counter]] = schedule.link_of(command.queue);
-  return links;
-}
-
-}  // namespace
-
-// ---- whatever runs it ---------------------------------------------------------------------------------------------------------
-
-void Offload::start() {
+void Offload::start(std::uint64_t) {
   // Who is inside has seen the end of the run before, and leaves.
   while (!lock_.try_lock()) sched_yield();
-  begin();
-  // Release, partner: the acquire load in advance(), which must not look before the run has begun.
-  started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  begin_run();
+  begin();  // after it: nobody may look before
   lock_.unlock();
 }
 
@@ -74,65 +16,25 @@ bool Offload::advance() {
   if (done()) return true;
   const queue::TryLock<>::Guard guard(lock_);
   if (!guard) return false;
-  const std::uint64_t started = started_.load(std::memory_order_acquire);
-  if (completed_.load(std::memory_order_relaxed) == started) return true;  // while this thread came here
+  const std::uint64_t run = begun();
+  if (completed(run)) return true;  // while this thread came here
   if (status() == HEDDLE_DONE) {
     const base::Status status = look();
     if (status == HEDDLE_AGAIN) return false;
     if (status != HEDDLE_DONE) fail(status);
   }
-  completed_.store(started, std::memory_order_release);
+  complete(run);
   return true;
 }
 
-// ---- session queues -------------------------------------------------------------------------------------------------------------
-
-std::unique_ptr<SessionOffload> SessionOffload::open(transport::SessionQueues* sessions, const Schedule& schedule,
-                                                     std::span<std::byte> receive) {
-  if (sessions == nullptr || !fits(schedule, sessions->limits())) return nullptr;
-  std::array<std::uint32_t, kMostCounters> queue_of{};
-  std::uint32_t queues = 0;
-  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
-    queue_of[i] = schedule.counters[i].per_run > 0 ? queues++ : kNone;
-  if (queues == 0) return nullptr;
-  auto session = sessions->open(links_of(schedule, queue_of, queues), receive);
-  if (!session) return nullptr;
-  std::unique_ptr<SessionOffload> offload(new SessionOffload(std::move(*session)));
-  offload->queue_of_counter_ = queue_of;
-  offload->keys_.queues = queues;
-  const std::size_t told = std::min(schedule.counters.size(), SessionKeys::kMost);
-  for (std::size_t i = 0; i < told; ++i)
-    if (queue_of[i] != kNone) offload->keys_.by_counter[i] = offload->session_->key(queue_of[i]);
-  return offload;
-}
-
-void SessionOffload::tell(Rank, Record* record) const {
-  record->sessions = keys_;
-}
-
-bool SessionOffload::agreed(std::span<const Record> records) const {
-  return std::ranges::all_of(records, [](const Record& record) { return record.sessions.queues > 0; });
-}
-
-base::Status SessionOffload::bind(const Schedule& schedule, std::span<const Record> records) {
-  std::array<transport::SessionKey, kMostCounters> own{};
-  for (std::size_t i = 0; i < schedule.counters.size(); ++i)
-    if (queue_of_counter_[i] != kNone) own[i] = session_->key(queue_of_counter_[i]);
-  std::vector<transport::SessionCommand> commands;
-  commands.reserve(schedule.commands.size());
-  for (const Command& command : schedule.commands) {
-    transport::SessionCommand& bound = commands.emplace_back();
-    const Wait& wait = command.waits[0];
-    bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
-    if (command.action != Action::put) continue;
-    bound.target = command.target == schedule.rank ? &own.at(command.counter)
-                                                   : &records[command.target].sessions.by_counter.at(command.counter);
-    bound.source = command.source.offset;
-    bound.destination = command.destination.offset;
-    bound.bytes = command.source.bytes;
-    bound.credits = command.credits;
-  }
-  return session_->bind(commands);
+Runner::Memory Offload::retire(const Past& past) {
+  const bool nobody_began = past.never || past.refused;
+  // What peers give has all come with the last run, unless one of them is a run further than this
+  // member.
+  const bool all_has_come = past.ran && past.whole;
+  if (!nobody_began && !all_has_come) leave();
+  // Members that have not agreed may run it by software, which puts there.
+  return nobody_began || past.agreed ? Memory::now : Memory::never;
 }
 
 }  // namespace heddle::collective

@@ -38,7 +38,7 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
 base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
   const std::uint64_t offset = counters_.offset + counter * sizeof(CounterWord);
   if (!counters_.region->range(offset, sizeof(CounterWord))) return HEDDLE_ERR_RANGE;
-  engine::Worker::AtomicRequest request{};
+  engine::Requester::AtomicRequest request{};
   request.op = HEDDLE_ADD64;
   request.remote = counters_.region;
   request.offset = offset;

@@ -23,6 +23,8 @@ const char* usual(const Request& request, bool reachable, bool mapped) {
   const std::uint64_t bytes = request.bytes;
   switch (request.operation) {
     case Operation::barrier:
+      // A line more is cheaper than a step more; a message more is not.
+      if (mapped && request.ranks > 2) return "barrier.wide";
       return flat(request) ? "barrier.flat" : "barrier.dissemination";
     case Operation::broadcast:
       if (flat(request)) return "broadcast.flat";

@@ -72,6 +72,19 @@ TEST(Selection, TheCallIsBeforeVariablesAndTheseBeforeTheTable) {
   EXPECT_STREQ(from.choose(call, request, true, true)->algorithm->name, "broadcast.kept");
 }
 
+// Lines are cheaper than steps, messages are not.
+TEST(Selection, ABarrierIsWideWhereRanksMapEachOthersMemory) {
+  const Selection plain = selection("", "");
+  const Call call = call_of(Operation::barrier, 0);
+  const auto of = [&](Rank ranks, bool mapped) {
+    return plain.choose(call, {Operation::barrier, 0, ranks, 0, 0, 1, 0, {0, 0, 0}}, false, mapped)->algorithm->name;
+  };
+  for (const Rank ranks : {3U, 8U, 40U}) EXPECT_STREQ(of(ranks, true), "barrier.wide");
+  EXPECT_STREQ(of(2, true), "barrier.dissemination");
+  EXPECT_STREQ(of(8, false), "barrier.flat");
+  EXPECT_STREQ(of(9, false), "barrier.dissemination");
+}
+
 TEST(Selection, SegmentsAreTheCallsThenTheRowsThenTheVariables) {
   const Selection from = selection("", kRows);
   Call call = call_of(Operation::broadcast, 100'000);

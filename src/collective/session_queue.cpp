@@ -12,8 +12,8 @@ std::uint64_t offset_of(const Block& block) {
 
 }  // namespace
 
-SessionQueue::SessionQueue(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction)
-    : reduction_(reduction) {
+void SessionQueue::bind_to(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction) {
+  reduction_ = reduction;
   std::ranges::copy(ranks[schedule.rank].places, places_.begin());
   exposed_ = places_[static_cast<std::size_t>(Place::receive)];
   places_[static_cast<std::size_t>(Place::beside)] = reinterpret_cast<std::byte*>(ranks[schedule.rank].counters);
@@ -24,7 +24,7 @@ SessionQueue::SessionQueue(const Schedule& schedule, std::span<const RankMemory>
     queue.begin = queue.next = queue.settled = static_cast<std::uint32_t>(steps_.size());
     for (const Command& command : schedule.commands) {
       if (command.queue != number) continue;
-      bind(command, schedule.rank, ranks, schedule);
+      bind_command(command, schedule.rank, ranks, schedule);
       queue.carries = queue.carries || steps_.back().carrier != nullptr;
     }
     queue.end = static_cast<std::uint32_t>(steps_.size());
@@ -46,8 +46,8 @@ std::uint64_t* SessionQueue::sum_of(const CounterWord* counter) {
   return sums_.emplace_back(counter, std::make_unique<std::uint64_t>(0)).second.get();
 }
 
-void SessionQueue::bind(const Command& command, Rank rank, std::span<const RankMemory> ranks,
-                        const Schedule& schedule) {
+void SessionQueue::bind_command(const Command& command, Rank rank, std::span<const RankMemory> ranks,
+                                const Schedule& schedule) {
   Step& step = steps_.emplace_back();
   step.action = command.action;
   for (std::size_t i = 0; i < step.dues.size(); ++i) {
@@ -148,7 +148,8 @@ bool SessionQueue::settle(Queue& queue) {
   return queue.settled == queue.end;
 }
 
-// What a carrier has taken it may read until the bytes are there. False: the step would write to some of that.
+// What a carrier has taken it may read until the bytes are there. False: the step would write to
+// some of that.
 bool SessionQueue::sources_left(Queue& queue, const Step& step) {
   if (step.bytes == 0 || step.destination_base == nullptr) return true;
   static_cast<void>(settle(queue));
@@ -209,14 +210,13 @@ void SessionQueue::begin_run(std::uint64_t run) {
 bool SessionQueue::end_run(std::uint64_t run) {
   if (delivery_.bytes > allowance_) return false;
   if (delivery_.bytes > 0 && status() == HEDDLE_DONE) std::memcpy(delivery_.to, delivery_.from, delivery_.bytes);
-  completed_.store(run, std::memory_order_release);
+  complete(run);
   return true;
 }
 
 bool SessionQueue::advance_locked() {
-  // Acquire, partner: the release store in start().
-  const std::uint64_t started = started_.load(std::memory_order_acquire);
-  if (completed_.load(std::memory_order_relaxed) == started) return true;  // while this thread came here
+  const std::uint64_t started = begun();
+  if (completed(started)) return true;  // while this thread came here
   if (running_ != started) begin_run(started);
   std::uint64_t executed = 0;
   // What a queue gives to a counter of its own rank may release another one.
@@ -234,7 +234,7 @@ bool SessionQueue::advance_locked() {
         std::swap(queues_[i], queues_[--open_]);
     }
   }
-  if (executed > 0) executed_.store(executed_.load(std::memory_order_relaxed) + executed, std::memory_order_relaxed);
+  if (executed > 0) count(executed);
   if (status() != HEDDLE_DONE) {
     const bool waits = std::ranges::any_of(queues_, [this](const Queue& queue) { return on_its_way(queue); });
     return !waits && end_run(started);

@@ -1,16 +1,17 @@
 // Runs one rank's schedule: the session queue in software.
 //
-// Commands are bound once: to addresses where the other rank's memory is this process's too, else to a carrier. start() begins a
-// run: it writes two words and executes what may go at once; nothing is posted again, so it costs the same for any number of
-// segments. From there whoever calls advance() moves the run on: the thread that waits, a helper. One at a time is inside; the
-// others go on without waiting.
+// Commands are bound once: to addresses where the other rank's memory is this process's too, else
+// to a carrier. start() begins a run: it writes two words and executes what may go at once; nothing
+// is posted again, so it costs the same for any number of segments. From there whoever calls
+// advance() moves the run on: the thread that waits, a helper. One at a time is inside; the others
+// go on without waiting.
 //
-// Invariants: started_ is the number of runs that were started, completed_ of those that have ended; started_ - completed_ is 0
-// or 1. Everything else belongs to who holds lock_. A counter holds all credits that ever came to it; run k of a schedule waits
-// for k * per_run + count. A counter with one giver is written by plain stores of the sum (release), one with several by
-// additions (release); waits read it (acquire), so that who sees a credit sees the bytes that came with it. What a carrier puts may
-// arrive in any order, so its credits, and those of the commands behind it in its queue, follow when it is there;
-// until then no command of its queue writes to its source.
+// Invariants, beside those of Runner: a counter holds all credits that ever came to it; run k of a
+// schedule waits for k * per_run + count. A counter with one giver is written by plain stores of
+// the sum (release), one with several by additions (release); waits read it (acquire), so that who
+// sees a credit sees the bytes that came with it. What a carrier puts may arrive in any order, so
+// its credits, and those of the commands behind it in its queue, follow when it is there; until
+// then no command of its queue writes to its source.
 #pragma once
 
 #include <array>
@@ -23,12 +24,12 @@
 
 #include "base/cache_line.hpp"
 #include "base/error.hpp"
-#include "collective/schedule.hpp"
-#include "queue/try_lock.hpp"
+#include "collective/runner.hpp"
 
 namespace heddle::collective {
 
-// In memory that all ranks of the operation reach; a line each, so that givers do not disturb each other.
+// In memory that all ranks of the operation reach; a line each, so that givers do not disturb each
+// other.
 struct alignas(base::kCacheLine) CounterWord {
   // Partners: SessionQueue's release store or addition at the giver, its acquire load at the owner.
   std::atomic<std::uint64_t> credits{0};
@@ -41,13 +42,8 @@ constexpr std::uint64_t beside_at(std::uint64_t offset) {
   return offset / kBesideBytes * sizeof(CounterWord) + offsetof(CounterWord, bytes) + offset % kBesideBytes;
 }
 
-// Combines `bytes` of `in` into `inout`: inout = in op inout, element by element. Commutative and associative.
-struct Reduction {
-  void (*combine)(void* inout, const void* in, std::uint64_t bytes, const void* argument) = nullptr;
-  const void* argument = nullptr;
-};
-
-// Brings bytes and credits to a rank whose memory is not this process's. For who is inside one SessionQueue.
+// Brings bytes and credits to a rank whose memory is not this process's. For who is inside one
+// SessionQueue.
 class Carrier {
  public:
   Carrier() = default;
@@ -56,8 +52,8 @@ class Carrier {
   virtual ~Carrier() = default;
 
   static constexpr std::int32_t kThere = 1;
-  // When the bytes are in `place` there, *ended becomes kThere, or a negative status; with release, from any thread. False: not now,
-  // nothing has happened.
+  // When the bytes are in `place` there, *ended becomes kThere, or a negative status; with release,
+  // from any thread. False: not now, nothing has happened.
   virtual bool put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
                    std::atomic<std::int32_t>* ended) = 0;
   // AGAIN: not now. An error: they will not come.
@@ -72,25 +68,27 @@ struct RankMemory {
   Carrier* carrier = nullptr;       // not null: it is reached by this, and the others mean nothing
 };
 
-class SessionQueue {
+class SessionQueue : public Runner {
  public:
-  // `ranks[i]` is the memory of rank i; all of it stays until the queue is gone. Nobody may start before prepare() of all ranks is
-  // done. The schedule is as check() proves it.
-  SessionQueue(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction);
-  SessionQueue(const SessionQueue&) = delete;
-  SessionQueue& operator=(const SessionQueue&) = delete;
+  // `ranks[i]` is the memory of rank i; all of it stays until the queue is gone. Nobody may start
+  // before prepare() of all ranks is done. The schedule is as check() proves it.
+  SessionQueue(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction) : SessionQueue() {
+    bind_to(schedule, ranks, reduction);
+  }
 
   // Gives this rank's counters what they have at first.
   static void prepare(const Schedule& schedule, CounterWord* counters);
 
-  // Before a start, no run being under way: the caller's buffers are elsewhere. Not those that peers put into.
+  // Before a start, no run being under way: the caller's buffers are elsewhere. Not those that
+  // peers put into.
   void set_place(Place place, std::byte* address) { places_[static_cast<std::size_t>(place)] = address; }
   // Before a start: what expose() copies to Place::receive. Unless set, it is that place itself.
   void set_exposed(std::byte* address) { exposed_ = address; }
 
   // Before a start: what the next runs combine with; it has elements as long as the one before.
   void set_reduction(const Reduction& reduction) { reduction_ = reduction; }
-  // Before a start: what the end of a run that went well copies, before anybody sees that it has ended. No bytes: nothing.
+  // Before a start: what the end of a run that went well copies, before anybody sees that it has
+  // ended. No bytes: nothing.
   struct Delivery {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -98,36 +96,29 @@ class SessionQueue {
   };
   void set_delivery(const Delivery& delivery) { delivery_ = delivery; }
 
-  // Begins a run; the one before has ended. One thread at a time. Executes at once what may go, up to so many bytes: the rest is
-  // for those who advance it.
-  void start(std::uint64_t bytes = kAll) {
-    // Release, partner: the acquire load in advance(): what the caller has written to its buffers goes with it.
-    started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  // ---- Runner
+  void start(std::uint64_t bytes) final {
+    begin();
     const queue::TryLock<>::Guard guard(lock_);
-    if (!guard) return;
+    if (!guard) return;  // who advances it next begins
     allowance_ = bytes;
     static_cast<void>(advance_locked());
     allowance_ = kAll;
   }
-  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  // Executes what may go, unless somebody else is at it. True: the run has ended. Any thread.
-  bool advance() {
+  using Runner::start;
+  bool advance() final {
     if (done()) return true;
     const queue::TryLock<>::Guard guard(lock_);
     return guard && advance_locked();
   }
-  // Acquire, partner: the release store in advance_locked(): what has arrived is seen.
-  [[nodiscard]] bool done() const {
-    return completed_.load(std::memory_order_acquire) == started_.load(std::memory_order_relaxed);
-  }
-  // The run that is under way, and all that follow, end with this error, when nothing that was put is still on its way. Any thread.
-  void fail(base::Status status) { failure_.store(status, std::memory_order_relaxed); }
-  [[nodiscard]] base::Status status() const { return failure_.load(std::memory_order_relaxed); }
-  // Commands that were executed so far, of all runs; for those who want to know whether advance() has moved anything. Relaxed.
-  [[nodiscard]] std::uint64_t executed() const { return executed_.load(std::memory_order_relaxed); }
-  // For reports: the counters that the run which is under way waits for now. Empty: none, or somebody else is inside. Any thread.
-  [[nodiscard]] std::vector<std::uint32_t> awaited();
-  [[nodiscard]] std::uint64_t runs() const { return started_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::vector<std::uint32_t> awaited() final;
+  // By who knows the members' memory; nobody reaches it any more.
+  [[nodiscard]] Memory retire(const Past&) override { return Memory::never; }
+
+ protected:
+  // Bound by bind_to(), before anything else.
+  SessionQueue() : Runner(Needs::processor) {}
+  void bind_to(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction);
 
  private:
   struct Due {
@@ -172,16 +163,10 @@ class SessionQueue {
   [[nodiscard]] bool on_its_way(const Queue& queue) const;
   bool execute(Step& step);
   void give(Step& step);
-  void bind(const Command& command, Rank rank, std::span<const RankMemory> ranks, const Schedule& schedule);
+  void bind_command(const Command& command, Rank rank, std::span<const RankMemory> ranks, const Schedule& schedule);
   void bind_target(const Command& command, const RankMemory& target, bool here, Step& step);
   std::uint64_t* sum_of(const CounterWord* counter);
 
-  queue::TryLock<> lock_;
-  std::atomic<std::uint64_t> started_{0};
-  std::atomic<std::uint64_t> completed_{0};
-  // Relaxed: it orders nothing; the run's end, with release, follows it.
-  std::atomic<base::Status> failure_{HEDDLE_DONE};
-  std::atomic<std::uint64_t> executed_{0};  // written inside
   std::array<std::byte*, kPlaces> places_{};
   std::byte* exposed_ = nullptr;
   Delivery delivery_;
@@ -190,7 +175,8 @@ class SessionQueue {
   std::vector<Queue> queues_;       // those that are not at their end come first: open_ of them
   std::size_t open_ = 0;
   std::vector<Step> steps_;  // queue by queue
-  // Of steps with a carrier and bytes; 0: on its way. Release by the carrier, partner: the acquire load in settle().
+  // Of steps with a carrier and bytes; 0: on its way. Release by the carrier, partner: the acquire
+  // load in settle().
   std::unique_ptr<std::atomic<std::int32_t>[]> ended_;
   std::vector<std::pair<const CounterWord*, std::unique_ptr<std::uint64_t>>> sums_;
   Reduction reduction_;

@@ -13,7 +13,8 @@ namespace {
 
 // Operations that a team keeps ready for blocking calls.
 constexpr std::size_t kMostKept = 64;
-// Vectors of blocking calls go in pieces of so many bytes, which stay in the cache while they are copied on.
+// Vectors of blocking calls go in pieces of so many bytes, which stay in the cache while they are
+// copied on.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 10;
 
 // What every rank tells of itself when it makes a team of the whole job.
@@ -30,30 +31,22 @@ class Round final : public Setup {
   using Part = std::function<base::Status(std::span<const Record> records)>;
   Round(Team& team, const Record& mine, Part part) : team_(team), mine_(mine), part_(std::move(part)) {}
   ~Round() override {
-    if (!ended()) team_.withdraw(*this);
+    if (!ended()) team_.setups().withdraw(*this);
   }
   [[nodiscard]] const Record& record() const override { return mine_; }
   base::Status assembled(std::span<const Record> records, bool* doubtful) override;
   void settled(base::Status status) override {
-    if (status_ == HEDDLE_DONE && status != HEDDLE_DONE) keep(status);
+    if (status != HEDDLE_DONE) refusal_.keep(status);
     ended_.store(true, std::memory_order_release);
   }
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
-  [[nodiscard]] base::Status status() const {
-    return status_ == HEDDLE_DONE ? HEDDLE_DONE : base::fail(status_, "%s", text_.c_str());
-  }
+  [[nodiscard]] base::Status status() const { return refusal_.report(); }
 
  private:
-  base::Status keep(base::Status status) {
-    status_ = status;
-    text_ = base::last_message();
-    return status;
-  }
   Team& team_;
   const Record mine_;
   const Part part_;
-  base::Status status_ = HEDDLE_DONE;
-  std::string text_;
+  Refusal refusal_;
   std::atomic<bool> ended_{false};  // release when the rest is there, acquire by ended()
 };
 
@@ -95,11 +88,11 @@ base::Status judge(const Record& mine, std::span<const Record> records) {
 
 // A team is there for all its members, or for none.
 base::Status Round::assembled(std::span<const Record> records, bool* doubtful) {
-  if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return keep(status);
+  if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return refusal_.keep(status);
   *doubtful = true;
-  if (const auto failed = team_.failed_member()) return keep(team_.report_failed(*failed));
+  if (const auto failed = team_.failed_member()) return refusal_.keep(team_.report_failed(*failed));
   const base::Status status = part_(records);
-  return status == HEDDLE_DONE ? status : keep(status);
+  return status == HEDDLE_DONE ? status : refusal_.keep(status);
 }
 
 base::Status judge_announcement(std::size_t rank, const Announcement& theirs, const Announcement& mine) {
@@ -128,16 +121,16 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
       member_(member),
       mapped_(commons.direct_to(ranks_)),
       piece_(piece),
-      assembly_(std::move(assembly)) {
+      setups_(*this, std::move(assembly)) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
 }
 
 Team::~Team() {
   kept_by_key_.clear();
   kept_.clear();
-  // Others may have begun what this member has not.
-  if (gates_ != nullptr && failed_member()) gates_->chain().leave();
-  if (assembly_->status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly_->final_counters(), {});
+  if (failed_member()) networks_.leave();
+  const Assembly& assembly = setups_.assembly();
+  if (assembly.status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly.final_counters(), {});
 }
 
 base::Result<Team*> Team::world(engine::Context& context) {
@@ -201,7 +194,7 @@ base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*
                           heddle_status_name(theirs));
   }
   if (status == HEDDLE_DONE) return made;
-  if (exchanged != HEDDLE_DONE) (*made)->assembly_->fail(exchanged);  // some may have it, and use it
+  if (exchanged != HEDDLE_DONE) (*made)->setups_.fail(exchanged);  // some may have it, and use it
   (*made)->commons_.teams().remove(*made);
   return status;
 }
@@ -248,20 +241,21 @@ base::Result<Team*> Team::make(Record record) {
     made = build(record, records, &taken);
     return made.status();
   });
-  submit(round);
+  setups_.submit(round);
   commons_.wait(
       {"a call that makes a team"},
       [&] {
-        advance_setups();
+        setups_.advance();
         return round.ended();
       },
       [](std::span<char> text) { std::snprintf(text.data(), text.size(), "not all members have made the same call"); },
-      [this](std::int64_t ns) { return fetch_setup(ns); });
+      [this](std::int64_t ns) { return setups_.fetch(ns); });
   const base::Status status = round.status();
   if (status == HEDDLE_DONE && *made != nullptr) return made;
   if (made && *made != nullptr) {
-    // A member has died while all told each other that they have the team: some may have heard it, and use it.
-    if (status == HEDDLE_ERR_PEER_FAILED) (*made)->assembly_->fail(status);
+    // A member has died while all told each other that they have the team: some may have heard it,
+    // and use it.
+    if (status == HEDDLE_ERR_PEER_FAILED) (*made)->setups_.fail(status);
     commons_.teams().remove(*made);
   }
   if (piece && !taken) commons_.arena().give_back(*piece);
@@ -311,7 +305,8 @@ std::optional<std::uint32_t> Team::failed_member() const {
   return std::nullopt;
 }
 
-// A connection may break before the launcher has told of a death. Of several that which broke first: the others may only have left.
+// A connection may break before the launcher has told of a death. Of several that which broke
+// first: the others may only have left.
 base::Status Team::report_dead() const {
   if (const auto failed = failed_member()) return report_failed(*failed);
   const auto lost = [this](std::uint32_t member) { return commons_.context().transport().lost(ranks_[member]); };
@@ -340,21 +335,18 @@ base::Status Team::report_failed(std::uint32_t member) const {
 base::Result<Collective*> Team::init(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
   for (;;) {
-    auto made = Collective::open(*this, call, Collective::Use::persistent);
+    auto made = Collective::open(*this, call, Use::persistent);
     if (!made) return made;
     const base::Status status = (*made)->wait_ready();
-    if (status == HEDDLE_DONE) {
-      ++made_;
-      return made;
-    }
-    const bool again = without_gates(**made, status);
+    const bool again = networks_.settled(status, (*made)->by_interface());
+    if (status == HEDDLE_DONE) return made;
     commons_.collectives().remove(*made);
     if (!again) return status;
   }
 }
 
 base::Result<Collective*> Team::start(const Call& call) {
-  return Collective::open(*this, call, Collective::Use::once);
+  return Collective::open(*this, call, Use::once);
 }
 
 std::size_t Team::KeyHash::operator()(const Key& key) const {
@@ -376,47 +368,15 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
     kept_by_key_.erase(kept_.back().key);
     kept_.pop_back();
   }
-  auto made = Collective::make(*this, call, Collective::Use::kept);
+  auto made = Collective::make(*this, call, Use::kept);
   if (!made) return made.status();
-  if (const base::Status status = make_ready(**made); status != HEDDLE_DONE) {
-    if (!without_gates(**made, status)) return status;
-    return kept(call, turn);
-  }
+  setups_.submit(**made);
+  const base::Status status = (*made)->wait_ready();
+  if (networks_.settled(status, (*made)->by_interface())) return kept(call, turn);
+  if (status != HEDDLE_DONE) return status;
   kept_.push_front({key, std::move(*made)});
   kept_by_key_.emplace(key, kept_.begin());
   return kept_.front().collective.get();
-}
-
-base::Status Team::make_ready(Collective& made) {
-  submit(made);
-  const base::Status status = made.wait_ready();
-  if (status == HEDDLE_DONE) ++made_;
-  if (has_gates_ != Gates::asked) return status;
-  has_gates_ = status == HEDDLE_DONE ? Gates::decided : Gates::unknown;
-  if (status == HEDDLE_DONE) gates_ = made.gates();
-  return status;
-}
-
-// Of an operation that has not become ready: gates are a help, not needed, so the members, which all have heard the same,
-// make it again, and from now on all others, without them. False: it was not for the gates.
-bool Team::without_gates(const Collective& made, base::Status status) {
-  if (status != HEDDLE_ERR_SYSTEM || made.gates() == nullptr) return false;
-  gates_refused_ = true;
-  has_gates_ = Gates::decided;
-  gates_ = nullptr;
-  return true;
-}
-
-std::shared_ptr<TeamGates> Team::open_network(std::uint32_t network) {
-  if (gates_refused_) return nullptr;
-  return TeamGates::open(context().transport().gates(), member_, size(), {network, ranks_[0] + made_});
-}
-
-// The team's own network is number 0.
-std::shared_ptr<TeamGates> Team::gates() {
-  if (has_gates_ == Gates::decided) return gates_;
-  has_gates_ = Gates::asked;
-  return open_network(0);
 }
 
 base::Status Team::run_piece(const Call& call, std::uint32_t turn) {

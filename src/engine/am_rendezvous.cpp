@@ -6,8 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "engine/active_messages.hpp"
+#include "engine/core.hpp"
 #include "engine/lending.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -34,13 +35,13 @@ struct AmRendezvous::Fetch {
   bool ready = false;  // admitted, with buffer and remote: only an operation is missing
 };
 
-AmRendezvous::AmRendezvous(Worker& worker)
-    : worker_(worker),
-      eager_(
-          choose_eager(worker.capabilities_, worker.context_.environment().config.number(base::Var::am_eager_bytes))),
-      most_(worker.context_.environment().config.number(base::Var::am_reassembly_bytes)),
-      max_workers_(worker.max_workers_),
-      sources_(worker.size()) {}
+AmRendezvous::AmRendezvous(Core& core, ActiveMessages& messages)
+    : core_(core),
+      messages_(messages),
+      eager_(choose_eager(core.capabilities, core.context.environment().config.number(base::Var::am_eager_bytes))),
+      most_(core.context.environment().config.number(base::Var::am_reassembly_bytes)),
+      max_workers_(core.max_workers),
+      sources_(core.context.size()) {}
 
 AmRendezvous::~AmRendezvous() {
   cancel_waiting();
@@ -50,32 +51,32 @@ AmRendezvous::~AmRendezvous() {
 
 base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const Completion& completion) {
   if (lent_ == nullptr) {
-    lent_.reset(new (std::nothrow) LentMemory[worker_.operations_.all().size()]);
+    lent_.reset(new (std::nothrow) LentMemory[core_.operations.slots().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = worker_.begin(Kind::am_offer, target.rank, completion);
+  Operation* operation = core_.operations.begin(Kind::am_offer, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
-  auto lent = worker_.context_.lend(target.rank, const_cast<std::byte*>(message.payload), message.payload_bytes);
+  auto lent = core_.context.lend(target.rank, const_cast<std::byte*>(message.payload), message.payload_bytes);
   if (!lent) {
-    worker_.finish(*operation);
+    core_.operations.finish(*operation);
     return lent.status();
   }
-  lent_[worker_.operations_.index(*operation)] = *lent;
-  worker_.offered(*operation);
+  lent_[core_.operations.index(*operation)] = *lent;
+  operation->owner = &messages_;
   operation->target = target;
   operation->handler = message.handler;
   operation->payload_bytes = message.payload_bytes;
   operation->header_bytes = message.header_bytes;
   operation->header = message.header;
-  wire::AmOfferHeader head{worker_.operations_.token(*operation, Role::reply),
+  wire::AmOfferHeader head{core_.operations.token(*operation, Role::reply),
                            message.payload_bytes,
                            lent->number,
                            message.handler,
                            message.header_bytes,
                            {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
-  const transport::MemoryKey key = worker_.context_.transport().key_for(target.rank, lent->memory.key);
+  const transport::MemoryKey key = core_.context.transport().key_for(target.rank, lent->memory.key);
   std::memcpy(head.key, key.bytes.data(), sizeof head.key);
   transport::Command command;
   command.rank = target.rank;
@@ -87,22 +88,23 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
   command.bytes = message.header_bytes;
   base::Status status = HEDDLE_AGAIN;
   try {
-    if (worker_.post_message(command, *operation, Role::carrier)) status = HEDDLE_POSTED;
+    if (core_.requester.post_message(command, *operation, Role::carrier)) status = HEDDLE_POSTED;
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     status = base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
   if (status != HEDDLE_POSTED) {
-    worker_.finish(*operation);
+    core_.operations.finish(*operation);
     return status;
   }
   operation->posted = true;
   operation->charged = message.handler >= HEDDLE_AM_USER;
-  Worker::await_answer(*operation, target);
+  Requester::await_answer(*operation, target);
   return HEDDLE_POSTED;
 }
 
-void AmRendezvous::withdraw(const Operation& operation) {
-  worker_.context_.take_back(lent_[worker_.operations_.index(operation)]);
+void AmRendezvous::ended(const Operation& operation) {
+  if (operation.posted) core_.operations.give_offer_back();  // else by who sends it
+  core_.context.take_back(lent_[core_.operations.index(operation)]);
 }
 
 // ---- offers that arrive ----------------------------------------------------------------------------------------------------
@@ -126,18 +128,18 @@ void AmRendezvous::each_source(Function&& function) {
 }
 
 void AmRendezvous::refuse(heddle_peer from, std::uint64_t token, base::Status status, const char* why) {
-  worker_.drop(from, why);
-  worker_.responder_.answer(from, token, status);
+  core_.drop(from, why);
+  core_.responder.answer(from, token, status);
 }
 
 void AmRendezvous::arrived(heddle_peer from, const wire::AmOffer& offer) {
   const wire::AmOfferHeader& head = offer.head;
-  if (worker_.failed_[from.rank]) return worker_.drop(from, "its sender has failed, so it cannot be fetched");
-  if (from.worker >= max_workers_) return worker_.drop(from, "its sender cannot exist");
-  if (head.handler < HEDDLE_AM_USER && worker_.context_.handler(head.handler).fn == nullptr) {
+  if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, so it cannot be fetched");
+  if (from.worker >= max_workers_) return core_.drop(from, "its sender cannot exist");
+  if (head.handler < HEDDLE_AM_USER && core_.context.handler(head.handler).fn == nullptr) {
     return refuse(from, head.token, HEDDLE_DONE, "no handler is registered for the number of a large message");
   }
-  if (head.bytes > most_ || head.bytes > worker_.max_payload_) {
+  if (head.bytes > most_ || head.bytes > core_.context.environment().config.number(base::Var::am_max_bytes)) {
     return refuse(from, head.token, HEDDLE_ERR_NO_MEMORY,
                   "it is longer than HEDDLE_AM_REASSEMBLY_BYTES or HEDDLE_AM_MAX_BYTES");
   }
@@ -179,14 +181,14 @@ void AmRendezvous::take_first(Source& source, Class which) {
 
 // Of what all sources share.
 bool AmRendezvous::admit(const Fetch& fetch) {
-  if (class_of(fetch) == kUser) return worker_.tasks_.reserve(fetch.head.bytes);
+  if (class_of(fetch) == kUser) return messages_.tasks().reserve(fetch.head.bytes);
   if (fetch.head.bytes > most_ - fetching_) return false;
   fetching_ += fetch.head.bytes;
   return true;
 }
 
 void AmRendezvous::leave(const Fetch& fetch) {
-  if (class_of(fetch) == kUser) return worker_.tasks_.release(fetch.head.bytes);
+  if (class_of(fetch) == kUser) return messages_.tasks().release(fetch.head.bytes);
   fetching_ -= fetch.head.bytes;
 }
 
@@ -261,7 +263,7 @@ bool AmRendezvous::advance(bool* left) {
 base::Status AmRendezvous::prepare(Fetch* fetch) {
   if (fetch->ready) return HEDDLE_DONE;
   const LentName name{fetch->from, fetch->head.region, fetch->head.bytes, std::span(fetch->head.key)};
-  const base::Status status = reach_lent(worker_.context_, name, &fetch->remote);
+  const base::Status status = reach_lent(core_.context, name, &fetch->remote);
   if (status != HEDDLE_DONE) return status;
   fetch->whole.payload.reset(new (std::nothrow) std::byte[fetch->head.bytes]);
   fetch->ready = fetch->whole.payload != nullptr;
@@ -277,7 +279,7 @@ bool AmRendezvous::start(Fetch* fetch) {
   if (status == HEDDLE_AGAIN) {
     leave(*fetch);
     unmet_ = true;
-    worker_.want_chores();
+    core_.want_chores();
     return false;
   }
   if (status == HEDDLE_DONE) {
@@ -287,10 +289,10 @@ bool AmRendezvous::start(Fetch* fetch) {
                            },
                            fetch, nullptr, HEDDLE_WHEN_REMOTE};
     const Pieces pieces(fetch->whole.payload.get(), &fetch->remote, 0, {fetch->head.bytes, 1, 0, 0});
-    status = worker_.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+    status = core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
     if (status == HEDDLE_AGAIN) {
       starved_ = true;
-      worker_.want_chores();
+      core_.want_chores();
       return false;
     }
   }
@@ -311,24 +313,24 @@ void AmRendezvous::end(Fetch* fetch, base::Status status) {
     const bool taken_back = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;
     const bool lost = status != HEDDLE_ERR_PEER_FAILED && status != HEDDLE_ERR_CANCELLED;
     if (lost) {
-      worker_.drop(fetch->from, status == HEDDLE_ERR_NO_MEMORY ? "there is no memory to fetch it to"
-                                : taken_back ? "its sender has taken its memory back before it was fetched"
-                                             : "the memory that it offers cannot be read");
+      core_.drop(fetch->from, status == HEDDLE_ERR_NO_MEMORY ? "there is no memory to fetch it to"
+                              : taken_back ? "its sender has taken its memory back before it was fetched"
+                                           : "the memory that it offers cannot be read");
     }
-    worker_.responder_.answer(fetch->from, fetch->head.token, taken_back ? HEDDLE_ERR_CANCELLED : status);
+    core_.responder.answer(fetch->from, fetch->head.token, taken_back ? HEDDLE_ERR_CANCELLED : status);
     leave(*fetch);
   }
   delete fetch;
   settle(source);
 }
 
-// As a message that has arrived whole: see Worker::arrived_fragment().
+// As a message that has arrived whole: see ActiveMessages::arrived_fragment().
 void AmRendezvous::hand_on(Fetch* fetch) {
   protocol::Reassembly::Message& whole = fetch->whole;
-  if (class_of(*fetch) == kUser) return worker_.store_large(fetch->from, &whole, Tasks::Room::reserved);
-  worker_.responder_.answer(fetch->from, fetch->head.token, HEDDLE_DONE);
-  worker_.run_handler(fetch->from, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
-                      whole.total_bytes);
+  if (class_of(*fetch) == kUser) return messages_.store_long(fetch->from, &whole, Tasks::Room::reserved);
+  core_.responder.answer(fetch->from, fetch->head.token, HEDDLE_DONE);
+  messages_.run_handler(fetch->from, {whole.handler, whole.header_bytes, whole.header.data(), whole.payload.get(), 0},
+                        whole.total_bytes);
   leave(*fetch);
 }
 
@@ -338,7 +340,7 @@ void AmRendezvous::drop_waiting(Source& source, base::Status status) {
   for (const Class which : {kNetwork, kUser}) {
     while (Fetch* const fetch = source.queues[which].first) {
       take_first(source, which);
-      if (status != HEDDLE_ERR_PEER_FAILED) worker_.responder_.answer(fetch->from, fetch->head.token, status);
+      if (status != HEDDLE_ERR_PEER_FAILED) core_.responder.answer(fetch->from, fetch->head.token, status);
       if (fetch->ready) {
         let_go(fetch->remote);
         leave(*fetch);
@@ -352,7 +354,7 @@ void AmRendezvous::drop_waiting(Source& source, base::Status status) {
 void AmRendezvous::note_failures() {
   if (waiting_ == 0) return;
   each_source([this](std::uint32_t rank, Source& source) {
-    if (worker_.failed_[rank]) drop_waiting(source, HEDDLE_ERR_PEER_FAILED);
+    if (core_.failed[rank]) drop_waiting(source, HEDDLE_ERR_PEER_FAILED);
   });
   drain(kNetwork);
   drain(kUser);

@@ -30,16 +30,8 @@
 
 namespace heddle::engine {
 
-class Worker;
-
-// An active message that does not fit one of the transport's. The payload is the caller's.
-struct LongMessage {
-  std::uint32_t handler = 0;
-  std::uint32_t header_bytes = 0;
-  std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
-  const std::byte* payload = nullptr;
-  std::uint64_t payload_bytes = 0;
-};
+class ActiveMessages;
+struct Core;
 
 class AmRendezvous {
  public:
@@ -47,7 +39,7 @@ class AmRendezvous {
   // Of one worker of a peer: it cannot have more operations (HEDDLE_WORKER_OPERATIONS).
   static constexpr std::uint32_t kMostOffers = 65536;
 
-  explicit AmRendezvous(Worker& worker);
+  AmRendezvous(Core& core, ActiveMessages& messages);
   ~AmRendezvous();
   AmRendezvous(const AmRendezvous&) = delete;
   AmRendezvous& operator=(const AmRendezvous&) = delete;
@@ -58,7 +50,7 @@ class AmRendezvous {
   // POSTED, AGAIN or an error.
   base::Status offer(heddle_peer target, const LongMessage& message, const Completion& completion);
   // Of an operation that offered its payload: it has ended.
-  void withdraw(const Operation& operation);
+  void ended(const Operation& operation);
 
   // ---- receiving ----
   void arrived(heddle_peer from, const wire::AmOffer& offer);
@@ -112,7 +104,8 @@ class AmRendezvous {
   template <class Function>
   void each_source(Function&& function);
 
-  Worker& worker_;
+  Core& core_;
+  ActiveMessages& messages_;
   const std::uint64_t eager_;
   const std::uint64_t most_;  // bytes of class NETWORK under way
   const std::uint32_t max_workers_;

@@ -121,14 +121,14 @@ base::Status Context::open_transport(const std::string& name) {
   return HEDDLE_DONE;
 }
 
-void Context::open_executors(Completer completer) {
+void Context::open_executors(CompleterThread completer) {
   const std::uint64_t wanted = environment_.config.number(base::Var::executors);
   if (!one_thread()) {
     executors_ = std::make_unique<Executors>(wanted, completer, *transport_);
     return;
   }
   executors_ = std::make_unique<Executors>(ExecutorLoop::of_process());
-  const bool other = wanted != 1 || completer != Completer::together || default_sharing_ != Sharing::offload;
+  const bool other = wanted != 1 || completer != CompleterThread::together || default_sharing_ != Sharing::offload;
   default_sharing_ = Sharing::offload;
   environment_.log.line(base::Level::info, "one thread makes all calls of %s: every worker is in offload mode%s",
                         transport_->capabilities().name,

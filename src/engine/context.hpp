@@ -220,7 +220,7 @@ class Context {
   explicit Context(base::Environment environment);
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
-  void open_executors(Completer completer);
+  void open_executors(CompleterThread completer);
   void open_helpers(const Policy& policy);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);

@@ -177,12 +177,13 @@ bool ExecutorLoop::prepare_sleep() {
   return std::all_of(gates_.begin(), gates_.end(), [](OffloadGate* gate) { return gate->is_quiet(); });
 }
 
-Executor::Executor(Completer completer, transport::Transport& transport, std::uint32_t number,
+Executor::Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,
                    const std::vector<int>& cores)
     : own_(std::make_unique<ExecutorLoop>(
-          completer == Completer::together ? ExecutorRole::both : ExecutorRole::commands, &transport, number, cores)),
+          completer == CompleterThread::together ? ExecutorRole::both : ExecutorRole::commands, &transport, number,
+          cores)),
       commands_(own_.get()) {
-  if (completer == Completer::together) return;
+  if (completer == CompleterThread::together) return;
   completions_ = std::make_unique<ExecutorLoop>(ExecutorRole::completions, &transport, number, cores);
 }
 

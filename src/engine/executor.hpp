@@ -40,10 +40,10 @@ enum class ExecutorRole : std::uint8_t {
 };
 
 // HEDDLE_COMPLETER.
-enum class Completer : std::uint8_t { together, apart };
-inline std::optional<Completer> completer_named(std::string_view name) {
-  if (name == "together") return Completer::together;
-  if (name == "apart") return Completer::apart;
+enum class CompleterThread : std::uint8_t { together, apart };
+inline std::optional<CompleterThread> completer_named(std::string_view name) {
+  if (name == "together") return CompleterThread::together;
+  if (name == "apart") return CompleterThread::apart;
   return std::nullopt;
 }
 
@@ -98,7 +98,7 @@ class ExecutorLoop {
 
   const ExecutorRole role_;
   transport::Transport* const transport_;
-  const bool on_bell_;        // it sleeps on the transport's bell
+  const bool on_bell_;               // it sleeps on the transport's bell
   std::vector<OffloadGate*> gates_;  // the thread's
   queue::Sleeper<> sleeper_;
   std::atomic<bool> stop_{false};    // relaxed: orders_ orders it
@@ -114,7 +114,8 @@ class ExecutorLoop {
 
 class Executor {
  public:
-  Executor(Completer completer, transport::Transport& transport, std::uint32_t number, const std::vector<int>& cores);
+  Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,
+           const std::vector<int>& cores);
   // All on this loop, which others use as well.
   explicit Executor(ExecutorLoop& shared) : commands_(&shared) {}
 
@@ -143,10 +144,10 @@ class Executor {
 // Of a context. An executor starts with the first worker that is dealt to it.
 class Executors {
  public:
-  Executors(std::uint64_t count, Completer completer, transport::Transport& transport)
+  Executors(std::uint64_t count, CompleterThread completer, transport::Transport& transport)
       : completer_(completer), transport_(&transport), executors_(count) {}
   // One, on this loop.
-  explicit Executors(ExecutorLoop& shared) : completer_(Completer::together), transport_(nullptr), executors_(1) {
+  explicit Executors(ExecutorLoop& shared) : completer_(CompleterThread::together), transport_(nullptr), executors_(1) {
     executors_[0] = std::make_unique<Executor>(shared);
   }
 
@@ -156,7 +157,7 @@ class Executors {
  private:
   [[nodiscard]] std::vector<int> place(std::size_t index) const;
 
-  const Completer completer_;
+  const CompleterThread completer_;
   transport::Transport* const transport_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Executor>> executors_;

@@ -43,7 +43,8 @@ constexpr std::array<Mode, 5> kModes = {{
 }  // namespace
 
 std::unique_ptr<Gate> Gate::make(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small) {
-  const Mode& mode = *std::find_if(kModes.begin(), kModes.end(), [&](const Mode& row) { return row.sharing == sharing; });
+  const Mode& mode =
+      *std::find_if(kModes.begin(), kModes.end(), [&](const Mode& row) { return row.sharing == sharing; });
   std::unique_ptr<SmallOffload> policy;
   if (mode.registers && small != OffloadPolicy::off) policy = std::make_unique<SmallOffload>(small, mode.visit_ns);
   std::unique_ptr<Inbox> inbox;
@@ -58,7 +59,7 @@ Gate::~Gate() = default;
 
 void Gate::end() {
   visit([this] {
-    worker_.cancel_all(HEDDLE_ERR_CANCELLED);
+    worker_.completer().cancel_all(HEDDLE_ERR_CANCELLED);
     if (inbox_ != nullptr) inbox_->cancel_all(HEDDLE_ERR_CANCELLED);
   });
 }
@@ -89,7 +90,8 @@ void Gate::wake_helpers() {
 
 // Inside: what this thread leaves under way, or executes on its way out, would wait for helpers that sleep.
 bool Gate::must_call_helpers() const {
-  return worker_.context().helpers().asleep() && (leaves_others_commands() || queued() || worker_.under_way());
+  return worker_.context().helpers().asleep() &&
+         (leaves_others_commands() || queued() || worker_.completer().under_way());
 }
 
 bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
@@ -112,7 +114,7 @@ int Gate::progress() {
   if (!may_advance() || !enter()) return 0;
   count_poll();
   const std::size_t started = inbox_ != nullptr ? drain() : 0;
-  const int events = worker_.progress_inside();
+  const int events = worker_.completer().progress();
   leave();
   return events < 0 ? events : events + static_cast<int>(started);
 }

@@ -52,7 +52,9 @@ class Gate {
   // Records of commands that wait in the queue. Any thread.
   [[nodiscard]] std::uint64_t queued_records() const { return inbox_ == nullptr ? 0 : inbox_->records(); }
   // Null: all messages are posted by their callers.
-  [[nodiscard]] const SmallOffload* small_offload() const { return inbox_ == nullptr ? nullptr : inbox_->small_offload(); }
+  [[nodiscard]] const SmallOffload* small_offload() const {
+    return inbox_ == nullptr ? nullptr : inbox_->small_offload();
+  }
   // Registered messages wait. Any thread.
   [[nodiscard]] bool registered() const { return small_offload() != nullptr && queued(); }
 
@@ -125,7 +127,7 @@ class Gate {
   // lets that one have its core for a moment.
   virtual void fetch_helper() = 0;
   // Inside: starts what is queued, and makes progress. Number of events.
-  int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.progress_inside(); }
+  int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
   // The owner waits for a helper that is inside.
   [[nodiscard]] virtual bool wanted() const { return false; }
   // How often threads other than helpers have entered, and made progress there: numbers that change.
@@ -250,7 +252,7 @@ base::Status start(Worker& worker, const Start& what) {
 }
 inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
   transport::Command command;
-  if (worker.whole(block, &command)) [[likely]]
+  if (worker.core().requester.whole(block, &command)) [[likely]]
     return post(worker, command, completion);
   return start(worker, TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
 }

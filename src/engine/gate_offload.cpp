@@ -35,7 +35,7 @@ OffloadGate::Round OffloadGate::execute_round(ExecutorRole role) {
   if (role != ExecutorRole::commands) {
     count_poll();
     completer_asleep_ = false;
-    done += static_cast<std::size_t>(worker().progress_inside());
+    done += static_cast<std::size_t>(worker().completer().progress());
   }
   const bool open = role == ExecutorRole::commands ? inbox().stalled() : wanted_by_work();
   leave();
@@ -47,7 +47,7 @@ bool OffloadGate::prepare_sleep(ExecutorRole role) {
   if (!enter()) return false;
   bool may = role == ExecutorRole::commands ? !inbox().stalled() : !wanted_by_work();
   // Armed or not where the transport cannot ring: then the sleep is short.
-  if (may && role != ExecutorRole::commands && worker().can_ring()) may = worker().arm_inside();
+  if (may && role != ExecutorRole::commands && worker().core().can_ring()) may = worker().completer().arm();
   if (may && role != ExecutorRole::completions) may = inbox().prepare_sleep();
   completer_asleep_ = may && role == ExecutorRole::completions;
   leave();
@@ -55,9 +55,9 @@ bool OffloadGate::prepare_sleep(ExecutorRole role) {
 }
 
 bool OffloadGate::is_quiet() {
-  if (!worker().can_ring()) return true;
+  if (!worker().core().can_ring()) return true;
   if (!enter()) return false;
-  const bool quiet = !worker().has_arrivals_inside();
+  const bool quiet = !worker().core().transport.has_arrivals();
   leave();
   return quiet;
 }

@@ -52,14 +52,14 @@ class OffloadGate final : public CoreGate {
   [[nodiscard]] bool queues() const override { return true; }
   [[nodiscard]] bool posters_enter() const override { return false; }
   // Something is under way that only polling will tell, or that a peer waits for. Inside.
-  [[nodiscard]] bool wanted_by_work() const { return inbox().stalled() || worker().under_way(); }
+  [[nodiscard]] bool wanted_by_work() const { return inbox().stalled() || worker().completer().under_way(); }
   bool wake_completer();
   void run_on_executor(void (*run)(void*), void* what) override {
     executor_->call([&] { run(what); });
   }
 
-  const bool one_thread_;         // Context::one_thread()
-  Executor* executor_ = nullptr;  // from begin() to end()
+  const bool one_thread_;          // Context::one_thread()
+  Executor* executor_ = nullptr;   // from begin() to end()
   bool completer_asleep_ = false;  // for the thread inside: or about to sleep: a thread that only polls
 };
 

@@ -163,31 +163,43 @@ void Worker::report_operations() {
             number(gate_->queued_records()),
             sharing_ == Sharing::offload ? "its executor" : "who makes progress on it");
   }
-  if (tasks_.stored() > 0) {
+  if (messages_.tasks().stored() > 0) {
     log.say("  worker %u: %llu USER messages wait for a thread that calls heddle_run_tasks", index_,
-            number(tasks_.stored()));
+            number(messages_.tasks().stored()));
   }
 }
 
 void Worker::report_inside() {
   const base::Log& log = context_.environment().log;
-  log.say("  worker %u: polled %llu times; %u operations are under way%s", index_, number(stats_.polls),
-          outstanding_total_, responder_.idle() ? "" : "; answers to peers wait for room");
+  log.say("  worker %u: polled %llu times; %u operations are under way%s", index_, number(core_.stats.polls),
+          core_.operations.under_way(), core_.responder.idle() ? "" : "; answers to peers wait for room");
   if (aggregator_ != nullptr && aggregator_->waiting_messages() > 0) {
     log.say("  %llu small messages wait together for room in the transport; the peer must make progress to make room",
             number(aggregator_->waiting_messages()));
   }
   std::uint32_t told = 0;
-  for (const Operation& operation : operations_.all()) {
+  for (const Operation& operation : core_.operations.slots()) {
     if (operation.live && told++ < kMostLines) report_operation(operation);
   }
   if (told > kMostLines) log.say("  and %u more", told - kMostLines);
-  tagged_.report();
-  if (am_rendezvous_.waiting() > 0) {
-    log.say(
-        "  %llu large messages to this worker wait to be fetched, for memory, free operations, or what "
-        "their senders' ranks have published",
-        number(am_rendezvous_.waiting()));
+  report_untold();
+  for (const Protocol* protocol : completer_.protocols()) protocol->report();
+}
+
+// What has no slot: only its number is known.
+void Worker::report_untold() {
+  std::vector<std::uint32_t> untold(size_);
+  for (std::uint32_t rank = 0; rank < size_; ++rank) untold[rank] = core_.operations.under_way_to(rank);
+  for (const Operation& operation : core_.operations.slots()) {
+    if (operation.live && operation.rank != kManyRanks) --untold[operation.rank];
+  }
+  std::uint32_t told = 0;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (untold[rank] == 0 || told++ >= kMostLines) continue;
+    context_.environment().log.say(
+        "  %u puts, gets or messages without a completion, for rank %u: in the hands of the transport, which moves "
+        "when this worker is advanced, and the peer's",
+        untold[rank], rank);
   }
 }
 

@@ -15,7 +15,7 @@ using transport::Opcode;
 
 Inbox::Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small)
     : worker_(worker),
-      copies_messages_(worker.copies_messages()),
+      copies_messages_(worker.context().transport().capabilities().copies_messages),
       small_(std::move(small)),
       queue_(std::max<std::uint32_t>(records, kMostRecords)) {}
 
@@ -87,8 +87,8 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
     return put_message(command, completion, registered);
   }
   const bool put = put_one(&run_message, [&](std::byte* to) {
-    const QueuedMessage head{command.rank, command.worker, command.immediate, static_cast<std::uint16_t>(command.bytes),
-                             false,        true,           false};
+    const QueuedMessage head{
+        command.rank, command.worker, command.immediate, static_cast<std::uint16_t>(command.bytes), false, true, false};
     std::memcpy(to, &head, sizeof head);
     transport::copy_words(to + sizeof head, command.packet, command.bytes);
   });
@@ -98,13 +98,11 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
 base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
   const bool copied = copies(command);
   const bool observed = completion.observed();
-  const QueuedMessage head{command.rank,
-                           command.worker,
-                           command.immediate,
-                           static_cast<std::uint16_t>(copied ? command.packet_bytes() : command.header_bytes),
-                           observed,
-                           copied,
-                           registered};
+  const QueuedMessage head{
+      command.rank,      command.worker,
+      command.immediate, static_cast<std::uint16_t>(copied ? command.packet_bytes() : command.header_bytes),
+      observed,          copied,
+      registered};
   std::array<Part, 6> parts;
   std::size_t count = 0;
   parts[count++] = part_of(head);
@@ -188,7 +186,7 @@ std::size_t Inbox::drain(bool by_helper) {
     ++started;
     most = kBatch;
   }
-  if (started > 0) worker_.note_moved();
+  if (started > 0) worker_.core().note_moved();
   if (started > 0 && worker_.context().retired()) [[unlikely]]
     worker_.context().reclaim();
   return started;
@@ -215,7 +213,7 @@ inline bool Inbox::read_unobserved(const Queued& queued, Command* command) {
   if (run != &run_block) return false;
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
-  return !block.completion().observed() && worker_.whole(block.block(), command);
+  return !block.completion().observed() && worker_.core().requester.whole(block.block(), command);
 }
 
 // Hands commands to the transport at once: `first` and those that follow it. How many were posted.
@@ -277,7 +275,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   const std::uint64_t packet_bytes = command.packet_bytes();
   const base::Status status = cancel == HEDDLE_DONE ? worker.post(command, completion) : cancel;
   if (status < HEDDLE_DONE) worker.give_back(command);
-  worker.end_queued(status, completion, head.rank);
+  worker.core().operations.end_queued(status, completion, head.rank);
   if (head.registered && status != HEDDLE_AGAIN) inbox.small_->executed(packet_bytes, inbox.by_helper_);
   return status;
 }
@@ -287,8 +285,9 @@ base::Status Inbox::run_block(Inbox& inbox, const std::byte* bytes, base::Status
   std::memcpy(static_cast<void*>(&queued), bytes, sizeof queued);
   const Completion completion = queued.completion();
   const std::uint32_t rank = queued.remote->rank;
-  const base::Status status = cancel == HEDDLE_DONE ? inbox.worker_.try_block(queued.block(), completion) : cancel;
-  inbox.worker_.end_queued(status, completion, rank);
+  const base::Status status =
+      cancel == HEDDLE_DONE ? inbox.worker_.core().requester.try_block(queued.block(), completion) : cancel;
+  inbox.worker_.core().operations.end_queued(status, completion, rank);
   return status;
 }
 

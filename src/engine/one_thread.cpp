@@ -24,10 +24,10 @@ auto result_of(ExecutorLoop& thread, Function&& function) {
   return *std::move(result);
 }
 
-class OneThreadWorker final : public TransportWorker {
+class OneThreadWorker final : public transport::ForwardingWorker {
  public:
   OneThreadWorker(ExecutorLoop& thread, std::unique_ptr<TransportWorker> inner)
-      : thread_(thread), inner_(std::move(inner)) {}
+      : ForwardingWorker(std::move(inner)), thread_(thread) {}
   ~OneThreadWorker() override {
     thread_.call([this] { inner_.reset(); });
   }
@@ -45,15 +45,12 @@ class OneThreadWorker final : public TransportWorker {
   }
   [[nodiscard]] bool closed(Target target) override { return here() && inner_->closed(target); }
   [[nodiscard]] bool arm() override { return here() && inner_->arm(); }
-  [[nodiscard]] bool armed() const override { return inner_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return !here() || inner_->has_arrivals(); }
-  [[nodiscard]] transport::WorkerCounters counters() const override { return inner_->counters(); }
 
  private:
   [[nodiscard]] bool here() const { return thread_.is_calling_thread(); }
 
   ExecutorLoop& thread_;
-  std::unique_ptr<TransportWorker> inner_;
 };
 
 }  // namespace

@@ -80,6 +80,30 @@ inline constexpr std::uint32_t kManyRanks = ~std::uint32_t{0};
 
 struct Operation;
 
+// Who is told of an operation's end besides its completion: the protocol that has begun it.
+class OperationOwner {
+ public:
+  // It ends with an error, and its completion is about to be told: the source is the program's from here on.
+  virtual void failed(const Operation& operation) { static_cast<void>(operation); }
+  // Its slot is about to be freed.
+  virtual void ended(Operation& operation) { static_cast<void>(operation); }
+
+ protected:
+  OperationOwner() = default;
+  OperationOwner(const OperationOwner&) = default;
+  OperationOwner& operator=(const OperationOwner&) = default;
+  ~OperationOwner() = default;
+};
+
+// An active message that does not fit one of the transport's. The payload is the caller's.
+struct LongMessage {
+  std::uint32_t handler = 0;
+  std::uint32_t header_bytes = 0;
+  std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
+  const std::byte* payload = nullptr;
+  std::uint64_t payload_bytes = 0;
+};
+
 // What every operation has.
 struct OperationState {
   Completion completion;
@@ -92,7 +116,7 @@ struct OperationState {
   bool posted = false;   // nothing is left to be posted
   bool pending = false;  // in the worker's list of operations with something left to post, or to fire
   bool signal_due = false;
-  bool offered = false;                // its source is lent to the receiver of the message
+  OperationOwner* owner = nullptr;     // null: nobody
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
   std::uint32_t error_rank = 0;        // whom `status` is about, if it is an error of a list; kManyRanks: unknown

@@ -35,7 +35,10 @@ TEST(OperationPool, APlainOperationHasNothingOfTheOneBefore) {
   ASSERT_NE(before, nullptr);
   const transport::Token stale = pool.token(*before, Role::command);
   before->fail(HEDDLE_ERR_RANGE, 3);
-  before->fired = before->offered = before->charged = before->seen_closed = before->signal_due = true;
+  before->fired = before->charged = before->seen_closed = before->signal_due = true;
+  struct Owner final : OperationOwner {
+  } owner;
+  before->owner = &owner;
   before->served = before->unfreed = 2;
   before->completion.when = HEDDLE_WHEN_LOCAL;
   pool.give_back(before);
@@ -51,7 +54,8 @@ TEST(OperationPool, APlainOperationHasNothingOfTheOneBefore) {
   EXPECT_TRUE(plain->posted);
   EXPECT_EQ(plain->unfinished, 1U);
   EXPECT_EQ(plain->status, HEDDLE_DONE);
-  EXPECT_FALSE(plain->offered || plain->charged || plain->seen_closed || plain->signal_due || plain->marked);
+  EXPECT_EQ(plain->owner, nullptr);
+  EXPECT_FALSE(plain->charged || plain->seen_closed || plain->signal_due || plain->marked);
   EXPECT_EQ(plain->served, 0U);
   EXPECT_EQ(plain->completion.when, HEDDLE_WHEN_REMOTE);
   plain->unfreed = 1;

@@ -1,10 +1,9 @@
-// The requester: checks are done; takes a slot, picks a protocol for each piece, hands commands to the transport.
+#include "engine/requester.hpp"
+
 #include <algorithm>
 #include <cstring>
-#include <new>
 
-#include "base/fence.hpp"
-#include "engine/worker.hpp"
+#include "engine/operations.hpp"
 #include "memory/atomics.hpp"
 
 namespace heddle::engine {
@@ -27,96 +26,63 @@ base::Status fail_memory() {
   return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the operation could not be posted");
 }
 
+void move_directly(const Operation& operation, const Piece& piece) {
+  std::byte* remote = piece.remote->direct + piece.offset;
+  if (operation.kind == Kind::put) {
+    std::memcpy(remote, piece.local, piece.bytes);
+  } else {
+    std::memcpy(piece.local, remote, piece.bytes);
+  }
+}
+
 }  // namespace
 
-Operation* Worker::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
-  Operation* operation = operations_.take();
-  if (operation == nullptr) return nullptr;
-  operation->kind = kind;
-  operation->rank = rank;
-  operation->completion = completion;
-  if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
-  if (completion.counter != nullptr) operations_.mark_counter(*operation, completion.counter);
-  ++outstanding_total_;
-  ++(rank == kManyRanks ? outstanding_many_ : outstanding_[rank]);
-  return operation;
-}
-
-// Of a command that the transport has accepted; there is a slot free.
-inline Operation* Worker::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion) {
-  Operation* operation = operations_.take_plain();
-  operation->kind = kind;
-  operation->rank = rank;
-  operation->completion = completion;
-  if (kind == Kind::get) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
-  if (completion.counter != nullptr) operations_.mark_counter(*operation, completion.counter);
-  ++outstanding_total_;
-  ++outstanding_[rank];
-  return operation;
-}
-
-// The operation is over, or never was.
-void Worker::finish(Operation& operation) {
-  const bool marked = operation.marked;
-  if (operation.offered) [[unlikely]] {
-    if (operation.posted) give_offer_back();  // else by who sends it
-    operation.kind == Kind::offer ? tagged_.withdraw(operation) : am_rendezvous_.withdraw(operation);
-  }
-  --outstanding_total_;
-  --(operation.rank == kManyRanks ? outstanding_many_ : outstanding_[operation.rank]);
-  operations_.give_back(&operation);
-  if (marked && context_.retired()) [[unlikely]] {
-    context_.reclaim();
-  }
-}
+Requester::Requester(transport::TransportWorker& transport, const transport::Capabilities& capabilities,
+                     Operations& operations)
+    : transport_(transport),
+      operations_(operations),
+      max_message_(capabilities.max_message),
+      max_transfer_(capabilities.max_transfer) {}
 
 // First attempt. Nothing taken at all: the operation never was.
-base::Status Worker::start(Operation* operation) {
-  const std::uint32_t before = operation->unfinished;
-  const bool moved = advance(*operation);
-  if (!moved && operation->unfinished == before) {
-    finish(*operation);
+base::Status Requester::start(Operation& operation) {
+  const std::uint32_t before = operation.unfinished;
+  const bool moved = advance(operation);
+  if (!moved && operation.unfinished == before) {
+    operations_.finish(operation);
     return HEDDLE_AGAIN;
   }
-  if (operation->posted && operation->unfinished == 0 && operation->unfreed == 0) {
-    const base::Status status = operation->status;
-    operation->completion = {};  // DONE: no completion follows; an error is returned here and nowhere else
-    operation->fired = true;
-    conclude(*operation);
+  if (operation.posted && operation.unfinished == 0 && operation.unfreed == 0) {
+    const base::Status status = operation.status;
+    operation.completion = {};  // DONE: no completion follows; an error is returned here and nowhere else
+    operation.fired = true;
+    operations_.conclude(operation);
     return status;
   }
-  return keep(operation);
+  return operations_.keep(operation);
 }
 
-// Accepted but not finished. If something is left to post, or the source is free already and somebody waits for just that,
-// the next progress takes it up.
-base::Status Worker::keep(Operation* operation) {
-  const bool fires_now = operation->completion.when == HEDDLE_WHEN_LOCAL && operation->unfreed == 0;
-  if ((!operation->posted || fires_now) && !operation->pending) {
-    operation->pending = true;
-    pending_.push_back(operation);
-  }
-  return HEDDLE_POSTED;
-}
-
-base::Status Worker::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion) {
-  Operation* operation = begin(kind, rank, completion);
+base::Status Requester::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank,
+                                     const Completion& completion) {
+  Operation* operation = operations_.begin(kind, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, pieces.mark(), nullptr);
   operation->pieces = pieces;
-  return start(operation);
+  return start(*operation);
 }
 
-base::Status Worker::no_memory() {
+base::Status Requester::no_memory() {
   return fail_memory();
 }
 
+base::Status Requester::note_untold(Untold untold) {
+  operations_.note_untold(untold);
+  return HEDDLE_POSTED;
+}
+
 // Somebody is told of its end, or it is not a message.
-base::Status Worker::post_with_care(Command& command, const Completion& completion) {
-  if (command.opcode == Opcode::message) {
-    if (wire::kind_of(command.immediate) != wire::Kind::tagged) return post_told(command, completion);
-    return post_tagged(command, [&] { return post_told(command, completion); });
-  }
+base::Status Requester::post_with_care(Command& command, const Completion& completion) {
+  if (command.opcode == Opcode::message) return post_told(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
   if (remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed)) [[unlikely]] {
     const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
@@ -127,64 +93,58 @@ base::Status Worker::post_with_care(Command& command, const Completion& completi
 }
 
 // It needs a slot only when the transport has accepted it.
-base::Status Worker::post_told(Command& command, const Completion& completion) {
-  if (operations_.empty()) return HEDDLE_AGAIN;
+base::Status Requester::post_told(Command& command, const Completion& completion) {
+  if (operations_.full()) return HEDDLE_AGAIN;
   command.wants_source_free = command.opcode != Opcode::get && completion.when == HEDDLE_WHEN_LOCAL;
-  command.token = operations_.next_token(Role::command);
+  command.token = operations_.next_token();
   try {
-    if (transport_->post({&command, 1}) == 0) return HEDDLE_AGAIN;
+    if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
   } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
     return fail_memory();
   }
   if (command.done) return HEDDLE_DONE;
   const bool message = command.opcode == Opcode::message;
   const Kind kind = message ? Kind::message : command.opcode == Opcode::put ? Kind::put : Kind::get;
-  Operation* operation = begin_plain(kind, command.rank, completion);
+  Operation& operation = *operations_.begin_plain(kind, command.rank, completion);
   if (message) {
-    operation->target = {command.rank, command.worker};
+    operation.target = {command.rank, command.worker};
   } else {
-    operations_.mark_remotes(*operation, RemoteRegion::of(command.remote), nullptr);
+    operations_.mark_remotes(operation, RemoteRegion::of(command.remote), nullptr);
   }
-  operation->payload_bytes = command.bytes;
-  operation->unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
-  return keep(operation);
+  operation.payload_bytes = command.bytes;
+  operation.unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
+  return operations_.keep(operation);
 }
 
-// True: post() must look at it, alone.
-inline bool Worker::needs_care(const Command& command) const {
-  if (command.opcode == Opcode::message) return numbers_ && wire::kind_of(command.immediate) == wire::Kind::tagged;
-  const RemoteRegion& remote = *RemoteRegion::of(command.remote);
-  return remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed);
-}
-
-std::size_t Worker::post(std::span<Command> commands) {
+std::size_t Requester::post(std::span<Command> commands) {
   std::size_t count = 0;
   for (Command& command : commands) {
-    if (needs_care(command)) [[unlikely]]
-      break;
-    command.token = Untold{command.rank, command.opcode != Opcode::message}.token();
+    const bool memory = command.opcode != Opcode::message;
+    if (memory) [[unlikely]] {
+      const RemoteRegion& remote = *RemoteRegion::of(command.remote);
+      if (remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed)) break;
+    }
+    command.token = Untold{command.rank, memory}.token();
     ++count;
   }
   if (count == 0) return 0;
   std::size_t posted = 0;
   try {
-    posted = transport_->post(commands.first(count));
+    posted = transport_.post(commands.first(count));
   } catch (const std::bad_alloc&) {  // the first use of a peer connects to it; who posts it alone is told
     return 0;
   }
   for (const Command& command : commands.first(posted)) {
     if (!command.done) [[unlikely]]
-      note_untold(Untold::of(command.token));
-    // Of other commands these bits are zero.
-    if (wire::kind_of(command.immediate) == wire::Kind::tagged) tagged_.count_sent({command.rank, command.worker});
+      operations_.note_untold(Untold::of(command.token));
   }
   return posted;
 }
 
-base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
-                                    std::uint64_t word_offset, const heddle_signal& signal,
-                                    const Completion& completion) {
-  Operation* operation = begin(Kind::put, rank, completion);
+base::Status Requester::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
+                                       std::uint64_t word_offset, const heddle_signal& signal,
+                                       const Completion& completion) {
+  Operation* operation = operations_.begin(Kind::put, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, pieces.mark(), word);
   operation->pieces = pieces;
@@ -193,11 +153,11 @@ base::Status Worker::try_put_signal(const Pieces& pieces, std::uint32_t rank, Re
   operation->word_offset = word_offset;
   operation->operand = signal.value;
   operation->atomic_op = signal.op == HEDDLE_SIGNAL_SET ? HEDDLE_SWAP64 : HEDDLE_ADD64;
-  return start(operation);
+  return start(*operation);
 }
 
-base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& completion) {
-  Operation* operation = begin(Kind::atomic, request.remote->rank, completion);
+base::Status Requester::try_atomic(const AtomicRequest& request, const Completion& completion) {
+  Operation* operation = operations_.begin(Kind::atomic, request.remote->rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, nullptr, request.remote);
   operation->word = request.remote;
@@ -206,12 +166,12 @@ base::Status Worker::try_atomic(const AtomicRequest& request, const Completion& 
   operation->compare = request.compare;
   operation->atomic_op = request.op;
   operation->result = request.result;
-  return start(operation);
+  return start(*operation);
 }
 
-base::Status Worker::try_long_message(heddle_peer target, const LongMessage& message, const Completion& completion) {
-  if (is_offered(message.payload_bytes)) return am_rendezvous_.offer(target, message, completion);
-  Operation* operation = begin(Kind::message, target.rank, completion);
+base::Status Requester::try_parts(heddle_peer target, const LongMessage& message, OperationOwner* owner,
+                                  const Completion& completion) {
+  Operation* operation = operations_.begin(Kind::message, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->target = target;
   operation->handler = message.handler;
@@ -220,32 +180,15 @@ base::Status Worker::try_long_message(heddle_peer target, const LongMessage& mes
   operation->payload = message.payload;
   operation->payload_bytes = message.payload_bytes;
   operation->message_number = next_message_++;
-  const base::Status status = start(operation);
-  // Else the caller gives the credit back.
-  if (status == HEDDLE_POSTED) operation->charged = message.handler >= HEDDLE_AM_USER;
+  operation->owner = owner;
+  const base::Status status = start(*operation);
+  if (status == HEDDLE_POSTED) operation->charged = owner != nullptr;  // else the caller gives the credit back
   return status;
-}
-
-void Worker::give_back(heddle_peer target, const LongMessage& message) {
-  if (is_offered(message.payload_bytes)) give_offer_back();
-  if (message.handler >= HEDDLE_AM_USER) give_credit_back(target, message.header_bytes, message.payload_bytes);
-}
-
-void Worker::give_back(const Command& command) {
-  if (command.opcode != Opcode::message) return;
-  const heddle_peer target{command.rank, command.worker};
-  const wire::Kind kind = wire::kind_of(command.immediate);
-  if (kind == wire::Kind::tagged) {
-    tagged_.give_back<true>(target, command.packet_bytes() - sizeof(std::uint64_t));
-  } else if (kind == wire::Kind::user) {
-    const std::uint32_t header_bytes = wire::header_bytes_of(command.immediate);
-    give_credit_back(target, header_bytes, command.packet_bytes() - wire::pad8(header_bytes));
-  }
 }
 
 // True: something was posted or done. Transports connect at the first use of a peer, which may find memory exhausted: then
 // nothing more of this operation is posted, and it ends with that error.
-bool Worker::advance(Operation& operation) {
+bool Requester::advance(Operation& operation) {
   try {
     switch (operation.kind) {
       case Kind::put:
@@ -271,7 +214,7 @@ bool Worker::advance(Operation& operation) {
   return false;
 }
 
-bool Worker::advance_pieces(Operation& operation) {
+bool Requester::advance_pieces(Operation& operation) {
   bool moved = false;
   Piece piece;
   while (operation.status == HEDDLE_DONE && operation.pieces.peek(&piece)) {
@@ -285,16 +228,16 @@ bool Worker::advance_pieces(Operation& operation) {
     moved = true;
   }
   if (operation.signal_due && operation.status == HEDDLE_DONE) {
-    if (operation.unfinished > 0) return moved;  // the signal follows the data: settle() comes back here
+    if (operation.unfinished > 0) return moved;  // the signal follows the data: its end comes back here
     return advance_word(operation) || moved;
   }
   operation.posted = true;
   return true;
 }
 
-std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
+std::uint64_t Requester::post_piece(Operation& operation, const Piece& piece) {
   if (piece.remote->direct_range(piece.offset, piece.bytes)) {
-    direct_piece(operation, piece);
+    move_directly(operation, piece);
     return piece.bytes;
   }
   if (piece.remote->failed.load(std::memory_order_relaxed)) {
@@ -306,27 +249,18 @@ std::uint64_t Worker::post_piece(Operation& operation, const Piece& piece) {
   return native ? post_command(operation, piece) : post_request(operation, piece);
 }
 
-void Worker::direct_piece(const Operation& operation, const Piece& piece) {
-  std::byte* remote = piece.remote->direct + piece.offset;
-  if (operation.kind == Kind::put) {
-    std::memcpy(remote, piece.local, piece.bytes);
-  } else {
-    std::memcpy(piece.local, remote, piece.bytes);
-  }
-}
-
-std::uint64_t Worker::post_command(Operation& operation, const Piece& piece) {
+std::uint64_t Requester::post_command(Operation& operation, const Piece& piece) {
   Command command;
   command.opcode = operation.kind == Kind::put ? Opcode::put : Opcode::get;
   command.wants_source_free = operation.kind == Kind::put && operation.completion.when == HEDDLE_WHEN_LOCAL;
   command.rank = piece.remote->rank;
   command.worker = piece.remote->server;
   command.local = piece.local;
-  command.bytes = std::min(piece.bytes, capabilities_.max_transfer);
+  command.bytes = std::min(piece.bytes, max_transfer_);
   command.remote = &piece.remote->memory;
   command.offset = piece.offset;
   command.token = operations_.token(operation, Role::command);
-  if (transport_->post({&command, 1}) == 0) return 0;
+  if (transport_.post({&command, 1}) == 0) return 0;
   if (!command.done) {
     ++operation.unfinished;
     if (command.wants_source_free && !command.source_free) ++operation.unfreed;
@@ -335,7 +269,7 @@ std::uint64_t Worker::post_command(Operation& operation, const Piece& piece) {
 }
 
 // The transport cannot do it: the owner is asked by a message.
-std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
+std::uint64_t Requester::post_request(Operation& operation, const Piece& piece) {
   const bool is_put = operation.kind == Kind::put;
   // Replies of one rank at a time, and one get at a time, keep what a reply may touch a single window.
   if (operation.served > 0 && (!is_put || operation.served_rank != piece.remote->rank)) return 0;
@@ -344,7 +278,7 @@ std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
   head.region = piece.remote->number;
   head.offset = piece.offset;
   head.kind = is_put ? wire::RequestKind::put : wire::RequestKind::get;
-  head.bytes = is_put ? std::min<std::uint64_t>(piece.bytes, capabilities_.max_message - sizeof head) : piece.bytes;
+  head.bytes = is_put ? std::min<std::uint64_t>(piece.bytes, max_message_ - sizeof head) : piece.bytes;
   Command command;
   command.rank = piece.remote->rank;
   command.worker = piece.remote->server;
@@ -362,12 +296,11 @@ std::uint64_t Worker::post_request(Operation& operation, const Piece& piece) {
   return head.bytes;
 }
 
-// Posts a message on behalf of the operation. False: not taken.
-bool Worker::post_message(Command& command, Operation& operation, Role role) {
+bool Requester::post_message(Command& command, Operation& operation, Role role) {
   command.opcode = Opcode::message;
   command.token = operations_.token(operation, role);
   command.wants_source_free = role == Role::command && operation.completion.when == HEDDLE_WHEN_LOCAL;
-  if (transport_->post({&command, 1}) == 0) return false;
+  if (transport_.post({&command, 1}) == 0) return false;
   if (command.done) return true;
   // A carrier's source is in use until its own completion; the request it carries is counted by its reply.
   if (role == Role::carrier) {
@@ -379,15 +312,14 @@ bool Worker::post_message(Command& command, Operation& operation, Role role) {
   return true;
 }
 
-// What it has posted last ends by an answer of that worker.
-void Worker::await_answer(Operation& operation, heddle_peer from) {
+void Requester::await_answer(Operation& operation, heddle_peer from) {
   ++operation.unfinished;
   ++operation.served;
   operation.served_rank = from.rank;
   operation.served_worker = from.worker;
 }
 
-bool Worker::advance_message(Operation& operation) {
+bool Requester::advance_message(Operation& operation) {
   bool moved = false;
   while (operation.payload_sent < operation.payload_bytes && operation.status == HEDDLE_DONE) {
     std::array<std::byte, transport::kMaxHeaderBytes> header;
@@ -408,8 +340,8 @@ bool Worker::advance_message(Operation& operation) {
     command.header = header.data();
     command.header_bytes = static_cast<std::uint32_t>(sizeof head) + (first ? wire::pad8(operation.header_bytes) : 0);
     command.local = const_cast<std::byte*>(operation.payload + operation.payload_sent);
-    command.bytes = std::min<std::uint64_t>(capabilities_.max_message - command.header_bytes,
-                                            operation.payload_bytes - operation.payload_sent);
+    command.bytes =
+        std::min<std::uint64_t>(max_message_ - command.header_bytes, operation.payload_bytes - operation.payload_sent);
     if (!post_message(command, operation, Role::carrier)) return moved;
     if (first) {  // one reply for the whole message
       await_answer(operation, operation.target);
@@ -422,7 +354,7 @@ bool Worker::advance_message(Operation& operation) {
 }
 
 // An atomic, or the signal that follows a put.
-bool Worker::advance_word(Operation& operation) {
+bool Requester::advance_word(Operation& operation) {
   RemoteRegion& remote = *operation.word;
   const std::uint64_t width = wire::atomic_bytes(operation.atomic_op);
   if (remote.closed.load(std::memory_order_relaxed)) {
@@ -459,7 +391,7 @@ bool Worker::advance_word(Operation& operation) {
     command.compare = operation.compare;
     command.atomic_op = static_cast<std::uint8_t>(operation.atomic_op);
     command.token = operations_.token(operation, Role::command);
-    if (transport_->post({&command, 1}) == 0) return false;
+    if (transport_.post({&command, 1}) == 0) return false;
     if (!command.done) ++operation.unfinished;
   } else {
     head = {operations_.token(operation, Role::reply),
@@ -480,33 +412,6 @@ bool Worker::advance_word(Operation& operation) {
   operation.signal_due = false;
   operation.posted = true;
   return true;
-}
-
-std::size_t Worker::advance_pending() {
-  std::size_t moved = responder_.flush();
-  if (owes_grants_) [[unlikely]]
-    grant_owed();
-  // Each operation gets its turn once: one whose peer is busy must not hold up the others.
-  for (std::size_t left = pending_.size(); left > 0; --left) {
-    Operation* operation = pending_.pop_front();
-    if (operation->kind == Kind::chores) {
-      operation->pending = false;
-      bool more = false;
-      if (tagged_.advance(&more)) ++moved;
-      if (am_rendezvous_.advance(&more)) ++moved;
-      if (extension_ != nullptr && extension_->advance(&more)) ++moved;
-      if (more) want_chores();
-      continue;
-    }
-    if (operation->posted || advance(*operation)) ++moved;
-    if (operation->posted) {
-      operation->pending = false;
-      conclude(*operation);
-    } else {
-      pending_.push_back(operation);
-    }
-  }
-  return moved;
 }
 
 }  // namespace heddle::engine

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -127,6 +128,46 @@ class Tallies {
   }
 
   std::array<Place, base::kThreadNumbers + 1> places_{};  // the first for threads without a number
+};
+
+// What was posted on a worker: by one thread, or, once share() has said so, by any. What is not a command is
+// direct, so that the direct path has one number less to keep.
+class Counts {
+ public:
+  // Before others post. Throws std::bad_alloc.
+  void share() { shared_ = std::make_unique<Tallies>(); }
+
+  void add(Tallies::Field field, std::uint64_t amount = 1) {
+    if (shared_ == nullptr) [[likely]] {
+      own_.*field += amount;
+    } else {
+      shared_->add(field, amount);
+    }
+  }
+  // One more operation of `bytes` bytes.
+  void add_operation(Tallies::Field field, std::uint64_t bytes) {
+    if (shared_ == nullptr) [[likely]] {
+      own_.*field += 1;
+      own_.bytes += bytes;
+    } else {
+      shared_->add_operation(field, bytes);
+    }
+  }
+  // One that was not direct.
+  void add_command(Tallies::Field field, std::uint64_t bytes) {
+    if (shared_ == nullptr) {
+      own_.commands += 1;
+      own_.*field += 1;
+      own_.bytes += bytes;
+    } else {
+      shared_->add_command(field, bytes);
+    }
+  }
+  [[nodiscard]] Tally total() { return (shared_ == nullptr ? own_ : shared_->sum()).total(); }
+
+ private:
+  std::unique_ptr<Tallies> shared_;
+  Tally own_;
 };
 
 }  // namespace heddle::engine

@@ -21,8 +21,12 @@ struct TransferStart {
   std::uint32_t rank;
   Completion completion;
 
-  base::Status start(Worker& worker) const { return worker.try_transfer(kind, pieces, rank, completion); }
-  void ended(Worker& worker, base::Status status) const { worker.end_queued(status, completion, rank, pieces); }
+  base::Status start(Worker& worker) const {
+    return worker.core().requester.try_transfer(kind, pieces, rank, completion);
+  }
+  void ended(Worker& worker, base::Status status) const {
+    worker.core().operations.end_queued(status, completion, rank, pieces);
+  }
 };
 
 struct PutSignalStart {
@@ -34,18 +38,22 @@ struct PutSignalStart {
   Completion completion;
 
   base::Status start(Worker& worker) const {
-    return worker.try_put_signal(pieces, rank, word, word_offset, signal, completion);
+    return worker.core().requester.try_put_signal(pieces, rank, word, word_offset, signal, completion);
   }
-  void ended(Worker& worker, base::Status status) const { worker.end_queued(status, completion, rank); }
+  void ended(Worker& worker, base::Status status) const {
+    worker.core().operations.end_queued(status, completion, rank);
+  }
 };
 
 struct AtomicStart {
-  Worker::AtomicRequest request;
+  Requester::AtomicRequest request;
   std::uint32_t rank;
   Completion completion;
 
-  base::Status start(Worker& worker) const { return worker.try_atomic(request, completion); }
-  void ended(Worker& worker, base::Status status) const { worker.end_queued(status, completion, rank); }
+  base::Status start(Worker& worker) const { return worker.core().requester.try_atomic(request, completion); }
+  void ended(Worker& worker, base::Status status) const {
+    worker.core().operations.end_queued(status, completion, rank);
+  }
 };
 
 // heddle_run_on_engine.
@@ -59,10 +67,12 @@ struct CallStart {
     if (!worker.may_call()) return HEDDLE_AGAIN;  // whoever else is inside leaves it to the executor
     const Inside inside(worker);                  // it may not wait
     call(fn, arg);
-    worker.note_moved();
+    worker.core().note_moved();
     return HEDDLE_DONE;
   }
-  void ended(Worker& worker, base::Status status) const { worker.end_queued(status, completion, rank); }
+  void ended(Worker& worker, base::Status status) const {
+    worker.core().operations.end_queued(status, completion, rank);
+  }
 };
 
 // An active message that is longer than one of the transport's. Credit and offer are reserved.
@@ -71,10 +81,10 @@ struct LongMessageStart {
   LongMessage message;
   Completion completion;
 
-  base::Status start(Worker& worker) const { return worker.try_long_message(target, message, completion); }
+  base::Status start(Worker& worker) const { return worker.messages().try_long(target, message, completion); }
   void ended(Worker& worker, base::Status status) const {
-    if (status < HEDDLE_DONE) worker.give_back(target, message);
-    worker.end_queued(status, completion, target.rank);
+    if (status < HEDDLE_DONE) worker.messages().give_back(target, message);
+    worker.core().operations.end_queued(status, completion, target.rank);
   }
 };
 
@@ -86,7 +96,7 @@ struct OfferStart {
   base::Status start(Worker& worker) const { return worker.tagged().offer(request, completion); }
   void ended(Worker& worker, base::Status status) const {
     if (status < HEDDLE_DONE) worker.tagged().give_back<true>(request.target, request.bytes);
-    worker.end_queued(status, completion, request.target.rank);
+    worker.core().operations.end_queued(status, completion, request.target.rank);
   }
 };
 

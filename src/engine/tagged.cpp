@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "engine/core.hpp"
 #include "engine/tagged_nodes.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -29,31 +29,30 @@ std::uint64_t secret(const void* here) {
 
 }  // namespace
 
-Tagged::Tagged(Worker& worker)
-    : worker_(worker),
-      transport_(*worker.transport_),
-      ordered_(worker.capabilities_.ordered_messages),
-      max_workers_(worker.max_workers_),
-      window_(worker.context_.environment().config.number(base::Var::tag_credit_bytes)),
-      eager_([&worker, this]() -> std::uint64_t {
-        const std::uint64_t most = worker.capabilities_.max_message - sizeof(std::uint64_t);
-        const std::uint64_t asked = worker.context_.environment().config.number(base::Var::tag_eager_bytes);
+Tagged::Tagged(Core& core)
+    : core_(core),
+      transport_(core.transport),
+      ordered_(core.capabilities.ordered_messages),
+      max_workers_(core.max_workers),
+      window_(core.context.environment().config.number(base::Var::tag_credit_bytes)),
+      eager_([&core, this]() -> std::uint64_t {
+        const std::uint64_t most = core.capabilities.max_message - sizeof(std::uint64_t);
+        const std::uint64_t asked = core.context.environment().config.number(base::Var::tag_eager_bytes);
         // More than half a window could wait for ever for credit that is not worth telling yet.
         const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
         return std::min({most, half, asked == 0 ? most : asked});
       }()),
-      shows_(worker.context_.environment().config.flag(base::Var::tag_ready) && ordered_ &&
-             worker.capabilities_.direct),
-      credits_(std::size_t{worker.size()} * max_workers_),
-      sources_(std::size_t{worker.size()} * max_workers_),
-      matching_({secret(&worker), 1U << 20}) {
+      shows_(core.context.environment().config.flag(base::Var::tag_ready) && ordered_ && core.capabilities.direct),
+      credits_(std::size_t{core.context.size()} * max_workers_),
+      sources_(std::size_t{core.context.size()} * max_workers_),
+      matching_({secret(&core), 1U << 20}) {
   static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));
   static_assert(sizeof(Kept) <= wire::kTaggedNode);
 }
 
 Tagged::~Tagged() {
   for (; views_ != nullptr; views_ = std::move(views_->next)) {
-    worker_.context_.transport().release(views_->memory);
+    core_.context.transport().release(views_->memory);
   }
   while (inlets_ != nullptr) inlets_ = std::move(inlets_->next);
   while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
@@ -62,7 +61,7 @@ Tagged::~Tagged() {
 // ---- sending ---------------------------------------------------------------------------------------------------------------
 
 base::Status Tagged::no_room(heddle_peer target) {
-  if (worker_.context_.failed(target.rank)) {
+  if (core_.context.failed(target.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nobody will receive the message", target.rank);
   }
   if (transport_.closed({target.rank, target.worker})) {
@@ -72,40 +71,33 @@ base::Status Tagged::no_room(heddle_peer target) {
   return HEDDLE_AGAIN;
 }
 
-bool Tagged::take_offer() {
-  return worker_.take_offer();
-}
-void Tagged::give_offer_back() {
-  worker_.give_offer_back();
-}
-
 base::Status Tagged::offer(const SendRequest& request, const Completion& completion) {
   if (offered_ == nullptr) {
-    offered_.reset(new (std::nothrow) Offered[worker_.operations_.all().size()]);
+    offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = worker_.begin(Kind::offer, request.target.rank, completion);
+  Operation* operation = core_.operations.begin(Kind::offer, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
-  auto lent = worker_.context_.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
+  auto lent = core_.context.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
   if (!lent) {
-    worker_.finish(*operation);
+    core_.operations.finish(*operation);
     return lent.status();
   }
-  Offered& offered = offered_[worker_.operations_.index(*operation)];
+  Offered& offered = offered_[core_.operations.index(*operation)];
   offered = {};
   offered.memory = *lent;
-  worker_.offered(*operation);
+  operation->owner = this;
   operation->target = request.target;  // what follows is for reports
   operation->payload_bytes = request.bytes;
   protocol::SendCredit& to = credit(request.target);
-  wire::Offer head{request.tag, request.bytes, worker_.operations_.token(*operation, Role::reply), lent->number, {}};
+  wire::Offer head{request.tag, request.bytes, core_.operations.token(*operation, Role::reply), lent->number, {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
-  const transport::MemoryKey key = worker_.context_.transport().key_for(request.target.rank, lent->memory.key);
+  const transport::MemoryKey key = core_.context.transport().key_for(request.target.rank, lent->memory.key);
   std::memcpy(head.key, key.bytes.data(), sizeof head.key);
   if (to.view == nullptr || !take_shown(*operation, head, request)) {
     if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
-      worker_.finish(*operation);
+      core_.operations.finish(*operation);
       return status;
     }
     ++to.sequence;
@@ -126,38 +118,47 @@ base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
   command.header = &head;
   command.header_bytes = sizeof head;
   try {
-    return worker_.post_message(command, operation, Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+    return core_.requester.post_message(command, operation, Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
 }
 
-void Tagged::abandon(const Operation& operation) {
-  Offered& offered = offered_[worker_.operations_.index(operation)];
+void Tagged::failed(const Operation& operation) {
+  Offered& offered = offered_[core_.operations.index(operation)];
   if (offered.view != nullptr) leave_place(offered);
 }
 
-void Tagged::withdraw(const Operation& operation) {
-  abandon(operation);
-  worker_.context_.take_back(offered_[worker_.operations_.index(operation)].memory);
+void Tagged::ended(Operation& operation) {
+  if (operation.posted) core_.operations.give_offer_back();  // else by who sends it
+  failed(operation);
+  core_.context.take_back(offered_[core_.operations.index(operation)].memory);
 }
 
 // ---- arrivals --------------------------------------------------------------------------------------------------------------
 
-void Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+bool Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
   const auto message = wire::decode_tagged(immediate, packet);
   if (!message || from.worker >= max_workers_) [[unlikely]]
-    return arrived_otherwise(from, immediate, packet);
+    return arrived_word(from, immediate, packet);
   Source& source = sources_[pair(from)];
-  if (ordered_) [[likely]] {
-    ++source.expected;
-    if (source.inlet != nullptr) [[unlikely]]
-      return take_in_shown(from, source, *message);
-    return take_in(from, source, *message, match(message->tag, from));
+  if (!ordered_) [[unlikely]] {
+    arrived_unordered(from, source, *message);
+    return true;
   }
-  if (message->sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, *message);
   ++source.expected;
-  take_in(from, source, *message, match(message->tag, from));
+  if (source.inlet != nullptr) [[unlikely]] {
+    take_in_shown(from, source, *message);
+  } else {
+    take_in(from, source, *message, match(message->tag, from));
+  }
+  return true;
+}
+
+void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message) {
+  if (message.sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, message);
+  ++source.expected;
+  take_in(from, source, message, match(message.tag, from));
   take_stashed(from, source);
 }
 
@@ -168,10 +169,10 @@ Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
 // `posted`: the receive that it belongs to; null: none.
 void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted) {
   if (posted == nullptr) {
-    if (worker_.failed_[from.rank]) return worker_.drop(from, "its sender has failed, and nobody waited for it");
+    if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, and nobody waited for it");
     Kept* const kept = keep(from, source, message);
     if (kept == nullptr) return;
-    ++worker_.stats_.kept;
+    ++core_.stats.kept;
     matching_.keep(kept);
     return;
   }
@@ -186,7 +187,7 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
 Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
   const std::uint64_t charge = wire::tagged_charge(message.payload.size());
   if (!source.credit.hold(charge, window_)) [[unlikely]] {
-    worker_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
+    core_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
     return nullptr;
   }
   void* block = nullptr;
@@ -200,11 +201,11 @@ Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged&
   if (block == nullptr) [[unlikely]] {
     source.credit.held -= charge;
     free_credit(source, charge);
-    worker_.drop(from, "memory is exhausted");
+    core_.drop(from, "memory is exhausted");
     if (message.offer) {  // its sender waits for an answer
       wire::Offer head;
       std::memcpy(&head, message.payload.data(), sizeof head);
-      worker_.responder_.answer(from, head.token, HEDDLE_ERR_NO_MEMORY);
+      core_.responder.answer(from, head.token, HEDDLE_ERR_NO_MEMORY);
     }
     return nullptr;
   }
@@ -239,7 +240,7 @@ void Tagged::refuse(Kept* kept, base::Status status) {
   if (kept->offer) {
     wire::Offer head;
     std::memcpy(&head, kept->payload(), sizeof head);
-    worker_.responder_.answer(kept->from(), head.token, status);
+    core_.responder.answer(kept->from(), head.token, status);
   }
   free_kept(kept);
 }
@@ -257,7 +258,7 @@ void Tagged::stash(heddle_peer from, Source& source, const wire::Tagged& message
   }
   const bool twice = before != nullptr && before->sequence == message.sequence;
   if (twice || distance(message.sequence) > wire::kSequenceMask / 2) {
-    return worker_.drop(from, "its number was used before");
+    return core_.drop(from, "its number was used before");
   }
   Kept* const kept = keep(from, source, message);
   if (kept == nullptr) return;
@@ -277,7 +278,7 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
     ++source.expected;
     auto* const posted = static_cast<Posted*>(matching_.arrive(kept->tag, kept->source));
     if (posted == nullptr) {
-      ++worker_.stats_.kept;
+      ++core_.stats.kept;
       matching_.keep(kept);
       continue;
     }
@@ -303,7 +304,7 @@ void Tagged::owe(Source& source) {
   source.owed = true;
   source.next = owed_;
   owed_ = &source;
-  worker_.want_chores();
+  core_.want_chores();
 }
 
 bool Tagged::tell_owed(Source& source) {
@@ -337,38 +338,38 @@ bool Tagged::post_word(heddle_peer to, wire::Word word, const void* body, std::u
   }
 }
 
-// A word, or nothing that is known.
-void Tagged::arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
-  if (!wire::is_word(immediate) || from.worker >= max_workers_) {
-    return worker_.drop(from, "it is not a well-formed tagged message");
-  }
+// False: it is nothing that is known.
+bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+  if (!wire::is_word(immediate) || from.worker >= max_workers_) return false;
   switch (wire::word_of(immediate)) {
     case wire::Word::credit: {
       const auto freed = wire::decode_credit(packet);
-      if (!freed || !credit(from).learn(*freed)) worker_.drop(from, "it grants credit that was never used");
-      return;
+      if (!freed || !credit(from).learn(*freed)) core_.drop(from, "it grants credit that was never used");
+      return true;
     }
     case wire::Word::board:
-      return arrived_board(from, packet);
+      arrived_board(from, packet);
+      return true;
     case wire::Word::taken:
-      return arrived_taken(from, packet);
+      arrived_taken(from, packet);
+      return true;
   }
-  worker_.drop(from, "it is not a well-formed tagged message");
+  return false;
 }
 
 // ---- ends ------------------------------------------------------------------------------------------------------------------
 
 void Tagged::note_failures() {
-  const auto dead = [this](std::uint32_t rank) { return bool(worker_.failed_[rank]); };
+  const auto dead = [this](std::uint32_t rank) { return bool(core_.failed[rank]); };
   note_failed_inlets();
   give_up(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
-  for (std::uint32_t rank = 0; !ordered_ && rank < worker_.size(); ++rank) {
+  for (std::uint32_t rank = 0; !ordered_ && rank < core_.context.size(); ++rank) {
     if (dead(rank)) drop_stashes(rank);
   }
   // Claimed messages stay: the program holds them. Fetches end with their operations.
 }
 
-void Tagged::cancel_all(base::Status status) {
+void Tagged::cancel(base::Status status) {
   while (waiting_ != nullptr) {
     Fetch* const fetch = std::exchange(waiting_, waiting_->next);
     const ReceiveRequest request = fetch->request;
@@ -381,7 +382,7 @@ void Tagged::cancel_all(base::Status status) {
     remove_claimed(kept);
     refuse(kept, status);
   }
-  for (std::uint32_t rank = 0; !ordered_ && rank < worker_.size(); ++rank) drop_stashes(rank);
+  for (std::uint32_t rank = 0; !ordered_ && rank < core_.context.size(); ++rank) drop_stashes(rank);
 }
 
 void Tagged::drop_stashes(std::uint32_t rank) {

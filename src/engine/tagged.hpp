@@ -24,7 +24,9 @@
 #include <span>
 
 #include "engine/completion.hpp"
+#include "engine/core.hpp"
 #include "engine/operation.hpp"
+#include "engine/protocol.hpp"
 #include "engine/region.hpp"
 #include "protocol/credits.hpp"
 #include "protocol/matching.hpp"
@@ -33,8 +35,6 @@
 #include "wire/tagged.hpp"
 
 namespace heddle::engine {
-
-class Worker;
 
 // What is to be done with the message that a receive gets.
 struct ReceiveRequest {
@@ -52,14 +52,12 @@ struct SendRequest {
   std::uint64_t bytes = 0;
 };
 
-class Tagged {
+class Tagged final : public Protocol {
  public:
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;  // of a message: no memory is longer
 
-  explicit Tagged(Worker& worker);
-  ~Tagged();
-  Tagged(const Tagged&) = delete;
-  Tagged& operator=(const Tagged&) = delete;
+  explicit Tagged(Core& core);
+  ~Tagged() override;
 
   // ---- sending ----
   // The receiver's memory for a message; and for a long one a share of this worker's operations: what is left of them fetches long
@@ -73,7 +71,7 @@ class Tagged {
   // Of a message that was not sent.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
-    if (bytes > eager_) give_offer_back();
+    if (bytes > eager_) core_.operations.give_offer_back();
     credit(target).template give_back<kShared>(charge_of(bytes));
   }
   // The longest message that travels in one packet.
@@ -87,18 +85,23 @@ class Tagged {
     command->immediate = wire::encode_tagged(0, false);
     command->set_message(request.tag, request.data, request.bytes);
   }
-  // Where the transport does not keep the order: gives the message its number; it was sent.
-  void number(transport::Command& command) {
-    command.immediate = wire::encode_tagged(number(credit({command.rank, command.worker})), false);
-  }
-  void count_sent(heddle_peer target) { ++credit(target).sequence; }
   // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
   // whatever is returned.
   base::Status offer(const SendRequest& request, const Completion& completion);
-  // Of an operation that offered its source: it ends before its time, and nothing reads or copies the source any more.
-  void abandon(const Operation& operation);
-  // The same: it has ended.
-  void withdraw(const Operation& operation);
+  // Posts a message of at most eager() bytes: post(command), with its number where the transport does not
+  // keep the order.
+  template <class Post>
+  base::Status post_numbered(transport::Command& command, Post&& post) {
+    protocol::SendCredit& to = credit({command.rank, command.worker});
+    if (!ordered_) [[unlikely]]
+      command.immediate = wire::encode_tagged(static_cast<std::uint32_t>(to.sequence), false);
+    const base::Status status = post();
+    if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
+    return status;
+  }
+  // Several may be posted at once, each counted thereafter.
+  [[nodiscard]] bool ordered() const { return ordered_; }
+  void count_sent(heddle_peer target) { ++credit(target).sequence; }
 
   // ---- receiving ----
   // DONE and errors: told by the return, and by *request.receive; the completion is not run.
@@ -110,15 +113,16 @@ class Tagged {
   // It never was posted: ends it.
   static void end_unposted(const ReceiveRequest& request, base::Status status);
 
-  // ---- what the completer has met ----
-  void arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet);
-  // Chores: what could not be sent or fetched at once. True: something moved. *left: something is left.
-  bool advance(bool* left);
-  // dead(rank): whose messages and receives are given up.
-  void note_failures();
-  void cancel_all(base::Status status);
-  // The lines of a report about receives that have not ended.
-  void report() const;
+  // ---- Protocol ----
+  [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
+  bool advance(bool* left) override;
+  void note_failures() override;
+  void cancel(base::Status status) override;
+  // The lines about receives that have not ended.
+  void report() const override;
+  // Of an operation that offered its source: nothing reads or copies the source any more.
+  void failed(const Operation& operation) override;
+  void ended(Operation& operation) override;
 
   // ---- any thread ----
   // A posted receive may still raise it; rarely also true for another counter.
@@ -138,13 +142,11 @@ class Tagged {
 
   template <bool kShared>
   bool reserve_offer(heddle_peer target) {
-    if (!take_offer()) return false;
+    if (!core_.operations.take_offer()) return false;
     if (credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_)) return true;
-    give_offer_back();
+    core_.operations.give_offer_back();
     return false;
   }
-  bool take_offer();  // the worker's
-  void give_offer_back();
   [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
     return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
   }
@@ -159,7 +161,8 @@ class Tagged {
 
   base::Status post_offer(Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
-  void arrived_otherwise(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
+  bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
+  void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
@@ -219,7 +222,7 @@ class Tagged {
 
   static constexpr std::size_t kPlaces = 64;
 
-  Worker& worker_;
+  Core& core_;
   transport::TransportWorker& transport_;
   const bool ordered_;
   const std::uint32_t max_workers_;

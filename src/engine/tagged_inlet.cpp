@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/timeout.hpp"
+#include "engine/core.hpp"
 #include "engine/tagged_nodes.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -30,19 +30,19 @@ constexpr std::int64_t kSettleNs = 10'000'000'000;
 
 // With the first long message of a worker. Without memory for it, everything goes on as without boards.
 void Tagged::open_inlet(heddle_peer from, Source& source) {
-  if (source.inlet != nullptr || source.no_inlet || !shows_ || from.rank == worker_.context_.rank()) return;
+  if (source.inlet != nullptr || source.no_inlet || !shows_ || from.rank == core_.context.rank()) return;
   source.no_inlet = true;
-  if (!worker_.context_.transport().direct_to(from.rank)) return;
+  if (!core_.context.transport().direct_to(from.rank)) return;
   std::unique_ptr<Inlet> inlet(new (std::nothrow) Inlet);
   if (inlet == nullptr) return;
   try {
     // The context's, so that it stays when this worker is closed: the sender may still look at it.
-    const auto region = worker_.context_.open_region(nullptr, sizeof(wire::Board));
+    const auto region = core_.context.open_region(nullptr, sizeof(wire::Board));
     if (!region) return;
     const transport::LocalMemory& memory = (*region)->memory;
     inlet->board = new (memory.address) wire::Board{};
     inlet->name.region = (*region)->number;
-    const transport::MemoryKey key = worker_.context_.transport().key_for(from.rank, memory.key);
+    const transport::MemoryKey key = core_.context.transport().key_for(from.rank, memory.key);
     std::memcpy(inlet->name.key, key.bytes.data(), sizeof inlet->name.key);
   } catch (const std::bad_alloc&) {
     return;
@@ -95,7 +95,7 @@ void Tagged::show(Posted* posted) {
   transport::LocalMemory lent;
   try {
     const auto memory =
-        worker_.context_.transport().enroll_for(inlet->from.rank, posted->request.data, posted->request.bytes);
+        core_.context.transport().enroll_for(inlet->from.rank, posted->request.data, posted->request.bytes);
     if (!memory) return;
     lent = *memory;
   } catch (const std::bad_alloc&) {
@@ -111,7 +111,7 @@ void Tagged::show(Posted* posted) {
   place.tag.store(wanted.tag, std::memory_order_relaxed);
   place.number.store(inlet->count, std::memory_order_relaxed);
   place.room = posted->request.bytes;
-  const transport::MemoryKey key = worker_.context_.transport().key_for(inlet->from.rank, lent.key);
+  const transport::MemoryKey key = core_.context.transport().key_for(inlet->from.rank, lent.key);
   std::memcpy(place.key, key.bytes.data(), sizeof place.key);
   place.shared.store(0, std::memory_order_relaxed);
   wire::show_place(place, shown->generation);
@@ -123,7 +123,7 @@ void Tagged::show(Posted* posted) {
 bool Tagged::take_back(Shown& shown) {
   if (!wire::withdraw_place(shown.inlet->board->places[shown.index], shown.generation)) return false;
   shown.inlet->board->live.fetch_and(~(1U << shown.index), std::memory_order_relaxed);
-  worker_.context_.transport().withdraw(shown.lent);
+  core_.context.transport().withdraw(shown.lent);
   shown.posted->shown = nullptr;
   shown.posted = nullptr;
   shown.use = Shown::Use::unused;
@@ -154,13 +154,13 @@ void Tagged::arrived_taken(heddle_peer from, std::span<const std::byte> packet) 
   const auto body = wire::decode_word<wire::TakenPlace>(packet);
   Inlet* const inlet = sources_[pair(from)].inlet;
   if (!body || inlet == nullptr || body->place >= wire::kBoardPlaces) {
-    return worker_.drop(from, "it names no place of a board");
+    return core_.drop(from, "it names no place of a board");
   }
   Shown& shown = inlet->places[body->place];
   const std::uint64_t word = wire::place_word(shown.generation, Stage::taken);
   if (shown.use != Shown::Use::shown || body->word != word) return;  // known already
   if (inlet->board->places[shown.index].word.load(std::memory_order_acquire) != word) {
-    return worker_.drop(from, "it names a place that was not taken");
+    return core_.drop(from, "it names a place that was not taken");
   }
   matching_.cancel(shown.posted);
   begin_taken(shown);
@@ -178,7 +178,7 @@ void Tagged::begin_taken(Shown& shown) {
   shown.total = std::min(shown.offer.bytes, shown.request.bytes);
   shown.outcome = shown.offer.bytes == shown.total ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
   shown.use = Shown::Use::taken;
-  shown.dead = worker_.failed_[inlet.from.rank];
+  shown.dead = core_.failed[inlet.from.rank];
   shown.imported = false;
   shown.fetching = {};
   inlet.vain = 0;
@@ -186,7 +186,7 @@ void Tagged::begin_taken(Shown& shown) {
   tell(shown.request.receive, inlet.from, posted.wanted.tag, shown.offer.bytes);
   shown.next = taken_;
   taken_ = &shown;
-  worker_.want_chores();
+  core_.want_chores();
 }
 
 bool Tagged::advance_all_taken() {
@@ -241,7 +241,7 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
                          &fetching, nullptr, HEDDLE_WHEN_REMOTE};
   const Pieces pieces(shown.request.data + fetching.part.at, &shown.from, fetching.part.at,
                       {fetching.part.bytes, 1, 0, 0});
-  const base::Status status = worker_.try_transfer(Kind::get, pieces, shown.inlet->from.rank, ended);
+  const base::Status status = core_.requester.try_transfer(Kind::get, pieces, shown.inlet->from.rank, ended);
   if (status == HEDDLE_POSTED) return true;
   fetching.posted = false;
   if (status == HEDDLE_AGAIN) return false;
@@ -273,8 +273,8 @@ void Tagged::end_taken(Shown& shown) {
   } else if (const std::int32_t told = place.status.load(std::memory_order_relaxed); told != HEDDLE_DONE) {
     status = wire::status_known(told) ? static_cast<base::Status>(told) : HEDDLE_ERR_PROTOCOL;
   }
-  if (shown.imported) worker_.context_.transport().release(shown.from.memory);
-  worker_.context_.transport().withdraw(shown.lent);
+  if (shown.imported) core_.context.transport().release(shown.from.memory);
+  core_.context.transport().withdraw(shown.lent);
   shown.use = shown.dead ? Shown::Use::unused : Shown::Use::ended;
   end(ReceiveRequest(shown.request), status);
 }
@@ -283,7 +283,7 @@ void Tagged::end_taken(Shown& shown) {
 // moment, since this thread is inside and a sender may have been stopped.
 void Tagged::settle_all_taken(base::Status status) {
   if (taken_ == nullptr) return;
-  base::Timeout timeout(kSettleNs, *worker_.context_.environment().clock);
+  base::Timeout timeout(kSettleNs, *core_.context.environment().clock);
   while (taken_ != nullptr) {
     const bool over = timeout.over();
     for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
@@ -305,20 +305,20 @@ bool Tagged::settled(Shown& shown, base::Status status) {
     if (shown.fetching[which].claimed) end_part(shown, which, status);
   }
   wire::give_up_rest(place, shown.total, status);
-  shown.dead = shown.dead || worker_.context_.failed(shown.inlet->from.rank);
+  shown.dead = shown.dead || core_.context.failed(shown.inlet->from.rank);
   return shown.dead || wire::all_finished(place, shown.total);
 }
 
 void Tagged::tell_unsettled(const Shown& shown) {
-  worker_.context_.environment().log.line(
+  core_.context.environment().log.line(
       base::Level::warn, "worker %u was closed while rank %u was writing into a receive, which has not ended in 10 s",
-      worker_.index_, shown.inlet->from.rank);
+      core_.index, shown.inlet->from.rank);
 }
 
 // Receives that the dead had taken end when our own parts have; the others are ended by the matching.
 void Tagged::note_failed_inlets() {
   for (Inlet* inlet = inlets_.get(); inlet != nullptr; inlet = inlet->next.get()) {
-    if (!worker_.failed_[inlet->from.rank]) continue;
+    if (!core_.failed[inlet->from.rank]) continue;
     for (Shown& shown : inlet->places) {
       if (shown.use == Shown::Use::shown && !take_back(shown)) {
         matching_.cancel(shown.posted);

@@ -167,14 +167,14 @@ inline void Tagged::unmark(const Counter* counter) {
     return;
   auto& named = named_[place_of(counter)];
   named.store(named.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  if (worker_.context_.retired()) [[unlikely]]
-    worker_.context_.reclaim();
+  if (core_.context.retired()) [[unlikely]]
+    core_.context.reclaim();
 }
 
 inline void Tagged::count_end(base::Status status) {
-  if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) ++worker_.stats_.receives;
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) ++core_.stats.receives;
   if (status != HEDDLE_DONE) [[unlikely]]
-    ++worker_.stats_.failed;
+    ++core_.stats.failed;
 }
 
 // With the status the receive is the program's again: what is needed after it is copied before.

@@ -4,8 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "engine/core.hpp"
 #include "engine/tagged_nodes.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -26,8 +26,8 @@ constexpr std::uint64_t kRefusedNs = 1'000'000'000;
 void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) {
   const auto name = wire::decode_word<wire::BoardName>(packet);
   protocol::SendCredit& to = credit(from);
-  if (!name || to.view != nullptr || !worker_.capabilities_.direct || from.rank == worker_.context_.rank()) {
-    return worker_.drop(from, "it names no board, or a second one");
+  if (!name || to.view != nullptr || !core_.capabilities.direct || from.rank == core_.context.rank()) {
+    return core_.drop(from, "it names no board, or a second one");
   }
   std::unique_ptr<View> view(new (std::nothrow) View);
   if (view == nullptr) return;  // it is offered as before
@@ -35,8 +35,8 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   std::memcpy(key.bytes.data(), name->key, sizeof name->key);
   try {
     // It waits for no card: that of a peer that is mapped is here when its message comes.
-    const auto memory = worker_.context_.transport().import(from.rank, key);
-    if (!memory) return worker_.drop(from, "its board cannot be reached");
+    const auto memory = core_.context.transport().import(from.rank, key);
+    if (!memory) return core_.drop(from, "its board cannot be reached");
     view->memory = *memory;
   } catch (const std::bad_alloc&) {
     return;
@@ -44,8 +44,8 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   const bool fits = view->memory.direct != nullptr && view->memory.bytes >= sizeof(wire::Board) &&
                     reinterpret_cast<std::uintptr_t>(view->memory.direct) % alignof(wire::Board) == 0;
   if (!fits) {
-    worker_.context_.transport().release(view->memory);
-    return worker_.drop(from, "what it names cannot be a board");
+    core_.context.transport().release(view->memory);
+    return core_.drop(from, "what it names cannot be a board");
   }
   view->to = from;
   view->board = reinterpret_cast<wire::Board*>(view->memory.direct);
@@ -79,21 +79,21 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     if (best == nullptr) return false;
     std::memcpy(&best->offer, &head, sizeof head);
     if (!wire::take_place(*best, best_word)) continue;  // it was taken back: another may be the earliest now
-    Offered& offered = offered_[worker_.operations_.index(operation)];
+    Offered& offered = offered_[core_.operations.index(operation)];
     offered.view = view;
     offered.place = best;
     offered.word = wire::place_word(wire::generation_of(best_word), Stage::taken);
     offered.total = std::min(request.bytes, best->room);
     offered.index = static_cast<std::uint64_t>(best - board.places);
-    offered.since = worker_.context_.clock().now_ns();
+    offered.since = core_.context.clock().now_ns();
     offered.operation = &operation;
     offered.next = std::exchange(pushing_, &offered);
-    ++worker_.stats_.taken;
+    ++core_.stats.taken;
     tell_taken(offered);
-    worker_.want_chores();
+    core_.want_chores();
     // It takes nothing of the memory for messages that nobody waits for.
     const std::uint64_t charge = wire::tagged_charge(sizeof head);
-    worker_.gate_ == nullptr ? to.give_back<false>(charge) : to.give_back<true>(charge);
+    core_.one_thread ? to.give_back<false>(charge) : to.give_back<true>(charge);
     return true;
   }
   return false;
@@ -119,7 +119,7 @@ bool Tagged::advance_pushing() {
     const std::int32_t told = place.status.load(std::memory_order_relaxed);
     const auto status = lost || !wire::status_known(told) ? HEDDLE_ERR_PROTOCOL : static_cast<base::Status>(told);
     offered->operation->served = 0;
-    worker_.settle(*offered->operation, status, offered->view->to.rank);  // which leaves the place
+    core_.operations.complete(*offered->operation, status, offered->view->to.rank);  // which leaves the place
     moved = true;
   }
   return moved;
@@ -130,8 +130,7 @@ bool Tagged::may_push(const Offered& offered) {
   const BoardPlace& place = *offered.place;
   if (offered.view->alone == View::Alone::impossible) return false;
   if (offered.began || place.shared.load(std::memory_order_relaxed) != 0) return true;
-  return place.next.load(std::memory_order_relaxed) == 0 &&
-         worker_.context_.clock().now_ns() - offered.since >= kGraceNs;
+  return place.next.load(std::memory_order_relaxed) == 0 && core_.context.clock().now_ns() - offered.since >= kGraceNs;
 }
 
 bool Tagged::reach(Offered& offered) {
@@ -139,7 +138,7 @@ bool Tagged::reach(Offered& offered) {
     transport::MemoryKey key;
     std::memcpy(key.bytes.data(), offered.place->key, sizeof offered.place->key);
     try {
-      const auto memory = worker_.context_.transport().try_import(offered.view->to.rank, key);
+      const auto memory = core_.context.transport().try_import(offered.view->to.rank, key);
       if (!memory) return false;
       offered.room = *memory;
     } catch (const std::bad_alloc&) {
@@ -186,7 +185,7 @@ bool Tagged::push_part(Offered& offered) {
     return true;
   }
   // The receiver has died, of which we shall hear; or it has unmapped its buffer.
-  const std::uint64_t now = worker_.context_.clock().now_ns();
+  const std::uint64_t now = core_.context.clock().now_ns();
   if (offered.refused_since == 0) offered.refused_since = now;
   if (now - offered.refused_since < kRefusedNs) return false;
   wire::finish_part(place, std::exchange(part.bytes, 0), HEDDLE_ERR_RANGE);
@@ -201,7 +200,7 @@ void Tagged::leave_place(Offered& offered) {
   *link = offered.next;
   BoardPlace& place = *offered.place;
   wire::abandon_place(place, offered.left, offered.total);
-  if (offered.imported) worker_.context_.transport().release(offered.room);
+  if (offered.imported) core_.context.transport().release(offered.room);
   wire::leave_place(place, wire::generation_of(offered.word));
   offered.view = nullptr;
 }

@@ -4,9 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "engine/core.hpp"
 #include "engine/lending.hpp"
 #include "engine/tagged_nodes.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 
@@ -27,7 +27,7 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   const std::uint64_t bytes = std::min(head.bytes, request.bytes);
   const base::Status outcome = bytes == head.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
   const auto refused = [&](base::Status status) {
-    worker_.responder_.answer(from, head.token, status);
+    core_.responder.answer(from, head.token, status);
     return status == HEDDLE_DONE ? outcome : status;
   };
   if (bytes == 0) return refused(HEDDLE_DONE);
@@ -45,12 +45,12 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
   (waiting_ == nullptr ? waiting_ : waiting_last_->next) = fetch;
   waiting_last_ = fetch;
-  worker_.want_chores();
+  core_.want_chores();
   return HEDDLE_POSTED;
 }
 
 base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRegion* to) {
-  return reach_lent(worker_.context_, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
+  return reach_lent(core_.context, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
 // POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a free operation, else because the
@@ -69,7 +69,7 @@ base::Status Tagged::start_fetch(Fetch* fetch) {
                          },
                          fetch, nullptr, HEDDLE_WHEN_REMOTE};
   const Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
-  return worker_.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+  return core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
 }
 
 // Answers the sender, and returns how the receive has ended.
@@ -77,9 +77,9 @@ base::Status Tagged::end_fetch(Fetch* fetch, base::Status status) {
   if (fetch->reached) {
     // The sender takes its memory back before it has been read only when it is closed.
     if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
-    worker_.context_.transport().release(fetch->remote.memory);
+    core_.context.transport().release(fetch->remote.memory);
   }
-  worker_.responder_.answer(fetch->from, fetch->offer.token, status);
+  core_.responder.answer(fetch->from, fetch->offer.token, status);
   const base::Status outcome = status == HEDDLE_DONE ? fetch->outcome : status;
   delete fetch;
   return outcome;
@@ -129,7 +129,7 @@ bool Tagged::advance_waiting() {
 // ---- receiving: calls ------------------------------------------------------------------------------------------------------
 
 base::Status Tagged::receive(const protocol::Wanted& wanted, const ReceiveRequest& request) {
-  if (wanted.source != protocol::kAnySource && worker_.failed_[rank_of(wanted.source)]) {
+  if (wanted.source != protocol::kAnySource && core_.failed[rank_of(wanted.source)]) {
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
@@ -192,9 +192,9 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   }
   posted.owner = nullptr;
   receive->source = protocol::peer_of(posted.wanted.source);
-  const Inside inside(worker_);  // its completion may not wait
+  const Inside inside(core_.worker);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
-  worker_.note_moved();
+  core_.note_moved();
   return HEDDLE_DONE;
 }
 

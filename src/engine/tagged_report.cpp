@@ -2,8 +2,8 @@
 #include <array>
 #include <cstdio>
 
+#include "engine/core.hpp"
 #include "engine/tagged_nodes.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -35,14 +35,14 @@ Text source_text(Context& context, protocol::Source source) {
 }  // namespace
 
 void Tagged::report() const {
-  const base::Log& log = worker_.context_.environment().log;
+  const base::Log& log = core_.context.environment().log;
   std::uint64_t told = 0;
   matching_.each_receive([&](const protocol::PostedReceive& receive) {
     if (told++ >= kMostLines) return;
     const auto& posted = static_cast<const Posted&>(receive);
     const protocol::Wanted& wanted = posted.wanted;
     log.say("  receive of tag 0x%llx (mask 0x%llx) from %s, %llu bytes: posted%s; nothing that fits has come",
-            wide(wanted.tag), wide(wanted.mask), source_text(worker_.context_, wanted.source).data(),
+            wide(wanted.tag), wide(wanted.mask), source_text(core_.context, wanted.source).data(),
             wide(posted.request.bytes), posted.shown != nullptr ? ", and shown to its sender" : "");
   });
   if (told > kMostLines) log.say("  and %llu more receives", wide(told - kMostLines));
@@ -50,13 +50,12 @@ void Tagged::report() const {
     const wire::BoardPlace& place = shown->inlet->board->places[shown->index];
     log.say(
         "  receive of tag 0x%llx from %s: its sender has sent; %llu of %llu bytes are copied, by who makes progress",
-        wide(shown->request.receive->tag),
-        source_text(worker_.context_, protocol::source_of(shown->inlet->from)).data(),
+        wide(shown->request.receive->tag), source_text(core_.context, protocol::source_of(shown->inlet->from)).data(),
         wide(place.finished.load(std::memory_order_relaxed)), wide(shown->total));
   }
   for (const Fetch* fetch = waiting_; fetch != nullptr; fetch = fetch->next) {
     log.say("  receive of tag 0x%llx from %s: its message of %llu bytes waits to be fetched, %s",
-            wide(fetch->request.receive->tag), source_text(worker_.context_, protocol::source_of(fetch->from)).data(),
+            wide(fetch->request.receive->tag), source_text(core_.context, protocol::source_of(fetch->from)).data(),
             wide(fetch->bytes),
             fetch->reached ? "for no operation is free" : "for what its sender's rank has published is not here yet");
   }

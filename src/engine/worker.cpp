@@ -1,5 +1,6 @@
 #include "engine/worker.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <new>
 
@@ -15,9 +16,12 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
-  if (context.extension() != nullptr) worker->extension_ = context.extension()(*worker);
+  if (context.extension() != nullptr) {
+    worker->extension_ = context.extension()(*worker);
+    worker->completer_.add(wire::kExtensionRow, *worker->extension_);
+  }
   if (traits.sharing != Sharing::exclusive || traits.helped) {
-    worker->tallies_ = std::make_unique<Tallies>();
+    worker->counts_.share();
     // As many records as operations: the queue is full when that many wait.
     worker->gate_ =
         Gate::make(*worker, traits.sharing, static_cast<std::uint32_t>(operations), context.small_offload());
@@ -33,8 +37,6 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       size_(context.size()),
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
-      max_message_(context.transport().capabilities().max_message),
-      numbers_(!context.transport().capabilities().ordered_messages),
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
         if (!traits.aggregates) return std::move(transport);
         const std::uint32_t max_message = context.transport().capabilities().max_message;
@@ -42,29 +44,23 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
         aggregator_ = aggregator.get();
         return aggregator;
       }()),
-      capabilities_(context.transport().capabilities()),
-      failure_epoch_(context.bootstrap().failure_epoch()),
-      outstanding_(context.size()),
-      operations_(context.environment().config.number(base::Var::worker_operations)),
-      unreported_(context.size(), HEDDLE_DONE),
-      failed_(context.size()),
-      reassembly_(context.environment().config.number(base::Var::am_max_bytes),
-                  context.environment().config.number(base::Var::am_reassembly_bytes)),
-      responder_(*transport_, context.regions(), capabilities_.max_message),
-      credits_(context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
-               traits.sharing == Sharing::exclusive && !traits.helped),
-      tasks_({context.size(), max_workers_, context.environment().config.number(base::Var::am_user_bytes),
-              context.environment().config.number(base::Var::am_reassembly_bytes)},
-             traits.sharing == Sharing::exclusive && !traits.helped),
-      tagged_(*this),
-      am_rendezvous_(*this) {
-  stats_.size = sizeof stats_;
-  chores_.kind = Kind::chores;
+      core_(*this, context, index, *transport_, traits.sharing == Sharing::exclusive && !traits.helped),
+      messages_(core_),
+      tagged_(core_),
+      requests_(core_),
+      completer_(core_, messages_, aggregator_) {
+  // The table of protocols. The extension's row follows.
+  completer_.add(wire::row_of(wire::Kind::active_message), messages_);
+  completer_.add(wire::row_of(wire::Kind::fragment), messages_);
+  completer_.add(wire::row_of(wire::Kind::user), messages_);
+  completer_.add(wire::row_of(wire::Kind::tagged), tagged_);
+  completer_.add(wire::row_of(wire::Kind::request), requests_);
+  completer_.add(wire::row_of(wire::Kind::reply), requests_);
 }
 
 Worker::~Worker() {
   gate_.reset();
-  cancel_all(HEDDLE_ERR_CANCELLED);
+  completer_.cancel_all(HEDDLE_ERR_CANCELLED);
   if (!context_.environment().config.flag(base::Var::stats)) return;
   const heddle_worker_stats all = read_stats();
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -85,20 +81,21 @@ Worker::~Worker() {
 heddle_worker_stats Worker::read_stats() {
   heddle_worker_stats all;
   const auto read = [&] {
-    all = stats_;
-    all.dropped += transport_->counters().malformed + responder_.lost() + tasks_.dropped();
+    all = core_.stats;
+    all.failed += core_.operations.failed();
+    all.dropped += transport_->counters().malformed + core_.responder.lost() + messages_.tasks().dropped();
     if (aggregator_ == nullptr) return;
     all.aggregated = aggregator_->counts().messages;
     all.packets = aggregator_->counts().packets;
   };
   gate_ == nullptr ? read() : gate_->visit(read);
-  const Tally posted = (tallies_ == nullptr ? tally_ : tallies_->sum()).total();
+  const Tally posted = counts_.total();
   if (gate_ != nullptr && gate_->small_offload() != nullptr) {
     all.registered = gate_->small_offload()->registered_messages();
     all.helped = gate_->small_offload()->helped_messages();
   }
-  all.tasks = tasks_.ran();
-  all.stored = tasks_.stored();
+  all.tasks = messages_.tasks().ran();
+  all.stored = messages_.tasks().stored();
   all.puts = posted.puts;
   all.gets = posted.gets;
   all.atomics = posted.atomics;
@@ -113,11 +110,11 @@ heddle_worker_stats Worker::read_stats() {
 // The queue first: a command leaves it only when its operation has its marks, which are then seen. The other way round it
 // could be started between the two looks, and neither would find it.
 bool Worker::names_remote(const RemoteRegion* remote) const {
-  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_remote(remote);
+  return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
 }
 
 bool Worker::names_counter(const Counter* counter) const {
-  return (gate_ != nullptr && gate_->queued()) || operations_.marks().names_counter(counter) ||
+  return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_counter(counter) ||
          tagged_.names_counter(counter);
 }
 
@@ -126,13 +123,13 @@ void Worker::begin() {
 }
 
 void Worker::end() {
-  gate_ == nullptr ? cancel_all(HEDDLE_ERR_CANCELLED) : gate_->end();
-  if (tasks_.stored() == 0) return;
+  gate_ == nullptr ? completer_.cancel_all(HEDDLE_ERR_CANCELLED) : gate_->end();
+  if (messages_.tasks().stored() == 0) return;
   context_.environment().log.line(
       base::Level::warn,
       "worker %u was closed with %llu USER messages that no heddle_run_tasks had taken; they are "
       "dropped",
-      index_, static_cast<unsigned long long>(tasks_.stored()));
+      index_, static_cast<unsigned long long>(messages_.tasks().stored()));
 }
 
 bool Worker::may_call() const {
@@ -140,7 +137,7 @@ bool Worker::may_call() const {
 }
 
 int Worker::progress() {
-  return gate_ == nullptr ? progress_inside() : gate_->progress();
+  return gate_ == nullptr ? completer_.progress() : gate_->progress();
 }
 
 namespace {
@@ -227,7 +224,7 @@ Worker::Rest Worker::lie_down() {
       context_.transport().settle();
       quiet = !transport_->has_arrivals();
     }  // else only polls move it on: the next one is after the nap
-    if (quiet) note_rest();
+    if (quiet) completer_.note_rest();
   };
   if (gate_ == nullptr) {
     look();
@@ -238,27 +235,92 @@ Worker::Rest Worker::lie_down() {
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {
-  return gate_ == nullptr ? flush_inside(rank) : gate_->settled([&] { return flush_inside(rank); });
+  return gate_ == nullptr ? core_.operations.flush(rank) : gate_->settled([&] { return core_.operations.flush(rank); });
 }
 
 base::Status Worker::try_quiet() {
-  return gate_ == nullptr ? quiet_inside() : gate_->settled([&] { return quiet_inside(); });
+  return gate_ == nullptr ? core_.operations.quiet() : gate_->settled([&] { return core_.operations.quiet(); });
 }
 
 base::Status Worker::try_answer() {
-  const auto answered = [&]() -> base::Status { return responder_.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
+  const auto answered = [&]() -> base::Status { return core_.responder.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
   return gate_ == nullptr ? answered() : gate_->settled(answered);
 }
 
+std::size_t Worker::post(std::span<transport::Command> commands) {
+  const auto is_tagged = [](const transport::Command& command) {
+    return wire::kind_of(command.immediate) == wire::Kind::tagged;
+  };
+  if (!tagged_.ordered()) {  // each needs its number first
+    const auto first = std::find_if(commands.begin(), commands.end(), is_tagged);
+    commands = commands.first(static_cast<std::size_t>(first - commands.begin()));
+  }
+  const std::size_t posted = core_.requester.post(commands);
+  for (const transport::Command& command : commands.first(posted)) {
+    if (is_tagged(command)) tagged_.count_sent({command.rank, command.worker});
+  }
+  return posted;
+}
+
+void Worker::give_back(const transport::Command& command) {
+  if (command.opcode != transport::Opcode::message) return;
+  const heddle_peer target{command.rank, command.worker};
+  const wire::Kind kind = wire::kind_of(command.immediate);
+  if (kind == wire::Kind::tagged) {
+    tagged_.give_back<true>(target, command.packet_bytes() - sizeof(std::uint64_t));
+  } else if (kind == wire::Kind::user) {
+    const std::uint32_t header_bytes = wire::header_bytes_of(command.immediate);
+    messages_.give_credit_back(target, header_bytes, command.packet_bytes() - wire::pad8(header_bytes));
+  }
+}
+
+base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
+  if (messages_.take_credit(target, message.header_bytes, message.payload_bytes)) return HEDDLE_DONE;
+  // The dead and the closed handle nothing any more. To a closed worker it goes as any other message, and is
+  // dropped.
+  if (context_.failed(target.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; go on without it", target.rank);
+  }
+  bool closed = false;
+  const auto look = [&] { closed = transport_->closed({target.rank, target.worker}); };
+  if (gate_ == nullptr) {
+    look();
+  } else {
+    static_cast<void>(gate_->look(look));
+  }
+  return closed ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
+  if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  for (;;) {
+    const int events = progress();
+    if (events < 0) return events;
+    std::uint32_t ran = 0;
+    Tasks::Task* task = nullptr;
+    for (; ran < most && (task = messages_.tasks().take()) != nullptr; ++ran) {
+      ActiveMessages::EndedTask ended{};
+      if (!messages_.run_task(handle, task, &ended)) continue;
+      // Not by the queue: what stands there may wait behind messages that wait for credit of their own.
+      const auto inside = [&] { messages_.ended_task(ended); };
+      gate_ == nullptr ? inside() : gate_->visit(inside);
+    }
+    if (ran > 0) return static_cast<int>(ran);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return 0;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) context_.nap(this, ns);
+  }
+}
+
 std::uint64_t Worker::unfinished_operations() {
-  if (gate_ == nullptr) return outstanding_total_;
+  if (gate_ == nullptr) return core_.operations.under_way();
   std::uint64_t operations = 0;
-  gate_->visit([&] { operations = outstanding_total_; });
+  gate_->visit([&] { operations = core_.operations.under_way(); });
   return operations + gate_->queued_records();
 }
 
 base::Status Worker::try_drain() {
-  const auto drained = [&]() -> base::Status { return outstanding_total_ > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
+  const auto drained = [&]() -> base::Status { return core_.operations.under_way() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
   return gate_ == nullptr ? drained() : gate_->settled(drained);
 }
 

@@ -137,7 +137,8 @@ base::Status Partitioned::send(PartitionedKind kind) {
       own->board_.want(*own);  // it may have been waited for
     };
   }
-  const base::Status status = worker_.try_notice(shape_.peer, std::as_bytes(std::span(&head, 1)), payload, completion);
+  const base::Status status = worker_.core().requester.try_message(
+      shape_.peer, wire::kExtension, std::as_bytes(std::span(&head, 1)), payload, completion);
   if (kind == PartitionedKind::accept && status == HEDDLE_POSTED) ++notices_;
   return status;
 }

@@ -61,7 +61,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
   }
   // Release: the data first. Partner: the acquire load in Receiver::has().
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_->direct + at)).store(run, std::memory_order_release);
-  worker_.count_operation(&engine::Tally::puts, bytes);
+  worker_.counts().add_operation(&engine::Tally::puts, bytes);
   return true;
 }
 
@@ -105,7 +105,8 @@ base::Status Sender::post_later(std::uint32_t partition) {
 
 // What posting it has returned. False: an error.
 bool Sender::posted(std::uint32_t partition, base::Status status) {
-  if (status == HEDDLE_POSTED || status == HEDDLE_DONE) worker_.count_command(&engine::Tally::puts, shape_.bytes);
+  if (status == HEDDLE_POSTED || status == HEDDLE_DONE)
+    worker_.counts().add_command(&engine::Tally::puts, shape_.bytes);
   if (status != HEDDLE_POSTED) end(partition, status);
   return status >= 0;
 }

@@ -10,7 +10,7 @@ namespace heddle::partitioned {
 
 using wire::PartitionedKind;
 
-std::unique_ptr<engine::WorkerExtension> Switchboard::open(engine::Worker& worker) {
+std::unique_ptr<engine::Protocol> Switchboard::open(engine::Worker& worker) {
   return std::make_unique<Switchboard>(worker);
 }
 
@@ -144,7 +144,7 @@ void Switchboard::sweep() {
 void Switchboard::want(Partitioned& operation) {
   if (ended_ || std::ranges::find(wanting_, operation.number()) != wanting_.end()) return;
   wanting_.push_back(operation.number());
-  worker_.want_chores();
+  worker_.core().want_chores();
 }
 
 // ---- progress --------------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ bool Switchboard::advance(bool* more) {
   return moved;
 }
 
-bool Switchboard::arrived(heddle_peer source, std::span<const std::byte> packet) {
+bool Switchboard::arrived(heddle_peer source, std::uint32_t /*immediate*/, std::span<const std::byte> packet) {
   const auto message = wire::decode_partitioned(packet);
   if (!message) return false;
   try {
@@ -268,7 +268,7 @@ void Switchboard::note_failures() {
 }
 
 // Those who wait for this side at a peer are told, if the transport takes that now.
-void Switchboard::end() {
+void Switchboard::begin_cancel() {
   if (ended_) return;
   ended_ = true;
   for (const auto& [number, operation] : numbered_) {

@@ -24,9 +24,9 @@ namespace heddle::partitioned {
 class Sender;
 class Receiver;
 
-class Switchboard final : public engine::WorkerExtension {
+class Switchboard final : public engine::Protocol {
  public:
-  static std::unique_ptr<engine::WorkerExtension> open(engine::Worker& worker);
+  static std::unique_ptr<engine::Protocol> open(engine::Worker& worker);
   static Switchboard& of(engine::Worker& worker);
   explicit Switchboard(engine::Worker& worker) : worker_(worker) {}
   ~Switchboard() override;
@@ -41,10 +41,10 @@ class Switchboard final : public engine::WorkerExtension {
   // The program has freed it.
   void bury(Partitioned& operation);
 
-  bool arrived(heddle_peer source, std::span<const std::byte> packet) override;
+  [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
   bool advance(bool* more) override;
   void note_failures() override;
-  void end() override;
+  void begin_cancel() override;
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // rank and worker of the sender, tag

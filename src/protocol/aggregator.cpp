@@ -15,7 +15,7 @@ using transport::Opcode;
 using transport::Token;
 
 Aggregator::Aggregator(std::unique_ptr<transport::TransportWorker> inner, std::uint32_t max_message)
-    : inner_(std::move(inner)), packet_bytes_(std::min(max_message, kMostPacketBytes) & ~7U) {}
+    : ForwardingWorker(std::move(inner)), packet_bytes_(std::min(max_message, kMostPacketBytes) & ~7U) {}
 
 bool Aggregator::small(const Command& command) const {
   return packed_bytes(command.header_bytes, command.bytes) <= packet_bytes_ / kLeastShare &&

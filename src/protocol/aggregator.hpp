@@ -24,11 +24,11 @@
 #include <memory>
 #include <span>
 
-#include "transport/transport.hpp"
+#include "transport/common/forwarding.hpp"
 
 namespace heddle::protocol {
 
-class Aggregator final : public transport::TransportWorker {
+class Aggregator final : public transport::ForwardingWorker {
  public:
   static constexpr transport::Token kPacketToken = std::uint64_t{1} << 63;
   static constexpr std::size_t kPackets = 32;
@@ -41,12 +41,8 @@ class Aggregator final : public transport::TransportWorker {
 
   [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
-  void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
-  [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
   [[nodiscard]] bool arm() override { return idle() && inner_->arm(); }
-  [[nodiscard]] bool armed() const override { return inner_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return ended_count_ != 0 || inner_->has_arrivals(); }
-  [[nodiscard]] transport::WorkerCounters counters() const override { return inner_->counters(); }
 
   // Nothing waits for the transport, or to be told.
   [[nodiscard]] bool idle() const { return waiting_ == 0 && ended_count_ == 0; }
@@ -87,7 +83,6 @@ class Aggregator final : public transport::TransportWorker {
   std::size_t tell(std::span<transport::Completion> room);
   [[nodiscard]] transport::Token token_of(const Packet& packet) const;
 
-  std::unique_ptr<transport::TransportWorker> inner_;
   const std::uint32_t packet_bytes_;
   std::uint32_t waiting_ = 0;  // packets that wait
   std::uint32_t busy_ = 0;     // packets that wait or are under way

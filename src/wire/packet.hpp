@@ -53,6 +53,16 @@ constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_by
 
 inline constexpr std::uint32_t kExtension = immediate_of(Kind::fragment) | 1U << 27;
 
+// Whose messages are told apart: the kinds, and what is for the extension.
+inline constexpr std::uint32_t kExtensionRow = 8;
+inline constexpr std::uint32_t kRows = 9;
+constexpr std::uint32_t row_of(std::uint32_t immediate) {
+  return immediate == kExtension ? kExtensionRow : immediate >> kKindShift;
+}
+constexpr std::uint32_t row_of(Kind kind) {
+  return static_cast<std::uint32_t>(kind);
+}
+
 inline constexpr std::uint32_t kGrantBit = 1U << 17;
 inline constexpr std::uint32_t kGrant = immediate_of(Kind::user) | kGrantBit;
 // A small message of class USER; `handler` counts from HEDDLE_AM_USER. decode_am() decodes it.

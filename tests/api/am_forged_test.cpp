@@ -178,7 +178,7 @@ TEST_P(AmForged, AnswersAreChecked) {
                                       },
                                       &end, nullptr, HEDDLE_WHEN_LOCAL};
   const engine::LongMessage message{kHandler, 0, {}, payload.data(), payload.size()};
-  ASSERT_EQ(worker_->try_long_message({1, 0}, message, completion), HEDDLE_POSTED);
+  ASSERT_EQ(worker_->messages().try_long({1, 0}, message, completion), HEDDLE_POSTED);
   std::optional<std::uint64_t> token;
   ASSERT_TRUE(within_time([&] { return (token = forger_->offered()).has_value(); },
                           [&] { EXPECT_GE(worker_->progress(), 0); }));

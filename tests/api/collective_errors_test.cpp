@@ -129,6 +129,11 @@ TEST_F(CollectiveArguments, OnlyWhatMayBeStartedIs) {
   expect_error(heddle_collective_offloaded(made_, nullptr), HEDDLE_ERR_ARGUMENT, "offloaded");
   EXPECT_EQ(heddle_collective_offloaded(made_, &offloaded), HEDDLE_DONE);
   EXPECT_EQ(offloaded, 0);
+  std::uint32_t member = 0;
+  expect_error(heddle_collective_awaited({}, &member), HEDDLE_ERR_HANDLE, "null handle");
+  expect_error(heddle_collective_awaited(made_, nullptr), HEDDLE_ERR_ARGUMENT, "member");
+  EXPECT_EQ(heddle_collective_awaited(made_, &member), HEDDLE_DONE);
+  EXPECT_EQ(member, HEDDLE_NO_RANK) << "no run is under way";
   EXPECT_EQ(std::string(name).rfind("barrier.", 0), 0U) << name;
   EXPECT_EQ(heddle_collective_free(made_), HEDDLE_DONE);
   expect_error(heddle_collective_start(made_), HEDDLE_ERR_HANDLE, "is not open");

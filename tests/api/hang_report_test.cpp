@@ -256,9 +256,9 @@ TEST(HangReportOfCollectives, NamesTheMemberThatHasNotCome) {
   const Variables variables{{{"HEDDLE_HANG_SECONDS", "1"}, {"HEDDLE_PROGRESS", "none"}}};
   Errors errors;
   std::string told;
-  // Member 0 collects; member 2 waits for it alone.
+  // Each of them has heard of the other, and waits for who has told nobody.
   const char* zero = "barrier of 0 bytes on a team of 3, rank 0 there: it waits for member 1\n";
-  const char* two = "barrier of 0 bytes on a team of 3, rank 2 there: it waits for member 0\n";
+  const char* two = "barrier of 0 bytes on a team of 3, rank 2 there: it waits for member 1\n";
   const auto has = [&](const char* words) { return told.find(words) != std::string::npos; };
   run_members(3, "shm", [&](const Member& member) {
     must(member.world.barrier(), "the first barrier");  // from here on the operation is ready, and is run alone

@@ -28,6 +28,7 @@ const Algorithm* find_algorithm(std::string_view name);
 
 Schedule barrier_dissemination(const Request& request);
 Schedule barrier_flat(const Request& request);
+Schedule barrier_wide(const Request& request);
 
 Schedule broadcast_chain(const Request& request);
 Schedule broadcast_binomial(const Request& request);

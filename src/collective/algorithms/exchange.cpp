@@ -90,14 +90,32 @@ class Maker {
   std::uint32_t blocks_ = 0;
 };
 
+Schedule direct(Request request, Operation operation) {
+  request.operation = operation;
+  return Maker(request, false).make();
+}
+
 }  // namespace
 
 Schedule exchange_direct(const Request& request) {
-  return Maker(request, false).make();
+  return direct(request, request.operation);
 }
 
 Schedule exchange_kept(const Request& request) {
   return Maker(request, true).make();
+}
+
+// Equal blocks are lists that nobody has to tell.
+Schedule gather_linear(const Request& request) {
+  return direct(request, Operation::gatherv);
+}
+
+Schedule scatter_linear(const Request& request) {
+  return direct(request, Operation::scatterv);
+}
+
+Schedule alltoall_pairwise(const Request& request) {
+  return direct(request, Operation::alltoallv);
 }
 
 }  // namespace heddle::collective

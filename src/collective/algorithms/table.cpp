@@ -27,6 +27,7 @@ constexpr std::array kTable = {
               barrier_dissemination},
     Algorithm{"barrier.flat", Operation::barrier, "everybody tells rank 0, which tells everybody: few ranks", nothing,
               barrier_flat},
+    Algorithm{"barrier.wide", Operation::barrier, "log8(ranks) rounds of up to seven signals", nothing, barrier_wide},
     Algorithm{"broadcast.chain", Operation::broadcast, "pipeline along a chain of ranks", nothing, broadcast_chain,
               Reach::put},
     Algorithm{"broadcast.binomial", Operation::broadcast, "pipeline down a binomial tree", nothing, broadcast_binomial,

@@ -168,9 +168,9 @@ Helpers::Owner Helpers::look_at_owner(Entry& entry, Worker& worker, std::uint64_
 
 // Nothing has happened since a visit that left it quiet.
 bool Helpers::unchanged(const Entry& entry, Worker& worker) {
-  return entry.quiet.load(std::memory_order_relaxed) && worker.armed() && !worker.gate()->registered() &&
-         worker.gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
-         worker.failure_epoch() == entry.epoch.load(std::memory_order_relaxed);
+  return entry.quiet.load(std::memory_order_relaxed) && worker.core().transport.armed() &&
+         !worker.gate()->registered() && worker.gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
+         worker.core().failure_epoch.load(std::memory_order_relaxed) == entry.epoch.load(std::memory_order_relaxed);
 }
 
 bool Helpers::all_unchanged() {
@@ -204,7 +204,7 @@ Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number
   const std::uint64_t messages = small == nullptr ? 0 : small->registered_messages();
   const bool registered = messages != entry.registered.load(std::memory_order_relaxed) && worker.gate()->registered();
   if (!registered && now < entry.not_before.load(std::memory_order_relaxed) &&
-      worker.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
+      worker.core().transport.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
     return Found::later;
   }
   const Owner owner = look_at_owner(entry, worker, now);
@@ -213,7 +213,7 @@ Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number
     // An owner that registers and goes away will be outside in a moment; one that stays submits it itself.
     return registered ? Found::events : Found::later;
   }
-  entry.epoch.store(worker.failure_epoch(), std::memory_order_relaxed);
+  entry.epoch.store(worker.core().failure_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
   const std::uint64_t refused = entry.refused_since.load(std::memory_order_relaxed);
   const bool waited = refused != 0 && now - refused >= kNeglectNs;
   const auto [visited, quiet, events] = let_in(worker, number, owner == Owner::neglectful || waited);
@@ -223,7 +223,7 @@ Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number
   if (visited) entry.registered.store(messages, std::memory_order_relaxed);
   if (visited || refused == 0) entry.refused_since.store(visited ? 0 : now, std::memory_order_relaxed);
   entry.quiet.store(quiet, std::memory_order_relaxed);
-  entry.was_armed.store(worker.armed(), std::memory_order_relaxed);
+  entry.was_armed.store(worker.core().transport.armed(), std::memory_order_relaxed);
   const std::uint64_t backoff =
       found == Found::later
           ? std::min(2 * entry.backoff.load(std::memory_order_relaxed) + kFirstBackoffNs, kMostBackoffNs)
@@ -240,9 +240,9 @@ Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urge
       const int got = worker.gate()->advance();
       outcome.events += std::max(got, 0);
       if (got > 0 && !worker.gate()->wanted()) continue;
-      if (got > 0 || !worker.arm_inside()) break;
+      if (got > 0 || !worker.completer().arm()) break;
       transport_.settle();
-      if (!worker.has_arrivals_inside()) {
+      if (!worker.core().transport.has_arrivals()) {
         outcome.quiet = !worker.gate()->registered();
         break;
       }

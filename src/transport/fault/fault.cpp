@@ -8,10 +8,10 @@
 namespace heddle::transport::fault {
 namespace {
 
-class FaultTransport final : public Transport {
+class FaultTransport final : public ForwardingTransport {
  public:
   FaultTransport(std::unique_ptr<Transport> inner, std::uint32_t rank, const Settings& settings, base::Clock& clock)
-      : inner_(std::move(inner)),
+      : ForwardingTransport(std::move(inner)),
         rank_(rank),
         clock_(clock),
         settings_(settings),
@@ -26,9 +26,6 @@ class FaultTransport final : public Transport {
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
   [[nodiscard]] std::string describe() const override { return "fault+" + inner_->describe(); }
-  [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
-  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return inner_->lost(rank); }
-  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return inner_->given_up(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override {
     return capabilities_.direct && inner_->direct_to(rank);
   }
@@ -41,19 +38,6 @@ class FaultTransport final : public Transport {
     return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed, clock_));
   }
 
-  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override { return inner_->allocate(bytes); }
-  void free(const LocalMemory& memory) override { inner_->free(memory); }
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
-    return inner_->enroll(address, bytes);
-  }
-  [[nodiscard]] base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) override {
-    return inner_->enroll_for(rank, address, bytes);
-  }
-  void withdraw(const LocalMemory& memory) override { inner_->withdraw(memory); }
-  [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override {
-    return inner_->key_for(rank, key);
-  }
-
   // What is direct inside becomes memory without commands: the protocol layer reaches it by messages, which are faulty.
   // Where it refuses, every other time: as if the card were under way.
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
@@ -62,20 +46,11 @@ class FaultTransport final : public Transport {
     if (memory && settings_.any()) memory->direct = nullptr;
     return memory;
   }
-  void release(const RemoteMemory& memory) override { inner_->release(memory); }
-
-  [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override { return inner_->common_words(); }
   // What goes by these passes the decorator, as direct memory does.
   [[nodiscard]] SessionQueues* sessions() override { return settings_.any() ? nullptr : inner_->sessions(); }
   [[nodiscard]] BarrierGates* gates() override { return settings_.any() ? nullptr : inner_->gates(); }
 
-  [[nodiscard]] std::uint32_t bell() override { return inner_->bell(); }
-  void settle() override { inner_->settle(); }
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_->wait(seen, timeout_ns); }
-  void ring() override { inner_->ring(); }
-
  private:
-  std::unique_ptr<Transport> inner_;
   const std::uint32_t rank_;
   base::Clock& clock_;
   const Settings settings_;

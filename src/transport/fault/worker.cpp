@@ -25,7 +25,7 @@ std::uint64_t target_of(const Command& command) {
 }  // namespace
 
 Worker::Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock)
-    : inner_(std::move(inner)),
+    : ForwardingWorker(std::move(inner)),
       settings_(settings),
       random_(seed),
       clock_(clock),

@@ -17,7 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
-#include "transport/transport.hpp"
+#include "transport/common/forwarding.hpp"
 
 namespace heddle::transport::fault {
 
@@ -32,20 +32,15 @@ struct Settings {
   [[nodiscard]] bool any() const { return holds() || again_percent != 0; }
 };
 
-class Worker final : public TransportWorker {
+class Worker final : public ForwardingWorker {
  public:
   // The clock outlives the worker.
   Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock);
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
-  void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
-  [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
   // What is held here moves only by polls.
   [[nodiscard]] bool arm() override { return commands_.empty() && events_.empty() && inner_->arm(); }
-  [[nodiscard]] bool armed() const override { return inner_->armed(); }
-  [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }
-  [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
 
  private:
   static constexpr std::size_t kMostCommands = 64;
@@ -83,7 +78,6 @@ class Worker final : public TransportWorker {
   std::uint64_t now() { return settings_.latency_ns == 0 ? 0 : clock_.now_ns(); }
   void shuffle(std::vector<std::size_t>* order);
 
-  std::unique_ptr<TransportWorker> inner_;
   const Settings settings_;
   base::Random random_;
   base::Clock& clock_;

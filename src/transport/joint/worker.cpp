@@ -18,8 +18,9 @@ std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
 void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
   while (*accepted < batch.size()) {
     if (too_long(batch[*accepted])) [[unlikely]] {
-      if (refused_.size() == kMostRefused) return;
-      refused_.push_back(batch[*accepted].token);
+      const base::Status status =
+          base::fail(HEDDLE_ERR_SIZE, "a message is longer than %u bytes, the most of both transports", max_message_);
+      if (!refused_.refuse(batch[*accepted], status)) return;
       alone_ = 0;
       ++*accepted;
       continue;
@@ -80,18 +81,6 @@ std::size_t Worker::poll_far(std::span<Completion> completions) {
   return count;
 }
 
-std::size_t Worker::tell_refused(std::span<Completion> completions) {
-  const std::size_t count = std::min(refused_.size(), completions.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    completions[i] = Completion{};
-    completions[i].token = refused_[i];
-    completions[i].status =
-        base::fail(HEDDLE_ERR_SIZE, "a message is longer than %u bytes, the most of both transports", max_message_);
-  }
-  refused_.erase(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(count));
-  return count;
-}
-
 // What was fetched is told, though what follows runs out of memory.
 template <class Poll>
 std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
@@ -126,7 +115,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   if (refused_.empty()) [[likely]] {
     return poll_both(completions);
   }
-  const std::size_t told = tell_refused(completions);
+  const std::size_t told = refused_.drain(completions);
   return told == completions.size() ? told : and_then(told, [&] { return poll_both(completions.subspan(told)); });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "transport/common/backlog.hpp"
 #include "transport/joint/share.hpp"
 #include "transport/transport.hpp"
 
@@ -53,8 +54,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] TransportWorker& of(std::uint32_t rank) { return *inner_[way_to(rank)]; }
   // One of the two might take it; the other does not, and the joint's limit is the lower one.
   [[nodiscard]] bool too_long(const Command& command) const {
-    return command.opcode == Opcode::message &&
-           (command.bytes > max_message_ || command.packet_bytes() > max_message_);
+    return command.opcode == Opcode::message && (command.bytes > max_message_ || command.packet_bytes() > max_message_);
   }
   std::size_t post_portion(std::span<Command> portion, std::size_t way);
   void post_portions(std::span<Command> batch, std::size_t* accepted);
@@ -64,7 +64,6 @@ class Worker final : public TransportWorker {
   }
   [[nodiscard]] bool far_is_due();
   std::size_t poll_seldom(std::span<Completion> completions);
-  std::size_t tell_refused(std::span<Completion> completions);
   template <class Poll>
   static std::size_t and_then(std::size_t count, Poll&& poll);
   std::size_t poll_both(std::span<Completion> completions);
@@ -74,7 +73,7 @@ class Worker final : public TransportWorker {
   const std::span<const std::uint8_t> ways_;
   const std::uint32_t max_message_;
   base::Clock& clock_;
-  std::vector<Token> refused_;  // messages that are too long, for the next poll; at most kMostRefused
+  Backlog refused_{kMostRefused};  // messages that are too long
   bool far_first_ = false;
   bool far_polled_ = false;  // by the last poll
   bool timed_ = false;       // FAR's next poll, since looked_ns_

@@ -87,18 +87,16 @@ Worker::Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opco
       index_(index),
       opcodes_(opcodes),
       failed_(ranks.size()) {
-  failures_.reserve(kMostFailures);
   lent_.reserve(kMailboxPackets);
 }
 
 // False: not accepted.
 bool Worker::post_one(Command& command) {
-  if (failures_.size() == kMostFailures) return false;
+  if (failures_.full()) return false;
   const base::Status status = execute(command);
-  if (status == HEDDLE_AGAIN) return false;
-  command.done = status == HEDDLE_DONE;
+  if (status != HEDDLE_DONE) return failures_.refuse(command, status);
+  command.done = true;
   command.source_free = true;
-  if (!command.done) failures_.push_back({command.token, status});
   return true;
 }
 
@@ -150,13 +148,7 @@ base::Status Worker::access(Node& node, const Command& command) {
 
 std::size_t Worker::poll(std::span<Completion> completions) {
   lent_.clear();
-  const std::size_t failures = std::min(failures_.size(), completions.size());
-  for (std::size_t i = 0; i < failures; ++i) {
-    completions[i] = Completion{};
-    completions[i].token = failures_[i].token;
-    completions[i].status = failures_[i].status;
-  }
-  failures_.erase(failures_.begin(), failures_.begin() + static_cast<std::ptrdiff_t>(failures));
+  const std::size_t failures = failures_.drain(completions);
   mailbox_.take(completions.size() - failures, &lent_);
   for (std::size_t i = 0; i < lent_.size(); ++i) {
     const Packet& packet = lent_[i];

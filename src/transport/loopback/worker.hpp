@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/common/backlog.hpp"
 #include "transport/loopback/node.hpp"
 #include "transport/loopback/ranks.hpp"
 #include "transport/transport.hpp"
@@ -29,10 +30,6 @@ class Worker final : public TransportWorker {
 
  private:
   static constexpr std::size_t kMostFailures = 256;
-  struct Failure {
-    Token token;
-    base::Status status;
-  };
 
   bool post_one(Command& command);
   // DONE, AGAIN (not accepted) or the error that it completes with.
@@ -46,8 +43,8 @@ class Worker final : public TransportWorker {
   const std::uint32_t index_;
   const std::uint32_t opcodes_;
   std::vector<std::uint8_t> failed_;  // by rank
-  std::vector<Failure> failures_;     // for the next poll; at most kMostFailures
-  std::vector<Packet> lent_;          // handed out by the last poll; at most kMailboxPackets
+  Backlog failures_{kMostFailures};
+  std::vector<Packet> lent_;  // handed out by the last poll; at most kMailboxPackets
 };
 
 }  // namespace heddle::transport::loopback

@@ -12,7 +12,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     discover();
   if (!transfers_.idle()) [[unlikely]]
     transfers_.advance();
-  std::size_t n = outbox_.empty() ? 0 : outbox_.drain(completions);
+  std::size_t n = backlog_.empty() ? 0 : backlog_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
   // A ring whose peer has died leaves the list while we go over it; the one moved to its place is then seen next time.
@@ -26,7 +26,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
 
 // A transfer of our own is looked after by polls: the other side's part in it does not ring.
 bool Worker::arm() {
-  if (!lent_.empty() || !outbox_.empty() || !transfers_.idle()) return false;
+  if (!lent_.empty() || !backlog_.empty() || !transfers_.idle()) return false;
   entry_.armed.store(1, std::memory_order_relaxed);
   return true;
 }

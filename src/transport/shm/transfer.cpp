@@ -8,9 +8,9 @@
 
 namespace heddle::transport::shm {
 
-Transfers::Transfers(Home& home, Outbox& outbox)
+Transfers::Transfers(Home& home, Backlog& backlog)
     : home_(home),
-      outbox_(outbox),
+      backlog_(backlog),
       pool_(home.bounce()),
       min_bounce_(home.environment().config.number(base::Var::shm_bounce_min_bytes)),
       patience_ns_(home.environment().config.number(base::Var::shm_bounce_patience_ns)),
@@ -42,7 +42,7 @@ bool Transfers::prefers_cma(const Command& command, Peer& peer) {
 
 bool Transfers::start(Command& command, Outgoing& to) {
   if (command.alone) return copy_alone(command, *to.peer);
-  if (outbox_.full() || idle_.empty()) return false;
+  if (backlog_.full() || idle_.empty()) return false;
   Peer& peer = *to.peer;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
@@ -61,7 +61,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   }
   if (command.done || status != HEDDLE_DONE) {
     command.source_free = true;
-    if (!command.done) outbox_.put(command.token, status);
+    if (!command.done) backlog_.put(command.token, status);
     return true;
   }
   const std::uint32_t index = idle_.back();
@@ -121,7 +121,7 @@ void Transfers::retire(std::size_t position) {
   const std::uint32_t index = active_[position];
   Transfer& transfer = transfers_[index];
   finish_source(transfer);
-  outbox_.put(transfer.token, transfer.status);
+  backlog_.put(transfer.token, transfer.status);
   if (!transfer.impatient && !transfer.by_cma) patience_[transfer.to->peer->rank].last = 0;
   active_[position] = active_.back();
   active_.pop_back();
@@ -132,7 +132,7 @@ void Transfers::finish_source(Transfer& transfer) {
   if (!transfer.owes_source_free || transfer.next != transfer.bytes) return;
   transfer.owes_source_free = false;
   transfer.source_given = true;
-  outbox_.put(transfer.token, HEDDLE_DONE, Event::source_free);
+  backlog_.put(transfer.token, HEDDLE_DONE, Event::source_free);
 }
 
 // ---- the initiator ----------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/common/backlog.hpp"
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/cma.hpp"
 #include "transport/shm/home.hpp"
-#include "transport/shm/outbox.hpp"
 #include "transport/shm/rings.hpp"
 
 namespace heddle::transport::shm {
@@ -29,7 +29,7 @@ class Transfers {
  public:
   static constexpr std::size_t kMost = 32;  // in flight per worker
 
-  Transfers(Home& home, Outbox& outbox);
+  Transfers(Home& home, Backlog& backlog);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -97,7 +97,7 @@ class Transfers {
   [[nodiscard]] std::uint64_t now() const { return home_.environment().clock->now_ns(); }
 
   Home& home_;
-  Outbox& outbox_;
+  Backlog& backlog_;
   BouncePool& pool_;
   std::uint64_t min_bounce_;
   std::uint64_t patience_ns_;

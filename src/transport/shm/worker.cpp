@@ -24,8 +24,8 @@ Worker::Worker(Home& home, std::uint32_t index)
       failed_(home.size()),
       unmet_told_(home.size()),
       cursors_(home.size()),
-      outbox_(kOutbox, 2 * Transfers::kMost),
-      transfers_(home, outbox_) {
+      backlog_(kBacklog, 2 * Transfers::kMost),
+      transfers_(home, backlog_) {
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
 
@@ -131,30 +131,22 @@ inline bool Worker::post_one(Command& command, Outgoing*& begun) {
   if (command.opcode == Opcode::message) [[likely]]
     return post_message(command, begun);
   if (command.opcode == Opcode::put || command.opcode == Opcode::get) return post_transfer(command);
-  return refuse(command, base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
-}
-
-// Accepted, and fails: its completion comes from the next poll. False: not accepted.
-bool Worker::refuse(Command& command, base::Status status) {
-  if (status == HEDDLE_AGAIN || outbox_.full()) return false;  // AGAIN: the peer's card is under way
-  command.source_free = true;
-  outbox_.put(command.token, status);
-  return true;
+  return backlog_.refuse(command,
+                         base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
 
 inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   base::Status why = HEDDLE_DONE;
   Outgoing* to = outgoing(command.rank, command.worker, &why);
   if (to == nullptr) [[unlikely]]
-    return refuse(command, why);
+    return backlog_.refuse(command, why);
   if (command.packet_bytes() > max_message_ || command.bytes > max_message_) [[unlikely]] {
-    return refuse(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
-                                      static_cast<unsigned long long>(command.packet_bytes()), max_message_));
+    return backlog_.refuse(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
+                                               static_cast<unsigned long long>(command.packet_bytes()), max_message_));
   }
   if (begun != to && begun != nullptr) begun->publish();
   begun = to;  // also when it turns out full: what was begun before must become visible
-  std::byte* room =
-      to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
+  std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
   if (room == nullptr) [[unlikely]]
     return full_ring(command, *to);
   write_packet(command, room);
@@ -175,11 +167,12 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
 bool Worker::post_transfer(Command& command) {
   if (command.remote == nullptr || command.rank >= home_.size() || command.offset > command.remote->bytes ||
       command.bytes > command.remote->bytes - command.offset) {
-    return refuse(command, base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
-                                      static_cast<unsigned long long>(command.bytes),
-                                      static_cast<unsigned long long>(command.offset)));
+    return backlog_.refuse(
+        command,
+        base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
+                   static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset)));
   }
-  if (failed_[command.rank] != 0) return !command.alone && refuse(command, HEDDLE_ERR_PEER_FAILED);
+  if (failed_[command.rank] != 0) return !command.alone && backlog_.refuse(command, HEDDLE_ERR_PEER_FAILED);
   if (command.bytes == 0) {
     command.done = true;
     command.source_free = true;
@@ -188,7 +181,7 @@ bool Worker::post_transfer(Command& command) {
   base::Status why = HEDDLE_DONE;
   Outgoing* to = outgoing(command.rank, command.worker, &why);
   if (to != nullptr) return transfers_.start(command, *to);
-  return !command.alone && refuse(command, why);
+  return !command.alone && backlog_.refuse(command, why);
 }
 
 bool Worker::closed(Target target) {

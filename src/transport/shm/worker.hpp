@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "queue/record_ring.hpp"
+#include "transport/common/backlog.hpp"
 #include "transport/shm/home.hpp"
-#include "transport/shm/outbox.hpp"
 #include "transport/shm/rings.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"
@@ -36,7 +36,7 @@ class Worker final : public TransportWorker {
   // Rings that had something lately are looked at in every poll, the others a few at a time.
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
-  static constexpr std::size_t kOutbox = 1024;
+  static constexpr std::size_t kBacklog = 1024;
   static constexpr std::size_t kServed = 4;  // transfer chunks copied for peers in one poll, per ring
 
   std::size_t post_all(std::span<Command> batch);
@@ -45,7 +45,6 @@ class Worker final : public TransportWorker {
   bool post_one(Command& command, Outgoing*& begun);
   bool post_message(Command& command, Outgoing*& begun);
   bool post_transfer(Command& command);
-  bool refuse(Command& command, base::Status status);
   Outgoing* outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why);
   Outgoing* connect(std::uint32_t rank, std::uint32_t worker, base::Status* why);
   bool full_ring(Command& command, const Outgoing& to);
@@ -79,7 +78,7 @@ class Worker final : public TransportWorker {
   std::size_t turn_ = 0;                // where the hot scan begins
   std::size_t cold_ = 0;                // where the cold scan goes on
   std::size_t victim_ = 0;              // which hot ring makes place for a cold one that woke up
-  Outbox outbox_;
+  Backlog backlog_;
   Transfers transfers_;
 };
 

@@ -218,6 +218,9 @@ void algorithm(Rank& rank) {
 void offloaded(Rank& rank) {
   HEDDLE_CALL(rank, heddle_collective_offloaded, any_operation(rank), rank.maybe_null(rank.keep_one(0)));
 }
+void awaited(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_collective_awaited, any_operation(rank), rank.maybe_null(rank.keep_one<std::uint32_t>(0)));
+}
 
 }  // namespace
 
@@ -237,6 +240,7 @@ std::vector<Row> team_rows() {
       {"heddle_collective_free", When::together, free_operation},
       {"heddle_collective_algorithm", When::anywhere, algorithm},
       {"heddle_collective_offloaded", When::anywhere, offloaded},
+      {"heddle_collective_awaited", When::anywhere, awaited},
   };
 }
 

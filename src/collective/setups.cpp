@@ -1,4 +1,5 @@
-// What the members of a team tell each other to make something ready together: setups, one after the other.
+#include "collective/setups.hpp"
+
 #include <algorithm>
 #include <mutex>
 
@@ -29,23 +30,23 @@ void Setup::tell(std::uint32_t, std::span<Record> members) {
 
 void Setup::heard(std::uint32_t, std::span<const Record>) {}
 
-void Team::submit(Setup& setup) {
+void Setups::submit(Setup& setup) {
   {
-    const std::lock_guard lock(setup_mutex_);
+    const std::lock_guard lock(mutex_);
     setups_.push_back(&setup);
   }
-  advance_setups();
+  advance();
 }
 
-void Team::withdraw(Setup& setup) {
+void Setups::withdraw(Setup& setup) {
   static Gone gone;
-  const std::lock_guard lock(setup_mutex_);
+  const std::lock_guard lock(mutex_);
   // Its turn among the others' stays.
   std::ranges::replace(setups_, &setup, static_cast<Setup*>(&gone));
 }
 
 // The worst of what members say about their parts.
-base::Status Team::judge_verdicts() const {
+base::Status Setups::judge_verdicts() const {
   const std::span<const Record> records = assembly_->records();
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (records[i].status == HEDDLE_DONE) continue;
@@ -57,7 +58,7 @@ base::Status Team::judge_verdicts() const {
 }
 
 // What members tell in the next round: of the first setup, or how their parts went.
-void Team::start_round(Setup& first) {
+void Setups::start_round(Setup& first) {
   if (confirming_) {
     Record verdict;
     verdict.kind = Record::Kind::verdict;
@@ -72,7 +73,7 @@ void Team::start_round(Setup& first) {
 }
 
 // True: members tell more. All decide alike, since what they decide by is told to all.
-bool Team::heard_round(Setup& first) {
+bool Setups::heard_round(Setup& first) {
   const std::span<const Record> records = assembly_->records();
   first.heard(round_, records);
   std::uint32_t rounds = 0;
@@ -80,21 +81,21 @@ bool Team::heard_round(Setup& first) {
   return ++round_ < std::min(rounds, kMostRounds);
 }
 
-void Team::advance_setups() {
-  const std::unique_lock lock(setup_mutex_, std::try_to_lock);
+void Setups::advance() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   while (!setups_.empty()) {
     Setup& first = *setups_.front();
     if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
     if (assembling_ && !assembly_->advance()) {
-      if (!failed_member()) return;
+      if (!team_.failed_member()) return;
       assembly_->fail(HEDDLE_ERR_PEER_FAILED);
       if (!assembly_->advance()) return;  // what was put to the living is still on its way
     }
     assembling_ = false;
     base::Status status = assembly_->status();
     if (status != HEDDLE_DONE) {
-      status = report_dead();
+      status = team_.report_dead();
     } else if (!confirming_) {
       if (heard_round(first)) continue;
       bool doubtful = false;

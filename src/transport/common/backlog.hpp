@@ -1,4 +1,5 @@
-// Completions that wait for the next poll of their worker; bounded.
+// Completions that a transport has for the next poll of its worker: of commands that it accepted and that
+// have failed already, and of what has ended meanwhile. Bounded; one thread.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +8,23 @@
 
 #include "transport/transport.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport {
 
-class Outbox {
+class Backlog {
  public:
   // `reserve`: room that full() keeps back for what is under way already and must not fail to be reported.
-  Outbox(std::size_t capacity, std::size_t reserve) : slots_(capacity + reserve), reserve_(reserve) {}
+  explicit Backlog(std::size_t capacity, std::size_t reserve = 0) : slots_(capacity + reserve), reserve_(reserve) {}
 
   [[nodiscard]] bool full() const { return count_ + reserve_ >= slots_.size(); }
   [[nodiscard]] bool empty() const { return count_ == 0; }
   void put(Token token, base::Status status, Event event = Event::done);
+  // False: full, or AGAIN: the command is not accepted. Else it is, and fails.
+  bool refuse(Command& command, base::Status status) {
+    if (status == HEDDLE_AGAIN || full()) return false;
+    command.source_free = true;
+    put(command.token, status);
+    return true;
+  }
   std::size_t drain(std::span<Completion> out);
 
  private:
@@ -31,4 +39,4 @@ class Outbox {
   std::size_t count_ = 0;
 };
 
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport

@@ -1,15 +1,15 @@
-#include "transport/shm/outbox.hpp"
+#include "transport/common/backlog.hpp"
 
 #include <algorithm>
 
-namespace heddle::transport::shm {
+namespace heddle::transport {
 
-void Outbox::put(Token token, base::Status status, Event event) {
+void Backlog::put(Token token, base::Status status, Event event) {
   slots_[(first_ + count_) % slots_.size()] = {token, status, event};
   ++count_;
 }
 
-std::size_t Outbox::drain(std::span<Completion> out) {
+std::size_t Backlog::drain(std::span<Completion> out) {
   const std::size_t n = std::min(out.size(), count_);
   for (std::size_t i = 0; i < n; ++i) {
     const Slot& slot = slots_[first_];
@@ -23,4 +23,4 @@ std::size_t Outbox::drain(std::span<Completion> out) {
   return n;
 }
 
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport

@@ -1,0 +1,40 @@
+// By software: the session queue on the memory of the members, which is reached directly where it
+// is mapped, and by commands of the context's internal worker where it is not. The way that is
+// always there.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collective/assembly.hpp"
+#include "collective/region_carrier.hpp"
+#include "collective/session_queue.hpp"
+#include "collective/ways.hpp"
+
+namespace heddle::collective {
+
+class SoftwareRunner final : public SessionQueue {
+ public:
+  // Never null.
+  static std::unique_ptr<Runner> open(const Plan& plan, const Places& places);
+  ~SoftwareRunner() override;
+
+  base::Status bind(const Schedule& schedule, std::span<const Record> records) override;
+  void set_buffers(const Call& call) override;
+  [[nodiscard]] Memory retire(const Past& past) override;
+
+ private:
+  SoftwareRunner(const Plan& plan, const Places& places);
+  base::Status bind_member(std::uint32_t member, const Record& record, RankMemory* memory);
+  base::Result<engine::RemoteRegion*> region_of(std::uint32_t member, const Record& record, Record::Where where);
+
+  Team& team_;
+  const Call& call_;              // the operation's
+  const Places& places_;          // the operation's
+  const std::uint64_t received_;  // bytes of the caller's buffer
+  const bool exposes_;            // members get from a place here, where the caller's buffer is copied first
+  std::vector<engine::RemoteRegion*> imported_;
+  std::vector<std::unique_ptr<Carrier>> carriers_;
+};
+
+}  // namespace heddle::collective

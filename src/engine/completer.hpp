@@ -1,0 +1,72 @@
+// The completer of a worker: what the transport reports becomes ends of operations, handlers and arrivals of
+// protocols. It also notices who has failed and which workers were closed, and posts what is left of
+// operations.
+//
+// For the thread inside the worker.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/core.hpp"
+#include "engine/protocol.hpp"
+#include "protocol/aggregator.hpp"
+#include "wire/packet.hpp"
+
+namespace heddle::engine {
+
+class ActiveMessages;
+
+class Completer {
+ public:
+  // `messages`: what most arrivals are for. `aggregator`: what the transport is; null: the transport's own.
+  Completer(Core& core, ActiveMessages& messages, const protocol::Aggregator* aggregator);
+  Completer(const Completer&) = delete;
+  Completer& operator=(const Completer&) = delete;
+
+  // A row of the table (wire::row_of): its messages are for this protocol, which is told of progress, failures and
+  // closing once, however many rows it has. Not after the first progress. Throws std::bad_alloc.
+  void add(std::uint32_t row, Protocol& protocol);
+  [[nodiscard]] const std::vector<Protocol*>& protocols() const { return protocols_; }
+
+  // Number of events, or ERR_STATE from inside a handler.
+  int progress();
+  void cancel_all(base::Status status);
+  // A thread rests after it has polled in vain.
+  void note_rest();
+
+  // Something is left that only progress moves on, or that an answer is expected for.
+  [[nodiscard]] bool under_way() const {
+    return core_.operations.under_way() > 0 || !core_.operations.pending().empty() || !core_.responder.idle() ||
+           (aggregator_ != nullptr && !aggregator_->idle());
+  }
+  // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
+  [[nodiscard]] bool arm() { return core_.transport.arm() && !under_way(); }
+
+ private:
+  void completed(const transport::Completion& completion);
+  void arrived(const transport::Completion& completion);
+  void arrived_packet(const transport::Completion& packet);
+  std::size_t advance_pending();
+  bool advance_chores();
+  bool note_failures();
+  void note_failed_ranks();
+  bool note_closed();  // true: something has ended
+  [[nodiscard]] bool begin_look();
+
+  Core& core_;
+  ActiveMessages& messages_;
+  const protocol::Aggregator* const aggregator_;
+  std::array<Protocol*, wire::kRows> rows_{};  // null: nobody's
+  std::vector<Protocol*> protocols_;
+  std::uint64_t seen_epoch_ = 0;   // of failures, dealt with
+  std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
+  std::size_t failed_left_ = 0;    // operations that note_failures() has still to look at
+  std::size_t closed_next_ = 0;  // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
+  std::uint64_t closed_polls_ = 0;  // when it began the last time
+  std::uint32_t rests_ = 0;         // naps with operations outstanding since
+  std::array<transport::Completion, 32> arrivals_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,61 @@
+// What the parts of a worker share: its transport, its operations, the requester, the answers to peers, and
+// what is known of failed ranks. Its parts are the completer and the protocols; engine/worker.hpp puts them
+// together.
+//
+// For the thread inside the worker, but for what is constant, moved() and what Operations says.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "engine/context.hpp"
+#include "engine/operations.hpp"
+#include "engine/requester.hpp"
+#include "protocol/responder.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::engine {
+
+class Worker;
+
+struct Core {
+  // `one_thread`: one thread alone posts, and is inside whenever it does.
+  Core(Worker& worker, Context& context, std::uint32_t index, transport::TransportWorker& transport, bool one_thread);
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // An arrival that is not handled: counted, and reported for its worker once in a while.
+  void drop(heddle_peer source, const char* why) {
+    ++stats.dropped;
+    context.report_drop(index, source, why);
+  }
+  // Protocol::advance() is to be called again.
+  void want_chores() {
+    if (chores.pending) return;
+    chores.pending = true;
+    operations.pending().push_back(&chores);
+  }
+  // Something has moved that a program may wait for: after its handlers and callbacks have run.
+  void note_moved() { moves.store(moves.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+
+  [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
+
+  Worker& worker;  // whose handlers run; nothing else of it is used
+  Context& context;
+  const std::uint32_t index;
+  const std::uint32_t max_workers;
+  const bool one_thread;
+  const transport::Capabilities& capabilities;
+  transport::TransportWorker& transport;
+  const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
+  Operations operations;
+  Requester requester;
+  protocol::Responder responder;
+  std::vector<bool> failed;             // ranks whose failure has been dealt with
+  heddle_worker_stats stats{};          // but what Operations counts, and what is posted
+  std::atomic<std::uint64_t> moves{0};  // written inside, with release; partner: Worker::moved()'s acquire load
+  Operation chores;                     // has no slot: stands in pending() while a protocol has something left to do
+};
+
+}  // namespace heddle::engine

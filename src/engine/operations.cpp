@@ -1,0 +1,197 @@
+#include "engine/operations.hpp"
+
+#include <algorithm>
+
+#include "base/fence.hpp"
+#include "engine/context.hpp"
+
+namespace heddle::engine {
+
+Operations::Operations(Context& context, std::size_t slots)
+    : context_(context),
+      failure_epoch_(context.bootstrap().failure_epoch()),
+      towards_(context.size()),
+      pool_(slots),
+      unreported_(context.size(), HEDDLE_DONE) {}
+
+Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
+  Operation* operation = pool_.take();
+  if (operation == nullptr) return nullptr;
+  operation->kind = kind;
+  operation->rank = rank;
+  operation->completion = completion;
+  if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  if (completion.counter != nullptr) pool_.mark_counter(*operation, completion.counter);
+  ++total_;
+  ++(rank == kManyRanks ? towards_many_ : towards_[rank]);
+  return operation;
+}
+
+base::Status Operations::keep(Operation& operation) {
+  const bool fires_now = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.unfreed == 0;
+  if ((!operation.posted || fires_now) && !operation.pending) {
+    operation.pending = true;
+    pending_.push_back(&operation);
+  }
+  return HEDDLE_POSTED;
+}
+
+void Operations::reclaim(bool marked) {
+  if (marked && context_.retired()) [[unlikely]]
+    context_.reclaim();
+}
+
+void Operations::finish(Operation& operation) {
+  const bool marked = operation.marked;
+  if (operation.owner != nullptr) [[unlikely]]
+    operation.owner->ended(operation);
+  --total_;
+  --(operation.rank == kManyRanks ? towards_many_ : towards_[operation.rank]);
+  pool_.give_back(&operation);
+  reclaim(marked);
+}
+
+void Operations::complete_plain(Operation& operation) {
+  const bool marked = operation.marked;
+  operation.fired = true;
+  operation.unfinished = 0;
+  if (operation.completion.observed()) operation.completion.fire(HEDDLE_DONE);
+  --total_;
+  --towards_[operation.rank];
+  pool_.give_back(&operation);
+  reclaim(marked);
+}
+
+void Operations::complete(Operation& operation, base::Status status, std::uint32_t rank) {
+  if (operation.unfinished > 0) --operation.unfinished;
+  operation.fail(status, rank);
+  conclude(operation);
+}
+
+void Operations::fire(Operation& operation) {
+  operation.fired = true;
+  if (operation.status != HEDDLE_DONE) {
+    ++failed_;
+    if (operation.owner != nullptr) operation.owner->failed(operation);  // the source is the program's from here on
+  }
+  if (operation.completion.observed()) {
+    operation.completion.fire(operation.status);
+  } else if (operation.status != HEDDLE_DONE) {
+    operation.rank == kManyRanks ? keep_error(operation.error_rank, operation.status, operation.pieces)
+                                 : keep_error(operation.rank, operation.status);
+  }
+}
+
+void Operations::conclude(Operation& operation) {
+  // A carrier may still be on its way when its request was answered with an error: the source is in use
+  // till then.
+  const bool ended = operation.posted && operation.unfinished == 0 && operation.unfreed == 0;
+  const bool local = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.posted && operation.unfreed == 0;
+  if (!operation.fired && (ended || local)) fire(operation);
+  if (ended && !operation.pending) finish(operation);
+}
+
+void Operations::end_served(Operation& operation, base::Status status) {
+  operation.unfinished -= operation.served;
+  operation.served = 0;
+  operation.unfreed = 0;
+  operation.fail(status, operation.served_rank);
+  if (operation.kind == Kind::message) operation.posted = true;  // no more parts
+  conclude(operation);
+}
+
+void Operations::end_untold(Untold untold, base::Status status) {
+  if (towards_[untold.rank] == 0) return;  // cancelled before
+  --total_;
+  --towards_[untold.rank];
+  if (status != HEDDLE_DONE) [[unlikely]] {
+    ++failed_;
+    keep_error(untold.rank, status);
+  }
+  if (untold.memory) reclaim(pool_.marks().leave_untold());
+}
+
+void Operations::end_queued(base::Status status, const Completion& completion, std::uint32_t rank,
+                            const Pieces& pieces) {
+  if (status > HEDDLE_DONE) return;  // POSTED, AGAIN
+  if (status != HEDDLE_DONE) ++failed_;
+  if (completion.observed()) {
+    completion.fire(status);
+  } else if (status != HEDDLE_DONE) {
+    rank == kManyRanks ? keep_error(rank, status, pieces) : keep_error(rank, status);
+  }
+}
+
+void Operations::cancel_all(base::Status status) {
+  pending_.clear();
+  for (Operation& operation : pool_.all()) {
+    if (!operation.live) continue;
+    operation.pending = false;
+    operation.posted = true;
+    operation.unfinished = 0;
+    operation.unfreed = 0;
+    operation.fail(status, kManyRanks);
+    conclude(operation);
+  }
+  // What is still counted has no slot.
+  failed_ += total_;
+  total_ = 0;
+  std::fill(towards_.begin(), towards_.end(), 0U);
+  pool_.marks().forget_untold();
+}
+
+// ---- errors of which nobody was told -------------------------------------------------------------------------------------
+
+void Operations::keep_error(std::uint32_t rank, base::Status status) {
+  has_unreported_ = true;
+  if (unreported_[rank] == HEDDLE_DONE) unreported_[rank] = status;
+}
+
+// Of a list over several ranks. A flush must not pass over a part that failed, nor over one that was not
+// begun since another had failed. Where nobody knows which part failed each rank of the list is told; and
+// where the list names a region that is no more, every rank.
+void Operations::keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces) {
+  const auto keep = [&](std::uint32_t of) { keep_error(of, status); };
+  if (rank != kManyRanks) keep(rank);
+  if (pieces.each_rank(rank == kManyRanks ? Pieces::Which::all : Pieces::Which::left, keep)) return;
+  for (std::uint32_t of = 0; of < unreported_.size(); ++of) keep(of);
+}
+
+base::Status Operations::take_error(std::uint32_t rank) {
+  const base::Status status = unreported_[rank];
+  unreported_[rank] = HEDDLE_DONE;
+  if (status == HEDDLE_DONE) return status;
+  const bool gone = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;  // the range was checked when posted
+  const char* reason = gone ? ": the owner has released the region or unmapped its memory" : "";
+  return base::fail(status, "an operation to rank %u that had no completion ended with %s%s", rank,
+                    heddle_status_name(status), reason);
+}
+
+base::Status Operations::flush(std::uint32_t rank) {
+  if (towards_[rank] + towards_many_ > 0) return HEDDLE_AGAIN;
+  base::full_fence();  // direct stores are visible to everybody before anything that follows
+  if (has_unreported_) [[unlikely]] {
+    if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
+  }
+  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && context_.failed(rank)) [[unlikely]] {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; what was put to it may be lost", rank);
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Operations::quiet() {
+  if (total_ > 0) return HEDDLE_AGAIN;
+  base::full_fence();
+  if (!has_unreported_) [[likely]] {
+    return HEDDLE_DONE;
+  }
+  has_unreported_ = false;
+  base::Status first = HEDDLE_DONE;
+  for (std::uint32_t rank = static_cast<std::uint32_t>(unreported_.size()); rank-- > 0;) {
+    if (const base::Status status = take_error(rank); status != HEDDLE_DONE)
+      first = status;  // the lowest rank's, and its text
+  }
+  return first;
+}
+
+}  // namespace heddle::engine

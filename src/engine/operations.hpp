@@ -1,0 +1,136 @@
+// The operations of a worker that have not ended: their slots, how many there are towards each rank, what
+// is left to post of them, and the errors that flush and quiet will tell.
+//
+// Life of an operation: begin() takes a slot; its requester posts what the transport takes. Nothing taken:
+// finish(), and the caller gets AGAIN. Otherwise keep(): what is left to post waits in pending(), commands
+// on their way are counted in `unfinished`, sources still in use in `unfreed`. complete() counts one end,
+// conclude() fires the completion and frees the slot when nothing is left. A token carries slot,
+// generation and role, so that a late event of an operation that has ended is recognised.
+//
+// A command of which nobody is told has no slot: it is only counted (note_untold(), end_untold()).
+//
+// One thread at a time: the one inside the worker; but marks() and take_offer(), give_offer_back().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.hpp"
+#include "engine/operation.hpp"
+
+namespace heddle::engine {
+
+class Context;
+
+class Operations {
+ public:
+  Operations(Context& context, std::size_t slots);
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  // ---- begin ----
+  // Null: no slot is free.
+  Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
+  // Of one command that the transport has accepted, with next_token(). A slot is free.
+  Operation* begin_plain(Kind kind, std::uint32_t rank, const Completion& completion);
+  [[nodiscard]] bool full() const { return pool_.empty(); }
+  [[nodiscard]] transport::Token next_token() const { return pool_.next_token(Role::command); }
+  [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
+    return pool_.token(operation, role);
+  }
+  // What it may touch until its end. Null: nothing.
+  void mark_remotes(Operation& operation, const void* data, const void* word) {
+    pool_.mark_remotes(operation, data, word);
+  }
+  // Accepted but not finished. If something is left to post, or the source is free already and somebody waits
+  // for just that, the next progress takes it up. POSTED.
+  base::Status keep(Operation& operation);
+  void note_untold(Untold untold);
+
+  // ---- ends ----
+  // Null: not a token of an operation.
+  [[nodiscard]] Operation* find(transport::Token token) { return pool_.find(token); }
+  // One command or request of it has ended. `rank`: see Operation::fail().
+  void complete(Operation& operation, base::Status status, std::uint32_t rank);
+  // Of one that has only its end to come, which is DONE.
+  void complete_plain(Operation& operation);
+  // The requests of this operation that wait for answers will not get any.
+  void end_served(Operation& operation, base::Status status);
+  // Fires and frees it if nothing is left.
+  void conclude(Operation& operation);
+  // The operation is over, or never was.
+  void finish(Operation& operation);
+  void end_untold(Untold untold, base::Status status);
+  // Of what was started later than it was posted, or never: what start() told. `rank`: whom an error is
+  // about; kManyRanks: the owners of the pieces.
+  void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
+  // Everything ends with `status`.
+  void cancel_all(base::Status status);
+
+  // ---- flush and quiet: DONE, AGAIN, or the first error that nobody was told of ----
+  base::Status flush(std::uint32_t rank);
+  base::Status quiet();
+
+  // ---- what is under way ----
+  [[nodiscard]] std::uint32_t under_way() const { return total_; }
+  [[nodiscard]] std::uint32_t under_way_to(std::uint32_t rank) const { return towards_[rank]; }
+  [[nodiscard]] OperationQueue& pending() { return pending_; }
+  [[nodiscard]] const OperationQueue& pending() const { return pending_; }
+  [[nodiscard]] std::vector<Operation>& slots() { return pool_.all(); }
+  [[nodiscard]] std::size_t index(const Operation& operation) const { return pool_.index(operation); }
+  [[nodiscard]] std::uint64_t failed() const { return failed_; }  // operations that have
+  [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }
+
+  // Any thread, before it sends a long message, tagged or active, whose source is lent: a share of the slots.
+  // Such a message ends when its receiver has found a slot of its own to fetch it with. So these leave a
+  // quarter free: two workers that offer to each other as much as they can would wait for ever. Taken by the
+  // caller, since a queued start that waited for it would hold up those behind it, such as receives that
+  // peers wait for. The end of the operation gives it back, or who was refused.
+  [[nodiscard]] bool take_offer() {
+    // Whoever is refused for another's that fails tries again.
+    if (offers_.fetch_add(1, std::memory_order_relaxed) < pool_.all().size() * 3 / 4) return true;
+    give_offer_back();
+    return false;
+  }
+  void give_offer_back() { offers_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  void fire(Operation& operation);
+  void keep_error(std::uint32_t rank, base::Status status);
+  void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
+  base::Status take_error(std::uint32_t rank);
+  void reclaim(bool marked);
+
+  Context& context_;
+  const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
+  std::vector<std::uint32_t> towards_;               // not ended, by rank
+  std::uint32_t towards_many_ = 0;                   // lists over several ranks
+  std::uint32_t total_ = 0;
+  OperationPool pool_;
+  OperationQueue pending_;                // have something left to post, in order
+  std::vector<base::Status> unreported_;  // by rank: first error of what nobody is told of
+  bool has_unreported_ = false;
+  std::uint64_t failed_ = 0;
+  std::atomic<std::uint64_t> offers_{0};  // shares taken by take_offer(); relaxed: it is only counted
+};
+
+inline Operation* Operations::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion) {
+  Operation* operation = pool_.take_plain();
+  operation->kind = kind;
+  operation->rank = rank;
+  operation->completion = completion;
+  if (kind == Kind::get) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  if (completion.counter != nullptr) pool_.mark_counter(*operation, completion.counter);
+  ++total_;
+  ++towards_[rank];
+  return operation;
+}
+
+inline void Operations::note_untold(Untold untold) {
+  ++total_;
+  ++towards_[untold.rank];
+  if (untold.memory) pool_.marks().enter_untold();
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,44 @@
+// A protocol of the engine: what becomes of messages of one kind on the wire, and of the operations that it
+// begins for them. The completer hands it what has arrived; progress, failures and closing reach it here.
+//
+// To add one: a class in a file of its own, a kind in wire/packet.hpp, and a row in Worker's table.
+//
+// All of it is for the thread inside the worker.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/error.hpp"
+#include "engine/operation.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::engine {
+
+class Protocol : public OperationOwner {
+ public:
+  Protocol() = default;
+  Protocol(const Protocol&) = delete;
+  Protocol& operator=(const Protocol&) = delete;
+  virtual ~Protocol() = default;
+
+  // A message of its kind: header, padded to 8 bytes, and payload, as hostile as a peer may be. They stay
+  // until this returns. False: it is not well formed; the completer drops it.
+  [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate,
+                                     std::span<const std::byte> packet) = 0;
+  // After Core::want_chores(): what could not be done at once. *more is set: call again. True: something
+  // has moved.
+  virtual bool advance(bool* more) {
+    static_cast<void>(more);
+    return false;
+  }
+  // Core::failed has changed: what waits for those ranks ends.
+  virtual void note_failures() {}
+  // The worker is closed. Twice: before its operations are cancelled, so that nothing new begins, and after.
+  virtual void begin_cancel() {}
+  virtual void cancel(base::Status status) { static_cast<void>(status); }
+  // The lines of a report about what it has under way.
+  virtual void report() const {}
+};
+
+}  // namespace heddle::engine

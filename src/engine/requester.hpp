@@ -1,0 +1,135 @@
+// The requester of a worker: turns what is posted into commands and hands them to the transport.
+//
+// A message or a put or get that the transport does whole is one command, which takes a slot only if
+// somebody is to be told of its end. Everything else becomes an operation: cut into pieces, each a command,
+// or a request to the owner of the memory where the transport cannot do it.
+//
+// Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. For the thread
+// inside the worker, but whole() and fits_one().
+#pragma once
+
+#include <cstdint>
+#include <new>
+#include <span>
+
+#include "base/error.hpp"
+#include "engine/operation.hpp"
+#include "transport/transport.hpp"
+#include "wire/packet.hpp"
+
+namespace heddle::engine {
+
+class Operations;
+
+class Requester {
+ public:
+  Requester(transport::TransportWorker& transport, const transport::Capabilities& capabilities, Operations& operations);
+  Requester(const Requester&) = delete;
+  Requester& operator=(const Requester&) = delete;
+
+  // ---- one command: a put, a get, or a message that fits one of the transport's -------------------------------------
+  base::Status post(transport::Command& command, const Completion& completion) {
+    if (completion.observed() || command.opcode != transport::Opcode::message) [[unlikely]] {
+      return post_with_care(command, completion);
+    }
+    return post_untold(command, false);
+  }
+  // Several, of which nobody is to be told; puts and gets are whole(). How many were posted, from the front;
+  // for the next one post() tells why it was not.
+  std::size_t post(std::span<transport::Command> commands);
+  // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
+  [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
+    const RemoteRegion& remote = *block.remote;
+    const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
+    if ((remote.memory.opcodes & transport::bit(opcode)) == 0 || block.bytes > max_transfer_ ||
+        remote.direct_range(block.offset, block.bytes)) {
+      return false;
+    }
+    command->opcode = opcode;
+    command->rank = remote.rank;
+    command->worker = remote.server;
+    command->local = block.local;
+    command->bytes = block.bytes;
+    command->remote = &remote.memory;
+    command->offset = block.offset;
+    return true;
+  }
+  // Whether a message of these lengths fits one of the transport's. Any thread.
+  [[nodiscard]] bool fits_one(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {
+    return wire::pad8(header_bytes) + payload_bytes <= max_message_;
+  }
+
+  // ---- operations ---------------------------------------------------------------------------------------------------
+  // A put or get of one block, in one command if that is possible.
+  base::Status try_block(const Block& block, const Completion& completion) {
+    transport::Command command;
+    if (whole(block, &command)) [[likely]]
+      return post(command, completion);
+    return try_transfer(block.kind, Pieces(block), block.remote->rank, completion);
+  }
+  base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
+  base::Status try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word, std::uint64_t word_offset,
+                              const heddle_signal& signal, const Completion& completion);
+  struct AtomicRequest {
+    std::uint32_t op;
+    RemoteRegion* remote;
+    std::uint64_t offset;
+    std::uint64_t operand;
+    std::uint64_t compare;
+    void* result;
+  };
+  base::Status try_atomic(const AtomicRequest& request, const Completion& completion);
+  // A long active message, in parts. `owner`: told of the operation's end; null: nobody.
+  base::Status try_parts(heddle_peer target, const LongMessage& message, OperationOwner* owner,
+                         const Completion& completion);
+
+  // ---- for protocols ------------------------------------------------------------------------------------------------
+  // A message of a protocol: the header (up to transport::kMaxHeaderBytes) is copied, the payload stays until
+  // the completion, if that follows; together they fit every transport's message (2 x kMaxHeaderBytes).
+  base::Status try_message(heddle_peer target, std::uint32_t immediate, std::span<const std::byte> header,
+                           std::span<const std::byte> payload, const Completion& completion) {
+    transport::Command command;
+    command.rank = target.rank;
+    command.worker = target.worker;
+    command.immediate = immediate;
+    command.set_message(header.data(), static_cast<std::uint32_t>(header.size()), payload.data(), payload.size());
+    return post(command, completion);
+  }
+  // Posts a message on behalf of the operation. False: not taken. Throws std::bad_alloc: the first message
+  // to a worker connects to it.
+  bool post_message(transport::Command& command, Operation& operation, Role role);
+  // What the operation has posted last ends by an answer of that worker.
+  static void await_answer(Operation& operation, heddle_peer from);
+  // Posts what it can of the operation; false: nothing more could be posted now.
+  bool advance(Operation& operation);
+
+ private:
+  base::Status post_with_care(transport::Command& command, const Completion& completion);
+  base::Status post_told(transport::Command& command, const Completion& completion);
+  base::Status post_untold(transport::Command& command, bool memory) {
+    command.token = Untold{command.rank, memory}.token();
+    try {
+      if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
+    } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
+      return no_memory();
+    }
+    return command.done ? HEDDLE_DONE : note_untold({command.rank, memory});
+  }
+  base::Status note_untold(Untold untold);
+  [[gnu::cold]] static base::Status no_memory();
+  base::Status start(Operation& operation);
+  bool advance_pieces(Operation& operation);
+  bool advance_message(Operation& operation);
+  bool advance_word(Operation& operation);
+  std::uint64_t post_piece(Operation& operation, const Piece& piece);
+  std::uint64_t post_command(Operation& operation, const Piece& piece);
+  std::uint64_t post_request(Operation& operation, const Piece& piece);
+
+  transport::TransportWorker& transport_;
+  Operations& operations_;
+  const std::uint64_t max_message_;
+  const std::uint64_t max_transfer_;
+  std::uint64_t next_message_ = 1;
+};
+
+}  // namespace heddle::engine

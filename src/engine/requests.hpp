@@ -1,0 +1,26 @@
+// Requests to the owner of memory, where the transport cannot reach it: put, get and atomics by message. The
+// requester posts them (Requester::post_request); here they arrive, and the answers to one's own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core.hpp"
+#include "engine/protocol.hpp"
+#include "wire/packet.hpp"
+
+namespace heddle::engine {
+
+class Requests final : public Protocol {
+ public:
+  explicit Requests(Core& core) : core_(core) {}
+
+  [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
+
+ private:
+  void arrived_reply(heddle_peer source, const wire::Reply& reply);
+
+  Core& core_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,119 @@
+// For tests of protocols: a Core over a transport that is played by the test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/inproc/inproc.hpp"
+#include "engine/active_messages.hpp"
+#include "engine/completer.hpp"
+#include "engine/context.hpp"
+#include "engine/core.hpp"
+#include "engine/worker.hpp"
+
+namespace heddle::engine::test {
+
+// Takes down what is posted, and tells what the test says.
+class PlayedTransport final : public transport::TransportWorker {
+ public:
+  struct Posted {
+    std::uint32_t rank;
+    std::uint32_t immediate;
+    transport::Opcode opcode;
+    transport::Token token;
+    std::vector<std::byte> packet;  // message
+  };
+
+  [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override {
+    std::size_t taken = 0;
+    for (transport::Command& command : batch) {
+      if (posted.size() >= room) break;
+      Posted one{command.rank, command.immediate, command.opcode, command.token, {}};
+      if (command.opcode == transport::Opcode::message) {
+        one.packet.resize(command.packet_bytes() + 8);
+        transport::write_packet(command, one.packet.data());
+        one.packet.resize(command.packet_bytes());
+      }
+      posted.push_back(std::move(one));
+      command.done = command.source_free = done_at_once;
+      ++taken;
+    }
+    return taken;
+  }
+  [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override {
+    lent_.clear();
+    std::size_t count = 0;
+    while (count < completions.size() && !events_.empty()) {
+      completions[count] = events_.front().completion;
+      lent_.push_back(std::move(events_.front().words));
+      completions[count++].data = reinterpret_cast<const std::byte*>(lent_.back().data());
+      events_.pop_front();
+    }
+    return count;
+  }
+  void peer_failed(std::uint32_t rank) override { failed.push_back(rank); }
+
+  // For the next poll.
+  void arrive(std::uint32_t rank, std::uint32_t immediate, const void* data, std::size_t bytes) {
+    Event event;
+    event.words.resize(bytes / 8 + 1);
+    if (bytes != 0) std::memcpy(event.words.data(), data, bytes);
+    event.completion.event = transport::Event::message;
+    event.completion.rank = rank;
+    event.completion.immediate = immediate;
+    event.completion.bytes = static_cast<std::uint32_t>(bytes);
+    events_.push_back(std::move(event));
+  }
+  void complete(transport::Token token, base::Status status = HEDDLE_DONE) {
+    Event event;
+    event.completion.token = token;
+    event.completion.status = status;
+    events_.push_back(std::move(event));
+  }
+
+  std::size_t room = 1000;  // commands
+  bool done_at_once = true;
+  std::vector<Posted> posted;
+  std::vector<std::uint32_t> failed;
+
+ private:
+  struct Event {
+    transport::Completion completion;
+    std::vector<std::uint64_t> words;
+  };
+  std::deque<Event> events_;
+  std::deque<std::vector<std::uint64_t>> lent_;  // by the last poll
+};
+
+// Rank 0 of a job of `ranks`, of which the others are played.
+class PlayedCore : public testing::Test {
+ protected:
+  explicit PlayedCore(std::uint32_t ranks = 2, const char* transport_name = "loopback") : job(ranks) {
+    auto joined = Context::join({{"inproc", &job, 0}, transport_name, "none"});
+    EXPECT_TRUE(joined.ok()) << base::last_message();
+    context = std::move(*joined);
+    worker = *context->open_worker({});
+    core.emplace(*worker, *context, 1, played, true);
+    messages.emplace(*core);
+    completer.emplace(*core, *messages, nullptr);
+  }
+  ~PlayedCore() override { completer->cancel_all(HEDDLE_ERR_CANCELLED); }
+
+  int progress() { return completer->progress(); }
+
+  bootstrap::inproc::Job job;
+  std::unique_ptr<Context> context;
+  Worker* worker = nullptr;
+  PlayedTransport played;
+  std::optional<Core> core;
+  std::optional<ActiveMessages> messages;
+  std::optional<Completer> completer;
+};
+
+}  // namespace heddle::engine::test
