@@ -1,5 +1,6 @@
-// What a peer may write that no rank of ours would: notes, messages and credits that are forged, cut off or out of their turn, and cards of
-// other versions. Rank 1 is this test itself, with UCX alone.
+// What a peer may write that no rank of ours would: notes, messages and credits that are forged,
+// cut off or out of their turn, and cards of other versions. Rank 1 is this test itself, with UCX
+// alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -290,7 +291,8 @@ class UcxForged : public testing::Test {
     const auto card = members_[0]->fetch_wait(kRaw);
     ASSERT_TRUE(card.ok());
     answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
-    raw_->send(station_, kCreditId, bytes_of(head_of(0)));  // its greeting, without which nothing goes to it
+    // its greeting, without which nothing goes to it
+    raw_->send(station_, kCreditId, bytes_of(head_of(0)));
   }
   // A region of the raw rank, as it would tell of it.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint64_t id, std::uint64_t address, std::uint64_t bytes) {
@@ -336,7 +338,8 @@ TEST_F(UcxForged, MessagesThatNobodyWroteAreCountedAndDropped) {
   EXPECT_EQ(wrong, 0U);
   expect_refused(kMessageId, std::vector<std::byte>(3));               // shorter than a head
   expect_refused(kMessageId, bytes_of(head_of(0), kMostMessage + 8));  // longer than any
-  expect_refused(kCreditId, bytes_of(head_of(0), 8));                  // a credit has nothing behind it
+  // a credit has nothing behind it
+  expect_refused(kCreditId, bytes_of(head_of(0), 8));
   for (const auto& spoil : std::vector<std::function<void(Head*)>>{
            [](Head* head) { ++head->pass; }, [](Head* head) { head->rank = 2; },
            [](Head* head) { head->rank = UINT32_MAX; }, [](Head* head) { head->worker = 4; },
@@ -384,8 +387,10 @@ TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
     spoil(&head);
     return bytes_of(head, 8);
   };
-  expect_refused(kMessageId, spoiled(0, [](Head* head) { head->position = 8; }));   // not where the stream is
-  expect_refused(kMessageId, spoiled(1, [](Head* head) { head->consumed = 24; }));  // of what nobody has sent
+  // not where the stream is
+  expect_refused(kMessageId, spoiled(0, [](Head* head) { head->position = 8; }));
+  // of what nobody has sent
+  expect_refused(kMessageId, spoiled(1, [](Head* head) { head->consumed = 24; }));
   expect_refused(kMessageId, spoiled(2, [](Head* head) { head->arrived = 24; }));
   expect_heard(3);
   EXPECT_EQ(transport_->lost(kRaw), 1U) << "who asks what has become of its commands is told the rank";
@@ -453,7 +458,8 @@ TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
 // A get whose reply lies in the socket, in part, when its connection is cut.
 class UcxLateReply : public UcxForged {
  protected:
-  // The get's token. Time stands still from here on, so that the helper, which waits for its owner to be gone, reads nothing of the reply.
+  // The get's token. Time stands still from here on, so that the helper, which waits for its owner
+  // to be gone, reads nothing of the reply.
   Token get_in_part() {
     meet();
     key_ = raw_->share(source_);
@@ -496,7 +502,8 @@ class UcxLateReply : public UcxForged {
     return std::ranges::partition_point(target_, [](std::byte b) { return b == std::byte{0x11}; }) - target_.begin();
   }
 
-  // More than one round of progress reads, and no more than sockets hold: UCX 1.13 may abort where a reply waits for a connection that is cut.
+  // More than one round of progress reads, and no more than sockets hold: UCX 1.13 may abort where
+  // a reply waits for a connection that is cut.
   std::vector<std::byte> source_ = std::vector<std::byte>(std::size_t{1} << 20, std::byte{0x11});
   std::vector<std::byte> target_ = std::vector<std::byte>(source_.size());
   std::vector<std::byte> key_;
@@ -519,7 +526,8 @@ TEST_F(UcxLateReply, IsNotWrittenOnceItsGetHasFailed) {
   transport_->release(memory_);
 }
 
-// Nobody waits for the reply: any look at the clock lets more time pass than a worker takes to close.
+// Nobody waits for the reply: any look at the clock lets more time pass than a worker takes to
+// close.
 TEST_F(UcxLateReply, IsNotWrittenOnceItsWorkerIsClosed) {
   static_cast<void>(get_in_part());
   clock_.hasten(300'000'000);
@@ -537,7 +545,8 @@ TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
 }
 
-// Its card leads nowhere. That may be what a death leaves behind, so it is not told as a mistake in the settings before a death would be known.
+// Its card leads nowhere. That may be what a death leaves behind, so it is not told as a mistake in
+// the settings before a death would be known.
 TEST_F(UcxForged, WhoIsNotReachedMayHaveDied) {
   for (const bool dies : {true, false}) {
     TearDown();

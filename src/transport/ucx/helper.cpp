@@ -12,8 +12,8 @@
 
 #include "base/quiet_thread.hpp"
 #include "queue/handover.hpp"
-#include "transport/ucx/home.hpp"
-#include "transport/ucx/station.hpp"
+#include "transport/ucx/device.hpp"
+#include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::uint64_t kMs = 1'000'000;
 // Between looks at what moves without its descriptor telling, or has an owner that polls.
 constexpr std::uint64_t kLongestNapNs = 5 * kMs;
 constexpr std::size_t kConnectionsATurn = 16;  // looked at: about 50 µs
-constexpr std::uint32_t kHome = 0;
+constexpr std::uint32_t kDevice = 0;
 constexpr std::uint32_t kWaker = UINT32_MAX;
 
 }  // namespace
@@ -35,7 +35,7 @@ base::Status Helper::enter(const Watch& watch, std::uint32_t number) const {
   return base::fail_errno(HEDDLE_ERR_SYSTEM, "UCX's descriptor %d cannot be watched", watch.descriptor);
 }
 
-base::Status Helper::start(int home_descriptor) {
+base::Status Helper::start(int device_descriptor) {
   events_.reset(::epoll_create1(EPOLL_CLOEXEC));
   waker_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!events_.valid() || !waker_.valid()) {
@@ -47,11 +47,11 @@ base::Status Helper::start(int home_descriptor) {
   if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, waker_.get(), &event) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "a descriptor of one's own cannot be watched");
   }
-  Watch home;
-  home.descriptor = home_descriptor;
-  if (const base::Status status = enter(home, kHome); status != HEDDLE_DONE) return status;
-  stir(home, 0);  // it arms the home worker
-  watches_.push_back(home);
+  Watch device;
+  device.descriptor = device_descriptor;
+  if (const base::Status status = enter(device, kDevice); status != HEDDLE_DONE) return status;
+  stir(device, 0);  // it arms the device worker
+  watches_.push_back(device);
   pid_ = ::getpid();
   try {
     thread_ = base::start_quiet_thread([this] { run(); });
@@ -73,10 +73,10 @@ void Helper::stop() {
   thread_.join();
 }
 
-base::Result<std::uint32_t> Helper::watch(Station& station, int descriptor) {
+base::Result<std::uint32_t> Helper::watch(Port& port, int descriptor) {
   const std::lock_guard lock(mutex_);
   Watch watch;
-  watch.station = &station;
+  watch.port = &port;
   watch.descriptor = descriptor;
   const auto number = static_cast<std::uint32_t>(watches_.size());
   try {
@@ -96,7 +96,7 @@ void Helper::unwatch(std::uint32_t number, int descriptor) {
   const std::lock_guard lock(mutex_);
   static_cast<void>(::epoll_ctl(events_.get(), EPOLL_CTL_DEL, descriptor, nullptr));
   Watch& watch = watches_[number];
-  watch.station = nullptr;
+  watch.port = nullptr;
   watch.gone = true;
   watch.stirs = false;
 }
@@ -155,7 +155,7 @@ void Helper::run() {
     for (std::uint32_t number = 0; number < watches_.size(); ++number) {
       Watch& watch = watches_[number];
       if (!watch.stirs || watch.look_at > clock_.now_ns()) continue;
-      number == kHome ? look_at_home(watch) : look(watch, number);
+      number == kDevice ? look_at_device(watch) : look(watch, number);
     }
     end_silent();
     ms = pause();
@@ -171,7 +171,7 @@ void Helper::end_silent() {
     look_for_silence_at_ = now + silence_.limit() / 4;
     looked_behind_ = 0;
     looking_ = true;
-    home_.give_up_lost();
+    device_.losses().give_up_lost(device_.log());
   }
   if (silence_.done() && looked_behind_ < watches_.size()) {
     const Watch& watch = watches_[looked_behind_++];
@@ -183,63 +183,63 @@ void Helper::end_silent() {
 
 void Helper::note(std::uint32_t number) {
   if (number == kWaker) {
-    stir(watches_[kHome], 0);
+    stir(watches_[kDevice], 0);
     for (Watch& watch : watches_) {
-      if (watch.station != nullptr && !watch.stirs && !watch.station->quiet() && !watch.station->retired())
-        stir(watch, 0);
+      if (watch.port != nullptr && !watch.stirs && !watch.port->quiet() && !watch.port->retired()) stir(watch, 0);
     }
     return;
   }
   Watch& watch = watches_[number];
   if (watch.gone) return;
-  if (watch.station == nullptr || watch.station->retired()) return stir(watches_[kHome], 0);
-  if (watch.station->disarm()) bell_.ring();
+  if (watch.port == nullptr || watch.port->retired()) return stir(watches_[kDevice], 0);
+  if (watch.port->disarm()) bell_.ring();
   stir(watch, 0);
 }
 
 void Helper::look(Watch& watch, std::uint32_t number) {
-  Station& station = *watch.station;
-  if (station.retired() || station.armed()) {  // the home's from now on; watched by its owner
+  Port& port = *watch.port;
+  if (port.retired() || port.armed()) {  // the device's from now on; watched by its owner
     watch.stirs = false;
     return;
   }
-  if (const std::uint64_t polls = station.polls(); polls != watch.polls) {
+  if (const std::uint64_t polls = port.polls(); polls != watch.polls) {
     watch.polls = polls;
     return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   }
-  const Station::Served served = station.serve(number_);
-  if (station.waits_for_home()) stir(watches_[kHome], 0);  // it has asked for an address: the question has to leave
+  const Port::Served served = port.serve(number_);
+  // it has asked for an address: the question has to leave
+  if (port.waits_for_device()) stir(watches_[kDevice], 0);
   switch (served) {
-    case Station::Served::quiet:
+    case Port::Served::quiet:
       return settle(watch, number);
-    case Station::Served::watched:
-    case Station::Served::never:
+    case Port::Served::watched:
+    case Port::Served::never:
       watch.stirs = false;
       return;
-    case Station::Served::waiting:
+    case Port::Served::waiting:
       watch_again(number, watch.descriptor);
       return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
-    case Station::Served::more:
+    case Port::Served::more:
       return stir(watch, 0);
-    case Station::Served::stuck:
+    case Port::Served::stuck:
       return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   }
 }
 
-void Helper::look_at_home(Watch& watch) {
-  const Home::Served served = home_.serve();
+void Helper::look_at_device(Watch& watch) {
+  const Device::Served served = device_.serve();
   if (served.learned) {  // what waits for an address, perhaps of a worker that nobody polls
     for (std::uint32_t number = 1; number < watches_.size(); ++number) {
       Watch& other = watches_[number];
-      if (!other.gone && !other.stirs && !other.station->retired() && other.station->waits_for_home()) stir(other, 0);
+      if (!other.gone && !other.stirs && !other.port->retired() && other.port->waits_for_device()) stir(other, 0);
     }
     bell_.ring();
   }
   if (served.moving) return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
-  settle(watch, kHome);
+  settle(watch, kDevice);
   for (std::uint32_t number = 1; number < watches_.size(); ++number) {
     const Watch& other = watches_[number];
-    if (!other.gone && other.station->retired()) watch_again(number, watches_[number].descriptor);
+    if (!other.gone && other.port->retired()) watch_again(number, watches_[number].descriptor);
   }
 }
 

@@ -23,7 +23,8 @@ Opened& opened() {
   return *all;
 }
 
-thread_local int hushed = 0;  // depth; read by the log handler, which UCX calls in the thread that has something to say
+// depth; read by the log handler, which UCX calls in the thread that has something to say
+thread_local int hushed = 0;
 
 ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, const ucs_log_component_config_t*,
                        const char*, va_list) {
@@ -75,6 +76,7 @@ bool find_all(void* handle, Functions* call) {
       .find("ucp_mem_unmap", &call->mem_unmap)
       .find("ucp_mem_query", &call->mem_query)
       .find("ucp_am_send_nbx", &call->am_send_nbx)
+      .find("ucp_am_data_release", &call->am_data_release)
       .find("ucp_put_nbx", &call->put_nbx)
       .find("ucp_get_nbx", &call->get_nbx)
       .find("ucp_atomic_op_nbx", &call->atomic_op_nbx)
@@ -84,8 +86,8 @@ bool find_all(void* handle, Functions* call) {
   return finder.all();
 }
 
-// UCX takes over the signals of crashes when it is loaded. They are the program's, unless the user has asked UCX for that; and
-// where another library has loaded UCX before, it is not for us to say.
+// UCX takes over the signals of crashes when it is loaded. They are the program's, unless the user
+// has asked UCX for that; and where another library has loaded UCX before, it is not for us to say.
 void give_signals_back(void* handle, bool loaded_before) {
   if (loaded_before || std::getenv("UCX_HANDLE_ERRORS") != nullptr) return;
   using Disable = void (*)();

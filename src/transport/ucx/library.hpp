@@ -9,7 +9,8 @@
 
 namespace heddle::transport::ucx {
 
-// The functions that the transport calls, typed by the header, so that a library of another shape does not compile.
+// The functions that the transport calls, typed by the header, so that a library of another shape
+// does not compile.
 struct Functions {
   decltype(&::ucp_get_version) get_version;
   decltype(&::ucp_config_read) config_read;
@@ -37,6 +38,7 @@ struct Functions {
   decltype(&::ucp_mem_unmap) mem_unmap;
   decltype(&::ucp_mem_query) mem_query;
   decltype(&::ucp_am_send_nbx) am_send_nbx;
+  decltype(&::ucp_am_data_release) am_data_release;
   decltype(&::ucp_put_nbx) put_nbx;
   decltype(&::ucp_get_nbx) get_nbx;
   decltype(&::ucp_atomic_op_nbx) atomic_op_nbx;
@@ -47,14 +49,15 @@ struct Functions {
 
 class Library {
  public:
-  // Opens it, once per process and name; it stays open, since it has threads of its own. CONFIG: there is none, it lacks a
-  // function, or it is older than 1.13.
+  // Opens it, once per process and name; it stays open, since it has threads of its own. CONFIG:
+  // there is none, it lacks a function, or it is older than 1.13.
   static base::Result<const Library*> open(const std::string& name);
 
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] const std::string& version() const { return version_; }
 
-  // While it lives, UCX writes no messages for what this thread does: for questions whose answer may be no.
+  // While it lives, UCX writes no messages for what this thread does: for questions whose answer
+  // may be no.
   class Hush {
    public:
     Hush();
@@ -63,8 +66,9 @@ class Library {
     Hush& operator=(const Hush&) = delete;
   };
 
-  // Objects of UCX that cannot be taken down, since they wait for a peer that does nothing, and UCX 1.13 aborts the program when what
-  // they have begun is cut off. Nobody touches them any more; they go with the process.
+  // Objects of UCX that cannot be taken down, since they wait for a peer that does nothing, and UCX
+  // 1.13 aborts the program when what they have begun is cut off. Nobody touches them any more;
+  // they go with the process.
   static void bury(void* object);
 
  private:

@@ -75,10 +75,12 @@ bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
 
 }  // namespace
 
-// The time since the last acknowledgement alone says nothing where nothing was sent for long before. The pause before the next repetition is
-// doubled each time, so it tells for how long there has been no answer: at least as long as it less the first, at most twice as long. Only where
-// a router, or the own machine, says that the host is not to be reached it is made shorter again (RFC 6069); there the questions that were asked
-// of a connection before, a third of the time after the last answer at the latest, tell that it is no long pause of the program.
+// The time since the last acknowledgement alone says nothing where nothing was sent for long
+// before. The pause before the next repetition is doubled each time, so it tells for how long there
+// has been no answer: at least as long as it less the first, at most twice as long. Only where a
+// router, or the own machine, says that the host is not to be reached it is made shorter again (RFC
+// 6069); there the questions that were asked of a connection before, a third of the time after the
+// last answer at the latest, tell that it is no long pause of the program.
 bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
   ns = std::min(ns, kMostSilence);
   if (std::uint64_t{about.tcpi_last_ack_recv} * kMs < ns) return false;
@@ -86,7 +88,8 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
     const bool long_pause = about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
     return long_pause || (asks && about.tcpi_retransmits >= 3);
   }
-  return about.tcpi_probes >= 2;  // of an empty connection, or of one whose end takes nothing for now
+  // of an empty connection, or of one whose end takes nothing for now
+  return about.tcpi_probes >= 2;
 }
 
 // Nothing for what is no epoll.
@@ -104,7 +107,8 @@ void Silence::add_watched_by(int descriptor, std::vector<Watched>* to) {
   }
 }
 
-// UCX may close one at any time, and its number be somebody else's: what is worked on is a copy, and of the file that was told of.
+// UCX may close one at any time, and its number be somebody else's: what is worked on is a copy,
+// and of the file that was told of.
 base::Fd Silence::copy_of(const Watched& one, struct stat* about) {
   base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
   if (copy.valid() && (::fstat(copy.get(), about) != 0 || about->st_ino != one.file)) copy.reset();

@@ -1,4 +1,5 @@
-// What is silent, by what the kernel tells; and that nothing is ended that is not. Networks that are cut: tests/hosts.
+// What is silent, by what the kernel tells; and that nothing is ended that is not. Networks that
+// are cut: tests/hosts.
 #include "transport/ucx/silence.hpp"
 
 #include <fcntl.h>
@@ -131,7 +132,8 @@ TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
 TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
   Pair pair;
   const base::Fd epoll = epoll_of({pair.here.get()});
-  const base::Fd kept(::fcntl(pair.here.get(), F_DUPFD_CLOEXEC, 0));  // so that the epoll goes on with it
+  // so that the epoll goes on with it
+  const base::Fd kept(::fcntl(pair.here.get(), F_DUPFD_CLOEXEC, 0));
   ASSERT_EQ(::dup3(pair.listener.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
   EXPECT_EQ(end_silent(epoll.get(), 30 * kSecond), 0U);
   EXPECT_EQ(option(pair.here, SO_KEEPALIVE, SOL_SOCKET), 0);

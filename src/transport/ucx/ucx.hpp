@@ -1,4 +1,5 @@
-// Other machines, through UCX: InfiniBand, RoCE, TCP, and whatever else its library reaches. See README.md.
+// Other machines, through UCX: InfiniBand, RoCE, TCP, and whatever else its library reaches. See
+// README.md.
 #pragma once
 
 #include "transport/transport.hpp"

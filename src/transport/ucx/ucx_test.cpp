@@ -1,4 +1,5 @@
-// What only this transport has to show: peers are served by a rank that makes no calls, by the helper.
+// What only this transport has to show: peers are served by a rank that makes no calls, by the
+// helper.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -120,7 +121,8 @@ TEST_P(Ucx, ARankThatMakesNoCallsIsReachedForTheFirstTime) {
   }
 }
 
-// What is posted leaves although its own rank makes no call any more: the first contact takes answers.
+// What is posted leaves although its own rank makes no call any more: the first contact takes
+// answers.
 TEST_P(Ucx, WhatIsPostedLeavesWithoutItsOwner) {
   World world(GetParam(), 2, 1);
   auto target = world.transport(1).allocate(4096);
@@ -165,7 +167,29 @@ TEST_P(Ucx, MessagesWaitForTheirOwner) {
   for (const auto& arrival : world.port(1).arrivals) EXPECT_TRUE(arrival.data == payload);
 }
 
-// The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments. Empty: not to be had.
+// What is long stays where UCX has it, if UCX lets us; what is short is copied. In either case it
+// waits, stays for one poll, comes in order, and goes with its worker where nobody has fetched it.
+TEST_P(Ucx, LongAndShortMessagesWaitInTheirOrder) {
+  for (const bool fetched : {true, false}) {
+    World world(GetParam(), 2, 1);
+    std::vector<std::vector<std::byte>> payloads;
+    for (const std::size_t bytes : {4096U, 8U, 1024U, 1023U, 8192U, 0U, 2048U, 6000U}) {
+      payloads.push_back(pattern(bytes, bytes));
+      ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).send(message_to(1, 0, payloads.back())); }));
+    }
+    ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }));
+    world.port(1).poll(1);
+    if (!fetched) continue;  // some are queued, and one is lent
+    ASSERT_TRUE(test::within_time([&] { return world.port(1).arrivals.size() == payloads.size(); },
+                                  [&] { world.port(1).poll(1); }));
+    for (std::size_t i = 0; i < payloads.size(); ++i) {
+      EXPECT_TRUE(world.port(1).arrivals[i].data == payloads[i]) << payloads[i].size() << " bytes";
+    }
+  }
+}
+
+// The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments.
+// Empty: not to be had.
 std::vector<std::string> sleeps_in(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
   std::vector<std::string> words;

@@ -1,6 +1,9 @@
-// What ranks of a job tell each other through UCX, and in their cards. All ranks have one byte order: cards differ otherwise.
+// What ranks of a job tell each other through UCX, and in their cards. All ranks have one byte
+// order: cards differ otherwise.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,10 +14,10 @@
 
 namespace heddle::transport::ucx {
 
-// ---- the card: this, then the address of the home worker
+// ---- the card: this, then the address of the device worker
 
-// Of everything in this file; ranks that differ refuse each other, and so do those whose UCX differs in more than its last number: nobody
-// promises that they understand each other.
+// Of everything in this file; ranks that differ refuse each other, and so do those whose UCX
+// differs in more than its last number: nobody promises that they understand each other.
 inline constexpr std::uint32_t kWireVersion = 4;
 
 struct CardHead {
@@ -42,7 +45,7 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
-// ---- notes between home workers: asks and answers
+// ---- notes between device workers: asks and answers
 
 inline constexpr unsigned kNoteId = 1;  // UCX's number of the active message
 
@@ -71,7 +74,8 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 
 inline constexpr unsigned kMessageId = 2;
 inline constexpr unsigned kCreditId = 3;  // a head alone
-inline constexpr unsigned kBundleId = 4;  // several short messages of one stream: the first one's head, then parts
+// several short messages of one stream: the first one's head, then parts
+inline constexpr unsigned kBundleId = 4;
 
 inline constexpr std::uint32_t kMostMessage = 8192;  // header + payload
 
@@ -86,9 +90,14 @@ struct Head {
   std::uint32_t padding = 0;
 };
 static_assert(sizeof(Head) == 32);
+inline Head read_head(const void* data) {
+  std::array<std::byte, sizeof(Head)> bytes;
+  std::memcpy(bytes.data(), data, sizeof bytes);
+  return std::bit_cast<Head>(bytes);
+}
 
-// Of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is the first part's, its
-// `immediate` is nothing.
+// Of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is the
+// first part's, its `immediate` is nothing.
 struct Part {
   std::uint32_t bytes = 0;
   std::uint32_t immediate = 0;
@@ -112,21 +121,22 @@ inline std::uint32_t pass_of(std::uint32_t rank, std::uint32_t worker, const boo
   return static_cast<std::uint32_t>(seal_of_words(&name, sizeof name, secret));
 }
 
-// The streams of messages are counted in bytes as they lie in the receiver's ring; at most a window of them may be on its
-// way or wait. Counters wrap.
+// The streams of messages are counted in bytes as they lie in the receiver's ring; at most a window
+// of them may be on its way or wait. Counters wrap.
 inline constexpr std::uint32_t kRecordHead = 16;
 constexpr std::uint32_t cost_of(std::uint32_t bytes) {
   return kRecordHead + ((bytes + 7U) & ~7U);
 }
-// What a head says of the stream towards its receiver, who has sent up to `sent` and knows that all is consumed up to `acked`. A head
-// that was overtaken by a credit, or by a later message, says what is known: that is no fault. It cannot be older than 2 GiB.
+// What a head says of the stream towards its receiver, who has sent up to `sent` and knows that all
+// is consumed up to `acked`. A head that was overtaken by a credit, or by a later message, says
+// what is known: that is no fault. It cannot be older than 2 GiB.
 enum class News : std::uint8_t { fresh, stale, impossible };
 constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_t sent) {
   if (consumed - acked <= sent - acked) return News::fresh;
   return acked - consumed < std::uint32_t{1} << 31 ? News::stale : News::impossible;
 }
-// Up to where the peer has the stream, if `arrived` is what it says and `known` was so before. It may have been overtaken as well.
-// Who believes it has seen that consumed <= arrived <= sent.
+// Up to where the peer has the stream, if `arrived` is what it says and `known` was so before. It
+// may have been overtaken as well. Who believes it has seen that consumed <= arrived <= sent.
 constexpr std::uint32_t later_of(std::uint32_t known, std::uint32_t arrived) {
   return arrived - known < std::uint32_t{1} << 31 ? arrived : known;
 }

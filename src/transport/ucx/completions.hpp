@@ -1,0 +1,74 @@
+// What a port has to tell its owner: written where the running poll wants it, or kept for the next one.
+//
+// What is kept cannot overflow: each slot of an operation has room there for its ends, beside
+// kRefusals. While it holds more than these nothing is accepted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/common/backlog.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport::ucx {
+
+class Completions {
+ public:
+  // `slots`: transfers, and as many messages.
+  explicit Completions(std::size_t slots) : kept_(kRefusals, kRefusals + 3 * slots) {}
+
+  // A poll begins: what was kept comes first.
+  void begin(std::span<Completion> out) {
+    begin_ = out_ = out.data();
+    end_ = out_ + out.size();
+    if (!kept_.empty()) [[unlikely]]
+      out_ += kept_.drain(out);
+  }
+  // How many there are so far.
+  [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
+  // It ends, or there is none: what happens now is kept. Returns how many there were.
+  std::size_t end() {
+    const std::size_t n = written();
+    begin_ = out_ = end_ = nullptr;
+    return n;
+  }
+
+  void done(Token token, base::Status status) { tell(token, status, Event::done); }
+  void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free); }
+  // For a message, where a poll has room for it.
+  [[nodiscard]] Completion* place() { return out_++; }
+  [[nodiscard]] bool has_room() const { return out_ != end_; }
+
+  // Too much is kept to accept more.
+  [[nodiscard]] bool crowded() const { return kept_.full(); }
+  [[nodiscard]] bool empty() const { return kept_.empty(); }
+  // Nobody polls any more.
+  void forget() {
+    for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(kept_.drain(nobody));
+  }
+
+  // Outside a poll. Accepts a command that fails: its completion comes from the next poll. False: not
+  // accepted.
+  [[gnu::cold]] bool refuse(Command& command, base::Status status) { return kept_.refuse(command, status); }
+
+ private:
+  static constexpr std::size_t kRefusals = 256;
+
+  void tell(Token token, base::Status status, Event event) {
+    if (out_ == end_) [[unlikely]]
+      return kept_.put(token, status, event);
+    out_->event = event;
+    out_->status = status;
+    out_->token = token;
+    ++out_;
+  }
+
+  Completion* begin_ = nullptr;
+  Completion* out_ = nullptr;
+  Completion* end_ = nullptr;
+  Backlog kept_;
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,73 @@
+// What a port tells those who send to it: up to where it has consumed their messages (credit), and
+// up to where they have arrived, which is what makes a message done. Every message that goes to
+// them says it; where none goes, a message of its own does: when credit of half a window is owed,
+// and a few polls after an arrival.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/ucx/peer_state.hpp"
+
+namespace heddle::transport::ucx {
+
+class Device;
+
+class Credits {
+ public:
+  Credits(Port& port, Device& device);
+  void make_room_for(std::size_t peers);
+
+  // To be called whenever something was consumed.
+  void owe(PeerState& peer) {
+    if (peer.next.consumed - peer.told >= half_window_ && !peer.owing) [[unlikely]]
+      promise(peer);
+  }
+  // It is told with the next messages of this kind, whatever there is.
+  void promise(PeerState& peer);
+  // Something has come from it.
+  void note_arrival(PeerState& peer) {
+    if (!peer.telling) [[unlikely]]
+      note_first_arrival(peer);
+  }
+
+  [[nodiscard]] bool owes() const { return !owing_.empty(); }
+  // To ranks that live.
+  [[nodiscard]] bool owes_the_living() const;
+  void send_owed();
+  [[nodiscard]] bool has_to_tell() const { return !telling_.empty(); }
+  // By every poll; `idle`: nothing has come in it. True: it was not told for long.
+  [[nodiscard]] bool is_due(bool idle) {
+    if (telling_.empty()) return false;
+    waited_ += idle ? kIdlePoll : 1;
+    return waited_ >= kTellPolls;
+  }
+  // Who has sent something is told that it is here, if no message of ours has done so.
+  void tell_all();
+
+  // One. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left. INPROGRESS:
+  // UCX has it. Else the connection is broken.
+  ucs_status_t send(PeerState& peer, bool by_value);
+  // How many UCX has.
+  [[nodiscard]] std::uint32_t flying() const { return flying_; }
+
+ private:
+  // Polls from an arrival until it is told by a message of its own. One that brings nothing counts
+  // as several: the answer that could tell it is not there, and the sender waits.
+  static constexpr std::uint32_t kTellPolls = 16;
+  static constexpr std::uint32_t kIdlePoll = 3;
+
+  void note_first_arrival(PeerState& peer);
+  void send_if_ready(PeerState& peer);
+  static void on_sent(void* request, ucs_status_t status, void* user);
+
+  Port& port_;
+  Device& device_;
+  const std::uint32_t half_window_;
+  std::vector<PeerState*> owing_;
+  std::vector<PeerState*> telling_;  // that may not know of arrivals
+  std::uint32_t waited_ = 0;         // polls, since the first of these
+  std::uint32_t flying_ = 0;
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,125 @@
+// Who asks whom for what: notes between the device workers, one of each rank, whose address is in
+// the rank's card. Ranks ask each other through it, as they need it, for the addresses of workers
+// and the keys of regions, and tell each other of workers that were opened or closed after somebody
+// had asked. No operation goes through it. Whoever polls moves it on, and so does the helper, one
+// thread at a time.
+//
+// The device's mutex guards it: functions that may be called without it say what they answer while
+// another thread has it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/ucx/regions.hpp"
+
+namespace heddle::transport::ucx {
+
+class Directory {
+ public:
+  explicit Directory(Device& device);
+
+  // The device worker, and what it listens to. SYSTEM.
+  base::Status open();
+  [[nodiscard]] ucp_worker_h worker() const { return worker_; }
+
+  // ---- any thread
+  // A number may be taken once. RANK, STATE.
+  [[nodiscard]] base::Status take_number(std::uint32_t worker);
+  // Shows an open worker to who asks, and has asked.
+  void announce(std::uint32_t worker, Bytes address);
+  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or
+  // nobody has opened it yet, or another thread is here. STATE: it was closed. PEER_FAILED, CONFIG,
+  // VERSION, PROTOCOL.
+  [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
+  // That worker of a peer was closed, as far as is known. False where another thread is here.
+  [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
+
+  // ---- with the mutex
+  void close(std::uint32_t worker);
+  // AGAIN: its card is not here yet. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
+  base::Status ask_key(std::uint32_t rank, std::uint64_t region);
+  // Progress. True: something has happened.
+  bool work();
+  // Something is under way of which no descriptor tells: notes; endpoints that are closed.
+  [[nodiscard]] bool talks() const { return sending_ != 0 || !talking_.empty(); }
+  [[nodiscard]] bool closes() const { return !closing_.empty(); }
+  [[nodiscard]] bool has_unsent() const;
+  // An address or a key has come that workers may have waited for, since this was said.
+  [[nodiscard]] bool learned() const { return learned_; }
+  [[nodiscard]] bool take_learned() { return std::exchange(learned_, false); }
+  // At last. The device worker ends.
+  void end();
+
+ private:
+  enum class Known : std::uint8_t { nothing, asked, open, closed };
+  struct Entry {
+    Known known = Known::nothing;
+    Bytes address;
+  };
+  struct Peer {
+    std::uint32_t rank = 0;
+    Directory* directory = nullptr;
+    bool met = false;  // its card is here, and good
+    base::Status refused = HEDDLE_DONE;
+    std::uint64_t tried_since = 0;  // ns; 0: not yet
+    ucp_ep_h endpoint = nullptr;
+    std::vector<Entry> workers;
+    std::deque<Bytes> outbox;
+  };
+  // A worker of this rank.
+  struct Own {
+    Known known = Known::nothing;
+    bool taken = false;
+    Bytes address;
+    std::vector<std::uint32_t> asked;  // ranks to be told when it changes
+    std::size_t untold = 0;            // so many of the first of them are still to be told
+  };
+
+  Peer& peer(std::uint32_t rank);
+  base::Status meet(Peer& peer);
+  base::Status introduce(Peer& peer);
+  base::Status reach(Peer& peer, const void* address);
+  void say(std::uint32_t rank, Note note, const Bytes* bytes);
+  bool empty_outbox(Peer& peer);
+  static void on_sent(void* request, ucs_status_t status, void* user);
+  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  void drop(Peer& peer);
+
+  static ucs_status_t on_note(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
+                              const ucp_am_recv_param_t* param);
+  void read(const Note& note, const std::byte* data);
+  void put_off(const Note& note);
+  void answer(const Note& note) { note.kind == Note::ask_worker ? answer_worker(note) : answer_key(note); }
+  void answer_worker(const Note& note);
+  void answer_key(const Note& note);
+  void tell_state(std::uint32_t rank, std::uint32_t worker);
+  void learn_worker(const Note& note, const std::byte* data);
+  void learn_key(const Note& note, const std::byte* data);
+  void tell_those_who_asked(std::uint32_t worker);
+  void tell_the_untold();
+
+  Device& device_;
+  std::recursive_mutex& mutex_;  // the device's; guards what follows
+  const Functions& call_;
+  ucp_worker_h worker_ = nullptr;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing is known
+  std::size_t known_peers_ = 0;
+  std::vector<Peer*> talking_;  // with something in their outbox
+  std::vector<Peer*> broken_;
+  std::vector<void*> closing_;  // requests of endpoints
+  std::uint32_t sending_ = 0;   // notes that UCX has not done with
+  std::vector<Own> own_;
+  bool untold_ = false;              // there may be somebody to be told
+  std::array<Note, 64> unanswered_;  // questions that there was no memory for
+  std::size_t unanswered_count_ = 0;
+  bool version_told_ = false;
+  bool learned_ = false;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace heddle::transport::ucx

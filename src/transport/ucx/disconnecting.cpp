@@ -1,0 +1,122 @@
+// Connections that are no more: what is under way there ends, and UCX's endpoints are closed when
+// that is safe.
+#include <algorithm>
+#include <utility>
+
+#include "transport/ucx/endpoints.hpp"
+#include "transport/ucx/port.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+// How long UCX may take to find out by itself that a peer has died.
+constexpr std::uint64_t kDyingNs = 100'000'000;
+// How long UCX may take to end what went through an endpoint that is closed: over TCP one round of
+// progress, else until a device has flushed. What is left then it has forgotten.
+constexpr std::uint64_t kForgottenNs = 50'000'000;
+constexpr std::uint32_t kForgottenRounds = 8;
+
+}  // namespace
+
+void Endpoints::note_lost(PeerState& peer) {
+  busy_ = true;
+  if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
+}
+
+void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
+  PeerState& peer = *static_cast<PeerState*>(arg);
+  if (peer.stage == PeerState::Stage::broken && peer.endpoint == nullptr) return;
+  Endpoints& self = peer.port->endpoints();
+  peer.has_gap = false;
+  const bool known = self.failed(peer.rank) || self.device_.failed(peer.rank);
+  self.device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
+                          self.port_.index(), peer.worker, peer.rank, self.port_.call().status_string(status));
+  self.note_lost(peer);
+}
+
+[[gnu::cold]] void Endpoints::disconnect_gap(PeerState& peer) {
+  if (peer.stage == PeerState::Stage::broken || peer.has_gap) return;
+  peer.has_gap = true;
+  device_.log().line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap",
+                     port_.index(), peer.worker, peer.rank);
+  note_lost(peer);
+}
+
+void Endpoints::peer_failed(std::uint32_t rank) {
+  if (rank >= size_ || std::exchange(failed_[rank], std::uint8_t{1}) != 0) return;
+  for (const auto& peer : all_) {
+    if (peer->rank != rank) continue;
+    if (peer->stage == PeerState::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
+    disconnect(*peer, HEDDLE_ERR_PEER_FAILED, false);
+  }
+}
+
+void Endpoints::disconnect_all() {
+  for (const auto& peer : all_) disconnect(*peer, HEDDLE_ERR_PEER_FAILED, true);
+}
+
+// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when that is
+// cut off: the endpoint stays, with what it has.
+void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
+  if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !sure)) return;
+  if (!port_.closed()) device_.lose(peer.rank);
+  end(peer, PeerState::Stage::broken, status);
+  if (peer.endpoint != nullptr) {
+    const bool can = device_.recovers();
+    if (can && !sure && peer.used && !port_.closed()) {
+      // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes
+      // after its connection was cut (tcp_ep.c:939).
+      peer.dies_at = port_.now_ns() + kDyingNs;
+      dying_.push_back(&peer);
+      busy_ = true;
+    } else if (can && (sure || peer.used)) {
+      close(peer);
+    } else {
+      port_.transfers().orphan(peer);
+    }
+  }
+  if (!peer.flush_flies) port_.transfers().end_flush(peer, status);
+}
+
+// Closed, it still has all: a later round of progress takes the connection down and ends what went
+// through it. Until then a reply may be written to the caller's memory, so nothing is given back
+// before.
+void Endpoints::close(PeerState& peer) {
+  void* request = force_close(port_.call(), std::exchange(peer.endpoint, nullptr));
+  if (request == nullptr && !port_.transfers().holds_some(peer)) return;
+  closing_.push_back({&peer, request, port_.now_ns() + kForgottenNs, 0});
+  busy_ = true;
+}
+
+void Endpoints::go_on_disconnecting() {
+  while (!lost_.empty()) {
+    PeerState& peer = *lost_.back();
+    lost_.pop_back();
+    disconnect(peer, HEDDLE_ERR_PEER_FAILED, !peer.has_gap);
+  }
+  std::erase_if(dying_, [this](PeerState* peer) {
+    if (peer->endpoint != nullptr && port_.now_ns() < peer->dies_at) return false;
+    if (peer->endpoint != nullptr) disconnect(*peer, peer->status, true);
+    return true;
+  });
+  if (!closing_.empty()) end_closing();
+  busy_ = connecting() || disconnecting();
+}
+
+// Not from within UCX's progress.
+[[gnu::cold]] void Endpoints::end_closing() {
+  port_.progress();
+  std::erase_if(closing_, [this](Closing& closing) {
+    if (closing.request != nullptr) {
+      if (port_.call().request_check_status(closing.request) == UCS_INPROGRESS) return false;
+      port_.call().request_free(std::exchange(closing.request, nullptr));
+    }
+    if (port_.transfers().holds_some(*closing.peer)) {
+      if (++closing.rounds < kForgottenRounds || port_.now_ns() < closing.until) return false;
+      port_.transfers().abandon(*closing.peer);
+    }
+    return true;
+  });
+}
+
+}  // namespace heddle::transport::ucx

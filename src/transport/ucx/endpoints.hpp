@@ -1,0 +1,105 @@
+// The peer states of a port and their connections: made on first use, greeted, lost, disconnected.
+//
+// Nothing waits: a connection is made in steps, by polls (advance()).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/ucx/peer_state.hpp"
+
+namespace heddle::transport::ucx {
+
+class Device;
+
+class Endpoints {
+ public:
+  Endpoints(Port& port, Device& device);
+
+  // Null: it is not ready, or there is none.
+  [[nodiscard]] PeerState* ready(std::uint32_t rank, std::uint32_t worker) const {
+    PeerState* peer = known(rank, worker);
+    return peer != nullptr && peer->ready() ? peer : nullptr;
+  }
+  // Null: nothing is known, or no such worker can be.
+  [[nodiscard]] PeerState* known(std::uint32_t rank, std::uint32_t worker) const {
+    if (rank >= size_ || worker >= max_workers_) [[unlikely]]
+      return nullptr;
+    return by_worker_[std::size_t{rank} * max_workers_ + worker];
+  }
+  // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. It may not be ready
+  // yet.
+  PeerState* use(std::uint32_t rank, std::uint32_t worker, base::Status* why);
+  // The sender of a message; it says itself who it is. Null: it is not, or there is no memory.
+  [[nodiscard]] PeerState* sender(const Head& head) {
+    PeerState* peer = known(head.rank, head.worker);
+    if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]
+      return peer;
+    return new_sender(head);
+  }
+  void connect(PeerState& peer);
+  [[nodiscard]] bool closed(TransportWorker::Target target) const;
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return failed_[rank] != 0; }
+
+  // By polls: what is under way here goes on.
+  [[nodiscard]] bool busy() const { return busy_; }
+  [[nodiscard]] bool connecting() const { return !connecting_.empty(); }
+  void advance();
+  [[nodiscard]] bool disconnecting() const { return !lost_.empty() || !dying_.empty() || !closing_.empty(); }
+  void go_on_disconnecting();
+  // Messages wait for a connection to a rank that lives.
+  [[nodiscard]] bool has_waiting() const;
+
+  // UCX says that a connection broke. May be called within UCX's progress: the endpoint is closed
+  // afterwards.
+  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  // The stream has a gap, and nothing behind it could be taken: better a connection that is lost,
+  // which the other end is told where UCX watches it, than one that is silent. As on_broken().
+  void disconnect_gap(PeerState& peer);
+  void peer_failed(std::uint32_t rank);
+  // Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself
+  // gave the connection up, or it was used.
+  void disconnect(PeerState& peer, base::Status status, bool sure);
+  // At last. False: some are not closed yet.
+  void disconnect_all();
+  [[nodiscard]] bool all_closed() const { return closing_.empty(); }
+
+ private:
+  // An endpoint that is closed, and of which UCX has something still.
+  struct Closing {
+    PeerState* peer;
+    void* request;         // of closing it; null: it has ended
+    std::uint64_t until;   // ns; what has not ended then UCX has forgotten
+    std::uint32_t rounds;  // of progress since
+  };
+
+  [[nodiscard]] PeerState*& slot(std::uint32_t rank, std::uint32_t worker) {
+    return by_worker_[std::size_t{rank} * max_workers_ + worker];
+  }
+  PeerState* new_peer(std::uint32_t rank, std::uint32_t worker);
+  PeerState* new_sender(const Head& head);
+  bool advance(PeerState& peer);
+  bool find_way(PeerState& peer, const void* address);
+  bool greet(PeerState& peer);
+  void become_ready(PeerState& peer);
+  void end(PeerState& peer, PeerState::Stage stage, base::Status status);
+  void note_lost(PeerState& peer);
+  void close(PeerState& peer);
+  void end_closing();
+
+  Port& port_;
+  Device& device_;
+  const std::uint32_t size_;
+  const std::uint32_t max_workers_;
+  std::vector<PeerState*> by_worker_;  // by rank and worker
+  std::vector<std::unique_ptr<PeerState>> all_;
+  std::vector<std::uint8_t> failed_;  // by rank
+  std::vector<PeerState*> connecting_;
+  std::vector<PeerState*> lost_;   // UCX has said so; see on_broken()
+  std::vector<PeerState*> dying_;  // broken, and left to UCX for a while; see disconnect()
+  std::vector<Closing> closing_;   // each once
+  bool busy_ = false;              // connecting or disconnecting, or was
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,71 @@
+// Which ranks are not reached any more: connections to them broke, or could not be made. Any
+// thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/log.hpp"
+#include "bootstrap/bootstrap.hpp"
+
+namespace heddle::transport::ucx {
+
+class Losses {
+ public:
+  explicit Losses(bootstrap::Bootstrap& bootstrap)
+      : bootstrap_(bootstrap), unreachable_(bootstrap.size()), lost_(bootstrap.size()), stage_(bootstrap.size()) {}
+
+  // A connection to it is no more; the first time counts.
+  void lose(std::uint32_t rank) {
+    std::uint32_t not_yet = 0;
+    if (lost_[rank].load(std::memory_order_relaxed) != 0) return;
+    lost_[rank].compare_exchange_strong(not_yet, count_.fetch_add(1, std::memory_order_relaxed) + 1,
+                                        std::memory_order_relaxed);
+  }
+  // The connection between the devices is no more. True: so it was before.
+  bool lose_device(std::uint32_t rank) {
+    if (unreachable_[rank].exchange(true, std::memory_order_relaxed)) return true;
+    lose(rank);
+    return false;
+  }
+  // Dead or gone, or its device is not to be reached any more.
+  [[nodiscard]] bool failed(std::uint32_t rank) const {
+    return bootstrap_.failed(rank) || unreachable_[rank].load(std::memory_order_relaxed);
+  }
+  // See Transport::lost() and given_up().
+  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
+  [[nodiscard]] bool given_up(std::uint32_t rank) const {
+    return stage_[rank].load(std::memory_order_acquire) == Stage::given_up;
+  }
+
+  // By the helper, now and then: gives up what was lost already the last time and has not died or
+  // left by now: who leaves, or dies, ends its connections too, and of that the bootstrap tells,
+  // later or sooner.
+  void give_up_lost(const base::Log& log) {
+    if (count_.load(std::memory_order_relaxed) == 0) return;
+    bool some = false;
+    for (std::uint32_t rank = 0; rank < lost_.size(); ++rank) {
+      const Stage before = stage_[rank].load(std::memory_order_relaxed);
+      if (lost(rank) == 0 || before == Stage::given_up || bootstrap_.failed(rank)) continue;
+      stage_[rank].store(before == Stage::none ? Stage::seen : Stage::given_up, std::memory_order_release);
+      if (before == Stage::none) continue;
+      some = true;
+      log.line(base::Level::warn, "rank %u is not reached any more: what waits for it ends with PEER_FAILED", rank);
+    }
+    if (some) bootstrap_.note_given_up();
+  }
+
+ private:
+  enum class Stage : std::uint8_t { none, seen, given_up };
+
+  bootstrap::Bootstrap& bootstrap_;
+  std::vector<std::atomic<bool>> unreachable_;  // relaxed: nothing is read by it
+  // how many were lost when it was; 0: it is not. Relaxed
+  std::vector<std::atomic<std::uint32_t>> lost_;
+  std::atomic<std::uint32_t> count_{0};  // how many so far, for their order. Relaxed
+  // written by the helper (release), read by workers (acquire)
+  std::vector<std::atomic<Stage>> stage_;
+};
+
+}  // namespace heddle::transport::ucx

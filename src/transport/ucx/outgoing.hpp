@@ -1,0 +1,76 @@
+// Messages of a port on their way out.
+//
+// A short one goes by value: UCX has copied it when its call returns. What it does not take so, or
+// is longer, is copied into a packet, which waits in UCX, or for its connection. What follows a
+// packet that UCX still has goes as a packet too, so that they stay in order. A message takes a
+// slot until its receiver has said that it has arrived: it is done then.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/ucx/peer_state.hpp"
+
+namespace heddle::transport::ucx {
+
+class Device;
+
+class Outgoing {
+ public:
+  // `slots`: messages that may not have arrived.
+  Outgoing(Port& port, Device& device, std::uint32_t slots);
+
+  // False: not accepted.
+  [[nodiscard]] bool post(Command& command);
+  // Short messages to one worker, from the front of the batch: what a call of UCX costs, and of the
+  // kernel, is paid once. Returns how many. 0: there are no two, or it is better done one by one.
+  [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
+
+  // A message of the peer says up to where it has consumed and has the stream towards it. False: it
+  // cannot be.
+  [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
+    if (head.consumed == peer.acked && head.arrived == peer.delivered) return true;
+    return learn(peer, head);
+  }
+
+  // Its connection is there.
+  void send_waiting(PeerState& peer);
+  // There never will be one.
+  void drop_waiting(PeerState& peer);
+  // Nothing is known any more of what was sent to it.
+  void end_all(PeerState& peer, base::Status status);
+
+  // How many packets UCX has.
+  [[nodiscard]] std::uint32_t flying() const { return flying_; }
+  // Messages that may not have arrived.
+  [[nodiscard]] std::uint32_t undelivered() const { return undelivered_; }
+
+ private:
+  static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
+  static constexpr std::uint32_t kPackets = 48;
+  static constexpr std::uint32_t kInlineBytes = 104;  // head included: what networks take by value
+
+  bool post_otherwise(Command& command);
+  [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t bytes) const {
+    return peer.next.position - peer.acked + cost_of(bytes) > window_;
+  }
+  bool send_by_value(PeerState& peer, const Command& command, std::uint32_t bytes);
+  void send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes);
+  void remember(PeerState& peer, Token token);
+  bool learn(PeerState& peer, const Head& head);
+  void end_first(PeerState& peer, base::Status status);
+  [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const PeerState& peer) const;
+  bool send_packet(PeerState& peer, Packet* packet);
+  static void on_sent(void* request, ucs_status_t status, void* user);
+
+  Port& port_;
+  Device& device_;
+  const std::uint32_t window_;
+  ucp_request_param_t by_value_{};  // of every message that goes so
+  Pool<Packet> packets_;
+  Pool<Sending> sendings_;
+  std::uint32_t flying_ = 0;
+  std::uint32_t undelivered_ = 0;
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,183 @@
+// What a port knows of one worker of a peer: both directions of its stream of messages, and the
+// transfers under way to it.
+//
+// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
+//   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
+//   acked (here) <= told (there) and arrived (there) <= sent (here)
+//   acked <= delivered <= sent; what lies before `delivered` is in the receiver's memory, and done
+//   A record begins where the one before it has ended, or at 0 if that was beyond a window; the
+//   ring is longer than a window by one record, so it never meets records that are not consumed.
+//
+// sent (as `position`), consumed and arrived are in `next`: a message shows them as they are when
+// it leaves.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "transport/ucx/common.hpp"
+#include "transport/ucx/wire.hpp"
+
+namespace heddle::transport::ucx {
+
+class Port;
+struct PeerState;
+
+// Linked by `next`.
+template <class T>
+struct List {
+  T* first = nullptr;
+  T* last = nullptr;
+  [[nodiscard]] bool empty() const { return first == nullptr; }
+  void append(T* item) {
+    item->next = nullptr;
+    (last == nullptr ? first : last->next) = item;
+    last = item;
+  }
+  T* take() {
+    T* item = first;
+    first = item->next;
+    if (first == nullptr) last = nullptr;
+    return item;
+  }
+};
+
+// Items of one kind that are taken and given back.
+template <class T>
+class Pool {
+ public:
+  explicit Pool(std::uint32_t count) : items_(new T[count]), count_(count) {
+    for (std::uint32_t i = count; i-- > 0;) give_back(&items_[i]);
+  }
+  [[nodiscard]] std::uint32_t count() const { return count_; }
+  [[nodiscard]] T& item(std::uint32_t i) { return items_[i]; }
+  [[nodiscard]] const T& item(std::uint32_t i) const { return items_[i]; }
+  // The one that take() takes; null: there is none.
+  [[nodiscard]] T* front() const { return free_; }
+  T* take() {
+    T* item = free_;
+    free_ = item->next;
+    return item;
+  }
+  void give_back(T* item) {
+    item->next = free_;
+    free_ = item;
+  }
+
+ private:
+  std::unique_ptr<T[]> items_;
+  std::uint32_t count_;
+  T* free_ = nullptr;
+};
+
+// A put, get or atomic under way.
+struct Transfer {
+  enum : std::uint32_t {
+    active = 1,
+    local_done = 2,  // UCX is through with the source
+    flushed = 4,     // it is in the target's memory; said of gets and atomics from the beginning
+    is_put = 8,
+    orphan = 16,      // reported as failed; UCX still has it
+    owes_source = 32  // source_free was asked for and not reported yet
+  };
+  Transfer* next = nullptr;  // of the pool, or of a peer state's puts
+  PeerState* peer = nullptr;
+  Port* port = nullptr;
+  Token token = 0;
+  void* request = nullptr;  // UCX's, until local_done
+  std::uint32_t flags = 0;  // 0: free
+  base::Status status = HEDDLE_DONE;
+  // Of atomics. UCX writes the result here and not to the caller's memory, so that an atomic can
+  // end whatever UCX makes of it.
+  std::uint64_t operand = 0;  // UCX reads it until the end
+  std::uint64_t result = 0;
+  void* local = nullptr;  // where the caller wants it; null: nowhere
+  std::uint32_t local_bytes = 0;
+  // A bitwise atomic by compare-and-swap; see Transfers::change().
+  struct Change {
+    bool active = false;
+    std::uint8_t op = 0;
+    std::uint64_t operand = 0;
+    std::uint64_t address = 0;
+    ucp_rkey_h key = nullptr;
+  };
+  Change change;
+
+  [[nodiscard]] bool has(std::uint32_t flag) const { return (flags & flag) != 0; }
+  [[nodiscard]] bool is_of(const PeerState& of) const { return has(active) && peer == &of; }
+};
+
+// A message on its way whose bytes UCX still reads, or that waits for its connection.
+struct Packet {
+  Packet* next = nullptr;
+  PeerState* peer = nullptr;
+  std::uint32_t bytes = 0;   // head included
+  unsigned id = kMessageId;  // or kBundleId
+  alignas(8) std::byte data[sizeof(Head) + kMostMessage];
+};
+
+// A message that UCX may have delivered, or not yet.
+struct Sending {
+  Sending* next = nullptr;
+  Token token = 0;
+  std::uint32_t end = 0;  // in its stream
+};
+
+struct PeerState {
+  enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
+  Port* port = nullptr;
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+  Stage stage = Stage::unopened;
+  base::Status status = HEDDLE_DONE;  // broken: of everything sent
+  ucp_ep_h endpoint = nullptr;
+  bool used = false;               // something has gone through it: no greeting is left on the way
+  bool has_gap = false;            // disconnected by us; UCX has nothing against it
+  bool greeted = false;            // something has left through it: its connection is made
+  bool heard = false;              // so is the peer's
+  std::uint64_t dies_at = 0;       // ns; of one that is dying
+  std::uint64_t greets_since = 0;  // ns
+
+  // Towards the peer.
+  Head next;  // the head of the next message: where the streams are
+  std::uint32_t acked = 0;
+  std::uint32_t delivered = 0;
+  std::uint32_t in_flight = 0;  // packets that UCX has
+  std::uint32_t waiting_count = 0;
+  List<Packet> waiting;  // accepted before there was a connection
+  List<Sending> undelivered;
+
+  // From the peer.
+  std::unique_ptr<std::byte[]> ring;  // null: nothing has come yet
+  std::uint32_t pass = 0;             // that its messages show
+  std::uint32_t told = 0;             // consumed, as it knows it
+  std::uint32_t told_arrived = 0;
+  std::uint32_t write_at = 0;
+  std::uint32_t read_at = 0;
+  std::uint32_t records = 0;  // not handed out
+  std::uint32_t lent = 0;     // cost of what the last poll has handed out
+  bool queued = false;        // there is something to hand out
+  bool owing = false;         // credit
+  bool telling = false;       // of arrivals
+  bool credit_flies = false;
+  Head credit;
+
+  // Transfers.
+  Transfer* unflushed = nullptr;  // puts, linked by `next`
+  Transfer* flushing = nullptr;
+  bool dirty = false;  // there are puts that are not flushed
+  bool flush_flies = false;
+  void* flush_request = nullptr;  // UCX's, while it flies
+
+  [[nodiscard]] bool ready() const { return stage == Stage::ready; }
+  [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
+  // It knows now what `head` has said.
+  void has_told(const Head& head) {
+    told = head.consumed;
+    told_arrived = head.arrived;
+  }
+  [[nodiscard]] bool all_told() const { return told == next.consumed && told_arrived == next.arrived; }
+};
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,252 @@
+#include "transport/ucx/port.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/membarrier.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+// How long transfers may take to end when their worker is closed; then their connections are ended.
+constexpr std::uint64_t kCloseNs = 250'000'000;
+constexpr std::uint64_t kForceNs = 5'000'000'000;
+// Rounds of progress in one visit of the helper, so that one port that is busy does not keep it
+// from the others, nor its owner waiting.
+constexpr int kRounds = 64;
+
+}  // namespace
+
+Port::Port(Device& device, std::uint32_t index, std::uint32_t slots)
+    : device_(device),
+      call_(device.library().call()),
+      index_(index),
+      completions_(slots),
+      endpoints_(*this, device),
+      credits_(*this, device),
+      outgoing_(*this, device, slots),
+      incoming_(*this, device),
+      transfers_(*this, device, slots) {}
+
+base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t index) {
+  const auto slots = static_cast<std::uint32_t>(device.environment().config.number(base::Var::worker_operations));
+  std::unique_ptr<Port> port(new Port(device, index, slots));
+  if (const base::Status status = port->open(); status != HEDDLE_DONE) return status;
+  return port;
+}
+
+base::Status Port::open() {
+  if (const ucs_status_t made = create_worker(call_, device_.context(), &worker_); made != UCS_OK) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(made));
+  }
+  base::Status status = incoming_.listen();
+  Bytes address;
+  if (status == HEDDLE_DONE) status = find_address(call_, worker_, &address);
+  if (status == HEDDLE_DONE) status = find_descriptor(call_, worker_, &descriptor_);
+  if (status != HEDDLE_DONE) return status;
+  const Turn turn(*this);  // the helper does not come before all is there
+  const auto number = device_.helper().watch(*this, descriptor_);
+  if (!number) return number.status();
+  watch_ = *number;
+  device_.directory().announce(index_, std::move(address));
+  return HEDDLE_DONE;
+}
+
+Port::~Port() {
+  // it was never a worker's
+  if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);
+  if (worker_ != nullptr) end();
+}
+
+void Port::make_room_for(std::size_t peers) {
+  credits_.make_room_for(peers);
+  incoming_.make_room_for(peers);
+  transfers_.make_room_for(peers);
+}
+
+// ---- the owner ----------------------------------------------------------------------------------
+
+std::size_t Port::post_batch(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  try {
+    while (accepted < batch.size()) {
+      const bool several = batch[accepted].opcode == Opcode::message && batch.size() - accepted > 1;
+      const std::size_t bundled = several ? outgoing_.post_bundle(batch.subspan(accepted)) : 0;
+      if (bundled == 0 && !post_one(batch[accepted])) break;
+      accepted += std::max<std::size_t>(bundled, 1);
+    }
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
+  }
+  return accepted;
+}
+
+std::size_t Port::poll(std::span<Completion> completions) {
+  if (completions.empty()) [[unlikely]]
+    return 0;
+  incoming_.release_lent();
+  completions_.begin(completions);
+  incoming_.hand_out();
+  transfers_.flush_dirty();
+  // What the flush has brought may be all that its caller waits for; UCX is asked often enough.
+  if (completions_.written() == 0 || ++skipped_ >= 4) {
+    skipped_ = 0;
+    ask_ucx();
+  }
+  transfers_.change_again();
+  const std::uint32_t poll = polls() + 1;
+  polls_.store(poll, std::memory_order_relaxed);
+  if (credits_.is_due(!streams_)) credits_.tell_all();
+  if (has_more_to_do(poll)) [[unlikely]]
+    do_more(poll);
+  // This poll may be the last for long, and has taken from UCX what would have called the helper.
+  if (credits_.has_to_tell() && quiet()) [[unlikely]]
+    leaves_something();
+  return completions_.end();
+}
+
+// Where messages stream in, UCX's shared memory brings one at a time: a poll takes several. Where
+// they come one by one it does not wait for more.
+inline void Port::ask_ucx() {
+  const bool streams = std::exchange(streams_, progress());
+  if (!streams || !streams_) return;
+  for (int round = 1; round < kMostRounds && completions_.has_room() && progress(); ++round) continue;
+}
+
+// What is not looked at by every poll.
+void Port::do_more(std::uint32_t poll) {
+  if (credits_.owes()) credits_.send_owed();
+  const bool connects = endpoints_.connecting();
+  if ((poll & (kDevicePeriod - 1)) == 0 || (connects && (poll & (kConnectingPeriod - 1)) == 0)) {
+    device_.progress();
+    if (connects) endpoints_.advance();
+    transfers_.forget_releases();
+  }
+  if (endpoints_.busy()) endpoints_.go_on_disconnecting();
+}
+
+[[gnu::cold]] void Port::leaves_something() {
+  if (!quiet()) return;
+  armed_.store(false, std::memory_order_release);
+  quiet_.store(false, std::memory_order_release);
+  device_.helper().wake();
+}
+
+bool Port::at_rest() const {
+  return transfers_.at_rest() && outgoing_.undelivered() == 0 && completions_.empty() && !in_flight() &&
+         incoming_.empty() && !credits_.owes() && !endpoints_.connecting() && !endpoints_.disconnecting();
+}
+
+bool Port::arm() {
+  if (credits_.has_to_tell()) credits_.tell_all();
+  if (!at_rest()) return false;
+  if (armed()) return true;
+  // What UCX has found where no connection was yet it looks at in its progress, until that finds
+  // nothing; arming it before would lose it.
+  if (call_.worker_progress(worker_) != 0 || !at_rest() || call_.worker_arm(worker_) != UCS_OK) return false;
+  quiet_.store(true, std::memory_order_release);
+  armed_.store(true, std::memory_order_release);
+  device_.helper().watch_again(watch_, descriptor_);
+  return true;
+}
+
+// ---- the helper ---------------------------------------------------------------------------------
+
+Port::Served Port::serve(std::uint32_t thread) {
+  if (!base::membarrier_private_ready()) return Served::never;
+  if (!handover_.try_claim(thread)) return Served::stuck;
+  if (transfers_.has_orphans()) {
+    handover_.release();
+    return Served::never;
+  }
+  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
+  if (armed()) {
+    handover_.release();
+    return Served::watched;
+  }
+  bool some = true;
+  for (int round = 0; round < kRounds && some; ++round) some = move_on();
+  if (credits_.has_to_tell()) credits_.tell_all();
+  bool ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+  if (!some && !ucx_armed) {  // shared memory has read a signal, and is armed by the next call
+    some = move_on();
+    ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+  }
+  const bool waiting = in_flight() || transfers_.under_way() != 0 || credits_.owes() || endpoints_.connecting() ||
+                       endpoints_.disconnecting();
+  quiet_.store(ucx_armed && !waiting, std::memory_order_release);
+  handover_.release();
+  if (ucx_armed) return waiting ? Served::waiting : Served::quiet;
+  return some ? Served::more : Served::stuck;
+}
+
+// What a poll does, but for what it hands out and takes back. What has ended waits for the next
+// one. True: UCX had something.
+bool Port::move_on() {
+  transfers_.flush_dirty();
+  const bool some = call_.worker_progress(worker_) != 0;
+  transfers_.change_again();
+  if (credits_.owes()) credits_.send_owed();
+  if (endpoints_.connecting()) endpoints_.advance();
+  if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
+  return some;
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+void Port::retire() {
+  handover_.enter();  // for good: the helper finds its owner inside
+  close();
+  retired_.store(true, std::memory_order_release);
+}
+
+// The caller's memory is UCX's until the transfers have ended; peers that make no progress do not
+// hold us up for long.
+void Port::close() {
+  closed_ = true;
+  const auto drive = [this](std::uint64_t until) {
+    while (transfers_.under_way() != 0 && now_ns() < until) {
+      completions_.forget();
+      transfers_.flush_dirty();
+      const bool some = call_.worker_progress(worker_) != 0;
+      transfers_.change_again();
+      do_more(0);
+      completions_.forget();
+      if (!some) sched_yield();
+    }
+  };
+  drive(now_ns() + kCloseNs);
+  if (transfers_.under_way() == 0) return;
+  transfers_.disconnect_all();
+  drive(now_ns() + kForceNs);
+}
+
+bool Port::linger() {
+  if (transfers_.has_orphans()) return false;
+  completions_.forget();
+  const bool some = call_.worker_progress(worker_) != 0;
+  incoming_.drop_all();
+  if (credits_.has_to_tell()) credits_.tell_all();
+  if (credits_.owes()) credits_.send_owed();
+  if (endpoints_.connecting()) endpoints_.advance();
+  if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
+  // Peers hear of what has arrived, else their messages seem lost.
+  return some || endpoints_.has_waiting() || credits_.owes_the_living() || in_flight();
+}
+
+void Port::end() {
+  endpoints_.disconnect_all();
+  const std::uint64_t until = now_ns() + kForceNs;
+  while (!endpoints_.all_closed() && now_ns() < until) {
+    completions_.forget();
+    call_.worker_progress(worker_);
+    endpoints_.go_on_disconnecting();
+  }
+  incoming_.drop_all();
+  transfers_.destroy_keys();
+  call_.worker_destroy(std::exchange(worker_, nullptr));
+}
+
+}  // namespace heddle::transport::ucx

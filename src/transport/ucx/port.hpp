@@ -1,0 +1,164 @@
+// This transport's part of a worker: one of UCX's workers, and what is known of the workers that it
+// speaks with. It outlives the TransportWorker: what was accepted leaves although nobody polls for
+// this worker any more, and peers that do not know yet may write to it. One thread at a time: its
+// owner, within a Turn; the helper, by serve(), while the owner is elsewhere; the device, once it
+// is retired.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "queue/handover.hpp"
+#include "transport/ucx/completions.hpp"
+#include "transport/ucx/credits.hpp"
+#include "transport/ucx/device.hpp"
+#include "transport/ucx/endpoints.hpp"
+#include "transport/ucx/incoming.hpp"
+#include "transport/ucx/outgoing.hpp"
+#include "transport/ucx/transfers.hpp"
+
+namespace heddle::transport::ucx {
+
+class Port {
+ public:
+  static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);
+  ~Port();
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  // For the parts: what they share.
+  [[nodiscard]] Completions& completions() { return completions_; }
+  [[nodiscard]] Endpoints& endpoints() { return endpoints_; }
+  [[nodiscard]] Credits& credits() { return credits_; }
+  [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
+  [[nodiscard]] Incoming& incoming() { return incoming_; }
+  [[nodiscard]] Transfers& transfers() { return transfers_; }
+  [[nodiscard]] const Functions& call() const { return call_; }
+  [[nodiscard]] ucp_worker_h worker() const { return worker_; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  [[nodiscard]] std::uint64_t now_ns() const { return device_.environment().clock->now_ns(); }
+  void make_room_for(std::size_t peers);
+  // Its owner has closed it, or is about to: the caller's memory is not used any more when that has
+  // ended.
+  [[nodiscard]] bool closed() const { return closed_; }
+  // UCX's progress. True: it had something.
+  bool progress() {
+    if (call_.worker_progress(worker_) == 0) return false;
+    if (armed()) [[unlikely]]
+      armed_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+  // UCX keeps something of which its descriptor does not tell when it goes on; or the device has
+  // something to ask.
+  void leaves_something();
+  // Connections wait for what the device learns. Relaxed: who misses it looks again.
+  void set_waits_for_device(bool waits) { waits_for_device_.store(waits, std::memory_order_relaxed); }
+
+  // ---- the owner; see TransportWorker
+  [[nodiscard]] std::size_t post(std::span<Command> batch) {
+    if (batch.size() != 1) return post_batch(batch);
+    return post_one(batch.front()) ? 1 : 0;
+  }
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions);
+  [[nodiscard]] bool arm();
+
+  // While it lives, its thread has the port: the owner. It waits for the helper to leave.
+  class Turn {
+   public:
+    explicit Turn(Port& port) : port_(port) { port.handover_.enter(); }
+    ~Turn() { port_.handover_.leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Port& port_;
+  };
+  // The same without waiting. False: the helper is there.
+  [[nodiscard]] bool try_enter() { return handover_.try_enter(); }
+  void leave() { handover_.leave(); }
+
+  // ---- any thread
+  // UCX is armed for an owner that wants to sleep, and nothing has come since.
+  [[nodiscard]] bool armed() const { return armed_.load(std::memory_order_acquire); }
+  // True: it was armed, and it is the caller who must ring.
+  [[nodiscard]] bool disarm() { return armed() && armed_.exchange(false, std::memory_order_acq_rel); }
+  // A number that changes when its owner polls. Relaxed: a hint.
+  [[nodiscard]] std::uint32_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  // UCX was armed, and the owner has left nothing in its hands since.
+  [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool waits_for_device() const { return waits_for_device_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
+
+  // ---- the helper
+  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may
+  // not tell the end of (its shared memory does not tell that a peer has room again). more: it was
+  // busy until the end. stuck: only time helps. never: the kernel has no membarrier. watched: its
+  // owner has armed it.
+  enum class Served : std::uint8_t { quiet, waiting, more, stuck, watched, never };
+  // With its thread's number: moves it on in its owner's stead.
+  [[nodiscard]] Served serve(std::uint32_t thread);
+
+  // ---- the end
+  // By the owner, at last: nobody polls any more. The caller's memory is not used after this;
+  // messages are. The port is the device's.
+  void retire();
+  // By the device, afterwards. True: something moves on still. Where UCX has orphans, nothing does:
+  // where the peer lives, to move this worker on may read or write memory that is the caller's
+  // again. So only its owner does, never anybody in its stead.
+  bool linger();
+  // Nothing is under way that must not be cut off: UCX's worker ends.
+  void end();
+
+ private:
+  // Polls between two looks at the device. For speed alone: notes are answered by the helper where
+  // nobody looks.
+  static constexpr std::uint32_t kDevicePeriod = 32;
+  static constexpr std::uint32_t kConnectingPeriod = 4;  // while something connects
+  static constexpr int kMostRounds = 16;                 // of progress in one poll
+
+  Port(Device& device, std::uint32_t index, std::uint32_t slots);
+  base::Status open();
+  bool post_one(Command& command) {
+    return command.opcode == Opcode::message ? outgoing_.post(command) : transfers_.post(command);
+  }
+  std::size_t post_batch(std::span<Command> batch);
+  [[nodiscard]] bool has_more_to_do(std::uint32_t poll) const {
+    return (poll & (kDevicePeriod - 1)) == 0 || credits_.owes() || endpoints_.busy();
+  }
+  void ask_ucx();
+  void do_more(std::uint32_t poll);
+  [[nodiscard]] bool move_on();
+  [[nodiscard]] bool at_rest() const;
+  // UCX has messages of it.
+  [[nodiscard]] bool in_flight() const { return outgoing_.flying() + credits_.flying() != 0; }
+  void close();
+
+  Device& device_;
+  const Functions call_;
+  const std::uint32_t index_;
+  ucp_worker_h worker_ = nullptr;
+  bool closed_ = false;
+  std::uint32_t skipped_ = 0;            // polls that have not asked UCX
+  bool streams_ = false;                 // the last time it was asked it had something
+  std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
+  Completions completions_;
+  Endpoints endpoints_;
+  Credits credits_;
+  Outgoing outgoing_;
+  Incoming incoming_;
+  Transfers transfers_;
+
+  // between the owner and the helper; entered for good when retired
+  queue::Handover<> handover_;
+  int descriptor_ = -1;             // UCX's
+  std::uint32_t watch_ = 0;         // the helper's number of it
+  std::atomic<bool> armed_{false};  // set by arm(), taken back by whoever finds something
+  // set by the helper, taken back by the owner, which then wakes it; both inside
+  std::atomic<bool> quiet_{false};
+  std::atomic<bool> waits_for_device_{false};
+  // release by retire(), acquire by the helper, which does not touch it afterwards
+  std::atomic<bool> retired_{false};
+};
+
+}  // namespace heddle::transport::ucx

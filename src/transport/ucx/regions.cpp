@@ -1,0 +1,196 @@
+#include "transport/ucx/regions.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "transport/ucx/device.hpp"
+
+namespace heddle::transport::ucx {
+
+Regions::Regions(Device& device) : device_(device), mutex_(device.mutex()) {}
+
+base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
+  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
+  const Functions& call = device_.library().call();
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+  params.length = (bytes + page - 1) / page * page;
+  params.flags = UCP_MEM_MAP_ALLOCATE;
+  ucp_mem_h memory = nullptr;
+  const ucs_status_t status = bytes > kMost ? UCS_ERR_NO_MEMORY : call.mem_map(device_.context(), &params, &memory);
+  if (status != UCS_OK) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes: %s",
+                      static_cast<unsigned long long>(bytes), call.status_string(status));
+  }
+  ucp_mem_attr_t attributes{};
+  attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+  if (call.mem_query(memory, &attributes) != UCS_OK) {
+    call.mem_unmap(device_.context(), memory);
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX does not say where it has allocated memory");
+  }
+  return enter(memory, attributes.address, bytes);
+}
+
+base::Result<LocalMemory> Regions::enroll(void* address, std::uint64_t bytes) {
+  if (address == nullptr || bytes == 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
+                      static_cast<unsigned long long>(bytes), address);
+  }
+  const Functions& call = device_.library().call();
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = address;
+  params.length = bytes;
+  ucp_mem_h memory = nullptr;
+  if (const ucs_status_t status = call.mem_map(device_.context(), &params, &memory); status != UCS_OK) {
+    return base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
+                      "%llu bytes at %p cannot be registered with UCX: %s", static_cast<unsigned long long>(bytes),
+                      address, call.status_string(status));
+  }
+  return enter(memory, address, bytes);
+}
+
+base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::uint64_t bytes) {
+  const Functions& call = device_.library().call();
+  void* packed = nullptr;
+  std::size_t packed_bytes = 0;
+  if (const ucs_status_t status = call.rkey_pack(device_.context(), memory, &packed, &packed_bytes); status != UCS_OK) {
+    call.mem_unmap(device_.context(), memory);
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call.status_string(status));
+  }
+  const std::lock_guard lock(mutex_);
+  LocalMemory local;
+  local.address = address;
+  local.bytes = bytes;
+  local.id = next_region_;
+  try {
+    const auto* begin = static_cast<const std::byte*>(packed);
+    regions_.emplace(local.id, Region{memory, Bytes(begin, begin + packed_bytes)});
+  } catch (const std::bad_alloc&) {
+    call.rkey_buffer_release(packed);
+    call.mem_unmap(device_.context(), memory);
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for one region more");
+  }
+  call.rkey_buffer_release(packed);
+  ++next_region_;
+  KeyBytes key;
+  key.rank = device_.rank();
+  key.address = reinterpret_cast<std::uintptr_t>(address);
+  key.bytes = bytes;
+  key.id = local.id;
+  seal(&key, device_.secret());
+  std::memcpy(local.key.bytes.data(), &key, sizeof key);
+  return local;
+}
+
+void Regions::withdraw(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return;
+  device_.library().call().mem_unmap(device_.context(), found->second.memory);
+  regions_.erase(found);
+}
+
+void Regions::withdraw_all(ucp_context_h context) {
+  for (const auto& [id, region] : regions_) device_.library().call().mem_unmap(context, region.memory);
+  regions_.clear();
+}
+
+const Bytes* Regions::packed(std::uint64_t id) const {
+  const auto found = regions_.find(id);
+  return found == regions_.end() ? nullptr : &found->second.packed;
+}
+
+// ---- of peers -----------------------------------------------------------------------------------
+
+base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& bytes) {
+  KeyBytes key;
+  std::memcpy(&key, bytes.bytes.data(), sizeof key);
+  if (key.magic != KeyBytes::kMagic || !sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a ucx region of rank %u", rank);
+  }
+  if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+  const std::lock_guard lock(mutex_);
+  std::uint64_t number = imports_.size();
+  if (const auto known = import_of_.find({rank, key.id}); known != import_of_.end()) {
+    number = known->second;
+  } else {
+    if (free_imports_.empty()) {
+      imports_.emplace_back();
+      free_imports_.push_back(number);
+    }
+    number = free_imports_.back();
+    // should there be no memory, the number is free still
+    import_of_.emplace(std::pair{rank, key.id}, number);
+    free_imports_.pop_back();
+    imports_[number].generation = next_generation_++;
+    imports_[number].rank = rank;
+    imports_[number].id = key.id;
+  }
+  Import& import = imports_[number];
+  ++import.uses;
+  RemoteMemory memory;
+  memory.rank = rank;
+  memory.bytes = key.bytes;
+  memory.handle = {number, import.generation, key.address, 0};
+  return memory;
+}
+
+void Regions::release(const RemoteMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = memory.handle[0];
+  if (number >= imports_.size() || imports_[number].generation != memory.handle[1]) return;
+  if (--imports_[number].uses != 0) return;
+  import_of_.erase({imports_[number].rank, imports_[number].id});
+  imports_[number] = Import{};
+  free_imports_.push_back(number);
+  releases_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Regions::import_is(std::uint64_t import, std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  return import < imports_.size() && imports_[import].generation == generation;
+}
+
+base::Result<Bytes> Regions::key(std::uint64_t import, std::uint64_t generation) try {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
+  if (import >= imports_.size() || imports_[import].generation != generation) return HEDDLE_ERR_RANGE;
+  Import& wanted = imports_[import];
+  if (wanted.rank == device_.rank()) {
+    const Bytes* own = packed(wanted.id);
+    return own != nullptr ? base::Result<Bytes>(*own) : HEDDLE_ERR_RANGE;
+  }
+  // UCX 1.13 may not survive a key whose owner is gone
+  if (device_.failed(wanted.rank)) return HEDDLE_ERR_PEER_FAILED;
+  if (wanted.known == Known::there) return wanted.packed;
+  if (wanted.known == Known::gone) return HEDDLE_ERR_RANGE;
+  if (wanted.known == Known::nothing) {
+    if (const base::Status status = device_.directory().ask_key(wanted.rank, wanted.id); status != HEDDLE_DONE)
+      return status;
+    wanted.known = Known::asked;
+  }
+  return HEDDLE_AGAIN;
+} catch (const std::bad_alloc&) {
+  return HEDDLE_AGAIN;
+}
+
+void Regions::learn(std::uint32_t rank, std::uint64_t id, const std::byte* key, std::uint32_t bytes) {
+  for (Import& import : imports_) {
+    if (import.known != Known::asked || import.rank != rank || import.id != id) continue;
+    if (key != nullptr) import.packed.assign(key, key + bytes);
+    import.known = key != nullptr ? Known::there : Known::gone;
+  }
+}
+
+void Regions::ask_again(std::uint32_t rank, std::uint64_t id) {
+  for (Import& import : imports_) {
+    if (import.known == Known::asked && import.rank == rank && import.id == id) import.known = Known::nothing;
+  }
+}
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,400 @@
+#include "transport/ucx/transfers.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "transport/ucx/port.hpp"
+
+namespace heddle::transport::ucx {
+namespace {
+
+// By heddle_atomic_op without its width.
+constexpr ucp_atomic_op_t kAtomics[] = {UCP_ATOMIC_OP_ADD, UCP_ATOMIC_OP_AND,  UCP_ATOMIC_OP_OR,
+                                        UCP_ATOMIC_OP_XOR, UCP_ATOMIC_OP_SWAP, UCP_ATOMIC_OP_CSWAP};
+static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDDLE_XOR32 == 3 && HEDDLE_SWAP32 == 4 &&
+              HEDDLE_COMPARE_SWAP32 == 5 && HEDDLE_ADD64 == 8 && HEDDLE_COMPARE_SWAP64 == 13);
+
+}  // namespace
+
+Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
+    : port_(port), device_(device), pool_(slots), keys_(port.call(), device) {
+  for (std::uint32_t i = 0; i < slots; ++i) pool_.item(i).port = &port;
+  params_.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params_.cb.send = on_local;
+}
+
+// A put or get in which check() would find nothing wrong, but for its rank, and that moves
+// something.
+inline bool Transfers::is_block(const Command& command) {
+  return (command.opcode == Opcode::put || command.opcode == Opcode::get) && !command.alone &&
+         command.remote != nullptr && command.bytes != 0 && command.offset <= command.remote->bytes &&
+         command.bytes <= command.remote->bytes - command.offset;
+}
+
+bool Transfers::post(Command& command) {
+  if (!is_block(command)) [[unlikely]]
+    return post_otherwise(command);
+  const Key* key = keys_.find(command);
+  if (key == nullptr || !key->peer->ready() || pool_.front() == nullptr || port_.completions().crowded()) [[unlikely]]
+    return post_otherwise(command);
+  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
+}
+
+[[gnu::noinline]] bool Transfers::post_otherwise(Command& command) {
+  if (command.alone) return false;  // it takes UCX's progress, here and often there
+  base::Status why = check(command);
+  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port_.completions().refuse(command, why);
+  if (command.bytes == 0) {
+    command.done = command.source_free = true;
+    return true;
+  }
+  if (!peer->ready()) {
+    // A worker that is closed serves nobody any more.
+    return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+  }
+  if (pool_.front() == nullptr || port_.completions().crowded()) return false;
+  const Key* key = keys_.find(command);
+  if (key == nullptr) key = keys_.unpack(command, *peer, &why);
+  if (key == nullptr) return port_.completions().refuse(command, why);
+  if (command.opcode == Opcode::atomic) return update(command, *key);
+  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
+}
+
+base::Status Transfers::check(const Command& command) const {
+  if (command.opcode >= Opcode::kCount) return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
+  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
+  if (command.rank >= device_.size()) return base::fail(HEDDLE_ERR_RANK, "rank %u of %u", command.rank, device_.size());
+  if (command.opcode == Opcode::atomic) {
+    const bool wide = command.atomic_op >= HEDDLE_ADD64;
+    if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32) {
+      return base::fail(HEDDLE_ERR_ARGUMENT, "there is no atomic operation %u", command.atomic_op);
+    }
+    if (command.bytes != (wide ? 8U : 4U)) {
+      return base::fail(HEDDLE_ERR_SIZE, "an atomic operation on %llu bytes; this one works on %u",
+                        static_cast<unsigned long long>(command.bytes), wide ? 8U : 4U);
+    }
+  }
+  if (command.offset > command.remote->bytes || command.bytes > command.remote->bytes - command.offset) {
+    return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
+                      static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
+  }
+  if (command.opcode == Opcode::atomic && (command.remote->handle[2] + command.offset) % command.bytes != 0) {
+    return base::fail(HEDDLE_ERR_ALIGNMENT, "an atomic operation at offset %llu; its word must be aligned to %llu",
+                      static_cast<unsigned long long>(command.offset), static_cast<unsigned long long>(command.bytes));
+  }
+  return HEDDLE_DONE;
+}
+
+// ---- beginning ----------------------------------------------------------------------------------
+
+// Each with the first slot, which stays free where nothing is under way afterwards.
+
+inline bool Transfers::put(Command& command, const Key& key) {
+  PeerState& peer = *key.peer;
+  params_.user_data = pool_.front();
+  const std::uint64_t address = command.remote->handle[2] + command.offset;
+  void* request = port_.call().put_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
+  std::uint32_t flags = kPutLeft;
+  command.source_free = true;
+  if (request != nullptr) [[unlikely]] {
+    if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
+    command.source_free = false;
+    flags = Transfer::active | Transfer::is_put;
+    if (command.wants_source_free) flags |= Transfer::owes_source;
+    pool_.front()->request = request;
+  }
+  Transfer* transfer = pool_.take();
+  ++under_way_;
+  transfer->peer = &peer;
+  transfer->token = command.token;
+  transfer->flags = flags;
+  if (peer.unflushed == nullptr) [[unlikely]]
+    note_dirty(peer);
+  transfer->next = peer.unflushed;
+  peer.unflushed = transfer;
+  return true;
+}
+
+inline bool Transfers::get(Command& command, const Key& key) {
+  params_.user_data = pool_.front();
+  const std::uint64_t address = command.remote->handle[2] + command.offset;
+  void* request = port_.call().get_nbx(key.peer->endpoint, command.local, command.bytes, address, key.key, &params_);
+  if (request != nullptr) return goes_on(command, *key.peer, request);
+  command.done = command.source_free = true;
+  return true;
+}
+
+bool Transfers::update(Command& command, const Key& key) {
+  Transfer* transfer = pool_.front();
+  transfer->peer = key.peer;
+  void* request = begin_update(command, transfer, key);
+  if (request != nullptr) return goes_on(command, *key.peer, request);
+  transfer->local = nullptr;
+  command.done = command.source_free = true;
+  return true;
+}
+
+// A get or an atomic that is not done at once.
+[[gnu::noinline]] bool Transfers::goes_on(Command& command, PeerState& peer, void* request) {
+  if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
+  Transfer* transfer = pool_.take();
+  ++under_way_;
+  transfer->peer = &peer;
+  transfer->token = command.token;
+  transfer->request = request;
+  transfer->flags = Transfer::active | Transfer::flushed;
+  command.source_free = true;
+  return true;
+}
+
+[[gnu::noinline]] void Transfers::note_dirty(PeerState& peer) {
+  if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
+}
+
+[[gnu::cold]] bool Transfers::not_started(Command& command, ucs_status_t status) {
+  pool_.front()->change.active = false;
+  pool_.front()->local = nullptr;
+  const base::Status meaning = meaning_of(status);
+  if (meaning == HEDDLE_ERR_PEER_FAILED) device_.lose(command.rank);
+  return port_.completions().refuse(
+      command,
+      base::fail(meaning, "UCX refuses a transfer of %llu bytes with rank %u: %s",
+                 static_cast<unsigned long long>(command.bytes), command.rank, port_.call().status_string(status)));
+}
+
+// ---- atomics ------------------------------------------------------------------------------------
+
+// Always with a result: its arrival says that the word was changed.
+void* Transfers::begin_update(const Command& command, Transfer* transfer, const Key& key) {
+  const std::uint64_t address = command.remote->handle[2] + command.offset;
+  const ucp_atomic_op_t op = kAtomics[command.atomic_op & 7U];
+  transfer->local = command.local;
+  transfer->local_bytes = static_cast<std::uint32_t>(command.bytes);
+  const bool bitwise = op == UCP_ATOMIC_OP_AND || op == UCP_ATOMIC_OP_OR || op == UCP_ATOMIC_OP_XOR;
+  if (bitwise && !device_.recovers()) {
+    transfer->change = {true, static_cast<std::uint8_t>(command.atomic_op & 7U), command.operand, address, key.key};
+    transfer->result = 0;
+    return change(transfer);
+  }
+  transfer->operand = command.operand;
+  if (op == UCP_ATOMIC_OP_CSWAP) {
+    transfer->operand = command.compare;
+    transfer->result = command.operand;
+  }
+  void* request = fetch(transfer, op, address, key.key);
+  if (request == nullptr) take_result(*transfer);
+  return request;
+}
+
+void* Transfers::fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key) {
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
+                        UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+  params.cb.send = on_local;
+  params.user_data = transfer;
+  params.datatype = ucp_dt_make_contig(transfer->local_bytes);
+  params.reply_buffer = &transfer->result;
+  return port_.call().atomic_op_nbx(transfer->peer->endpoint, op, &transfer->operand, 1, address, key, &params);
+}
+
+// Bitwise atomics over UCX's shared memory: what UCX 1.13 has for them there leaves the word as it
+// was, as it is compiled on x86. So by compare-and-swap, from transfer->result as the word's last
+// known value. Null: changed. Else as UCX answers; in progress, on_local() goes on.
+void* Transfers::change(Transfer* transfer) {
+  Transfer::Change& change = transfer->change;
+  const ucp_atomic_op_t op = kAtomics[change.op];
+  for (;;) {
+    const std::uint64_t known = transfer->result;
+    transfer->operand = known;
+    std::uint64_t next = known & change.operand;
+    if (op == UCP_ATOMIC_OP_OR) next = known | change.operand;
+    if (op == UCP_ATOMIC_OP_XOR) next = known ^ change.operand;
+    // the upper half of a short word's stays as it is
+    std::memcpy(&transfer->result, &next, transfer->local_bytes);
+    void* request = fetch(transfer, UCP_ATOMIC_OP_CSWAP, change.address, change.key);
+    if (request != nullptr) return request;
+    if (was_forestalled(*transfer)) continue;
+    take_result(*transfer);
+    change.active = false;
+    return nullptr;
+  }
+}
+
+[[gnu::cold]] void Transfers::change_all_again() {
+  List<Transfer> again = std::exchange(changing_, {});
+  while (!again.empty()) {
+    Transfer* transfer = again.take();
+    void* request = transfer->peer->ready() ? change(transfer) : UCS_STATUS_PTR(UCS_ERR_CANCELED);
+    if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+      transfer->request = request;
+      continue;
+    }
+    if (request != nullptr) transfer->status = meaning_of(UCS_PTR_STATUS(request));
+    if (transfer->status == HEDDLE_AGAIN) transfer->status = HEDDLE_ERR_PEER_FAILED;
+    transfer->change.active = false;
+    transfer->flags |= Transfer::local_done;
+    finish(transfer);
+  }
+}
+
+// ---- ending -------------------------------------------------------------------------------------
+
+void Transfers::on_local(void* request, ucs_status_t status, void* user) {
+  auto* transfer = static_cast<Transfer*>(user);
+  Transfers& self = transfer->port->transfers();
+  self.port_.call().request_free(request);
+  transfer->request = nullptr;
+  const bool told = transfer->has(Transfer::orphan);
+  if (transfer->change.active) [[unlikely]] {
+    if (status == UCS_OK && !told && was_forestalled(*transfer)) return self.changing_.append(transfer);
+    transfer->change.active = false;
+  }
+  if (status == UCS_OK && !told) take_result(*transfer);
+  transfer->flags |= Transfer::local_done;
+  if (status != UCS_OK) transfer->status = meaning_of(status);
+  // It came back from the peer; a put's end here says nothing of the way.
+  if (status == UCS_OK && !transfer->has(Transfer::is_put)) transfer->peer->used = true;
+  if (transfer->has(Transfer::owes_source)) {
+    transfer->flags &= ~std::uint32_t{Transfer::owes_source};
+    self.port_.completions().source_free(transfer->token);
+  }
+  if (transfer->has(Transfer::flushed)) self.finish(transfer);
+}
+
+inline void Transfers::finish(Transfer* transfer) {
+  if (transfer->status == HEDDLE_ERR_PEER_FAILED && !port_.closed()) [[unlikely]]
+    device_.lose(transfer->peer->rank);
+  if (!transfer->has(Transfer::orphan)) [[likely]] {
+    port_.completions().done(transfer->token, transfer->status);
+    --under_way_;
+  } else {
+    --orphans_;
+  }
+  transfer->flags = 0;
+  transfer->status = HEDDLE_DONE;
+  transfer->local = nullptr;
+  pool_.give_back(transfer);
+}
+
+[[gnu::cold]] void Transfers::orphan(PeerState& peer) {
+  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
+    Transfer& transfer = pool_.item(i);
+    if (!transfer.is_of(peer) || transfer.has(Transfer::orphan)) continue;
+    if (transfer.has(Transfer::local_done) && !peer.flush_flies) continue;  // end_flush() ends it
+    transfer.flags |= Transfer::orphan;
+    transfer.flags &= ~std::uint32_t{Transfer::owes_source};
+    port_.completions().done(transfer.token, HEDDLE_ERR_PEER_FAILED);
+    --under_way_;
+    ++orphans_;
+  }
+}
+
+[[gnu::cold]] bool Transfers::holds_some(const PeerState& peer) const {
+  if (peer.flush_flies) return true;
+  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
+    if (pool_.item(i).is_of(peer) && pool_.item(i).request != nullptr) return true;
+  }
+  return false;
+}
+
+// Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching
+// atomic that waited for its turn, as while the connection was being made
+// (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is
+// released tells nothing afterwards.
+[[gnu::cold]] void Transfers::abandon(PeerState& peer) {
+  if (peer.flush_flies) {
+    port_.call().request_free(std::exchange(peer.flush_request, nullptr));
+    peer.flush_flies = false;
+    end_flush(peer, HEDDLE_ERR_PEER_FAILED);
+  }
+  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
+    Transfer& transfer = pool_.item(i);
+    if (!transfer.is_of(peer) || transfer.request == nullptr) continue;
+    port_.call().request_free(std::exchange(transfer.request, nullptr));
+    transfer.change.active = false;
+    transfer.flags |= Transfer::local_done;
+    transfer.flags &= ~std::uint32_t{Transfer::owes_source};
+    transfer.status = HEDDLE_ERR_PEER_FAILED;
+    if (transfer.has(Transfer::flushed)) finish(&transfer);
+  }
+}
+
+void Transfers::disconnect_all() {
+  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
+    const Transfer& transfer = pool_.item(i);
+    if (transfer.has(Transfer::active)) port_.endpoints().disconnect(*transfer.peer, HEDDLE_ERR_PEER_FAILED, false);
+  }
+}
+
+// ---- flushing -----------------------------------------------------------------------------------
+
+void Transfers::flush_all_dirty() {
+  std::erase_if(dirty_, [this](PeerState* peer) {
+    const auto waits = [peer] { return peer->unflushed != nullptr && peer->ready(); };
+    if (!peer->flush_flies && waits()) flush(*peer);
+    return !(peer->dirty = peer->flush_flies || waits());
+  });
+}
+
+void Transfers::flush(PeerState& peer) {
+  peer.flushing = std::exchange(peer.unflushed, nullptr);
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = on_flushed;
+  params.user_data = &peer;
+  void* request = port_.call().ep_flush_nbx(peer.endpoint, &params);
+  if (request == nullptr) return end_flush(peer, HEDDLE_DONE);
+  if (UCS_PTR_IS_ERR(request)) {
+    Endpoints::on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
+    return end_flush(peer, HEDDLE_ERR_PEER_FAILED);
+  }
+  peer.flush_flies = true;
+  peer.flush_request = request;
+}
+
+void Transfers::on_flushed(void* request, ucs_status_t status, void* user) {
+  auto& peer = *static_cast<PeerState*>(user);
+  Transfers& self = peer.port->transfers();
+  self.port_.call().request_free(request);
+  peer.flush_flies = false;
+  peer.flush_request = nullptr;
+  if (status == UCS_OK) peer.used = true;
+  self.end_flush(peer, status == UCS_OK ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
+}
+
+void Transfers::end_flush(PeerState& peer, base::Status status) {
+  Transfer* flushed = std::exchange(peer.flushing, nullptr);
+  status == HEDDLE_DONE ? end_puts(flushed) : fail_puts(flushed, status);
+  // Of a broken connection nothing is flushed any more.
+  if (peer.stage == PeerState::Stage::broken) fail_puts(std::exchange(peer.unflushed, nullptr), status);
+}
+
+void Transfers::end_puts(Transfer* put) {
+  while (put != nullptr) {
+    Transfer* next = put->next;
+    if (put->flags == kPutLeft) [[likely]] {
+      port_.completions().done(put->token, HEDDLE_DONE);
+      --under_way_;
+      put->flags = 0;
+      pool_.give_back(put);
+    } else {
+      put->flags |= Transfer::flushed;
+      if (put->has(Transfer::local_done)) finish(put);
+    }
+    put = next;
+  }
+}
+
+[[gnu::cold]] void Transfers::fail_puts(Transfer* put, base::Status status) {
+  while (put != nullptr) {
+    Transfer* next = put->next;
+    put->flags |= Transfer::flushed;
+    if (status != HEDDLE_DONE) put->status = status;
+    if (put->has(Transfer::local_done)) finish(put);
+    put = next;
+  }
+}
+
+}  // namespace heddle::transport::ucx

@@ -1,0 +1,102 @@
+// Puts, gets and atomics of a port.
+//
+// A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted
+// between two polls share one. A get is done when UCX says so, and so is an atomic, which always
+// asks for the result.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/ucx/keys.hpp"
+#include "transport/ucx/peer_state.hpp"
+
+namespace heddle::transport::ucx {
+
+class Device;
+
+class Transfers {
+ public:
+  Transfers(Port& port, Device& device, std::uint32_t slots);
+  void make_room_for(std::size_t peers) { make_room(&dirty_, peers); }
+
+  // False: not accepted.
+  [[nodiscard]] bool post(Command& command);
+
+  // Told nobody of their end yet.
+  [[nodiscard]] std::uint32_t under_way() const { return under_way_; }
+  // UCX has transfers still that were told as failed, as it cannot be made to forget them
+  // (orphan()).
+  [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
+  [[nodiscard]] bool at_rest() const { return under_way_ == 0 && dirty_.empty() && changing_.empty(); }
+
+  // By polls, before UCX's progress: puts are flushed.
+  void flush_dirty() {
+    if (!dirty_.empty()) flush_all_dirty();
+  }
+  // After it: atomics that others had forestalled are tried again.
+  void change_again() {
+    if (!changing_.empty()) [[unlikely]]
+      change_all_again();
+  }
+  // Now and then.
+  void forget_releases() { keys_.forget_releases(under_way_ + orphans_ != 0); }
+
+  // Of one peer state, where its connection is lost. UCX keeps what it has; nobody waits for it any
+  // more.
+  void orphan(PeerState& peer);
+  // UCX has something of it that has not ended.
+  [[nodiscard]] bool holds_some(const PeerState& peer) const;
+  // What UCX has it has forgotten: it ends all the same.
+  void abandon(PeerState& peer);
+  // Its flush has ended, or was none.
+  void end_flush(PeerState& peer, base::Status status);
+  // Of each peer state that has something under way.
+  void disconnect_all();
+  // At last.
+  void destroy_keys() { keys_.destroy(); }
+
+ private:
+  // A put whose source is free, and that waits for a flush.
+  static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
+
+  bool post_otherwise(Command& command);
+  static bool is_block(const Command& command);
+  base::Status check(const Command& command) const;
+  bool put(Command& command, const Key& key);
+  bool get(Command& command, const Key& key);
+  bool update(Command& command, const Key& key);
+  bool goes_on(Command& command, PeerState& peer, void* request);
+  void note_dirty(PeerState& peer);
+  bool not_started(Command& command, ucs_status_t status);
+  void* begin_update(const Command& command, Transfer* transfer, const Key& key);
+  void* fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key);
+  void* change(Transfer* transfer);
+  void change_all_again();
+  static void take_result(Transfer& transfer) {
+    if (transfer.local != nullptr) std::memcpy(transfer.local, &transfer.result, transfer.local_bytes);
+  }
+  // Another has changed the word between its reading and its changing.
+  static bool was_forestalled(const Transfer& transfer) {
+    return std::memcmp(&transfer.result, &transfer.operand, transfer.local_bytes) != 0;
+  }
+  static void on_local(void* request, ucs_status_t status, void* user);
+  static void on_flushed(void* request, ucs_status_t status, void* user);
+  void flush_all_dirty();
+  void flush(PeerState& peer);
+  void end_puts(Transfer* put);
+  void fail_puts(Transfer* put, base::Status status);
+  void finish(Transfer* transfer);
+
+  Port& port_;
+  Device& device_;
+  ucp_request_param_t params_{};  // of every put and get, but for the slot
+  Pool<Transfer> pool_;
+  std::uint32_t under_way_ = 0;
+  std::uint32_t orphans_ = 0;
+  std::vector<PeerState*> dirty_;  // with puts that are not flushed
+  List<Transfer> changing_;        // atomics to be tried again
+  Keys keys_;
+};
+
+}  // namespace heddle::transport::ucx
