@@ -3,7 +3,8 @@
 
 namespace heddle::bench {
 
-// argv[0] is "bench", as the tool hands it over; the exit status: 0, 1 (a measurement failed), 2 (arguments).
+// argv[0] is "bench", as the tool hands it over; the exit status: 0, 1 (a measurement failed), 2
+// (arguments).
 int main(int argc, char** argv);
 
 // argv[0] is "report".

@@ -1,5 +1,6 @@
-// The largest eigenvalue of a matrix whose rows are spread over the ranks, by the power method. Both collective operations of a
-// step are persistent: made once, started in every step. The sum is under way while the next product is computed.
+// The largest eigenvalue of a matrix whose rows are spread over the ranks, by the power method.
+// Both collective operations of a step are persistent: made once, started in every step. The sum is
+// under way while the next product is computed.
 #include <cmath>
 #include <cstdio>
 #include <heddle/heddle.hpp>

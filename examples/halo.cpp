@@ -1,5 +1,6 @@
-// Heat spreads along a rod that is cut into one piece per rank. Each step puts the piece's border cells into the
-// neighbours' halo cells, with a signal after them, and computes on when both neighbours' signals have come.
+// Heat spreads along a rod that is cut into one piece per rank. Each step puts the piece's border
+// cells into the neighbours' halo cells, with a signal after them, and computes on when both
+// neighbours' signals have come.
 #include <cmath>
 #include <cstdio>
 #include <heddle/heddle.hpp>
@@ -9,7 +10,8 @@ namespace {
 constexpr std::size_t kCells = 64;  // per rank
 constexpr std::uint64_t kSteps = 200;
 
-// What neighbours write. Two generations: a neighbour may be one step ahead, never two, since it waits for this rank.
+// What neighbours write. Two generations: a neighbour may be one step ahead, never two, since it
+// waits for this rank.
 struct Halo {
   double left[2];
   double right[2];
@@ -50,7 +52,8 @@ double spread(const heddle::Context& context) {
     rod.back() = halo.right[step % 2];
     std::vector<double> next = rod;
     for (std::size_t i = 1; i <= kCells; ++i) next[i] = rod[i] + 0.25 * (rod[i - 1] - 2 * rod[i] + rod[i + 1]);
-    heddle::check(worker.quiet());  // the borders were read, and this step's signals come before the next one's
+    // the borders were read, and this step's signals come before the next one's
+    heddle::check(worker.quiet());
     rod.swap(next);
   }
   context.barrier(worker);  // nobody puts into this region any more

@@ -1,4 +1,5 @@
-// Every rank puts a greeting into its right neighbour's memory, a signal after it, and waits for its own.
+// Every rank puts a greeting into its right neighbour's memory, a signal after it, and waits for
+// its own.
 #include <cstdio>
 #include <heddle/heddle.hpp>
 
@@ -22,7 +23,8 @@ int main() try {
   const Mailbox& mine = region.memory<Mailbox>()[0];
   heddle::check(worker.wait(mine.arrived, HEDDLE_EQ, 1));
   std::printf("rank %u got: %s\n", context.rank(), mine.text);
-  heddle::check(worker.quiet());  // until our letter is there, it and the neighbour's mailbox are in use
+  // until our letter is there, it and the neighbour's mailbox are in use
+  heddle::check(worker.quiet());
 } catch (const heddle::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -1,7 +1,8 @@
-// Heat on a torus, 2-D Jacobi steps: the ranks share the plane in rectangles, and each gives the cells at its borders to its four
-// neighbours in every step. The exchange is persistent, one for each of the two planes: made once, started in every step, under way
-// while the inner cells are computed. Rows go straight from plane to plane, since these are regions; columns are packed. On a torus
-// with one or two ranks along an axis a rank is its own neighbour, or has the same one twice.
+// Heat on a torus, 2-D Jacobi steps: the ranks share the plane in rectangles, and each gives the
+// cells at its borders to its four neighbours in every step. The exchange is persistent, one for
+// each of the two planes: made once, started in every step, under way while the inner cells are
+// computed. Rows go straight from plane to plane, since these are regions; columns are packed. On a
+// torus with one or two ranks along an axis a rank is its own neighbour, or has the same one twice.
 #include <array>
 #include <cstdio>
 #include <heddle/heddle.hpp>
@@ -56,7 +57,8 @@ struct Torus {
   }
 };
 
-// A rank's rectangle, with a frame of the neighbours' cells, and behind it the columns as they travel.
+// A rank's rectangle, with a frame of the neighbours' cells, and behind it the columns as they
+// travel.
 class Plane {
  public:
   static std::size_t doubles(std::size_t rows, std::size_t columns) { return (rows + 2) * (columns + 2) + 4 * rows; }
@@ -78,7 +80,8 @@ class Plane {
     }
   }
 
-  // To north, south, west, east; from south, north, east, west: what goes to the north is what that one takes from the south.
+  // To north, south, west, east; from south, north, east, west: what goes to the north is what that
+  // one takes from the south.
   [[nodiscard]] heddle::Persistent exchange(const heddle::Team& team, const Torus& torus) const {
     const std::uint32_t row = team.rank() / torus.across;
     const std::uint32_t column = team.rank() % torus.across;

@@ -1,5 +1,6 @@
-/* A vector made by threads: each computes parts of it and marks them ready, and they leave one by one, to the next rank in a ring (a
- * job of one sends to itself). The receiver adds up each part as soon as it has come. */
+/* A vector made by threads: each computes parts of it and marks them ready, and they leave one by
+ * one, to the next rank in a ring (a job of one sends to itself). The receiver adds up each part as
+ * soon as it has come. */
 #include <heddle/heddle.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,6 @@
-/* Active messages: ranks 0 and 1 (or a job of one with itself) play a ball to and fro. The handler that catches the ball
- * throws it back; if there is no room for it at that moment, the main loop throws it a little later. */
+/* Active messages: ranks 0 and 1 (or a job of one with itself) play a ball to and fro. The handler
+ * that catches the ball throws it back; if there is no room for it at that moment, the main loop
+ * throws it a little later. */
 #include <heddle/heddle.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,9 +48,11 @@ int main(void) {
   check(heddle_am_register(context, kBall, catch_ball, &player), "register");
   heddle_worker worker;
   check(heddle_worker_open(context, NULL, &worker), "worker");
-  check(heddle_context_barrier(context, worker, HEDDLE_FOREVER), "barrier"); /* all have registered */
+  /* all have registered */
+  check(heddle_context_barrier(context, worker, HEDDLE_FOREVER), "barrier");
 
-  /* Throw i leaves one rank and is caught by the other: each catches half of them, a player alone catches all. */
+  /* Throw i leaves one rank and is caught by the other: each catches half of them, a player alone
+   * catches all. */
   const uint64_t mine = size == 1 ? kThrows : kThrows / 2;
   if (rank < 2) {
     player.to_throw = rank == 0;

@@ -1,5 +1,6 @@
-// Tagged messages: every rank sends a number and a long text to rank 0, which takes the numbers in the order in which they come, from
-// whomever, and then asks each rank for its text by source and tag.
+// Tagged messages: every rank sends a number and a long text to rank 0, which takes the numbers in
+// the order in which they come, from whomever, and then asks each rank for its text by source and
+// tag.
 #include <heddle/heddle.hpp>
 
 #include <cstdint>

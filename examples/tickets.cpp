@@ -1,5 +1,6 @@
-// Coroutines: many small activities in one thread, each of which draws tickets from a counter in rank 0's memory. While one
-// waits for its ticket, the others go on. In the end every ticket was drawn exactly once.
+// Coroutines: many small activities in one thread, each of which draws tickets from a counter in
+// rank 0's memory. While one waits for its ticket, the others go on. In the end every ticket was
+// drawn exactly once.
 
 #include <cstdio>
 #include <deque>
@@ -11,7 +12,8 @@ namespace {
 constexpr std::uint64_t kActivities = 32;  // per rank
 constexpr std::uint64_t kTickets = 100;    // per activity
 
-// A coroutine that nobody waits for: it runs until its first wait at once, and frees itself at its end.
+// A coroutine that nobody waits for: it runs until its first wait at once, and frees itself at its
+// end.
 struct Activity {
   struct promise_type {
     Activity get_return_object() noexcept { return {}; }
@@ -22,7 +24,8 @@ struct Activity {
   };
 };
 
-// Those that found no room for their operation: the main loop resumes them after it has made progress.
+// Those that found no room for their operation: the main loop resumes them after it has made
+// progress.
 struct Later {
   std::deque<std::coroutine_handle<>> waiting;
   auto wait() {
@@ -78,7 +81,8 @@ int main() try {
     draw.later.resume();
   }
   heddle::check(draw.error);
-  context.barrier(worker);  // until then rank 0 may still have to answer, and nobody reaches for its counter afterwards
+  // until then rank 0 may still have to answer, and nobody reaches for its counter afterwards
+  context.barrier(worker);
 
   std::vector<std::uint64_t> sums(context.size());
   heddle::check(heddle_context_exchange(context.handle(), &draw.sum, sizeof draw.sum, sums.data()));

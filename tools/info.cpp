@@ -1,4 +1,5 @@
-// heddle info: what this installation is and what it finds on this machine. The words; info_facts.hpp has the rest.
+// heddle info: what this installation is and what it finds on this machine. The words;
+// info_facts.hpp has the rest.
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -49,8 +49,9 @@ struct Facts {
   std::vector<UnknownFacts> unknown;  // HEDDLE_… in the environment that are none
 };
 
-// Looks at what the sections need; of transports and settings only those whose names match `pattern`: with * and ? in it the whole
-// name, else a part of it; case does not count. Settings of which no name matches are looked for in the descriptions.
+// Looks at what the sections need; of transports and settings only those whose names match
+// `pattern`: with * and ? in it the whole name, else a part of it; case does not count. Settings of
+// which no name matches are looked for in the descriptions.
 Facts find_facts(const std::vector<Section>& sections, const std::string& pattern);
 
 // As text for people: one screen about everything, or all that was found about the sections.

@@ -1,7 +1,8 @@
-// heddle info --job: who is in the job that this process was started in, where, and who talks to whom by what.
+// heddle info --job: who is in the job that this process was started in, where, and who talks to
+// whom by what.
 //
-// Every rank joins, opens the transport that a program would, and gives a row: its host, and for each rank the transport that
-// reaches it. Rank 0 prints the rows, those that are alike together.
+// Every rank joins, opens the transport that a program would, and gives a row: its host, and for
+// each rank the transport that reaches it. Rank 0 prints the rows, those that are alike together.
 #include <unistd.h>
 
 #include <algorithm>

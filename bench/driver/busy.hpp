@@ -1,5 +1,5 @@
-// The processes of --busy: they compute beside each measurement, one to each core in turn, as another user's job would, and sleep while P
-// is measured and between measurements.
+// The processes of --busy: they compute beside each measurement, one to each core in turn, as
+// another user's job would, and sleep while P is measured and between measurements.
 #pragma once
 
 #include <sys/types.h>

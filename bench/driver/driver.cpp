@@ -27,7 +27,8 @@ using harness::Options;
 using harness::Sample;
 
 constexpr std::uint64_t kSilenceNs = 60'000'000'000;
-constexpr std::uint32_t kTurns = 3;  // with peers, or two settings to compare: each takes part so many times, in turns
+// with peers, or two settings to compare: each takes part so many times, in turns
+constexpr std::uint32_t kTurns = 3;
 
 // What goes on, on one line of the terminal, or nothing where there is none.
 class Progress {
@@ -90,8 +91,8 @@ void say_machine(const harness::Cores& cores, const harness::Origin& origin, con
   }
 }
 
-// With a time limit every figure gets one repeat a turn, so that all sections have the same share of the time however far
-// the session comes.
+// With a time limit every figure gets one repeat a turn, so that all sections have the same share
+// of the time however far the session comes.
 std::uint32_t turns_of(const Options& options) {
   if (options.limit_ns != 0) return options.repeat;
   const bool beside = options.peers || (!options.names.empty() && harness::wants_bench(options, "mixed_job"));
@@ -115,7 +116,8 @@ class Turns {
   std::uint64_t turn_began_ = began_;
 };
 
-// Before anything is measured. An older file stays as it is until there are results, and where there was none there is none.
+// Before anything is measured. An older file stays as it is until there are results, and where
+// there was none there is none.
 bool can_write(const std::string& path) {
   if (path.empty() || path == "-") return true;
   std::error_code error;
@@ -186,7 +188,8 @@ int finish(const Options& options, const harness::Origin& origin, const std::vec
   std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
                       of_programs);
   std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(usual));
-  std::FILE* to = options.json == "-" ? stderr : stdout;  // the results have standard output for themselves
+  // the results have standard output for themselves
+  std::FILE* to = options.json == "-" ? stderr : stdout;
   std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
   const std::vector<harness::Record> verdicts = programs::with_best_peer(programs::records_of(other));
   std::fputs(programs::table(verdicts).c_str(), to);

@@ -1,4 +1,5 @@
-// Runs a whole benchmark session from a plain shell: the limit, Heddle, and its peers, in turns; then the comparison.
+// Runs a whole benchmark session from a plain shell: the limit, Heddle, and its peers, in turns;
+// then the comparison.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ namespace heddle::bench::driver {
 // The exit status. Progress goes to stderr, the table to stdout.
 int run_session(const harness::Options& options);
 
-// The main job of `./heddle demo`: a short session, its records and its report in the current directory.
+// The main job of `./heddle demo`: a short session, its records and its report in the current
+// directory.
 int run_demo(harness::Options options);
 
 // Aggregates, compares, prints the table, writes options.json.

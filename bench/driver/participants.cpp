@@ -31,7 +31,8 @@ const std::vector<Peer>& peers() {
   static const std::vector<Peer> all = {
       {"ucx", "peer_ucx", nullptr, "libucx-dev", {"UCX_WARN_UNUSED_ENV_VARS=n"}},
       {"openmpi", "peer_mpi", "mpirun", "libopenmpi-dev openmpi-bin", {}, true},
-      // Debian's OpenSHMEM ends with a segmentation fault unless one-sided MPI over RDMA is left out.
+      // Debian's OpenSHMEM ends with a segmentation fault unless one-sided MPI over RDMA is left
+      // out.
       {"oshmem", "peer_oshmem", "mpirun", "libopenmpi-dev openmpi-bin", {"OMPI_MCA_osc=^rdma"}},
       {"shmem", "peer_shmem", nullptr, "cmake", {}, false, true},
   };
@@ -62,7 +63,8 @@ Program limit_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
-// Whatever the caller has chosen, which would contradict it, or measure something else than the peer.
+// Whatever the caller has chosen, which would contradict it, or measure something else than the
+// peer.
 std::vector<std::string> over(const char* transport, std::vector<std::string> more = {}) {
   more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS", "HEDDLE_NODE_RANKS",
                            "HEDDLE_UCX_TLS", "HEDDLE_UCX_NET_DEVICES"});
@@ -100,7 +102,8 @@ Program helped_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
-// The same on a fabric of 1 µs one way, as LLCL's was: what a mode adds there is another share of the whole.
+// The same on a fabric of 1 µs one way, as LLCL's was: what a mode adds there is another share of
+// the whole.
 Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
   harness::Options fabric = options;
   fabric.names = {"overhead"};
@@ -112,7 +115,8 @@ Program fabric_program(const harness::Options& options, std::uint32_t repeat) {
   return program;
 }
 
-// Where the transport takes a limited number of messages at a time: 64 on their way, as on a card with a queue of that length.
+// Where the transport takes a limited number of messages at a time: 64 on their way, as on a card
+// with a queue of that length.
 Program busy_program(const harness::Options& options, std::uint32_t repeat) {
   harness::Options busy = options;
   busy.names = {"aggregation"};
@@ -161,7 +165,8 @@ void add_pairs(const harness::Options& options, std::uint32_t repeat, std::vecto
     if (count == 1) continue;
     Program program = heddle_program(pairs, repeat);
     program.name = "heddle as " + std::to_string(count) + " pairs of processes";
-    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH bench …
+    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH
+    // bench …
     program.arguments[3] = std::to_string(2 * count);
     program.arguments[5] = "none";
     programs->push_back(std::move(program));
@@ -212,7 +217,8 @@ void add_network(const char* name, const std::vector<std::string>& ways, const h
 
 // ---- the bench `programs` ----
 
-// A library that it is measured with. `start` is what stands before the program's path; the number of processes follows it.
+// A library that it is measured with. `start` is what stands before the program's path; the number
+// of processes follows it.
 struct ProgramPeer {
   std::string name;
   std::string path;
@@ -220,8 +226,9 @@ struct ProgramPeer {
   std::vector<std::string> start;  // empty: the program forks
   std::vector<std::string> environment;
   bool only_pairs = false;  // does nothing in more than two processes
-  std::string settings =
-      {};  // a shell file that tells launcher and library path, of a peer that was installed beside the system's
+  // a shell file that tells launcher and library path, of a peer that was installed beside the
+  // system's
+  std::string settings = {};
 };
 
 std::vector<ProgramPeer> debian_programs() {
@@ -236,7 +243,8 @@ std::vector<ProgramPeer> debian_programs() {
       {"shmem", folder + "shmem", "cmake", {own_path(), "run", "--bind", "none", "-n"}, {"HEDDLE_PEERS_DIR"}, true}};
 }
 
-// Those of scripts/install_peers.sh: a folder each, with peer.env, and the program that build_peers.sh made beside it.
+// Those of scripts/install_peers.sh: a folder each, with peer.env, and the program that
+// build_peers.sh made beside it.
 std::vector<ProgramPeer> installed_programs() {
   const char* set = std::getenv("HEDDLE_PEERS_DIR");
   const std::filesystem::path root =
@@ -298,10 +306,12 @@ void add_programs(const harness::Options& options, std::uint32_t repeat, Partici
     if (part.ops.empty()) continue;
     const std::uint32_t processes = programs::processes_of(group);
     Program heddle = heddle_program(part, repeat);
-    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH bench …
+    // More processes than cores cannot have one each: arguments are PATH run -n 2 --bind core PATH
+    // bench …
     heddle.arguments[3] = std::to_string(processes);
     heddle.arguments[5] = "none";
-    heddle.environment = {"HEDDLE_PEERS_DIR"};  // is for this program alone: the library would warn of it
+    // is for this program alone: the library would warn of it
+    heddle.environment = {"HEDDLE_PEERS_DIR"};
     out->programs.push_back(std::move(heddle));
     for (const ProgramPeer& peer : others) {
       if (peer.only_pairs && processes > 2) continue;

@@ -11,7 +11,8 @@ namespace heddle::bench::driver {
 
 struct Participants {
   std::vector<Program> programs;
-  std::vector<std::string> missing;  // a line for each peer that cannot take part: why, and what to install
+  // a line for each peer that cannot take part: why, and what to install
+  std::vector<std::string> missing;
 };
 
 // `repeat`: repeats per figure in one turn.

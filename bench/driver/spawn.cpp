@@ -21,7 +21,8 @@ namespace {
 
 volatile sig_atomic_t running_group = 0;  // of the one participant that runs; for the handler below
 
-// Ctrl-C reaches only the driver, since participants have groups of their own: hand it on, then end as usual.
+// Ctrl-C reaches only the driver, since participants have groups of their own: hand it on, then end
+// as usual.
 void forward(int signal) {
   if (running_group > 0) kill(-running_group, SIGTERM);
   struct sigaction standard{};
@@ -89,7 +90,8 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A launcher is asked first, so that it can take its processes along; then the group is ended for good.
+// A launcher is asked first, so that it can take its processes along; then the group is ended for
+// good.
 void end(pid_t child) {
   kill(-child, SIGTERM);
   for (int i = 0; i < 200; ++i) {

@@ -14,12 +14,14 @@ struct Program {
   std::vector<std::string> environment;  // K=V, added to this process's; K: without that one
 };
 
-// Runs the program in a process group of its own, its stdin empty, its stderr ours; hands each line of its stdout to
-// `line`. Ends it (the whole group) if it prints nothing for `silence_ns`. It dies with this process.
-// The exit status; 128 + signal; -1 if it could not be started, 124 if it was silent (a message on stderr says so).
+// Runs the program in a process group of its own, its stdin empty, its stderr ours; hands each line
+// of its stdout to `line`. Ends it (the whole group) if it prints nothing for `silence_ns`. It dies
+// with this process. The exit status; 128 + signal; -1 if it could not be started, 124 if it was
+// silent (a message on stderr says so).
 int run(const Program& program, std::uint64_t silence_ns, const std::function<void(const std::string&)>& line);
 
-// The full path of this process's own program, and of a program found in PATH ("" if there is none).
+// The full path of this process's own program, and of a program found in PATH ("" if there is
+// none).
 std::string own_path();
 std::string find_in_path(const std::string& name);
 

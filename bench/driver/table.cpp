@@ -9,7 +9,8 @@ namespace {
 
 using harness::Record;
 
-constexpr std::uint64_t kLeastRepeats = 3;  // below, a figure is shown without interval and without ratio
+// below, a figure is shown without interval and without ratio
+constexpr std::uint64_t kLeastRepeats = 3;
 constexpr const char* kLegend =
     "\nP: half the round trip of a word between two cache lines, one written by each core, around each repeat. (far), "
     "(close): all repeats while P was far above or below the usual; (changed): P changed meanwhile.\n";

@@ -158,7 +158,8 @@ class Tuning {
     const std::vector<std::string> columns = harness::split(line);
     const char* form = measured->kept ? "blocking" : "persistent";
     if (columns.size() <= kTotal || columns[0] != "heddle" || columns[2] != form) return;
-    if (columns[kAlgorithm] != "-" && columns[kAlgorithm] != algorithm.name) return;  // it cannot be done that way here
+    // it cannot be done that way here
+    if (columns[kAlgorithm] != "-" && columns[kAlgorithm] != algorithm.name) return;
     measured->times_ns[std::stoull(columns[kBytes])][&algorithm].push_back(std::stod(columns[kTotal]));
   }
 

@@ -1,4 +1,5 @@
-// `heddle bench tune`: runs every algorithm of the collectives and writes the table that HEDDLE_COLLECTIVE_TABLE names.
+// `heddle bench tune`: runs every algorithm of the collectives and writes the table that
+// HEDDLE_COLLECTIVE_TABLE names.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,14 @@ struct Measured {
   std::map<std::uint64_t, std::map<const collective::Algorithm*, std::vector<double>>> times_ns;
 };
 
-// The fastest for each size, of all that were measured of one operation in one form, by ascending ranks. The one of the size
-// before stays unless another is faster by more than 3 %, for that is noise. Between two sizes, and two numbers of ranks, the border is
-// their geometric mean; the last has none.
+// The fastest for each size, of all that were measured of one operation in one form, by ascending
+// ranks. The one of the size before stays unless another is faster by more than 3 %, for that is
+// noise. Between two sizes, and two numbers of ranks, the border is their geometric mean; the last
+// has none.
 std::vector<collective::SelectionTable::Row> fastest(const std::vector<Measured>& measured);
 
-// The exit status: 0; 1 (a job failed, the file could not be written); 2 (arguments). argv[1] is "tune".
+// The exit status: 0; 1 (a job failed, the file could not be written); 2 (arguments). argv[1] is
+// "tune".
 int run_tuning(int argc, char** argv);
 
 }  // namespace heddle::bench::driver

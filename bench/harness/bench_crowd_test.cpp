@@ -23,7 +23,8 @@ struct Outcome {
   std::array<std::array<Seen, kSize>, 2> seen;  // of two figures
 };
 
-// A crowd of threads, each with a mapping of its own, as processes have; `wrong`: who finds its result wrong in figure 1.
+// A crowd of threads, each with a mapping of its own, as processes have; `wrong`: who finds its
+// result wrong in figure 1.
 void run_crowd(std::uint32_t size, std::uint32_t wrong, Outcome* outcome) {
   auto channel = Channel::create(0);
   ASSERT_TRUE(channel);

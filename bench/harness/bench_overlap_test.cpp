@@ -80,7 +80,8 @@ std::map<std::string, Sample> run_both(bool broken) {
   return samples;
 }
 
-// What computes takes at least as long as the computation, which nothing can make shorter than it was at best.
+// What computes takes at least as long as the computation, which nothing can make shorter than it
+// was at best.
 TEST(Overlap, EveryCaseIsMeasured) {
   const auto samples = run_both(false);
   ASSERT_EQ(samples.size(), kOverlapCases.size());

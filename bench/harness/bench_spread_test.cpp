@@ -27,7 +27,8 @@ TEST(Spread, EqualValuesAreTheirMeanWhateverTheirSize) {
   EXPECT_EQ(largest.count(), 1U) << "the last class is there";
 }
 
-// 20 of 20 to 39 cycles, one of a lost time slice, one of 0: the twentieths at both ends are left out.
+// 20 of 20 to 39 cycles, one of a lost time slice, one of 0: the twentieths at both ends are left
+// out.
 TEST(Spread, InterruptionsAreLeftOut) {
   Spread spread;
   for (std::uint64_t i = 0; i < 18; ++i) spread.add(20 + i);
@@ -66,7 +67,8 @@ TEST(Stamp, TicksAreTime) {
   std::uint64_t end = begin;
   while (end - begin < 20'000'000) end = now_ns();
   const double measured = static_cast<double>(stamp() - ticks) * rate.ns_per_tick;
-  // The stamps are outside of the clock's times, so it is longer by what interrupts them; never shorter.
+  // The stamps are outside of the clock's times, so it is longer by what interrupts them; never
+  // shorter.
   EXPECT_GT(measured, 0.98 * static_cast<double>(end - begin));
 }
 

@@ -27,7 +27,8 @@ TEST(Statistics, FewValuesGiveTheExtremes) {
   EXPECT_EQ(summary.repeats, 5U);
 }
 
-// The published table of the sign interval for the median (ranks from 1): n=8: 1,8; 9: 2,8; 12: 3,10; 20: 6,15; 30: 10,21.
+// The published table of the sign interval for the median (ranks from 1): n=8: 1,8; 9: 2,8; 12:
+// 3,10; 20: 6,15; 30: 10,21.
 TEST(Statistics, RanksAreThoseOfTheBinomialTable) {
   const struct {
     std::size_t n;
@@ -43,8 +44,8 @@ TEST(Statistics, RanksAreThoseOfTheBinomialTable) {
   }
 }
 
-// The promise itself: over many draws from a skewed distribution the interval misses the true median at most one time
-// in twenty. Seeded, so the outcome is always the same.
+// The promise itself: over many draws from a skewed distribution the interval misses the true
+// median at most one time in twenty. Seeded, so the outcome is always the same.
 TEST(Statistics, IntervalCoversTheMedianOfASkewedDistribution) {
   base::Random random(1);
   constexpr int kDraws = 4000;

@@ -19,9 +19,11 @@ namespace heddle::bench::harness {
 namespace {
 
 constexpr std::uint64_t kStop = ~std::uint64_t{0};
-constexpr int kRounds = 256;  // per batch: long against the clock, short against a move of the cores
+// per batch: long against the clock, short against a move of the cores
+constexpr int kRounds = 256;
 constexpr int kBatches = 15;
-constexpr std::uint64_t kPingPongLimitNs = 30'000'000;  // two processes on one core take milliseconds a round
+// two processes on one core take milliseconds a round
+constexpr std::uint64_t kPingPongLimitNs = 30'000'000;
 
 ChannelMemory* map(int fd) {
   void* memory = mmap(nullptr, sizeof(ChannelMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -92,8 +94,8 @@ void Channel::reset() {
 }
 
 void Channel::arrive() {
-  // seq_cst with the store and the load in sleep_until_met: either this rank sees that the other sleeps, or the other
-  // sees this arrival before it does.
+  // seq_cst with the store and the load in sleep_until_met: either this rank sees that the other
+  // sleeps, or the other sees this arrival before it does.
   memory_->arrival[rank_].count.fetch_add(1, std::memory_order_seq_cst);
   if (memory_->arrival[1 - rank_].sleeping.load(std::memory_order_seq_cst) != 0) {
     futex(&memory_->arrival[rank_].count, FUTEX_WAKE, INT_MAX);

@@ -1,8 +1,9 @@
-// Where the two processes of a participant meet, apart from the library that is measured: a page of shared memory with a
-// barrier, a place to hand over numbers, and the lines of the ping-pong P.
+// Where the two processes of a participant meet, apart from the library that is measured: a page of
+// shared memory with a barrier, a place to hand over numbers, and the lines of the ping-pong P.
 //
-// Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a memfd: nothing is left
-// behind) to every process. One participant uses it at a time; reset() makes it fresh for the next.
+// Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
+// memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
+// it fresh for the next.
 #pragma once
 
 #include <array>
@@ -20,23 +21,27 @@ namespace heddle::bench::harness {
 inline constexpr std::size_t kApart = 2 * base::kCacheLine;
 
 struct alignas(kApart) Line {
-  std::atomic<std::uint64_t> word;  // partner: the other process's load or store of the same word (P: release/acquire)
+  // partner: the other process's load or store of the same word (P: release/acquire)
+  std::atomic<std::uint64_t> word;
 };
 
 struct alignas(kApart) Arrival {
-  std::atomic<std::uint32_t> count;  // barriers this rank has arrived at; futex. partner: the other rank's acquire
+  // barriers this rank has arrived at; futex. partner: the other rank's acquire
+  std::atomic<std::uint32_t> count;
   std::atomic<std::uint32_t>
       sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
 };
 
 // Of a Crowd. The barriers and the work between them order all but `calls`.
 struct CrowdMemory {
-  alignas(kApart) std::atomic<std::uint32_t> calls;  // followers sleep on it; release, with iterations before it; futex
+  // followers sleep on it; release, with iterations before it; futex
+  alignas(kApart) std::atomic<std::uint32_t> calls;
   std::atomic<std::uint64_t> iterations;
-  alignas(kApart) std::atomic<std::uint32_t> arrived;  // in all barriers so far; partner: the others' acquire of it
-  alignas(kApart) std::atomic<std::uint32_t> wrong;    // processes that found a wrong result
-  std::atomic<std::uint64_t> begin_ns;                 // the first
-  std::atomic<std::uint64_t> end_ns;                   // the last
+  // in all barriers so far; partner: the others' acquire of it
+  alignas(kApart) std::atomic<std::uint32_t> arrived;
+  alignas(kApart) std::atomic<std::uint32_t> wrong;  // processes that found a wrong result
+  std::atomic<std::uint64_t> begin_ns;               // the first
+  std::atomic<std::uint64_t> end_ns;                 // the last
 };
 
 // What this process has done in all crowds so far: one crowd follows the other on the same memory.
@@ -50,8 +55,10 @@ struct ChannelMemory {
   Line shared_number;
   Line ping;
   Line pong;
-  Line retry_budget;  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
-  alignas(kApart) std::atomic<std::uint32_t> busy;  // 1: the processes of --busy compute, 0: they sleep on it; futex
+  // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
+  Line retry_budget;
+  // 1: the processes of --busy compute, 0: they sleep on it; futex
+  alignas(kApart) std::atomic<std::uint32_t> busy;
   CrowdMemory crowd;
   Line flags[4];  // for the participants' own use (counts of messages, stop flags)
 };
@@ -75,7 +82,8 @@ class Channel {
   void set_rank(std::uint32_t rank) { rank_ = rank; }
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
 
-  // Waits for the other process: spins a little, then sleeps, so that who waits leaves its core alone.
+  // Waits for the other process: spins a little, then sleeps, so that who waits leaves its core
+  // alone.
   void barrier() {
     arrive();
     sleep_until_met();
@@ -89,7 +97,8 @@ class Channel {
   // Rank 0's number, in both.
   std::uint64_t share(std::uint64_t number);
 
-  // P: half the round trip of a word between two lines, each written by one of the processes. Both call it; both get it.
+  // P: half the round trip of a word between two lines, each written by one of the processes. Both
+  // call it; both get it.
   double ping_pong_ns();
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
@@ -122,7 +131,8 @@ class Channel {
   CrowdCounts crowd_counts_;
 };
 
-// Spins on a condition that the other process fulfils within a cache transfer; where both share a core, gives it away.
+// Spins on a condition that the other process fulfils within a cache transfer; where both share a
+// core, gives it away.
 template <class Condition>
 inline void spin_until(Condition&& condition) {
   for (std::uint32_t spins = 0; !condition(); ++spins) {

@@ -1,4 +1,5 @@
-// What is measured of collective operations: the command line of `heddle bench broadcast` and its like, and of the peers' program.
+// What is measured of collective operations: the command line of `heddle bench broadcast` and its
+// like, and of the peers' program.
 #pragma once
 
 #include <cstdint>

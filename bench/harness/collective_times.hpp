@@ -1,7 +1,9 @@
-// Measures collective operations of any library that has the functions of `Library` below, by as many processes as there are.
+// Measures collective operations of any library that has the functions of `Library` below, by as
+// many processes as there are.
 //
-// All processes are on one machine and read one clock, so a run lasts from when the last member has begun it to when the last one has
-// ended it; before each run there is a barrier. With computation: the same, each member computing between start and wait.
+// All processes are on one machine and read one clock, so a run lasts from when the last member has
+// begun it to when the last one has ended it; before each run there is a barrier. With computation:
+// the same, each member computing between start and wait.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +25,17 @@ namespace heddle::bench::harness {
  *   const char* name();  std::uint32_t rank();  std::uint32_t size();
  *   void barrier();
  *   void exchange(const void* mine, std::size_t bytes, void* all);   // in the order of ranks
- *   bool make(const std::string& operation, const std::string& form, std::size_t doubles);   // false: it has none
+ *   bool make(const std::string& operation, const std::string& form, std::size_t doubles);   //
+ *       false: it has none
  *   double* send();  double* receive();                              // of what was made
- *   void start();  void wait();                                      // blocking: start does nothing
+ *   void start();  void wait();                                      // blocking: start does
+ *       nothing
  *   std::string algorithm();
  *   void drop();
  * }; */
 
-// Blocks of each member's send and receive. A member that needs fewer, as one that is not the root, uses fewer.
+// Blocks of each member's send and receive. A member that needs fewer, as one that is not the root,
+// uses fewer.
 inline std::uint32_t send_blocks(std::string_view operation, std::uint32_t ranks) {
   const bool spreads = operation.starts_with("scatter") || operation.starts_with("alltoall");
   if (operation == "neighbor_alltoallv") return 2;
@@ -49,7 +54,8 @@ inline bool only_root_receives(std::string_view operation) {
 inline double collective_given(std::uint32_t rank, std::size_t i) {
   return static_cast<double>(rank + 1 + i % 5);
 }
-// What member `rank` of `ranks` has in place `i` of receive in the end; blocks of `doubles`. The root is 0.
+// What member `rank` of `ranks` has in place `i` of receive in the end; blocks of `doubles`. The
+// root is 0.
 inline double collective_expected(std::string_view operation, std::uint32_t rank, std::uint32_t ranks,
                                   std::size_t doubles, std::size_t i) {
   const std::size_t block = i / doubles;

@@ -1,4 +1,5 @@
-// A computation of a given length: work, not time, so that who loses its core meanwhile takes longer.
+// A computation of a given length: work, not time, so that who loses its core meanwhile takes
+// longer.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,8 @@ Block::Block(const ThreadGrid& grid, Place place, std::uint32_t side) : side_(si
   const std::size_t width = std::size_t{side} + 2;
   now_.resize(width * width);
   next_.resize(width * width);
-  // One more in each direction, so that the margin is at 0 and side + 1, and what lies beyond the matrix is 0.
+  // One more in each direction, so that the margin is at 0 and side + 1, and what lies beyond the
+  // matrix is 0.
   for (std::uint32_t i = 0; i < width; ++i) {
     const std::uint32_t row = place.row * side + i;
     if (row == 0 || row > grid.rows * side) continue;

@@ -1,8 +1,9 @@
-// The application of PIOMan's paper, without its messages: a matrix that is split among threads, each of which computes its
-// frontier, has it sent, computes the rest, and needs its neighbours' frontiers before the next step.
+// The application of PIOMan's paper, without its messages: a matrix that is split among threads,
+// each of which computes its frontier, has it sent, computes the rest, and needs its neighbours'
+// frontiers before the next step.
 //
-// Every cell becomes four times itself and the sum of its four neighbours, modulo 2^32: exact, so that any order of computing
-// gives the same matrix. Beyond the matrix all is 0.
+// Every cell becomes four times itself and the sum of its four neighbours, modulo 2^32: exact, so
+// that any order of computing gives the same matrix. Beyond the matrix all is 0.
 #pragma once
 
 #include <array>
@@ -21,7 +22,8 @@ inline Side opposite(Side side) {
   return static_cast<Side>(static_cast<std::uint32_t>(side) ^ 1U);
 }
 
-// The threads of the two processes as a grid: 4 are 2 × 2, 16 are 4 × 4; process 0 has the western half.
+// The threads of the two processes as a grid: 4 are 2 × 2, 16 are 4 × 4; process 0 has the western
+// half.
 struct ThreadGrid {
   std::uint32_t rows = 0;
   std::uint32_t columns = 0;

@@ -71,7 +71,8 @@ void Cores::unpin() const {
 void Cores::pin(std::size_t index) const {
   if (cpus_.empty()) return;
   std::size_t pick = index % cpus_.size();
-  // Two processes with several threads each on an odd number of cores: rank r stays on the cores of its parity.
+  // Two processes with several threads each on an odd number of cores: rank r stays on the cores of
+  // its parity.
   if (index >= cpus_.size() && cpus_.size() > 1 && pick % 2 != index % 2) pick = (pick + 1) % cpus_.size();
   cpu_set_t set;
   CPU_ZERO(&set);

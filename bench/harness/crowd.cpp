@@ -11,7 +11,8 @@ namespace heddle::bench::harness {
 
 namespace {
 
-constexpr std::uint32_t kSpins = 200;  // looks before the core is given to one of those that are waited for
+// looks before the core is given to one of those that are waited for
+constexpr std::uint32_t kSpins = 200;
 
 void futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), op, value, nullptr, nullptr, 0);

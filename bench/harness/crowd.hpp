@@ -1,5 +1,6 @@
-// More processes than the two that a participant usually has: 2, 4, … that do the same work at the same time, in pairs of ranks
-// 2i and 2i + 1. Ranks 0 and 1 have the Session and lead; the others follow, and sleep while nothing is measured.
+// More processes than the two that a participant usually has: 2, 4, … that do the same work at the
+// same time, in pairs of ranks 2i and 2i + 1. Ranks 0 and 1 have the Session and lead; the others
+// follow, and sleep while nothing is measured.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,10 @@ namespace heddle::bench::harness {
 
 // What every process does. Called a few times per figure.
 struct CrowdWork {
-  std::function<void()> prepare;                 // before all begin
-  std::function<Interval(std::uint64_t n)> run;  // n iterations; the time counts from the first begin to the last end
-  std::function<bool()> right;                   // after all have ended: is what came here right?
+  std::function<void()> prepare;  // before all begin
+  // n iterations; the time counts from the first begin to the last end
+  std::function<Interval(std::uint64_t n)> run;
+  std::function<bool()> right;  // after all have ended: is what came here right?
 };
 
 class Crowd {
@@ -28,7 +30,8 @@ class Crowd {
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] bool leads() const { return rank_ < 2; }
 
-  // All processes call it for the same figures in the same order; `session` is null in those that follow.
+  // All processes call it for the same figures in the same order; `session` is null in those that
+  // follow.
   void measure(Session* session, const Figure& figure, const CrowdWork& work);
   // Those that follow sleep until both leaders have come.
   void meet_asleep();

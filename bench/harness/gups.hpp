@@ -1,7 +1,8 @@
 // Random access (GUPS): the stream of updates, the same for Heddle and for its peers.
 //
-// Each thread has its own seeded stream. An update xors a 64-bit random number into a word of the table, which that number
-// chooses; so applying all updates twice gives the first table again, and what differs then was lost to a race.
+// Each thread has its own seeded stream. An update xors a 64-bit random number into a word of the
+// table, which that number chooses; so applying all updates twice gives the first table again, and
+// what differs then was lost to a race.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,11 @@
 
 namespace heddle::bench::harness {
 
-inline constexpr std::uint64_t kGupsDefaultWords = std::uint64_t{20} << 20;  // as in the papers: 20 M, 160 MiB
+// as in the papers: 20 M, 160 MiB
+inline constexpr std::uint64_t kGupsDefaultWords = std::uint64_t{20} << 20;
 inline constexpr std::uint64_t kGupsQuickWords = std::uint64_t{64} << 10;
-inline constexpr double kGupsRacyBound = 0.01;  // the share of updates that get + xor + put may lose (HPCC's rule)
+// the share of updates that get + xor + put may lose (HPCC's rule)
+inline constexpr double kGupsRacyBound = 0.01;
 
 struct GupsUpdate {
   std::uint64_t value;

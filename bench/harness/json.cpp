@@ -1,4 +1,5 @@
-// The reader for flat JSON, and quoting. Input comes from child processes and from files: anything may be in it.
+// The reader for flat JSON, and quoting. Input comes from child processes and from files: anything
+// may be in it.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -1,12 +1,13 @@
-// Small operations over a network: one template for Heddle and for raw UCX, so that both have the same windows and flush in the same
-// places.
+// Small operations over a network: one template for Heddle and for raw UCX, so that both have the
+// same windows and flush in the same places.
 //
 //             latency (one thread)    rate (threads of rank 0, with a worker each or one for all)
 //   put, get  one, and a flush        kNetworkWindow of them, and a flush; and so on
-//   am        there and back          bursts of kNetworkBurst, each answered by one message when all of it is there; at most two
-//                                     bursts are not answered
+//   am        there and back          bursts of kNetworkBurst, each answered by one message when
+//                                     all of it is there; at most two bursts are not answered
 //
-// Every thread of rank 1 makes progress meanwhile: over TCP the target's processor serves puts and gets.
+// Every thread of rank 1 makes progress meanwhile: over TCP the target's processor serves puts and
+// gets.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,8 @@ namespace heddle::bench::harness {
 inline constexpr std::uint64_t kNetworkWindow = 64;
 inline constexpr std::uint64_t kNetworkBurst = 256;
 
-// The one of kNetworkNames that these options name, for whose sake this participant runs; null: none.
+// The one of kNetworkNames that these options name, for whose sake this participant runs; null:
+// none.
 inline const char* network_of(const Options& options) {
   for (const std::string& name : kNetworkNames) {
     if (wants_bench(options, name)) return name.c_str();
@@ -36,7 +38,8 @@ inline std::vector<std::uint32_t> network_threads(const Options& options) {
   return threads_or(options, {1, 2, 4, 8});
 }
 
-// Calls progress() until done() is true. Spins as long as Heddle's own waits do, then gives the core away.
+// Calls progress() until done() is true. Spins as long as Heddle's own waits do, then gives the
+// core away.
 template <class Progress, class Done>
 void progress_until(std::uint32_t threads, Progress&& progress, Done&& done) {
   const std::uint32_t spins = threads > 1 ? 16 : 100;
@@ -47,9 +50,10 @@ void progress_until(std::uint32_t threads, Progress&& progress, Done&& done) {
   }
 }
 
-// Endpoint: figure(op, metric, per_iteration, threads); of a thread's worker: put(thread, &word), get(thread, &word), flush(thread,
-// threads), send(thread) (a message of 8 bytes to the same thread of the peer), progress(thread) (true: something has
-// happened), arrived(thread) (messages for that thread, ever).
+// Endpoint: figure(op, metric, per_iteration, threads); of a thread's worker: put(thread, &word),
+// get(thread, &word), flush(thread, threads), send(thread) (a message of 8 bytes to the same thread
+// of the peer), progress(thread) (true: something has happened), arrived(thread) (messages for that
+// thread, ever).
 template <class Endpoint>
 class Network {
  public:

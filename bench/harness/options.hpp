@@ -16,19 +16,23 @@ struct Options {
   std::vector<std::string> ops;        // empty: all
   std::vector<std::uint64_t> sizes;    // empty: each bench's own
   std::vector<std::uint32_t> threads;  // empty: 1, 2
-  std::vector<std::string> sharing;    // modes in which all threads use one worker; rate: beside a worker each
-  std::uint32_t workers = 0;           // per process; 0: one per thread
+  // modes in which all threads use one worker; rate: beside a worker each
+  std::vector<std::string> sharing;
+  std::uint32_t workers = 0;  // per process; 0: one per thread
   std::uint32_t repeat = 9;
-  std::uint32_t busy = 0;  // processes that compute while a measurement runs, one to each core in turn
+  // processes that compute while a measurement runs, one to each core in turn
+  std::uint32_t busy = 0;
   bool peers = false;
   bool quick = false;
   bool demo = false;
-  std::string memory = "both";              // allocated, registered, both
-  std::string json;                         // file to write
-  std::uint64_t total_words = 0;            // gups table over both processes; 0: the default
-  std::uint64_t target_ns = 20'000'000;     // time of one repeat
-  std::uint64_t limit_ns = 0;               // of the whole session, 0: none; then there are as many repeats as fit
-  std::uint64_t retry_ns = 15'000'000'000;  // for repeating what was disturbed, in the whole session
+  std::string memory = "both";           // allocated, registered, both
+  std::string json;                      // file to write
+  std::uint64_t total_words = 0;         // gups table over both processes; 0: the default
+  std::uint64_t target_ns = 20'000'000;  // time of one repeat
+  // of the whole session, 0: none; then there are as many repeats as fit
+  std::uint64_t limit_ns = 0;
+  // for repeating what was disturbed, in the whole session
+  std::uint64_t retry_ns = 15'000'000'000;
 
   // Between the driver and the participants it starts.
   std::string channel;  // path; set: this is a participant
@@ -37,7 +41,8 @@ struct Options {
   std::uint32_t processes = 2;  // how many, then
 };
 
-// What runs where none is named, and what runs only by name: progress policies, and measurements as papers made them.
+// What runs where none is named, and what runs only by name: progress policies, and measurements as
+// papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
 inline const std::vector<std::string> kOtherNames = {
     "reaction",    "compute",          "overhead",    "fairness",      "duplex",    "convolution", "overlap",

@@ -1,8 +1,10 @@
-// As for PIOMan: a nonblocking send, a computation, the wait; and a nonblocking receive, a computation, the wait. Does the
-// message move while the program computes? Heddle and its peers do the same here.
+// As for PIOMan: a nonblocking send, a computation, the wait; and a nonblocking receive, a
+// computation, the wait. Does the message move while the program computes? Heddle and its peers do
+// the same here.
 //
-// One iteration begins when both are ready and ends when the sender has the receiver's answer, so both have waited. The
-// parts alone are measured as well: `communication` without computing, `compute` without a message.
+// One iteration begins when both are ready and ends when the sender has the receiver's answer, so
+// both have waited. The parts alone are measured as well: `communication` without computing,
+// `compute` without a message.
 #pragma once
 
 #include <array>
@@ -31,8 +33,8 @@ inline constexpr std::array<OverlapCase, 5> kOverlapCases = {{{"communication", 
                                                               {"receiver", true, false, true},
                                                               {"both", true, true, true}}};
 
-// Endpoint: begin_send(data, size), finish_send(), begin_receive(data, size), finish_receive(), one of each at a time; answer()
-// and await_answer(), a message of 8 bytes back; progress().
+// Endpoint: begin_send(data, size), finish_send(), begin_receive(data, size), finish_receive(), one
+// of each at a time; answer() and await_answer(), a message of 8 bytes back; progress().
 template <class Endpoint>
 class Overlap {
  public:

@@ -1,4 +1,5 @@
-// What the measurements of papers are compared with: figures of the paper, and other figures of the same run.
+// What the measurements of papers are compared with: figures of the paper, and other figures of the
+// same run.
 #pragma once
 
 #include <vector>
@@ -8,14 +9,16 @@
 namespace heddle::bench::harness {
 
 // Appends `ours` again, once for each comparison that its paper makes.
-//   overhead (LLCL)  posting in cycles / theirs; the rate / the best over all numbers of threads; latency / that of a worker
-//                    for each thread, and what it adds to that in P
+//   overhead (LLCL)  posting in cycles / theirs; the rate / the best over all numbers of threads;
+//                    latency / that of a worker for each thread, and what it adds to that in P
 //   fairness (UCCS)  the standard deviation between threads / an even share
 //   duplex (UCCS)    threads / as many processes
 //   convolution (PIOMan)  a progress policy / none
-//   network_*, mixed_job (of no paper)  offload / posting by the threads themselves, to one worker and to workers of their own; two transports
+//   network_*, mixed_job (of no paper)  offload / posting by the threads themselves, to one worker
+//                                       and to workers of their own; two transports
 //                    / shm alone
-//   overlap (PIOMan, also of peers)  who computes: the whole / the longer of computing and communicating alone, / their sum
+//   overlap (PIOMan, also of peers)  who computes: the whole / the longer of computing and
+//                                    communicating alone, / their sum
 void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
 
 }  // namespace heddle::bench::harness

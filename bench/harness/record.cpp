@@ -65,8 +65,8 @@ class Members {
   std::string bad_;
 };
 
-// What the two figures are of: an overlap is the same whatever makes the progress, which stands behind the "_"; and two-sided
-// messages of peers stand beside active messages too.
+// What the two figures are of: an overlap is the same whatever makes the progress, which stands
+// behind the "_"; and two-sided messages of peers stand beside active messages too.
 bool comparable_ops(const Key& ours, const Key& other) {
   if (ours.bench == "overlap") return ours.op.substr(0, ours.op.find('_')) == other.op;
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");

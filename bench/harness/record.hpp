@@ -1,5 +1,6 @@
-// What a measurement is called, what one repeat of it gave, and what is said of all repeats; and their JSON form, in which
-// they travel from the participants (Heddle, its peers, the limit) to the driver, into files and into the report.
+// What a measurement is called, what one repeat of it gave, and what is said of all repeats; and
+// their JSON form, in which they travel from the participants (Heddle, its peers, the limit) to the
+// driver, into files and into the report.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +17,23 @@ namespace heddle::bench::harness {
 using JsonValue = std::variant<std::nullptr_t, bool, double, std::string>;
 using JsonObject = std::map<std::string, JsonValue>;
 
-// One flat object, or an array of flat objects. Empty optional: not well formed (error says where and what).
+// One flat object, or an array of flat objects. Empty optional: not well formed (error says where
+// and what).
 std::optional<std::vector<JsonObject>> parse_json(std::string_view text, std::string* error);
-// An object whose member `rows_name` is an array of flat objects, and whose other members are flat: those go to *header.
+// An object whose member `rows_name` is an array of flat objects, and whose other members are flat:
+// those go to *header.
 std::optional<std::vector<JsonObject>> parse_json_table(std::string_view text, std::string_view rows_name,
                                                         JsonObject* header, std::string* error);
 std::string json_quote(std::string_view text);
 std::string json_number(double value);
 
-// What was measured. Two participants' figures are comparable if everything but transport, sharing and workers is equal.
+// What was measured. Two participants' figures are comparable if everything but transport, sharing
+// and workers is equal.
 struct Key {
-  std::string bench;                 // one of kUsualNames, kOtherNames
-  std::string op;                    // put, get, am, fadd, …
-  std::string transport;             // heddle's ("heddle ucx" where a peer has that name), a peer's name, or "limit"
+  std::string bench;  // one of kUsualNames, kOtherNames
+  std::string op;     // put, get, am, fadd, …
+  // heddle's ("heddle ucx" where a peer has that name), a peer's name, or "limit"
+  std::string transport;
   std::string sharing;               // exclusive; of peers: own, shared, none
   std::string memory = "allocated";  // allocated (direct) or registered (malloc'd)
   std::string metric;                // latency, rate, bandwidth, cycles
@@ -73,19 +78,22 @@ std::string to_json(const Record& record);
 std::optional<Sample> sample_from(const JsonObject& object, std::string* error);
 std::optional<Record> record_from(const JsonObject& object, std::string* error);
 
-// One record per key, in order of first appearance: over the samples taken while P was near, or over all where none was.
-// "Near" means near the session's usual P as well: a machine may also run both cores on one physical core for a while
-// (close: P is less than half), and figures of that time compare with nothing else.
+// One record per key, in order of first appearance: over the samples taken while P was near, or
+// over all where none was. "Near" means near the session's usual P as well: a machine may also run
+// both cores on one physical core for a while (close: P is less than half), and figures of that
+// time compare with nothing else.
 std::vector<Record> aggregate(const std::vector<Sample>& samples);
 
-// For every Heddle record the same record again for each comparable figure of a peer and of the limit, with ratio.
-// Latencies of a whole transfer are also compared with P itself.
+// For every Heddle record the same record again for each comparable figure of a peer and of the
+// limit, with ratio. Latencies of a whole transfer are also compared with P itself.
 std::vector<Record> with_ratios(const std::vector<Record>& records);
 
-// True if the two figures are of the same task: who did it, and on how many workers, does not count.
+// True if the two figures are of the same task: who did it, and on how many workers, does not
+// count.
 bool comparable(const Key& ours, const Key& other);
 
-// Where a figure stands beside another's: level where the 95 % intervals overlap, or one has fewer than 3 repeats.
+// Where a figure stands beside another's: level where the 95 % intervals overlap, or one has fewer
+// than 3 repeats.
 enum class Standing : std::uint8_t { ahead, level, behind };
 Standing standing(const Record& ours, const Record& other);
 

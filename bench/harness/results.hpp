@@ -1,6 +1,7 @@
 // The result of a session as a file: where, when and how it was measured, and the records.
 //
-// {"heddle_bench": 1, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0", "command": "heddle bench …",
+// {"heddle_bench": 1, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0",
+// "command": "heddle bench …",
 //  "records": [ {…}, … ]}       one flat object for each record (record.hpp)
 #pragma once
 

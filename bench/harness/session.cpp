@@ -18,7 +18,8 @@ namespace heddle::bench::harness {
 namespace {
 
 constexpr int kAttempts = 4;
-constexpr double kFarNs = 150;  // two cores of one package exchange a line in less; "far" is a fact about the machine
+// two cores of one package exchange a line in less; "far" is a fact about the machine
+constexpr double kFarNs = 150;
 constexpr double kChanged = 1.6;
 
 Distance judge(double before, double after) {
@@ -38,7 +39,8 @@ double value_of(const Figure& figure, double elapsed_ns, std::uint64_t n) {
   const double things = figure.per_iteration * static_cast<double>(n);
   if (elapsed_ns <= 0) return 0;
   if (figure.key.metric == "latency") return elapsed_ns / things;
-  return things / elapsed_ns * (figure.key.metric == "bandwidth" ? 1 : 1000);  // bytes per ns are GB/s
+  // bytes per ns are GB/s
+  return things / elapsed_ns * (figure.key.metric == "bandwidth" ? 1 : 1000);
 }
 
 }  // namespace
@@ -69,7 +71,8 @@ std::uint64_t Session::find_iterations(const Body& body) {
   std::uint64_t n = 1;
   while (true) {
     std::uint64_t took = time(n);
-    // One interruption must not pass for a slow operation, or the repeats are too short to say anything.
+    // One interruption must not pass for a slow operation, or the repeats are too short to say
+    // anything.
     if (8 * took >= options_.target_ns) took = std::min(took, time(n));
     const double more = static_cast<double>(options_.target_ns) / static_cast<double>(took);
     if (more <= 8) return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(n) * more));
@@ -159,7 +162,8 @@ int run_group(Channel& channel, std::uint32_t processes, const std::function<int
     children.push_back(child);
   }
   channel.set_rank(0);
-  // If another process ends early, it arrives at no barrier any more: end this one too, and the others with it.
+  // If another process ends early, it arrives at no barrier any more: end this one too, and the
+  // others with it.
   std::atomic<bool> over{false};
   std::atomic<int> other{0};
   std::thread watcher([&] {

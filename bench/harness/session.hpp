@@ -1,5 +1,6 @@
-// One participant's measurements: finds how many iterations fill the time, warms up by that, measures P around each repeat,
-// repeats what was disturbed, and hands the samples on. Both processes of the participant make the same calls.
+// One participant's measurements: finds how many iterations fill the time, warms up by that,
+// measures P around each repeat, repeats what was disturbed, and hands the samples on. Both
+// processes of the participant make the same calls.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,13 @@ struct Run {
   std::vector<double> values =
       {};  // where a body gives several figures: one for each, in its unit, instead of the time
 };
-using Body = std::function<Run(std::uint64_t n)>;  // called a few times per figure, never per operation
+// called a few times per figure, never per operation
+using Body = std::function<Run(std::uint64_t n)>;
 
 struct Figure {
   Key key;  // unit is filled in
-  double per_iteration =
-      1;                    // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
+  // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
+  double per_iteration = 1;
   std::uint64_t fixed = 0;  // > 0: this many iterations, no search
 };
 
@@ -63,8 +65,9 @@ class Session {
   std::uint64_t samples_ = 0;
 };
 
-// Runs both processes of a participant: forks, makes the channel's rank known and calls `work(rank)` in each; the exit
-// status of the pair. For participants that have no launcher of their own (the limit, UCX).
+// Runs both processes of a participant: forks, makes the channel's rank known and calls
+// `work(rank)` in each; the exit status of the pair. For participants that have no launcher of
+// their own (the limit, UCX).
 int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work);
 // The same with more processes. The channel knows only ranks 0 and 1; the others are of a Crowd.
 int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work);
@@ -76,8 +79,9 @@ struct Interval {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;
 };
-// Threads of one process that start together: the first start and the last end; and the time between them.
-// `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is more than one.
+// Threads of one process that start together: the first start and the last end; and the time
+// between them. `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is
+// more than one.
 Interval run_threads_between(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
                              const std::function<void(std::uint32_t thread)>& work);
 double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,

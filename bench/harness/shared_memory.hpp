@@ -1,4 +1,5 @@
-// A stretch of memory that both processes of a participant map, made by rank 0 and handed over through its /proc entry.
+// A stretch of memory that both processes of a participant map, made by rank 0 and handed over
+// through its /proc entry.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Times of single operations: a counter that is read within nanoseconds, what reading it costs, and the core's own clock.
+// Times of single operations: a counter that is read within nanoseconds, what reading it costs, and
+// the core's own clock.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,13 @@ inline std::uint64_t stamp() {
 
 struct TickRate {
   double ns_per_tick = 1;
-  double empty_ns = 0;  // between two stamps with nothing between them: to be taken off each measured time
+  // between two stamps with nothing between them: to be taken off each measured time
+  double empty_ns = 0;
   double core_ghz = 1;  // cycles of this core per nanosecond, now
 };
 
-// Takes about 4 ms. The core's clock is what a chain of additions runs at, one a cycle, so it needs no access to counters.
+// Takes about 4 ms. The core's clock is what a chain of additions runs at, one a cycle, so it needs
+// no access to counters.
 TickRate measure_ticks();
 
 // The three figures of posting and waiting: t1 - t0 in ns and in cycles, t2 - t0 in ns. Of ticks.

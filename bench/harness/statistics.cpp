@@ -8,7 +8,8 @@ namespace heddle::bench::harness {
 namespace {
 
 // How many of the smallest (and of the largest) values may be cut off: the largest k for which
-// P(Binomial(n, 1/2) < k) ≤ 2.5 %, so that [value k, value n-1-k] (from 0) covers the median with ≥ 95 %.
+// P(Binomial(n, 1/2) < k) ≤ 2.5 %, so that [value k, value n-1-k] (from 0) covers the median with ≥
+// 95 %.
 std::size_t cut(std::size_t n) {
   double term = std::pow(0.5, static_cast<double>(n));  // C(n, 0) / 2^n
   double tail = term;

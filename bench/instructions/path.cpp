@@ -1,8 +1,9 @@
-// Executes one operation many times, for counting instructions under callgrind: path OP N. Usually a job of one; in a larger one, which
-// has other transports, each rank is its own peer.
+// Executes one operation many times, for counting instructions under callgrind: path OP N. Usually
+// a job of one; in a larger one, which has other transports, each rank is its own peer.
 //
-// Only what runs inside the count_ functions is counted (callgrind's --toggle-collect), so set-up does not matter; what does not
-// grow with N falls out by running it for two N. See scripts/count_instructions.py.
+// Only what runs inside the count_ functions is counted (callgrind's --toggle-collect), so set-up
+// does not matter; what does not grow with N falls out by running it for two N. See
+// scripts/count_instructions.py.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -170,7 +171,8 @@ int main(int argc, char** argv) {
     for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
       count_am_send(&self, kBatch);
       count_am_receive(&self, sent + kBatch);
-      // Not counted: a worker that thinks it sees a stream looks less often, and these polls would be counted as receiving.
+      // Not counted: a worker that thinks it sees a stream looks less often, and these polls would
+      // be counted as receiving.
       for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);
     }
     if (received != n) return 1;
@@ -179,7 +181,8 @@ int main(int argc, char** argv) {
       count_recv(&self, kBatch);
       count_send(&self, kBatch);
       count_arrive(&self, kBatch);
-      for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);  // as above
+      // as above
+      for (std::uint64_t i = 0; i < 4 * kBatch; ++i) heddle_worker_progress(self.worker);
     }
   } else if (!run_bursts(&self, op, n)) {
     std::fprintf(stderr, "path: there is no operation \"%s\"\n", op);

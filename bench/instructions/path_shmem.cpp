@@ -1,8 +1,10 @@
-// Executes one OpenSHMEM operation many times in a job of one, for counting instructions under callgrind: path_shmem OP N CONTEXT.
+// Executes one OpenSHMEM operation many times in a job of one, for counting instructions under
+// callgrind: path_shmem OP N CONTEXT.
 //
-// CONTEXT is single (the default context of a program with one thread), default or private (of a program with
-// SHMEM_THREAD_MULTIPLE). As in path.cpp, only what runs inside the count_ functions is counted: what the program's own loop executes,
-// the way through the linkage table and the operation.
+// CONTEXT is single (the default context of a program with one thread), default or private (of a
+// program with SHMEM_THREAD_MULTIPLE). As in path.cpp, only what runs inside the count_ functions
+// is counted: what the program's own loop executes, the way through the linkage table and the
+// operation.
 #include <shmem.h>
 
 #include <cstdint>

@@ -1,9 +1,11 @@
-// Executes one operation many times over utofu on the emulator, by one of three layers, for counting instructions under callgrind:
-// path_utofu put_8|put_32|put_64|get_64 N raw|transport|batch|api.
+// Executes one operation many times over utofu on the emulator, by one of three layers, for
+// counting instructions under callgrind: path_utofu put_8|put_32|put_64|get_64 N
+// raw|transport|batch|api.
 //
-// The three do the same: kBatch operations to this rank's own memory are posted one by one, the NIC is waited for, then their ends are
-// polled for, found out which they are, and counted. `raw` calls uTofu alone, as a program would that keeps several operations
-// apart: the number of its operation travels as edata. `transport` is post() and poll() of transport.hpp, `batch` with one post() for
+// The three do the same: kBatch operations to this rank's own memory are posted one by one, the NIC
+// is waited for, then their ends are polled for, found out which they are, and counted. `raw` calls
+// uTofu alone, as a program would that keeps several operations apart: the number of its operation
+// travels as edata. `transport` is post() and poll() of transport.hpp, `batch` with one post() for
 // all, `api` heddle.h.
 // Counted is what runs inside the count_ functions; the wait is outside.
 #include <dlfcn.h>
@@ -50,7 +52,7 @@ constexpr std::uint64_t place_of(std::uint64_t i) {
   return i * 64;
 }
 
-// ---- uTofu alone --------------------------------------------------------------------------------------------------------
+// ---- uTofu alone --------------------------------------------------------------------------------
 
 struct Raw {
   decltype(&utofu_put) put;

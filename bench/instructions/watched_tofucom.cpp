@@ -1,5 +1,5 @@
-// The emulator, whose queues of notices can be looked at from outside: so that who counts instructions waits for the NIC without
-// counting how often it looked.
+// The emulator, whose queues of notices can be looked at from outside: so that who counts
+// instructions waits for the NIC without counting how often it looked.
 #include <utofu.h>
 #include <utofu_profile.h>
 
@@ -18,7 +18,8 @@ std::atomic<std::size_t> count{0};
 
 extern "C" {
 
-// Notices that nobody has polled, of all VCQs that were ever made. Nobody is in a call on one of them meanwhile.
+// Notices that nobody has polled, of all VCQs that were ever made. Nobody is in a call on one of
+// them meanwhile.
 std::size_t watched_unread();
 std::size_t watched_unread() {
   std::size_t sum = 0;

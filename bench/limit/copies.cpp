@@ -33,7 +33,8 @@ void measure_memcpy(harness::Session& session, harness::SharedMemory& memory, st
     if (session.rank() == 0) {
       for (std::uint64_t i = 0; i < n; ++i) {
         std::memcpy(memory.data(), source.data(), size);
-        asm volatile("" : : "r"(memory.data()) : "memory");  // or the compiler keeps only the last copy
+        // or the compiler keeps only the last copy
+        asm volatile("" : : "r"(memory.data()) : "memory");
       }
     }
     const double elapsed = since(begin);

@@ -16,14 +16,17 @@ using harness::spin_until;
 
 constexpr std::size_t kEntries = 1024;
 
-// One producer, one consumer. Indices only grow; head ≤ tail ≤ head + kEntries. Each side keeps the other's last seen.
+// One producer, one consumer. Indices only grow; head ≤ tail ≤ head + kEntries. Each side keeps the
+// other's last seen.
 template <std::size_t kBytes>
 struct Ring {
   struct Entry {
     std::array<std::uint64_t, kBytes / 8> words;
   };
-  harness::Line tail;  // entries published; producer's release store pairs with the consumer's acquire load
-  harness::Line head;  // entries consumed; consumer's release store pairs with the producer's acquire load
+  // entries published; producer's release store pairs with the consumer's acquire load
+  harness::Line tail;
+  // entries consumed; consumer's release store pairs with the producer's acquire load
+  harness::Line head;
   alignas(harness::kApart) std::array<Entry, kEntries> entries;
 
   void produce(std::uint64_t first, std::uint64_t n, std::uint64_t publish_every) {

@@ -1,4 +1,5 @@
-// Limits set by the transfer of single cache lines: ping-pong, rings of small entries, fetch-and-add.
+// Limits set by the transfer of single cache lines: ping-pong, rings of small entries,
+// fetch-and-add.
 #pragma once
 
 #include "harness/session.hpp"

@@ -1,7 +1,9 @@
-// Collectives of OpenSHMEM by 2 or more PEs: barrier, broadcasts and reductions of 8 bytes to 1 MiB. Built over Heddle's library and
-// over Open MPI's; compare_collectives.py runs the two by turns. Deprecated forms, since Open MPI 4.1 has no others.
+// Collectives of OpenSHMEM by 2 or more PEs: barrier, broadcasts and reductions of 8 bytes to 1
+// MiB. Built over Heddle's library and over Open MPI's; compare_collectives.py runs the two by
+// turns. Deprecated forms, since Open MPI 4.1 has no others.
 //
-//   collectives REPEATS MILLISECONDS   a line "name microseconds" for each, the median of the repeats; "end" if all results were right
+//   collectives REPEATS MILLISECONDS   a line "name microseconds" for each, the median of the
+//                                      repeats; "end" if all results were right
 #include <shmem.h>
 
 #include <algorithm>
@@ -21,7 +23,8 @@ struct Work {
   std::size_t bytes;
 };
 
-// All in the heap: Open MPI finds static data of the executable on other PEs only where nothing is placed at random.
+// All in the heap: Open MPI finds static data of the executable on other PEs only where nothing is
+// placed at random.
 struct Memory {
   long* source;
   long* dest;
@@ -42,7 +45,8 @@ Memory allocate() {
   return memory;
 }
 
-// A broadcast is followed by a barrier: without one a root may be any number of broadcasts ahead, which is no time of one.
+// A broadcast is followed by a barrier: without one a root may be any number of broadcasts ahead,
+// which is no time of one.
 void run(const Memory& memory, const Work& work, long times) {
   const int n = shmem_n_pes();
   const std::size_t longs = work.bytes / sizeof(long);

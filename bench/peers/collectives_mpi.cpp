@@ -1,5 +1,5 @@
-// Collective operations of MPI, measured as Heddle's are: harness/collective_times.hpp. Persistent ones where the MPI has them, by the
-// standard's names (MPI 4) or Open MPI's earlier ones.
+// Collective operations of MPI, measured as Heddle's are: harness/collective_times.hpp. Persistent
+// ones where the MPI has them, by the standard's names (MPI 4) or Open MPI's earlier ones.
 #include <mpi.h>
 #if defined(OPEN_MPI) && MPI_VERSION < 4
 #include <mpi-ext.h>

@@ -1,4 +1,5 @@
-// The same work on MPI, MPI_THREAD_MULTIPLE: one window, and a communicator per thread for send and receive.
+// The same work on MPI, MPI_THREAD_MULTIPLE: one window, and a communicator per thread for send and
+// receive.
 #include <mpi.h>
 
 #include <cstdio>
@@ -50,8 +51,9 @@ class Mpi {
   }
   void flush(std::uint32_t, std::uint32_t owner) { MPI_Win_flush(static_cast<int>(owner), window_); }
   void quiet(std::uint32_t) { MPI_Win_flush_all(window_); }
-  void fence(std::uint32_t) { MPI_Win_flush_all(window_); }  // MPI has no lighter order between puts
-  void push(std::uint32_t) { MPI_Win_flush_all(window_); }   // nothing is sure to leave before
+  // MPI has no lighter order between puts
+  void fence(std::uint32_t) { MPI_Win_flush_all(window_); }
+  void push(std::uint32_t) { MPI_Win_flush_all(window_); }  // nothing is sure to leave before
   void progress(std::uint32_t) {
     int flag = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);

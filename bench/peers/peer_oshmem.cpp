@@ -1,5 +1,6 @@
-// The same work on OpenSHMEM (1.4, threads by SHMEM_THREAD_MULTIPLE): all threads on the default context; on Heddle also with a
-// context each. Built twice: over Open MPI's library, and over Heddle's.
+// The same work on OpenSHMEM (1.4, threads by SHMEM_THREAD_MULTIPLE): all threads on the default
+// context; on Heddle also with a context each. Built twice: over Open MPI's library, and over
+// Heddle's.
 #include <shmem.h>
 
 #include <algorithm>
@@ -17,11 +18,13 @@ constexpr const char* kLibrary = "shmem";
 constexpr bool kOwnContexts = true;
 #else
 constexpr const char* kLibrary = "oshmem";
-constexpr bool kOwnContexts = false;  // Open MPI 4.1.4 makes them, and never comes back from operations on them
+// Open MPI 4.1.4 makes them, and never comes back from operations on them
+constexpr bool kOwnContexts = false;
 #endif
 
-// The symmetric memory, and a context for each thread. Contexts are used by one thread at a time, but not by the one that made
-// them, since each repeat has threads of its own: serialized, not private.
+// The symmetric memory, and a context for each thread. Contexts are used by one thread at a time,
+// but not by the one that made them, since each repeat has threads of its own: serialized, not
+// private.
 class Memory {
  public:
   Memory(std::uint64_t bytes, std::uint32_t threads) : own_(static_cast<std::byte*>(shmem_malloc(bytes))) {
@@ -98,7 +101,8 @@ class Shmem {
     if constexpr (kOp == Atomic::add) shmem_ctx_ulong_atomic_add(context, at, operand, pe);
     if constexpr (kOp == Atomic::bit_xor) shmem_ctx_ulong_atomic_xor(context, at, operand, pe);
   }
-  // gets and fetching atomics of 8 bytes are blocking; flush is for everything else, and there is but one for all PEs.
+  // gets and fetching atomics of 8 bytes are blocking; flush is for everything else, and there is
+  // but one for all PEs.
   void flush(std::uint32_t thread, std::uint32_t) { quiet(thread); }
   void quiet(std::uint32_t thread) {
     if constexpr (kContexts == Contexts::one) {

@@ -1,4 +1,5 @@
-// The same work on UCX: one worker per thread (own), or one worker for all threads (shared, thread mode MULTI).
+// The same work on UCX: one worker per thread (own), or one worker for all threads (shared, thread
+// mode MULTI).
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,7 +11,7 @@
 namespace heddle::bench::peers {
 namespace {
 
-// ---- messages -----------------------------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
 class Tagged {
  public:
@@ -119,7 +120,7 @@ class Active {
   std::uint64_t received_[64] = {};
 };
 
-// ---- over a network -----------------------------------------------------------------------------------------------------
+// ---- over a network -----------------------------------------------------------------------------
 
 class NetworkEndpoint {
  public:

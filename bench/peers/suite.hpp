@@ -1,8 +1,10 @@
-// The measurements of the peers: the same loops, sizes and names as bench/work has for Heddle, over any library that can
-// put, get and so on. A template, so that a library's calls are compiled straight into the loops.
+// The measurements of the peers: the same loops, sizes and names as bench/work has for Heddle, over
+// any library that can put, get and so on. A template, so that a library's calls are compiled
+// straight into the loops.
 //
-// A Library has: transport() and sharing() for the records, workers(threads), own() (the start of its region of
-// kSuiteBytes + …), and the operations used below; offsets are from the start of a region, `thread` picks the worker.
+// A Library has: transport() and sharing() for the records, workers(threads), own() (the start of
+// its region of kSuiteBytes + …), and the operations used below; offsets are from the start of a
+// region, `thread` picks the worker.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +62,7 @@ inline std::vector<std::uint64_t> sizes(const Session& session, std::vector<std:
   return out;
 }
 
-// ---- latency --------------------------------------------------------------------------------------------------------
+// ---- latency ------------------------------------------------------------------------------------
 
 template <class Library>
 void put_ping_pong(Session& session, Library& library, std::uint64_t size) {
@@ -142,7 +144,7 @@ void one_sided_latency(Session& session, Library& library) {
   }
 }
 
-// ---- rate and bandwidth -----------------------------------------------------------------------------------------------
+// ---- rate and bandwidth -------------------------------------------------------------------------
 
 template <class Library>
 void one_sided_rate(Session& session, Library& library, std::uint32_t threads) {
@@ -236,7 +238,7 @@ void overhead(Session& session, Library& library) {
   }
 }
 
-// ---- atomics ------------------------------------------------------------------------------------------------------------
+// ---- atomics ------------------------------------------------------------------------------------
 
 template <Atomic kOp, class Library>
 void one_atomic(Session& session, Library& library, const char* name) {
@@ -254,7 +256,7 @@ void one_atomic(Session& session, Library& library, const char* name) {
   }
 }
 
-// ---- random updates -------------------------------------------------------------------------------------------------------
+// ---- random updates -----------------------------------------------------------------------------
 
 template <class Library>
 double update_all(Session& session, Library& library, std::uint32_t threads, std::uint64_t words, std::uint64_t n,
@@ -308,9 +310,10 @@ void gups(Session& session, Library& library, std::uint32_t threads, std::uint64
   }
 }
 
-// ---- messages -----------------------------------------------------------------------------------------------------------
-// Kind has: name(); void send(thread, size), void receive(thread, size): one message, there when it returns;
-// stream_send(thread, n, size), stream_receive(thread, n, size): many, the sender returning when all have been received.
+// ---- messages -----------------------------------------------------------------------------------
+// Kind has: name(); void send(thread, size), void receive(thread, size): one message, there when it
+// returns; stream_send(thread, n, size), stream_receive(thread, n, size): many, the sender
+// returning when all have been received.
 
 template <class Library, class Kind>
 void message_latency(Session& session, Library& library, Kind& kind) {
@@ -348,9 +351,10 @@ void message_rate(Session& session, Library& library, Kind& kind, std::uint32_t 
   });
 }
 
-// ---- both directions at once --------------------------------------------------------------------------------------------
+// ---- both directions at once --------------------------------------------------------------------
 
-// As bench/work/duplex.cpp: by threads, and where the library's ranks are more than two by as many processes.
+// As bench/work/duplex.cpp: by threads, and where the library's ranks are more than two by as many
+// processes.
 template <class Library>
 void duplex(Session* session, const harness::Options& options, harness::Crowd& crowd, Library& library) {
   if (!harness::wants_bench(options, "duplex")) return;
@@ -404,9 +408,10 @@ void duplex(Session* session, const harness::Options& options, harness::Crowd& c
   }
 }
 
-// ---- overlap with computing ---------------------------------------------------------------------------------------------
+// ---- overlap with computing ---------------------------------------------------------------------
 
-// Kind has: begin_send(data, size), begin_receive(data, size), finish(): of one operation at a time; send and receive as above.
+// Kind has: begin_send(data, size), begin_receive(data, size), finish(): of one operation at a
+// time; send and receive as above.
 template <class Library, class Kind>
 void overlap(Session& session, Library& library, Kind& kind) {
   if (!session.wants("overlap")) return;

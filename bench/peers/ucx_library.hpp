@@ -34,11 +34,13 @@ inline constexpr unsigned kAmFinished = 2;
 inline constexpr unsigned kAmNumbered = 3;
 
 struct alignas(harness::kApart) Arrivals {
-  std::atomic<std::uint64_t> messages{0};  // relaxed: a shared worker's handlers run in whichever thread makes progress
+  // relaxed: a shared worker's handlers run in whichever thread makes progress
+  std::atomic<std::uint64_t> messages{0};
   std::atomic<std::uint64_t> finished{0};
 };
 
-// By thread: messages that begin with its number. Who holds the worker runs the handler, so there is one at a time.
+// By thread: messages that begin with its number. Who holds the worker runs the handler, so there
+// is one at a time.
 struct alignas(harness::kApart) Numbered {
   std::atomic<std::uint64_t> messages{0};
 };
@@ -171,7 +173,8 @@ class Ucx {
 
 inline ucs_status_t on_count(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t* params) {
   auto& arrivals = *static_cast<Arrivals*>(arg);
-  // A rendezvous message counts where its data has been fetched; refusing it here would be no receive. See Active.
+  // A rendezvous message counts where its data has been fetched; refusing it here would be no
+  // receive. See Active.
   if ((params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     std::fprintf(stderr, "peer_ucx: an eager message came by rendezvous\n");
     std::exit(1);
@@ -222,7 +225,8 @@ inline void Ucx::open_worker(Worker* worker) {
   }
 }
 
-// Addresses and keys of both ranks pass through memory that both map; each worker connects to its own counterpart.
+// Addresses and keys of both ranks pass through memory that both map; each worker connects to its
+// own counterpart.
 inline void Ucx::exchange() {
   harness::SharedMemory cards(session_.channel(), 2 * sizeof(Card));
   if (cards.data() == nullptr) std::exit(1);

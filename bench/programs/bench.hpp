@@ -1,5 +1,6 @@
-// What every program is written with: who takes part, how a measurement is run and checked. The library that is measured is a template
-// parameter, so that its calls are compiled straight into the loops; README.md tells what it must have.
+// What every program is written with: who takes part, how a measurement is run and checked. The
+// library that is measured is a template parameter, so that its calls are compiled straight into
+// the loops; README.md tells what it must have.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,8 @@ inline constexpr std::uint64_t word_at(std::uint64_t i) {
   return i * kWordBytes;
 }
 
-// Ordinary memory of whole pages, as programs have their large buffers in: where malloc puts it by chance decides nothing.
+// Ordinary memory of whole pages, as programs have their large buffers in: where malloc puts it by
+// chance decides nothing.
 class Pages {
  public:
   explicit Pages(std::uint64_t bytes) : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded(bytes)))) {
@@ -114,9 +116,10 @@ class Bench {
     return out;
   }
 
-  // prepare(run): before each run, with its number; work(lane, n): n iterations by each of `threads` threads; right(run): afterwards.
-  // The time is from the first beginning to the last end; then all meet by the library's own barrier, which makes progress for those
-  // that are still at work.
+  // prepare(run): before each run, with its number; work(lane, n): n iterations by each of
+  // `threads` threads; right(run): afterwards. The time is from the first beginning to the last
+  // end; then all meet by the library's own barrier, which makes progress for those that are still
+  // at work.
   template <class Library, class Prepare, class Work, class Right>
   void measure(Library& library, const Figure& what, std::uint32_t threads, Prepare&& prepare, Work&& work,
                Right&& right) {

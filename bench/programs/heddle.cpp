@@ -1,5 +1,5 @@
-// Heddle as a library of the programs, written against heddle.h as any program is: tagged messages, active messages, puts with signals,
-// and the calls that wait for them.
+// Heddle as a library of the programs, written against heddle.h as any program is: tagged messages,
+// active messages, puts with signals, and the calls that wait for them.
 #include "programs/heddle.hpp"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Programs of two-sided messages: OSU's latency, bw, bibw, mbw_mr, latency_mt, and multirate's pairs of threads.
+// Programs of two-sided messages: OSU's latency, bw, bibw, mbw_mr, latency_mt, and multirate's
+// pairs of threads.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ namespace heddle::bench::programs {
 inline constexpr std::uint64_t kData = 1;
 inline constexpr std::uint64_t kAnswer = 2;
 
-// A thread's memory: as OSU's programs, all messages of a window leave from one buffer and arrive in one.
+// A thread's memory: as OSU's programs, all messages of a window leave from one buffer and arrive
+// in one.
 struct Ends {
   Ends() : out(kMostBytes), in(kMostBytes) {}
   void prepare(std::uint64_t bytes, std::byte with) const {
@@ -60,7 +62,8 @@ void receive_window(Library& library, std::uint32_t lane, std::uint32_t from, st
   library.send_now(lane, answer_to, tag + kAnswer, &ends.answer, 8);
 }
 
-// Even ranks send windows to odd ones, each answered: bw of one pair by bytes, mbw_mr of one or several by messages.
+// Even ranks send windows to odd ones, each answered: bw of one pair by bytes, mbw_mr of one or
+// several by messages.
 template <class Library>
 void one_way(Bench& bench, Library& library, const char* name, const char* metric,
              const std::vector<std::uint64_t>& sizes) {

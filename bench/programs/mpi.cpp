@@ -1,4 +1,5 @@
-// MPI as a library of the programs: requests and MPI_Wait…, a window with passive targets. Compiled for each MPI there is.
+// MPI as a library of the programs: requests and MPI_Wait…, a window with passive targets. Compiled
+// for each MPI there is.
 #define OMPI_SKIP_MPICXX 1  // the long gone C++ bindings
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>

@@ -1,4 +1,5 @@
-// Programs of puts and gets: there and back by a put with a signal, windows with a flush, and the exchange of halos.
+// Programs of puts and gets: there and back by a put with a signal, windows with a flush, and the
+// exchange of halos.
 #pragma once
 
 #include <cstring>
@@ -53,7 +54,8 @@ void windows(Bench& bench, Library& library, const char* name, bool put) {
     if (library.is_variant() && bytes > 8) break;
     const std::uint64_t places = std::min(kWindow, kDataBytes / bytes);
     const auto at = [&](std::uint64_t i) { return i % places * bytes; };
-    std::byte* const from = put ? local.data() : library.own() + kDataAt;  // of who holds the data: put 0, get 1
+    // of who holds the data: put 0, get 1
+    std::byte* const from = put ? local.data() : library.own() + kDataAt;
     std::byte* const to = put ? library.own() + kDataAt : local.data();
     bench.measure(
         library, bench.figure(library, name, "bandwidth", bytes, static_cast<double>(kWindow * bytes)), 1,
@@ -77,9 +79,10 @@ void windows(Bench& bench, Library& library, const char* name, bool put) {
   }
 }
 
-// ---- halo ---------------------------------------------------------------------------------------------------------------------------
-// Each thread has a face to the left and one to the right, both of the other process: two processes in a ring. A step sends both and
-// waits for both. Faces are kept twice, by the step's parity: who is at step s + 2 has had the other's step s + 1, sent after s was used.
+// ---- halo ---------------------------------------------------------------------------------------
+// Each thread has a face to the left and one to the right, both of the other process: two processes
+// in a ring. A step sends both and waits for both. Faces are kept twice, by the step's parity: who
+// is at step s + 2 has had the other's step s + 1, sent after s was used.
 
 inline constexpr std::uint64_t kFaces = 2;
 inline constexpr std::uint64_t kFaceRoom = kDataBytes / (kMostThreads * kFaces * 2);

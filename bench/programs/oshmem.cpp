@@ -1,5 +1,6 @@
-// OpenSHMEM as a library of the programs: puts, gets, signals, and shmem_wait_until, by all threads on the default context. Compiled over
-// Open MPI's library (1.4: a signal is a put behind a fence) and over Heddle's (1.5: shmem_putmem_signal).
+// OpenSHMEM as a library of the programs: puts, gets, signals, and shmem_wait_until, by all threads
+// on the default context. Compiled over Open MPI's library (1.4: a signal is a put behind a fence)
+// and over Heddle's (1.5: shmem_putmem_signal).
 #include <shmem.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
-// Communication beside computing, as both processes of a stencil do it: receive and send are begun, then as long as they take alone is
-// computed, then they are waited for. Given is what the communication adds to the computing: 0 would be all hidden, as long as alone none.
+// Communication beside computing, as both processes of a stencil do it: receive and send are begun,
+// then as long as they take alone is computed, then they are waited for. Given is what the
+// communication adds to the computing: 0 would be all hidden, as long as alone none.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What `heddle bench programs` consists of: which program runs in how many processes, and what both the participants and the driver
-// must know of it.
+// What `heddle bench programs` consists of: which program runs in how many processes, and what both
+// the participants and the driver must know of it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ inline constexpr std::uint64_t kWindow = 64;
 inline constexpr std::uint32_t kMostThreads = 8;
 inline constexpr std::uint32_t kManyProcesses = 8;  // 7 to 1; 4 pairs
 
-// A library is started once for each of these: MPI with MPI_THREAD_SINGLE or MULTIPLE, as its programs do it.
+// A library is started once for each of these: MPI with MPI_THREAD_SINGLE or MULTIPLE, as its
+// programs do it.
 enum class Group { alone, threads, many };
 inline constexpr Group kGroups[] = {Group::alone, Group::threads, Group::many};
 

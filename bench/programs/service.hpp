@@ -1,7 +1,7 @@
 // Programs in which one serves others: RPC with many requests outstanding, and many to one.
 //
-// Both are tasks rather than operations: each library does them by the means that its programs would take. RPC: active messages
-// (kActive), else messages (kMessages), else puts with signals.
+// Both are tasks rather than operations: each library does them by the means that its programs
+// would take. RPC: active messages (kActive), else messages (kMessages), else puts with signals.
 #pragma once
 
 #include <array>
@@ -52,7 +52,8 @@ class Client {
   bool right_ = true;
 };
 
-// n requests by active messages. The handlers are the library's (see on_call, next_reply of the adapters).
+// n requests by active messages. The handlers are the library's (see on_call, next_reply of the
+// adapters).
 template <class Library>
 bool call_actively(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
   if (rank == 1) {
@@ -75,7 +76,8 @@ bool call_actively(Library& library, std::uint32_t rank, std::uint32_t outstandi
   return client.right();
 }
 
-// The same by messages: a receive for each request outstanding; the server takes one request after the other.
+// The same by messages: a receive for each request outstanding; the server takes one request after
+// the other.
 template <class Library>
 bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
   constexpr std::uint64_t kRequest = 200;
@@ -109,7 +111,8 @@ bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outsta
   return client.right();
 }
 
-// The same by puts with signals: slots in turn, a word for each request and each reply, that counts the uses of the slot.
+// The same by puts with signals: slots in turn, a word for each request and each reply, that counts
+// the uses of the slot.
 template <class Library>
 class SignalledCalls {
  public:
@@ -185,9 +188,10 @@ void rpc(Bench& bench, Library& library) {
   }
 }
 
-// ---- many to one ----------------------------------------------------------------------------------------------------------------
+// ---- many to one --------------------------------------------------------------------------------
 
-// All but rank 0 send windows of 8 bytes to rank 0, which receives from whoever comes and answers each window of each.
+// All but rank 0 send windows of 8 bytes to rank 0, which receives from whoever comes and answers
+// each window of each.
 template <class Library>
 class ManyToOne {
  public:

@@ -1,4 +1,5 @@
-// UCX as a library of the programs: tagged and active messages, puts, gets; who waits makes progress in a loop, as UCX's programs do.
+// UCX as a library of the programs: tagged and active messages, puts, gets; who waits makes
+// progress in a loop, as UCX's programs do.
 #include <sched.h>
 #include <sys/mman.h>
 #include <ucp/api/ucp.h>
@@ -206,7 +207,8 @@ class Ucx {
     const ucp_request_param_t params{};
     finish(worker(lane), checked(ucp_ep_flush_nbx(worker(lane).endpoints[rank], &params), "ucp_ep_flush_nbx"));
   }
-  // The value must lie still while the put may be on its way: programs wait for an answer within as many signals.
+  // The value must lie still while the put may be on its way: programs wait for an answer within as
+  // many signals.
   void put_signal(std::uint32_t lane, std::uint32_t to, std::uint64_t offset, const void* data, std::uint64_t bytes,
                   std::uint64_t word, std::uint64_t value) {
     Lane& mine = lanes_[lane];
@@ -271,7 +273,8 @@ class Ucx {
     params.flags = UCP_AM_SEND_FLAG_EAGER;
     const ucs_status_ptr_t request = checked(
         ucp_am_send_nbx(workers_[0].endpoints[to], id, nullptr, 0, &call, sizeof call, &params), "ucp_am_send_nbx");
-    if (request != nullptr) ucp_request_free(request);  // ends by itself; the call lies still until its reply
+    // ends by itself; the call lies still until its reply
+    if (request != nullptr) ucp_request_free(request);
   }
   static ucs_status_t on_call(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t*) {
     Ucx& self = *static_cast<Ucx*>(arg);

@@ -158,7 +158,8 @@ std::string table(const std::vector<Record>& records) {
         return one->key.op == name || (one->key.op.starts_with(name + "_") && one->key.op != "latency_mt");
       });
       return std::tuple(one->key.bench, found - names.begin(), one->key.op.size(), one->key.op, one->key.processes,
-                        one->key.size_bytes, one->key.threads, one->distance, one);  // in order of measuring, then
+                        // in order of measuring, then
+                        one->key.size_bytes, one->key.threads, one->distance, one);
     };
     return place(a) < place(b);
   });

@@ -201,7 +201,8 @@ std::string bandwidth_charts(const std::vector<Record>& records) {
          });
 }
 
-// Bars by participant, of the records that `take` accepts, in groups: by number of threads, or by what `group_of` says.
+// Bars by participant, of the records that `take` accepts, in groups: by number of threads, or by
+// what `group_of` says.
 using GroupName = std::pair<std::uint32_t, std::string>;  // ordered by the number
 GroupName by_thread_count(const Record& record) {
   const std::uint32_t threads = record.key.threads;
@@ -310,7 +311,8 @@ std::string row(const std::vector<Record>& records, const Record& record) {
   std::string notes = chips(records, record);
   if (record.distance != "near") notes += "<span class=\"chip plain\">cores " + escape(record.distance) + "</span>";
   if (!record.verified) notes += "<span class=\"chip bad\">wrong result</span>";
-  const bool ways = key.bench == "overhead" || key.bench == "atomics";  // each is measured in several
+  // each is measured in several
+  const bool ways = key.bench == "overhead" || key.bench == "atomics";
   return std::string("<tr") + (harness::is_heddle(key) ? " class=\"ours\"" : "") + "><td>" + escape(key.op) +
          (ways ? " " + escape(key.metric) : std::string()) + (key.memory == "registered" ? " (registered)" : "") +
          (key.processes > 2 ? ", " + std::to_string(key.processes) + " processes" : std::string()) + "</td><td>" +

@@ -96,7 +96,8 @@ struct LogScale {
   }
 };
 
-// The next of 1, 2, 5 × 10^k that is not below the value: where an axis ends, so that its last line has a label.
+// The next of 1, 2, 5 × 10^k that is not below the value: where an axis ends, so that its last line
+// has a label.
 double next_tick(double value) {
   const double decade = std::pow(10, std::floor(std::log10(value)));
   for (const double step : {1.0, 2.0, 5.0}) {
@@ -250,7 +251,8 @@ std::string bar_chart(const std::string& title, const std::string& y_unit, const
               (bar.dashed ? " fill-opacity=\"0.45\"" : "") + "><title>" + escape(bar.name) + ": " +
               short_number(point.y) + "</title></rect>";
       body += line(left + width / 2, y(point.low), left + width / 2, y(point.high), "whisker");
-      // Below the bar: above it the number would stand at the whisker's end, and seem to be that of the interval.
+      // Below the bar: above it the number would stand at the whisker's end, and seem to be that of
+      // the interval.
       if (width >= 24) body += text_at(left + width / 2, base + 13, "middle", "value", short_number(point.y));
       x += slot;
     }

@@ -13,7 +13,8 @@ namespace {
 
 using harness::Record;
 
-// One of Heddle's figures and the peer's that is best at the same task, while the cores stood alike.
+// One of Heddle's figures and the peer's that is best at the same task, while the cores stood
+// alike.
 struct Pair {
   const Record* ours;
   const Record* best;

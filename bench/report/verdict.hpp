@@ -1,4 +1,5 @@
-// What a session comes to, in sentences: where Heddle is ahead of the peers that were measured beside it, and where not.
+// What a session comes to, in sentences: where Heddle is ahead of the peers that were measured
+// beside it, and where not.
 #pragma once
 
 #include <string>

@@ -2,14 +2,16 @@
  *
  *   heddle_tofu_broadcast [ALGORITHM [BYTES,… [SEGMENT [RUNS [ROOT]]]]]
  *
- * One operation after the other, of so many bytes each, from one root after the other. Every run is started and waited for, and its
- * bytes are checked. Told: whether the interface carried it out; how long a run took in the model, from one start to the next, the calls
- * that make the operation, start it and wait for it, each at the rank where that was longest; how much of a computation between start and
- * wait that is as long as the wait was costs nothing; and what that TNI of a rank that put most put in a run, in thirds of the bytes, at most
- * and in the mean of all ranks. One third is what a link carries.
+ * One operation after the other, of so many bytes each, from one root after the other. Every run is
+ * started and waited for, and its bytes are checked. Told: whether the interface carried it out;
+ * how long a run took in the model, from one start to the next, the calls that make the operation,
+ * start it and wait for it, each at the rank where that was longest; how much of a computation
+ * between start and wait that is as long as the wait was costs nothing; and what that TNI of a rank
+ * that put most put in a run, in thirds of the bytes, at most and in the mean of all ranks. One
+ * third is what a link carries.
  *
- * For `heddle run --utofu SHAPE` with UTOFU_EMU_MODEL=1. The times are a model's guess; those on the wall would be those of threads
- * that play network interfaces, and are not told. */
+ * For `heddle run --utofu SHAPE` with UTOFU_EMU_MODEL=1. The times are a model's guess; those on
+ * the wall would be those of threads that play network interfaces, and are not told. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
 #include <heddle/collectives.h>
@@ -77,7 +79,8 @@ static uint64_t now(const struct emulator* emulator) {
   return emulator->model_now ? emulator->model_now() : 0;
 }
 
-/* One after the other, with a computation of so long between start and wait. How long a run took in the model. */
+/* One after the other, with a computation of so long between start and wait. How long a run took in
+ * the model. */
 static uint64_t play(const struct emulator* emulator, const struct operation* of, uint64_t computation_ns,
                      struct figures* mine) {
   const uint64_t began = now(emulator);

@@ -1,14 +1,15 @@
-/* Random updates by many threads over OpenSHMEM, as the paper on many threads over Tofu measured it: a context each, or the default
- * context for all.
+/* Random updates by many threads over OpenSHMEM, as the paper on many threads over Tofu measured
+ * it: a context each, or the default context for all.
  *
  *   heddle_tofu_contexts [THREADS [own|default [UPDATES [WORDS]]]]
  *
- * An update gets a word of a random PE's table, changes it (XOR), and puts it back, each waited for. Each thread has words of its own in
- * every table, so that no update is lost; all is done twice, after which all words must be zero again. Told: millions of
- * updates a second of all PEs.
+ * An update gets a word of a random PE's table, changes it (XOR), and puts it back, each waited
+ * for. Each thread has words of its own in every table, so that no update is lost; all is done
+ * twice, after which all words must be zero again. Told: millions of updates a second of all PEs.
  *
- * Under `heddle run --utofu SHAPE` with HEDDLE_TRANSPORT=utofu and UTOFU_EMU_MODEL=1 the times of the emulator's timing model are
- * printed too: those are a model's guess, and the only ones that say something about Tofu. */
+ * Under `heddle run --utofu SHAPE` with HEDDLE_TRANSPORT=utofu and UTOFU_EMU_MODEL=1 the times of
+ * the emulator's timing model are printed too: those are a model's guess, and the only ones that
+ * say something about Tofu. */
 #define _GNU_SOURCE /* RTLD_NOLOAD, pthread_barrier_t */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -77,7 +78,8 @@ static void* run(void* argument) {
   const uint64_t model = bench->model_now ? bench->model_now() : 0;
   sweep(player);
   player->model_ns = (bench->model_now ? bench->model_now() : 0) - model;
-  pthread_barrier_wait(&bench->all_threads); /* the main thread looks whether anything was written */
+  /* the main thread looks whether anything was written */
+  pthread_barrier_wait(&bench->all_threads);
   pthread_barrier_wait(&bench->all_threads);
   sweep(player);
   if (bench->own) shmem_ctx_destroy(player->context);

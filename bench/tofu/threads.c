@@ -1,13 +1,17 @@
-/* Many threads on one worker or on one each, as the papers on Tofu measured it: rank 0's thread t plays with rank 1's.
+/* Many threads on one worker or on one each, as the papers on Tofu measured it: rank 0's thread t
+ * plays with rank 1's.
  *
- *   heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS [shared|delegate|offload|mutex [EVERY]]]]]]
+ *   heddle_tofu_threads pingpong|put|get [THREADS [WORKERS [BYTES [ROUNDS
+ *   [shared|delegate|offload|mutex [EVERY]]]]]]
  *
- * pingpong: puts into the partner's memory, whose last word the partner polls; half a round trip. put, get: rounds without
- * waiting, then a flush, and one after EVERY so many, too; millions a second of one rank, from 1 KiB on also what that is in GB/s.
- * Neighbouring threads share a worker if there are more threads, in the mode named. What arrives is checked.
+ * pingpong: puts into the partner's memory, whose last word the partner polls; half a round trip.
+ * put, get: rounds without waiting, then a flush, and one after EVERY so many, too; millions a
+ * second of one rank, from 1 KiB on also what that is in GB/s. Neighbouring threads share a worker
+ * if there are more threads, in the mode named. What arrives is checked.
  *
- * Under `heddle run --utofu 2x1x1x1x1x1 -n 2` with UTOFU_EMU_MODEL=1 the times of the emulator's timing model are printed
- * too: those are a model's guess, and the only ones that say something about Tofu. */
+ * Under `heddle run --utofu 2x1x1x1x1x1 -n 2` with UTOFU_EMU_MODEL=1 the times of the emulator's
+ * timing model are printed too: those are a model's guess, and the only ones that say something
+ * about Tofu. */
 #define _GNU_SOURCE /* RTLD_NOLOAD, pthread_barrier_t */
 #include <dlfcn.h>
 #include <heddle/heddle.h>

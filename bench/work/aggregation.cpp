@@ -1,5 +1,6 @@
-// Small messages as fast as they are taken, with aggregation and without: what is gained where the transport is busy (a fabric that
-// takes a limited number of messages at a time, see driver/participants.cpp), and what it costs where it is not.
+// Small messages as fast as they are taken, with aggregation and without: what is gained where the
+// transport is busy (a fabric that takes a limited number of messages at a time, see
+// driver/participants.cpp), and what it costs where it is not.
 #include <array>
 #include <atomic>
 #include <string>

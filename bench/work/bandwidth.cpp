@@ -33,7 +33,8 @@ void measure(Session& session, Job& job, harness::Figure figure, bool registered
 // The limit: the same copy by memcpy through the mapped pointer; `out`: from here to there.
 void measure_memcpy(Session& session, Job& job, std::uint64_t size, bool out) {
   void* remote = nullptr;
-  if (heddle_remote_pointer(job.data(false), &remote) != HEDDLE_DONE) return;  // not mapped: no such limit
+  // not mapped: no such limit
+  if (heddle_remote_pointer(job.data(false), &remote) != HEDDLE_DONE) return;
   harness::Figure figure =
       job.figure("bandwidth", out ? "memcpy" : "memcpy_get", "bandwidth", size, static_cast<double>(size));
   figure.key.transport = "limit";

@@ -124,7 +124,8 @@ class Heddle {
   heddle_collective collective_{};
 };
 
-// A word that two processes of a job answer each other in; nothing of Heddle. Null: there is none, and stderr says why.
+// A word that two processes of a job answer each other in; nothing of Heddle. Null: there is none,
+// and stderr says why.
 std::atomic<std::uint64_t>* shared_word(Heddle& library) {
   std::array<std::array<char, 64>, 2> names{};
   std::array<char, 64> name{};
@@ -146,8 +147,8 @@ std::atomic<std::uint64_t>* shared_word(Heddle& library) {
   return there[0] + there[1] == 2 ? static_cast<std::atomic<std::uint64_t>*>(memory) : nullptr;
 }
 
-// What a barrier of two can at best take: one line that goes to and fro, half a round trip; and barriers one after the other, by
-// turns with it.
+// What a barrier of two can at best take: one line that goes to and fro, half a round trip; and
+// barriers one after the other, by turns with it.
 void print_barriers_beside_the_line(Heddle& library, const harness::CollectiveOptions& options) {
   constexpr std::uint64_t kRounds = 20'000;
   std::atomic<std::uint64_t>* word = shared_word(library);

@@ -11,7 +11,8 @@ namespace heddle::bench::work {
 
 enum class Form { persistent, nonblocking, blocking };
 
-// What one member passes: blocks of `doubles`, the root is 0, sums are of doubles, lists (…v) have equal blocks, neighbours are those of a ring.
+// What one member passes: blocks of `doubles`, the root is 0, sums are of doubles, lists (…v) have
+// equal blocks, neighbours are those of a ring.
 struct CollectiveCall {
   Form form;
   heddle_team team;

@@ -1,5 +1,6 @@
-// What helpers cost a program that uses all its cores and does not communicate meanwhile: the same computation on both cores
-// beside contexts of each progress policy, in turns, so that all see the same machine.
+// What helpers cost a program that uses all its cores and does not communicate meanwhile: the same
+// computation on both cores beside contexts of each progress policy, in turns, so that all see the
+// same machine.
 #include <array>
 
 #include "work/job.hpp"
@@ -63,7 +64,8 @@ void run_compute(Session& session, Job& job) {
         const std::uint64_t begin = harness::now_ns();
         for (std::uint64_t i = 0; i < n; ++i) computation->unit();
         const auto elapsed = static_cast<double>(harness::now_ns() - begin);
-        session.channel().barrier();  // both compute while either is measured, but for the last moments
+        // both compute while either is measured, but for the last moments
+        session.channel().barrier();
         return Run{elapsed, computation->computed()};
       });
       session.channel().barrier();

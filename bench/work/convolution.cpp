@@ -1,6 +1,7 @@
-// The application of PIOMan's paper: each thread computes its frontier, sends it to its neighbours, computes the rest and waits
-// for what its neighbours send; 4 and 16 threads over two processes. Frontiers are active messages, inside a process too. The
-// driver runs it under several progress policies; the matrix is compared with a serial run before anything is measured.
+// The application of PIOMan's paper: each thread computes its frontier, sends it to its neighbours,
+// computes the rest and waits for what its neighbours send; 4 and 16 threads over two processes.
+// Frontiers are active messages, inside a process too. The driver runs it under several progress
+// policies; the matrix is compared with a serial run before anything is measured.
 #include "harness/convolution.hpp"
 
 #include <cstdlib>
@@ -39,7 +40,8 @@ struct Mail {
   };
   std::array<std::array<Slot, 4>, 2> in;
   std::array<std::array<std::vector<std::uint32_t>, 4>, 2> out;
-  std::atomic<std::uint64_t> sent{0};  // messages that need their source no more; partner: the thread's acquire
+  // messages that need their source no more; partner: the thread's acquire
+  std::atomic<std::uint64_t> sent{0};
   std::uint64_t posted = 0;
 };
 
@@ -200,7 +202,8 @@ void run_convolution(Session& session, Job& job) {
   if (options.sharing.empty() || harness::wants_sharing(options, "exclusive"))
     measure(session, job, nullptr, "exclusive");
   for (const auto& [name, sharing] : kModes) {
-    // Beside a worker for each thread the mode in which posting only registers the request, as PIOMan's does.
+    // Beside a worker for each thread the mode in which posting only registers the request, as
+    // PIOMan's does.
     const bool wanted =
         options.sharing.empty() ? sharing == HEDDLE_SHARING_OFFLOAD : harness::wants_sharing(options, name);
     if (!wanted) continue;

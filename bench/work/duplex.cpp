@@ -1,5 +1,6 @@
-// As for UCCS: puts (or gets) of both processes of a pair at the same time, each to the other; t threads in each of two
-// processes, beside t pairs of processes of one thread. The sum of both directions.
+// As for UCCS: puts (or gets) of both processes of a pair at the same time, each to the other; t
+// threads in each of two processes, beside t pairs of processes of one thread. The sum of both
+// directions.
 #include "harness/duplex.hpp"
 
 #include "work/modes.hpp"

@@ -1,8 +1,9 @@
-// As for UCCS: one process sends runs of 1050 active messages, 8 threads of the other receive; which thread ran how many of the
-// handlers? In each sharing mode on one worker, and affine: each thread on a worker of its own, addressed in turn.
+// As for UCCS: one process sends runs of 1050 active messages, 8 threads of the other receive;
+// which thread ran how many of the handlers? In each sharing mode on one worker, and affine: each
+// thread on a worker of its own, addressed in turn.
 //
-// With fewer cores than threads a thread gives its core away after each call of progress, or the scheduler's time slice, long
-// enough for a hundred runs, would be all that is seen.
+// With fewer cores than threads a thread gives its core away after each call of progress, or the
+// scheduler's time slice, long enough for a hundred runs, would be all that is seen.
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -32,9 +33,11 @@ thread_local std::uint32_t receiver = harness::kFairnessThreads;
 
 struct Receivers {
   std::array<Callbacks, harness::kFairnessThreads + 1> callbacks;
-  alignas(harness::kApart) std::atomic<std::uint64_t> arrived{0};  // release in the handler; acquire: the run is over
-  std::atomic<std::uint64_t> run{0};                               // partner: the threads that begin with the run
-  std::atomic<std::uint64_t> ready{0};                             // threads that have seen its end
+  // release in the handler; acquire: the run is over
+  alignas(harness::kApart) std::atomic<std::uint64_t> arrived{0};
+  // partner: the threads that begin with the run
+  std::atomic<std::uint64_t> run{0};
+  std::atomic<std::uint64_t> ready{0};  // threads that have seen its end
 };
 
 void on_message(const heddle_am_arrival*, void* arg) {

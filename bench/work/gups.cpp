@@ -1,4 +1,5 @@
-// Random updates of a table over both processes: as get + xor + put, which may lose updates to races, and as atomic xor.
+// Random updates of a table over both processes: as get + xor + put, which may lose updates to
+// races, and as atomic xor.
 #include "harness/gups.hpp"
 
 #include <algorithm>
@@ -101,7 +102,8 @@ void measure(Session& session, Job& job, Table& table, std::uint32_t threads, bo
   // Both processes update: the rate is that of both.
   harness::Figure figure = job.figure("gups", atomic ? "atomic" : "get_put", "rate", 8, 2.0 * threads);
   figure.key.threads = figure.key.workers = threads;
-  // Enough updates that a lost one in a hundred would show, few enough that the check takes no time.
+  // Enough updates that a lost one in a hundred would show, few enough that the check takes no
+  // time.
   const std::uint64_t check = session.options().quick ? 20'000 : 500'000;
   const bool right = verify(session, job, table, threads, check, atomic);
   session.measure(figure,

@@ -195,8 +195,9 @@ int take_part(const harness::Options& options) {
   return status;
 }
 
-// A copy whose target lies a little behind its source, counted from the beginnings of their pages, waits for its own stores. What
-// malloc gives is 16 bytes behind, so that a get of 64 KiB would be measured a quarter slower than the same get by a peer.
+// A copy whose target lies a little behind its source, counted from the beginnings of their pages,
+// waits for its own stores. What malloc gives is 16 bytes behind, so that a get of 64 KiB would be
+// measured a quarter slower than the same get by a peer.
 Job::Pages Job::pages(std::uint64_t bytes) {
   constexpr std::uint64_t kPage = 4096;
   const std::uint64_t whole = (bytes + kPage - 1) / kPage * kPage;

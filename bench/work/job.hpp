@@ -1,4 +1,5 @@
-// Heddle as a participant: membership, workers, memory and the measurements, written against heddle.h as any program is.
+// Heddle as a participant: membership, workers, memory and the measurements, written against
+// heddle.h as any program is.
 #pragma once
 
 #include <atomic>
@@ -15,11 +16,13 @@
 
 namespace heddle::bench::work {
 
-// False if these options ask for threads that share a worker and the sharing mode forbids it; *error says so.
+// False if these options ask for threads that share a worker and the sharing mode forbids it;
+// *error says so.
 bool workers_allowed(const harness::Options& options, std::string* error);
 
-// Joins the job this process was started in, measures, leaves. Inside a driver's session (options.channel) samples go to
-// stdout as lines; otherwise rank 0 prints the table itself. The exit status.
+// Joins the job this process was started in, measures, leaves. Inside a driver's session
+// (options.channel) samples go to stdout as lines; otherwise rank 0 prints the table itself. The
+// exit status.
 int take_part(const harness::Options& options);
 
 // Ends the whole job with the library's message if `status` is an error; otherwise gives it back.
@@ -32,7 +35,8 @@ inline constexpr std::uint32_t kMaxThreads = 64;
 
 class Job {
  public:
-  // Collective, of an even number of processes: ranks 2i and 2i + 1 are each other's peers. Opens `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
+  // Collective, of an even number of processes: ranks 2i and 2i + 1 are each other's peers. Opens
+  // `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
   Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -43,7 +47,8 @@ class Job {
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(allocated_.size()); }
   [[nodiscard]] std::uint32_t peer() const { return rank_ ^ 1U; }
   [[nodiscard]] heddle_worker worker(std::uint32_t i) const { return workers_[i]; }
-  // Remote addresses at the peer: word slot i, data in the allocated region, data in the registered region.
+  // Remote addresses at the peer: word slot i, data in the allocated region, data in the registered
+  // region.
   [[nodiscard]] heddle_remote slot(std::uint32_t i) const { return {allocated_[peer()], i * kSlotBytes}; }
   [[nodiscard]] heddle_remote data(bool registered) const {
     return registered ? heddle_remote{registered_[peer()], 0} : heddle_remote{allocated_[peer()], kWordsBytes};
@@ -101,15 +106,21 @@ void run_compute(harness::Session& session, Job& job);   // beside helpers that 
 void run_overhead(harness::Session& session, Job& job);  // of posting, as for LLCL
 
 void run_convolution(harness::Session& session,
-                     Job& job);                         // under the progress policy of HEDDLE_PROGRESS, as for PIOMan
-void run_overlap(harness::Session& session, Job& job);  // of tagged messages and computing, as for PIOMan
-void run_aggregation(harness::Session& session, Job& job);  // small messages, on a busy transport and on a free one
-void run_fairness(harness::Session& session, Job& job);     // which thread runs the handlers, as for UCCS
+                     // under the progress policy of HEDDLE_PROGRESS, as for PIOMan
+                     Job& job);
+// of tagged messages and computing, as for PIOMan
+void run_overlap(harness::Session& session, Job& job);
+// small messages, on a busy transport and on a free one
+void run_aggregation(harness::Session& session, Job& job);
+// which thread runs the handlers, as for UCCS
+void run_fairness(harness::Session& session, Job& job);
 // Both directions at once, by threads or by processes; `session` is null in ranks from 2 on.
 void run_duplex(harness::Session* session, const harness::Options& options, harness::Crowd& crowd, Job& job);
-// Over a network, or over two transports at once; `session` is null in ranks from 2 on, which are there to be a second node.
+// Over a network, or over two transports at once; `session` is null in ranks from 2 on, which are
+// there to be a second node.
 void run_network(harness::Session* session, const harness::Options& options, Job& job);
-// More processes and threads than cores; `session` as above. Of 2 processes: the ideal that the others are compared with.
+// More processes and threads than cores; `session` as above. Of 2 processes: the ideal that the
+// others are compared with.
 void run_oversubscription(harness::Session* session, Job& job);
 
 }  // namespace heddle::bench::work

@@ -1,4 +1,5 @@
-// Active messages: latency with a handler that replies, and rate with one sender and one receiver per pair of workers.
+// Active messages: latency with a handler that replies, and rate with one sender and one receiver
+// per pair of workers.
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -15,15 +16,16 @@ using harness::Session;
 
 enum Handler : std::uint32_t { kPing = 1, kPong = 2, kCount = 3, kFinished = 4 };
 
-// What the handlers of one worker count. They run one at a time, perhaps on an engine thread, beside the owner who reads: so
-// these are atomics, but not atomic updates. Worker i talks to worker i of the peer, whose number tells which one is meant.
+// What the handlers of one worker count. They run one at a time, perhaps on an engine thread,
+// beside the owner who reads: so these are atomics, but not atomic updates. Worker i talks to
+// worker i of the peer, whose number tells which one is meant.
 struct alignas(base::kCacheLine) Counts {
   using Count = std::atomic<std::uint64_t>;
   Count arrived{0};
   Count finished{0};
   Count owed_replies{0};  // replies that found no room; the receiving loop sends them
-  // The owner's: what all measurements so far should have counted. Never set back, since the first message of the next may be
-  // there before its measurement begins here.
+  // The owner's: what all measurements so far should have counted. Never set back, since the first
+  // message of the next may be there before its measurement begins here.
   std::uint64_t arrivals_due = 0;
   std::uint64_t finishes_due = 0;
 };
@@ -44,12 +46,14 @@ heddle_am_message message(std::uint32_t handler, const void* payload, std::uint6
 void on_ping(const heddle_am_arrival* ping, void*) {
   Counts& counts = all_counts[ping->source.worker];
   raise(counts.arrived);
-  // The payload is read only while the handler runs; a posted reply would still need it. So replies carry the program's own.
+  // The payload is read only while the handler runs; a posted reply would still need it. So replies
+  // carry the program's own.
   static const std::byte zeros[std::size_t{1} << 16] = {};
   const void* payload = ping->payload_bytes <= sizeof zeros ? zeros : nullptr;
   const heddle_am_message pong = message(kPong, payload, ping->payload_bytes);
   if (payload == nullptr || heddle_try_am(ping->worker, ping->source, &pong, nullptr) == HEDDLE_AGAIN)
-    counts.owed_replies.fetch_add(1, std::memory_order_relaxed);  // the receiving loop takes from it
+    // the receiving loop takes from it
+    counts.owed_replies.fetch_add(1, std::memory_order_relaxed);
 }
 
 void on_pong(const heddle_am_arrival* pong, void*) {

@@ -15,8 +15,8 @@ inline constexpr std::array<std::pair<const char*, heddle_sharing>, 4> kModes = 
 
 class ModeWorker {
  public:
-  // Collective: both ranks open the same modes in the same order, so the numbers are the same. Opening an offload worker
-  // starts its thread, on the cores that the caller may use now.
+  // Collective: both ranks open the same modes in the same order, so the numbers are the same.
+  // Opening an offload worker starts its thread, on the cores that the caller may use now.
   ModeWorker(Job& job, heddle_sharing sharing) : job_(job) {
     heddle_worker_options options{};
     options.size = sizeof options;
@@ -50,7 +50,8 @@ inline int progress(heddle_worker worker) {
   return events;
 }
 
-// One turn of a program's own loop, as the guide writes it: until something has moved, or another look is due.
+// One turn of a program's own loop, as the guide writes it: until something has moved, or another
+// look is due.
 inline void wait_moved(heddle_worker worker) {
   must(heddle_worker_wait(worker, HEDDLE_FOREVER), "heddle_worker_wait");
 }

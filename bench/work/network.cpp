@@ -1,4 +1,5 @@
-// Heddle over a network, as raw UCX does the same (bench/peers/peer_ucx.cpp), and over two transports at once: 8 bytes each.
+// Heddle over a network, as raw UCX does the same (bench/peers/peer_ucx.cpp), and over two
+// transports at once: 8 bytes each.
 #include "harness/network.hpp"
 
 #include <array>
@@ -17,7 +18,8 @@ using harness::Session;
 
 constexpr std::uint32_t kMessage = 7;  // the handler
 
-// By thread of this rank; the handlers of one thread's messages run one at a time, perhaps on another thread.
+// By thread of this rank; the handlers of one thread's messages run one at a time, perhaps on
+// another thread.
 struct alignas(harness::kApart) Arrivals {
   std::atomic<std::uint64_t> messages{0};  // relaxed: a number
 };
@@ -71,7 +73,8 @@ class Endpoint {
   AllArrivals& arrivals_;
   const ModeWorker* shared_;
   const char* mode_;
-  std::array<std::uint64_t, kMaxThreads> numbers_{};  // what messages carry; they may still be read when send() returns
+  // what messages carry; they may still be read when send() returns
+  std::array<std::uint64_t, kMaxThreads> numbers_{};
 };
 
 bool is_wanted(const harness::Options& options, std::string_view name) {

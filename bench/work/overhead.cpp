@@ -1,9 +1,12 @@
-// As for LLCL: each thread posts an operation with a completion, waits for it, and so on. t1 - t0 is what posting costs, t2 - t0
-// the latency; and the rate when the threads post without waiting. For each sharing mode and number of threads.
+// As for LLCL: each thread posts an operation with a completion, waits for it, and so on. t1 - t0
+// is what posting costs, t2 - t0 the latency; and the rate when the threads post without waiting.
+// For each sharing mode and number of threads.
 //
-//   get  of 8 bytes: their RDMA READ. From registered memory it passes the worker's queues and the kernel's copy, and the peer
-//        does nothing; from allocated memory it is a load by the caller, in every mode
-//   am   a message, its t2 when the peer's answer is there. The peer is one thread on exclusive workers, whatever the mode here
+//   get  of 8 bytes: their RDMA READ. From registered memory it passes the worker's queues and the
+//        kernel's copy, and the peer does nothing; from allocated memory it is a load by the
+//        caller, in every mode
+//   am   a message, its t2 when the peer's answer is there. The peer is one thread on exclusive
+//        workers, whatever the mode here
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -25,7 +28,8 @@ constexpr std::uint32_t kAnswer = 911;
 constexpr std::uint32_t kPatience = 200;  // looks in vain before the core is given away
 constexpr std::int64_t kProbeNs = 100'000'000;
 
-// What a completion callback or handler raises, on whichever thread it runs; its own thread waits for it.
+// What a completion callback or handler raises, on whichever thread it runs; its own thread waits
+// for it.
 struct alignas(harness::kApart) Done {
   std::atomic<std::uint64_t> count{0};  // release here, acquire where it is waited for
 };
@@ -43,7 +47,8 @@ struct Thread {
 struct Answers {
   std::array<Done, kMaxThreads> done;
   std::array<std::atomic<std::uint64_t>, kMaxThreads>
-      owed{};                           // at the peer: those that found no room; its loop sends them
+      // at the peer: those that found no room; its loop sends them
+      owed{};
   std::atomic<std::uint64_t> asked{0};  // release in the handler, acquire in the loop
   std::uint64_t expected = 0;           // of asked, by the measurements so far
   bool owner_helps = false;             // registered memory is read with the help of its owner
@@ -107,8 +112,8 @@ class Overhead {
   [[nodiscard]] heddle_remote source(std::uint32_t thread) const {
     return registered_ ? job_.data(true) : job_.slot(thread);
   }
-  // LLCL polls from a thread of its own; so does an offload worker, while operations are under way (nobody else looks for
-  // answers). In the other modes who waits does it.
+  // LLCL polls from a thread of its own; so does an offload worker, while operations are under way
+  // (nobody else looks for answers). In the other modes who waits does it.
   void look(heddle_worker worker, std::uint32_t* idle) const {
     const int events = polls_ ? progress(worker) : 0;
     if (!polls_) base::cpu_relax();
@@ -252,7 +257,8 @@ void Overhead::serve(std::uint64_t asked) {
   must(heddle_flush(own, job_.peer()), "heddle_flush");
 }
 
-// Whether registered memory is read only while its owner makes progress (where the kernel refuses the copy). Collective.
+// Whether registered memory is read only while its owner makes progress (where the kernel refuses
+// the copy). Collective.
 bool owner_is_needed(Session& session, Job& job) {
   std::uint64_t needed = 0;
   if (session.rank() == 0) {

@@ -55,7 +55,8 @@ class Endpoint {
   std::uint64_t posted_ = 0;
 };
 
-// "" without helpers; what stands behind the name of the figure. "_offload": small messages may be registered only.
+// "" without helpers; what stands behind the name of the figure. "_offload": small messages may be
+// registered only.
 std::string policy_suffix() {
   const char* set = std::getenv("HEDDLE_PROGRESS");
   const std::string policy = set != nullptr ? set : "";

@@ -1,8 +1,10 @@
-// More processes and threads than cores. Each kind of operation by all processes at once, 4 and 8 of them: what one takes when whoever
-// must answer may have to get the core first. Given are the median and the 99th percentile of the process that is worst off.
-// And a fixed amount of mixed work by 8 processes of 8 threads, beside the same by 2 processes of 1 thread.
+// More processes and threads than cores. Each kind of operation by all processes at once, 4 and 8
+// of them: what one takes when whoever must answer may have to get the core first. Given are the
+// median and the 99th percentile of the process that is worst off. And a fixed amount of mixed work
+// by 8 processes of 8 threads, beside the same by 2 processes of 1 thread.
 //
-// Ranks 0 and 1 have the Session; the others follow what rank 0 says in an exchange, where they sleep while nothing is measured.
+// Ranks 0 and 1 have the Session; the others follow what rank 0 says in an exchange, where they
+// sleep while nothing is measured.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,8 +21,10 @@ using harness::Session;
 constexpr std::uint32_t kPing = 920;
 constexpr std::uint32_t kMixedMessage = 921;
 constexpr std::uint64_t kRounds = 400;
-constexpr std::uint64_t kMixedPerRepeat = 16 * 4096;  // rounds of mixed work, of all threads together
-constexpr std::uint64_t kBurst = 16;                  // rounds between two meetings of a thread and its partner
+// rounds of mixed work, of all threads together
+constexpr std::uint64_t kMixedPerRepeat = 16 * 4096;
+// rounds between two meetings of a thread and its partner
+constexpr std::uint64_t kBurst = 16;
 // Slots: of words that partners write to each other.
 constexpr std::uint32_t kPingSlot = 0;
 constexpr std::uint32_t kTokenSlot = 1;
@@ -220,8 +224,9 @@ class Crew {
   Kind last_ = Kind::end;
   std::uint64_t numbers_ = 0;
   std::uint64_t tokens_ = 0;
-  std::uint64_t expected_ = 0;           // of messages and sums of each thread, by the measurements so far
-  alignas(8) std::uint64_t pinged_ = 0;  // written by a handler
+  // of messages and sums of each thread, by the measurements so far
+  std::uint64_t expected_ = 0;
+  alignas(8) std::uint64_t pinged_ = 0;                // written by a handler
   std::array<std::uint64_t, kMaxThreads> messages_{};  // likewise
 };
 

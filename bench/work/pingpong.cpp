@@ -85,8 +85,8 @@ void measure_put(Session& session, Job& job, std::uint64_t size, bool registered
   session.measure(figure, [&](std::uint64_t n) { return body(n); });
 }
 
-// Rank 0 does `operation` n times, each complete before the next; the other sleeps, or makes progress where the memory
-// needs it.
+// Rank 0 does `operation` n times, each complete before the next; the other sleeps, or makes
+// progress where the memory needs it.
 template <class Operation>
 void measure_origin(Session& session, Job& job, const char* op, std::uint64_t size, bool registered,
                     Operation&& operation) {
@@ -112,7 +112,8 @@ void measure_origin(Session& session, Job& job, const char* op, std::uint64_t si
 void measure_kind(Session& session, Job& job, bool registered) {
   const auto sizes = harness::sizes_or(session.options(), {8, 64, 512, 4096, 65536, 1U << 20});
   for (const std::uint64_t size : sizes) {
-    // A word in registered memory is not polled by the program: it arrives in the owner's progress. So no 8-byte form.
+    // A word in registered memory is not polled by the program: it arrives in the owner's progress.
+    // So no 8-byte form.
     if (session.wants("pingpong", "put") && (!registered || size > 8)) {
       measure_put(session, job, size, registered, registered ? Watch::progress : Watch::poll);
     }

@@ -1,4 +1,5 @@
-// How many small one-sided operations per second threads with a worker each can do, to a target that sleeps.
+// How many small one-sided operations per second threads with a worker each can do, to a target
+// that sleeps.
 #include "work/job.hpp"
 
 namespace heddle::bench::work {
@@ -8,8 +9,8 @@ namespace {
 using harness::Run;
 using harness::Session;
 
-// `operation(worker, thread, n)` does n operations and waits for them. Rank 0 works; the other sleeps in the barrier, so
-// its core is free for the second thread.
+// `operation(worker, thread, n)` does n operations and waits for them. Rank 0 works; the other
+// sleeps in the barrier, so its core is free for the second thread.
 template <class Operation>
 void measure(Session& session, Job& job, const char* op, std::uint64_t size, std::uint32_t threads,
              Operation&& operation) {

@@ -1,5 +1,6 @@
-// How long a peer whose owner thread does not call the library takes to answer a message: the progress policy's reaction time.
-// Needs HEDDLE_PROGRESS (not none); without helpers there is no answer to wait for.
+// How long a peer whose owner thread does not call the library takes to answer a message: the
+// progress policy's reaction time. Needs HEDDLE_PROGRESS (not none); without helpers there is no
+// answer to wait for.
 #include <time.h>
 
 #include <cstdlib>
@@ -25,7 +26,8 @@ void sleep_ns(long ns) {
   ::nanosleep(&time, nullptr);
 }
 
-// At the peer, on whichever thread makes progress: a direct put of what came into the sender's slot.
+// At the peer, on whichever thread makes progress: a direct put of what came into the sender's
+// slot.
 void answer(const heddle_am_arrival* message, void* arg) {
   must(heddle_try_put(message->worker, message->payload, message->payload_bytes, static_cast<Job*>(arg)->slot(kAnswer),
                       nullptr),
@@ -47,8 +49,8 @@ Run ask(Job& job, std::uint64_t n, std::uint64_t* number) {
   return Run{static_cast<double>(elapsed)};
 }
 
-// `blocked`: the peer's owner sleeps, its core is free. `computing`: it uses its core, and the asker the other one, so that
-// only what the scheduler gives to helpers beside them is left.
+// `blocked`: the peer's owner sleeps, its core is free. `computing`: it uses its core, and the
+// asker the other one, so that only what the scheduler gives to helpers beside them is left.
 void measure(Session& session, Job& job, bool computing) {
   std::uint64_t round = 0;
   std::uint64_t number = job.own_slot(kAnswer).load();

@@ -33,7 +33,8 @@ class SharedWorker {
   SharedWorker(const SharedWorker&) = delete;
   SharedWorker& operator=(const SharedWorker&) = delete;
 
-  // The threads of rank 0 send n messages each; those of rank 1 receive all of them; then everybody knows.
+  // The threads of rank 0 send n messages each; those of rank 1 receive all of them; then everybody
+  // knows.
   double send(Session& session, std::uint64_t size, std::uint32_t threads, std::uint64_t n) {
     arrivals_.messages.store(0);
     arrivals_.ends.store(0);

@@ -1,4 +1,5 @@
-// Tagged messages: latency with sends and receives in turn, and rate with one sender and one receiver per pair of workers.
+// Tagged messages: latency with sends and receives in turn, and rate with one sender and one
+// receiver per pair of workers.
 #include <algorithm>
 #include <array>
 
@@ -48,7 +49,8 @@ class End {
 void measure_latency(Session& session, Job& job, std::uint64_t size) {
   End end(job, 0);
   std::vector<std::byte> target(size);
-  // A long message is complete when it has been received: its answer says so as well, and the source never changes.
+  // A long message is complete when it has been received: its answer says so as well, and the
+  // source never changes.
   session.measure(job.figure("pingpong", "tagged", "latency", size, 2), [&](std::uint64_t n) {
     const std::uint64_t begin = harness::now_ns();
     for (std::uint64_t i = 0; i < n; ++i) {

@@ -19,7 +19,8 @@ extern "C" {
 
 int putofu_get_barrier_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
   if (!tni_ids || !num_tnis) return failed(UTOFU_ERR_INVALID_POINTER);
-  auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(tofu_emulator::kTnis * sizeof(utofu_tni_id_t)));  // the caller's
+  // the caller's
+  auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(tofu_emulator::kTnis * sizeof(utofu_tni_id_t)));
   if (!ids) return failed(UTOFU_ERR_OUT_OF_MEMORY);
   for (utofu_tni_id_t tni = 0; tni < tofu_emulator::kTnis; tni++) ids[tni] = tni;
   *tni_ids = ids;

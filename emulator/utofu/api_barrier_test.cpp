@@ -1,5 +1,5 @@
-// The functions of barrier gates in a world of one process: several "ranks", each with gates of its own, whose remote signals
-// go through the engine.
+// The functions of barrier gates in a world of one process: several "ranks", each with gates of its
+// own, whose remote signals go through the engine.
 #include <gtest/gtest.h>
 #include <utofu.h>
 

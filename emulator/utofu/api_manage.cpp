@@ -48,7 +48,8 @@ bool has_room(const CqUse& use) {
   return use.cq != nullptr && use.cq->mode() == CqMode::shared && use.vcqs < kVcqsOfCq;
 }
 
-// Where a component's VCQ comes: always on the same CQ of the process, so that peers can compute its id.
+// Where a component's VCQ comes: always on the same CQ of the process, so that peers can compute
+// its id.
 int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t component, VcqPlace* place) {
   const CqUse& use = cq_uses[place->tni][share.component];
   place->cq = share.component;
@@ -59,7 +60,8 @@ int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t com
   return failed(UTOFU_ERR_NOT_AVAILABLE);
 }
 
-// Where another VCQ comes. Those that share fill up a CQ before they open the next; the components' CQ is the last resort.
+// Where another VCQ comes. Those that share fill up a CQ before they open the next; the components'
+// CQ is the last resort.
 int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
   const auto& uses = cq_uses[place->tni];
   unsigned sessions = 0;
@@ -157,7 +159,8 @@ bool is_mapped(const void* address, std::size_t size) {
   return true;
 }
 
-// Registration for writing by others needs pages that this process may write to. What cannot be found out is writable.
+// Registration for writing by others needs pages that this process may write to. What cannot be
+// found out is writable.
 bool is_writable(const void* address, std::size_t size) {
   std::ifstream maps("/proc/self/maps");
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -195,7 +198,8 @@ int register_memory(Handle& handle, void* address, std::size_t size, std::option
   return status;
 }
 
-// How many commands that the engine has not begun would read or write what this deregistration ends.
+// How many commands that the engine has not begun would read or write what this deregistration
+// ends.
 std::size_t waiting_for(Process& process, Handle& handle, utofu_stadd_t stadd) {
   struct Search {
     Stags& stags;
@@ -224,7 +228,8 @@ int putofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
   Process* process = here();
   if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   if (tni_ids == nullptr || num_tnis == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
-  auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(kTnis * sizeof(utofu_tni_id_t)));  // the program frees it
+  // the program frees it
+  auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(kTnis * sizeof(utofu_tni_id_t)));
   if (ids == nullptr) return failed(UTOFU_ERR_OUT_OF_MEMORY);
   size_t count = 0;
   for (utofu_tni_id_t tni = 0; tni < kTnis; ++tni) {

@@ -1,4 +1,5 @@
-// The exported functions for commands and their ends: each finds the handle, encodes slots, and posts or hands them out.
+// The exported functions for commands and their ends: each finds the handle, encodes slots, and
+// posts or hands them out.
 #include <utofu_profile.h>
 
 #include <cstring>
@@ -40,7 +41,8 @@ int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
   });
 }
 
-// `count` slots into the program's buffer, which may be aligned to 8 bytes only and is that large by its own word.
+// `count` slots into the program's buffer, which may be aligned to 8 bytes only and is that large
+// by its own word.
 template <class Encode>
 int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t* desc_size, Encode&& encode) {
   Handle* handle = find_handle(vcq_hdl);

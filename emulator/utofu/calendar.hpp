@@ -1,8 +1,9 @@
 // When something that serves one at a time is busy, in the timing model.
 //
-// Requests come in the order of the real run, which is not that of their virtual times: a thread that was not running for a
-// while asks for a time that lies before what others have got. So a gap that is long enough and late enough is used, and only
-// what is before all that is remembered counts as past.
+// Requests come in the order of the real run, which is not that of their virtual times: a thread
+// that was not running for a while asks for a time that lies before what others have got. So a gap
+// that is long enough and late enough is used, and only what is before all that is remembered
+// counts as past.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,8 @@ class Calendar {
  public:
   static constexpr std::size_t kRemembered = 128;
 
-  // The begin of the first free time of that length which does not begin before `earliest`; busy from then on.
+  // The begin of the first free time of that length which does not begin before `earliest`; busy
+  // from then on.
   std::uint64_t reserve(std::uint64_t earliest, std::uint64_t length) {
     std::uint64_t begin = std::max(earliest, past_);
     std::size_t at = 0;

@@ -110,7 +110,8 @@ bool CommandQueue::reap_all() {
   return true;
 }
 
-// A program that polls keeps the core from the very engine it waits for, if there are more of both than cores.
+// A program that polls keeps the core from the very engine it waits for, if there are more of both
+// than cores.
 int CommandQueue::fruitless() {
   if (process_.settings().step) {
     process_.engine().step();

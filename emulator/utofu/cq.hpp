@@ -1,14 +1,16 @@
-// A CQ of this process: the queue of commands (TOQ), of their ends on this side (TCQ), and of notices (MRQ).
+// A CQ of this process: the queue of commands (TOQ), of their ends on this side (TCQ), and of
+// notices (MRQ).
 //
-// Threads: "caller" is a thread of the application; of those one at a time is in a call on a CQ, which is the program's duty (or
-// that of CqUser::lock, for thread-safe VCQs). "engine" is who runs the rounds.
+// Threads: "caller" is a thread of the application; of those one at a time is in a call on a CQ,
+// which is the program's duty (or that of CqUser::lock, for thread-safe VCQs). "engine" is who runs
+// the rounds.
 //
 // Invariants (indices count slots and only grow)
-//   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A slot is free again when poll_tcq has
-//   passed it, not before.
-//   held (caller): slots behind posted whose commands have DELAY_START. The next command without it posts them too.
-//   In session mode executed <= scheduled too, which only credits of arrived messages move; credits that come before their
-//   commands are kept.
+//   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A
+//   slot is free again when poll_tcq has passed it, not before.
+//   held (caller): slots behind posted whose commands have DELAY_START. The next command without it
+//   posts them too. In session mode executed <= scheduled too, which only credits of arrived
+//   messages move; credits that come before their commands are kept.
 //   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
 #pragma once
 
@@ -59,15 +61,15 @@ class CommandQueue {
 
   // Caller.
 
-  // All slots of these whole commands (see whole_commands()), or BUSY. More than the TOQ has are posted as it gets room, by a caller
-  // that waits; INVALID_DESC: that cannot be, see too_long().
+  // All slots of these whole commands (see whole_commands()), or BUSY. More than the TOQ has are
+  // posted as it gets room, by a caller that waits; INVALID_DESC: that cannot be, see too_long().
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
-  // The same of one slot that is a whole command, which encode(Slot*) writes; what it returns, if not SUCCESS, is the result, and
-  // nothing is posted.
+  // The same of one slot that is a whole command, which encode(Slot*) writes; what it returns, if
+  // not SUCCESS, is the result, and nothing is posted.
   template <class Encode>
   [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
-  // So many slots can never be posted together: the largest TOQ that the hardware has is not as long, or this one is not, and it does
-  // not go on by itself (session mode, DELAY_START).
+  // So many slots can never be posted together: the largest TOQ that the hardware has is not as
+  // long, or this one is not, and it does not go on by itself (session mode, DELAY_START).
   [[nodiscard]] bool too_long(std::size_t count, bool delayed) const {
     return count > kMostDepth || (count > depth_ && (delayed || mode_ == CqMode::session));
   }
@@ -80,11 +82,13 @@ class CommandQueue {
   [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
   [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
 
-  // How many commands of this slot were posted and have not been executed; in session mode none, since close_cq() counts those. Likewise.
+  // How many commands of this slot were posted and have not been executed; in session mode none,
+  // since close_cq() counts those. Likewise.
   [[nodiscard]] std::size_t waiting_of(std::uint16_t slot) const;
   // What was posted and has not been begun: for dumps. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
-  // Those that DELAY_START holds, too: for dereg's check in strict mode. And no other caller in a call.
+  // Those that DELAY_START holds, too: for dereg's check in strict mode. And no other caller in a
+  // call.
   void for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context);
 
   [[nodiscard]] std::uint16_t tni() const { return tni_; }
@@ -105,7 +109,8 @@ class CommandQueue {
   [[nodiscard]] const Outgoing& outgoing() const { return outgoing_; }
   [[nodiscard]] bool begun() const { return outgoing_.begun; }
   [[nodiscard]] std::uint32_t next_sequence() { return ++sequence_; }
-  // The next command into outgoing(), with the time from which it may run. False: there is none, or no credit for it.
+  // The next command into outgoing(), with the time from which it may run. False: there is none, or
+  // no credit for it.
   [[nodiscard]] bool take(std::uint64_t* ready_ns);
   // Ends the command in outgoing().
   void executed(int status, std::uint64_t model_ns);
@@ -157,7 +162,8 @@ class CommandQueue {
     std::deque<Notice> notices;
   };
 
-  // Timing model: the time at which the earliest credits that are left suffice for so many slots; they are used up.
+  // Timing model: the time at which the earliest credits that are left suffice for so many slots;
+  // they are used up.
   [[nodiscard]] std::uint64_t use_credits(std::uint32_t slots);
   [[nodiscard]] bool has_room(std::size_t count) const {
     return posted_.load(std::memory_order_relaxed) + held_.load(std::memory_order_relaxed) + count -
@@ -199,7 +205,8 @@ class CommandQueue {
   std::atomic<std::uint64_t> read_{
       0};  // release: the notice has been copied; acquire by the engine, which reuses its place
   std::atomic<std::uint64_t> held_{0};  // relaxed: others only look, for dumps
-  std::uint64_t slow_;                  // a command with one of these bits in word 0 is not post_one()'s
+  // a command with one of these bits in word 0 is not post_one()'s
+  std::uint64_t slow_;
   std::uint32_t fruitless_ = 0;
   std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;  // shared CQs, and where room had to be made
 
@@ -208,8 +215,9 @@ class CommandQueue {
       0};                                  // release: the records; acquire by the caller
   std::atomic<std::uint64_t> written_{0};  // release: the notice; acquire by the caller
   std::uint64_t scheduled_ = 0;
-  // Timing model: what no command has used yet, by its time; and the time of the last that was used. An engine that comes late finds
-  // many credits at once, and each command may still run from its own on.
+  // Timing model: what no command has used yet, by its time; and the time of the last that was
+  // used. An engine that comes late finds many credits at once, and each command may still run from
+  // its own on.
   std::deque<Credits> credits_;
   std::uint64_t credit_ns_ = 0;
   std::uint32_t sequence_ = 0;
@@ -218,7 +226,9 @@ class CommandQueue {
 
 template <class Encode>
 [[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
-  Slot slot;  // first in registers: what it takes to make it is not needed any more when its place is looked for
+  // first in registers: what it takes to make it is not needed any more when its place is looked
+  // for
+  Slot slot;
   if (const int status = encode(&slot); status != UTOFU_SUCCESS) [[unlikely]]
     return failed(status);
   if ((slot.words[0] & slow_) != 0) [[unlikely]] {

@@ -19,7 +19,8 @@ bool in_pieces(PacketKind kind) {
 
 }  // namespace
 
-// Mostly a little, sometimes long: so that neighbours change places, and whole messages overtake many others.
+// Mostly a little, sometimes long: so that neighbours change places, and whole messages overtake
+// many others.
 std::uint64_t Delivery::hold_back() {
   const std::uint64_t kind = random_.below(16);
   if (kind < 8) return random_.below(4);
@@ -41,7 +42,8 @@ void Delivery::add(PacketKind kind, const PacketHead& head, const std::byte* dat
   if ((head.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0) {
     parcel.stream = mix(from, head.path) | 1;
     Stream& stream = streams_[parcel.stream];
-    if (stream.arrived == 0) stream.held_until = now_ + hold_back();  // a stream ends when all of it has been handled
+    // a stream ends when all of it has been handled
+    if (stream.arrived == 0) stream.held_until = now_ + hold_back();
     parcel.turn = stream.arrived++;
   } else {
     if (in_pieces(kind) && head.bytes < head.length && messages_.find(parcel.message) == messages_.end())

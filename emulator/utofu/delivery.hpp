@@ -1,10 +1,13 @@
-// Strict mode: what arrives is kept for a while and handled in another order, as the hardware may do it.
+// Strict mode: what arrives is kept for a while and handled in another order, as the hardware may
+// do it.
 //
-// Packets of messages with STRONG_ORDER stay in order among those of the same pair of VCQs and path, and only among those;
-// all others are shuffled, and whole messages are held back at random. When a message's last piece is handled is counted here,
-// so that notices and credits come after all of it.
+// Packets of messages with STRONG_ORDER stay in order among those of the same pair of VCQs and
+// path, and only among those; all others are shuffled, and whole messages are held back at random.
+// When a message's last piece is handled is counted here, so that notices and credits come after
+// all of it.
 //
-// Time is counted in ticks, one for each round of the engine: with the same seed and the same rounds, the same order.
+// Time is counted in ticks, one for each round of the engine: with the same seed and the same
+// rounds, the same order.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +47,8 @@ class Delivery {
   [[nodiscard]] bool empty() const { return parcels_.empty(); }
   void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source, std::uint64_t arrived);
 
-  // One tick: handle(parcel, pieces) for all that are due, in a random order as far as they may. It says false for what cannot be
-  // handled now, which is then offered again. How many were handled.
+  // One tick: handle(parcel, pieces) for all that are due, in a random order as far as they may. It
+  // says false for what cannot be handled now, which is then offered again. How many were handled.
   template <class Handle>
   std::size_t tick(Handle&& handle) {
     ++now_;
@@ -59,15 +62,16 @@ class Delivery {
         continue;
       }
       gone(parcel);
-      parcel = std::move(parcels_.back());  // the place is looked at again: what was at the end may be due too
+      // the place is looked at again: what was at the end may be due too
+      parcel = std::move(parcels_.back());
       parcels_.pop_back();
       ++done;
     }
     return done;
   }
 
-  // handle(parcel, pieces) at once for all of a process that arrived before: what comes after them must not overtake them. It takes
-  // them all.
+  // handle(parcel, pieces) at once for all of a process that arrived before: what comes after them
+  // must not overtake them. It takes them all.
   template <class Handle>
   void release(std::uint32_t source, std::uint64_t before, Handle&& handle) {
     for (bool more = true; more;) {
@@ -111,7 +115,8 @@ class Delivery {
   heddle::base::Random random_;
   std::uint64_t now_ = 0;
   std::vector<Parcel> parcels_;
-  std::unordered_map<std::uint64_t, MessageState> messages_;  // of which some pieces, not all, have come
+  // of which some pieces, not all, have come
+  std::unordered_map<std::uint64_t, MessageState> messages_;
   std::unordered_map<std::uint64_t, Stream> streams_;
 };
 

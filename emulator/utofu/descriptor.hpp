@@ -1,14 +1,17 @@
-// Commands: as programs post them (slots of 32 bytes, position independent, so that prepared ones can be posted again and
-// again), and as the engine takes them. The immediate calls and the prepare_* calls write slots with the same functions, which
-// check every argument.
+// Commands: as programs post them (slots of 32 bytes, position independent, so that prepared ones
+// can be posted again and again), and as the engine takes them. The immediate calls and the
+// prepare_* calls write slots with the same functions, which check every argument.
 //
-// word 0   flags of the call (bits 0-15 and 24-27 as they are), opcode in bits 16-23, length in 32-55, edata in 56-63
-// word 1   target (PackedPlace with the path of the command or else of the id), mtu / 8 in bits 34-41 (0: the largest), gap in
-//          42-49, atomic operation in 50-52, 53: edata had more than a byte, kTag in 56-63
+// word 0   flags of the call (bits 0-15 and 24-27 as they are), opcode in bits 16-23, length in
+//          32-55, edata in 56-63
+// word 1   target (PackedPlace with the path of the command or else of the id), mtu / 8 in bits
+//          34-41 (0: the largest), gap in 42-49, atomic operation in 50-52, 53: edata had more than
+//          a byte, kTag in 56-63
 // word 2   remote steering address
 // word 3   local steering address, or data, or operand
-// A command of two slots has `buffer` as the opcode of the first, whose words 1-3 hold the first 24 bytes of a piggyback or the
-// value to compare with; its tag is in bits 56-63 of word 0. Completion is told by the flags of the last slot.
+// A command of two slots has `buffer` as the opcode of the first, whose words 1-3 hold the first 24
+// bytes of a piggyback or the value to compare with; its tag is in bits 56-63 of word 0. Completion
+// is told by the flags of the last slot.
 #pragma once
 
 #include <utofu.h>
@@ -52,7 +55,8 @@ struct Command {
 
 // How many slots the command takes that begins here: 1 or 2. 0: no descriptor begins so.
 unsigned slots_of(const Slot& first);
-// The first slot and, if slots_of() says 2, the second. False: they are no command of ours (then poll_tcq says ERR_TCQ_DESC).
+// The first slot and, if slots_of() says 2, the second. False: they are no command of ours (then
+// poll_tcq says ERR_TCQ_DESC).
 bool decode(const Machine& machine, const Slot& first, const Slot& second, Command* command);
 // Whether these are whole commands: what utofu_post_toq got.
 [[nodiscard]] bool whole_commands(const Slot* slots, std::size_t count);
@@ -71,8 +75,8 @@ constexpr std::uint64_t word0(Code code, std::uint64_t length) {
 }
 }  // namespace coding
 
-// What is the same for each call of a handle: whose ids these are, and whether the mode is strict. It knows the last id that it
-// was given: most commands go where the one before went.
+// What is the same for each call of a handle: whose ids these are, and whether the mode is strict.
+// It knows the last id that it was given: most commands go where the one before went.
 class Encoder {
  public:
   Encoder() = default;
@@ -93,7 +97,8 @@ class Encoder {
   bool strict = false;
 
  private:
-  mutable utofu_vcq_id_t last_id_ = 0;  // with last_place_: by the thread that is in a call on the handle
+  // with last_place_: by the thread that is in a call on the handle
+  mutable utofu_vcq_id_t last_id_ = 0;
   mutable PackedPlace last_place_ = 0;
 };
 
@@ -114,8 +119,8 @@ struct Blocks {
   std::size_t count = 1;
 };
 
-// Each checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one for each block of a transfer, one for
-// armw and nop, two for cswap.
+// Each checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one for each
+// block of a transfer, one for armw and nop, two for cswap.
 // `code`: kPut or kGet.
 int encode_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
                     const Blocks& blocks, const Pace& pace, Slot* slots);
@@ -139,7 +144,8 @@ inline constexpr unsigned long kKnownFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | 
                                              UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
                                              UTOFU_ONESIDED_FLAG_SPS(15) | UTOFU_ONESIDED_FLAG_PATH(15);
 
-// A path in the flags, an edata of more than a byte: what word 1 becomes. By value, so that the usual way keeps all in registers.
+// A path in the flags, an edata of more than a byte: what word 1 becomes. By value, so that the
+// usual way keeps all in registers.
 struct Rare {
   std::uint64_t word1;
   int status;
@@ -167,7 +173,8 @@ inline int encode_head(const Encoder& encoder, const Target& target, Head* head)
 
 }  // namespace detail
 
-// A put may be of nothing: a notice, credits or a completion alone. A get of nothing has no meaning.
+// A put may be of nothing: a notice, credits or a completion alone. A get of nothing has no
+// meaning.
 constexpr bool wrong_length(coding::Code code, std::size_t length) {
   return code == coding::kGet ? length - 1 >= kMaxLength : length > kMaxLength;
 }

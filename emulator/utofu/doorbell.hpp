@@ -2,12 +2,14 @@
 //
 //   who makes something                    the engine
 //   publish it, sequentially consistent    asleep = 1
-//   asleep == 0 ? done                     something there (all looked at, sequentially consistent)? then asleep = 0, go on
+//   asleep == 0 ? done                     something there (all looked at, sequentially
+//                                          consistent)? then asleep = 0, go on
 //   asleep: 1 -> 0 ? wake                  sleep in the kernel while asleep == 1
 //
 // Invariants
-//   By the single total order of these accesses the maker sees asleep == 1 or the engine sees the thing (Dekker).
-//   One maker, whose exchange finds 1, makes the system call; under load asleep is 0 and nobody does.
+//   By the single total order of these accesses the maker sees asleep == 1 or the engine sees the
+//   thing (Dekker). One maker, whose exchange finds 1, makes the system call; under load asleep is
+//   0 and nobody does.
 //
 // Zeroed memory is a valid doorbell. It may lie in memory that several processes share.
 #pragma once
@@ -35,7 +37,8 @@ class Doorbell {
       Futex::wake_all(&word_->asleep);
   }
 
-  // The engine. Returns at once if something() says so, when rung, after timeout_ns (negative: never), or for no reason.
+  // The engine. Returns at once if something() says so, when rung, after timeout_ns (negative:
+  // never), or for no reason.
   template <class Something>
   void sleep(Something&& something, std::int64_t timeout_ns) const {
     word_->asleep.store(1, std::memory_order_seq_cst);

@@ -21,7 +21,8 @@ constexpr std::int64_t kLongNapNs = 1'000'000'000;  // somebody may have ended t
 constexpr std::uint64_t kCulpritNs = 10'000'000'000;
 constexpr std::uint64_t kDeathLookNs = 1'000'000'000;
 constexpr std::uint32_t kRoundsBetweenClocks = 256;
-constexpr std::uint32_t kDelayedSpins = 1024;  // strict mode counts time in rounds: twice what most is held back for
+// strict mode counts time in rounds: twice what most is held back for
+constexpr std::uint32_t kDelayedSpins = 1024;
 
 std::uint64_t now_ns() {
   return heddle::base::SystemClock().now_ns();
@@ -117,7 +118,9 @@ void Engine::run() {
     } else if (++idle < (delayed ? std::max(spins, kDelayedSpins) : spins)) {
       if (!process_.crowded()) heddle::base::cpu_relax();
     } else if (delayed) {
-      ::sched_yield();  // where a program that polls memory has the only core, that is a whole time slice: once, not for each round
+      // where a program that polls memory has the only core, that is a whole time slice: once, not
+      // for each round
+      ::sched_yield();
       idle = 0;
     } else if (idle < spins + yields) {
       ::sched_yield();
@@ -138,13 +141,15 @@ std::size_t Engine::round() {
   return done;
 }
 
-// What was put into rings becomes visible, with one look at each target's doorbell; and who may wait for room in ours looks again.
+// What was put into rings becomes visible, with one look at each target's doorbell; and who may
+// wait for room in ours looks again.
 void Engine::flush() {
   const std::uint32_t own = process_.number();
   for (const std::uint32_t process : unpublished_) {
     Target& to = targets_[process];
     ProcessEntry& entry = world_.entry(process);
-    // Answers first: what a program sends because of what it got is not there before the acknowledgement of that.
+    // Answers first: what a program sends because of what it got is not there before the
+    // acknowledgement of that.
     for (const Channel which : {Channel::responses, Channel::requests}) {
       const auto channel = static_cast<std::size_t>(which);
       if (!to.unpublished[channel]) continue;
@@ -187,7 +192,8 @@ void Engine::sleep_until_rung() {
   }
   bell_.sleep(
       [this, stalled] {
-        if (stalled) return false;  // what is there cannot get on, until room is made or time has passed
+        // what is there cannot get on, until room is made or time has passed
+        if (stalled) return false;
         const std::lock_guard guard(rounds_mutex_);
         return something_there();
       },
@@ -213,8 +219,8 @@ void Engine::look() {
   look_at_stalls(now);
 }
 
-// Whoever starts the processes blames the one that ends first: that is to be the one that knows why, which may take its time to
-// dump core.
+// Whoever starts the processes blames the one that ends first: that is to be the one that knows
+// why, which may take its time to dump core.
 void Engine::end_with_the_job(std::uint32_t by) {
   warn("process %u has ended the job", by);
   const std::uint64_t since = now_ns();
@@ -223,8 +229,8 @@ void Engine::end_with_the_job(std::uint32_t by) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// Whoever waits for a process that is no more may wait for ever: for a notice, or for a word in memory. One of those that are left
-// tells it, with or without something under way to it.
+// Whoever waits for a process that is no more may wait for ever: for a notice, or for a word in
+// memory. One of those that are left tells it, with or without something under way to it.
 void Engine::look_for_deaths(std::uint64_t now) {
   if (now < next_death_look_ns_) return;
   next_death_look_ns_ = now + kDeathLookNs;
@@ -245,7 +251,8 @@ void Engine::look_at_peers() {
   }
   constexpr auto kResponses = static_cast<std::size_t>(Channel::responses);
   messages_.for_each([this](Message& message) {
-    // First whether it will answer no more, then whether it has answered: what has come before its sender went still counts.
+    // First whether it will answer no more, then whether it has answered: what has come before its
+    // sender went still counts.
     const Owner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
     const bool same = owner.somebody() && owner.generation == message.generation;
     if (!gone(message.process) && same) return;

@@ -1,10 +1,12 @@
-// What a node's network interfaces do for this process: takes commands from its TOQs, sends and handles packets, writes
-// notices. A thread of its own, which is started with the first VCQ or gate and sleeps when there is nothing to do; with
-// UTOFU_EMU_STEP=1 no thread, but a round in each call.
+// What a node's network interfaces do for this process: takes commands from its TOQs, sends and
+// handles packets, writes notices. A thread of its own, which is started with the first VCQ or gate
+// and sleeps when there is nothing to do; with UTOFU_EMU_STEP=1 no thread, but a round in each
+// call.
 //
-// A round: answers that have come, requests that have come, commands, gates. Everything in it is done as far as it goes and never
-// waits: a command whose target's ring is full goes on in the next round, a request whose answer finds no room stays in
-// its ring. Answers are always taken, so somebody always gets on.
+// A round: answers that have come, requests that have come, commands, gates. Everything in it is
+// done as far as it goes and never waits: a command whose target's ring is full goes on in the next
+// round, a request whose answer finds no room stays in its ring. Answers are always taken, so
+// somebody always gets on.
 #pragma once
 
 #include <array>
@@ -39,7 +41,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // While it lives no round runs: to change what the rounds look at. Any thread but the engine's; not for hot paths.
+  // While it lives no round runs: to change what the rounds look at. Any thread but the engine's;
+  // not for hot paths.
   class Pause {
    public:
     explicit Pause(Engine& engine);
@@ -51,21 +54,24 @@ class Engine {
     Engine& engine_;
   };
 
-  // Users: CQs and sets of gates. The thread runs while there is one. One thread at a time (Process::management()).
+  // Users: CQs and sets of gates. The thread runs while there is one. One thread at a time
+  // (Process::management()).
   void add_user();
   void remove_user();
 
-  // Something was published, sequentially consistent, that a round has to look at. Any thread of the application; a system call
-  // only if the engine sleeps.
+  // Something was published, sequentially consistent, that a round has to look at. Any thread of
+  // the application; a system call only if the engine sleeps.
   void ring();
 
-  // With UTOFU_EMU_STEP=1: a round; how many things it did. Otherwise nothing, 0. Any thread of the application.
+  // With UTOFU_EMU_STEP=1: a round; how many things it did. Otherwise nothing, 0. Any thread of the
+  // application.
   std::size_t step();
 
   // Within a round only. False: no room now; try again in the next round.
   [[nodiscard]] bool send_request(std::uint32_t process, PacketKind kind, const PacketHead& head, const void* data);
 
-  // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run, as long as they get on.
+  // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run,
+  // as long as they get on.
   void drain(CommandQueue& cq);
   // Paused: answers for this CQ, or for one of its VCQs, are for nobody.
   void forget(const CommandQueue& cq);
@@ -176,8 +182,10 @@ class Engine {
   std::vector<Target> targets_;
   std::vector<Source> sources_;
   std::array<std::array<std::uint64_t, kMaskWords>, kChannels> filled_{};  // sources to look at
-  std::vector<std::uint32_t> unpublished_;                                 // targets with something to publish
-  std::vector<std::uint32_t> freed_;                                       // sources whose rings have room again
+  // targets with something to publish
+  std::vector<std::uint32_t> unpublished_;
+  // sources whose rings have room again
+  std::vector<std::uint32_t> freed_;
   Messages messages_;
   Delivery delayed_requests_;
   Delivery delayed_responses_;
@@ -187,11 +195,13 @@ class Engine {
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;
   std::unordered_map<const CommandQueue*, Stall> stalls_;
-  std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};  // relaxed: numbers; written within rounds
+  // relaxed: numbers; written within rounds
+  std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};
 
-  std::mutex rounds_mutex_;               // held while rounds run
-  std::atomic<std::uint32_t> pauses_{0};  // who waits for it: the engine lets them in. relaxed: the mutex orders
-  std::atomic<bool> stop_{false};         // seq_cst: see Doorbell
+  std::mutex rounds_mutex_;  // held while rounds run
+  // who waits for it: the engine lets them in. relaxed: the mutex orders
+  std::atomic<std::uint32_t> pauses_{0};
+  std::atomic<bool> stop_{false};  // seq_cst: see Doorbell
   std::uint32_t users_ = 0;
   std::thread thread_;
 };

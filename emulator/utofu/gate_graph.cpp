@@ -56,8 +56,8 @@ int GateGraph::start(utofu_vbg_id_t id, const GateValue& value, std::uint64_t mo
   gate.result.value.sequence = ++gate.sequence;
   emit(id, gate, gate.result);
   fire(id, gate);  // what others sent may be here already; a gate without inputs is done at once
-  // Among gates of one process nothing can be wrong that set() has not checked, except that an input has run over; the
-  // operation then never ends, which the overrun's own participant is told.
+  // Among gates of one process nothing can be wrong that set() has not checked, except that an
+  // input has run over; the operation then never ends, which the overrun's own participant is told.
   static_cast<void>(run_local());
   return UTOFU_SUCCESS;
 }
@@ -93,8 +93,10 @@ SignalTrouble GateGraph::take(const GateSignal& signal) {
 
 void GateGraph::fire(utofu_vbg_id_t id, Gate& gate) {
   while (!gate.local.missing() && !gate.remote.missing()) {
-    if (gate.is_start && gate.state != Gate::State::running) return;  // they wait for the next operation
-    GateSignal result = gate.result;                                  // a start gate without inputs: what was given
+    // they wait for the next operation
+    if (gate.is_start && gate.state != Gate::State::running) return;
+    // a start gate without inputs: what was given
+    GateSignal result = gate.result;
     bool empty = true;
     for (Input* input : {&gate.local, &gate.remote}) {
       if (!input->used()) continue;
@@ -112,8 +114,8 @@ void GateGraph::fire(utofu_vbg_id_t id, Gate& gate) {
       emit(id, gate, result);
       continue;
     }
-    // What this process gave must be of the same kind, even if nothing of it is in the result (its own part of the graph may
-    // only send).
+    // What this process gave must be of the same kind, even if nothing of it is in the result (its
+    // own part of the graph may only send).
     const GateValue& given = gate.result.value;
     const bool agreed = result.value.sequence == given.sequence && result.value.data == given.data &&
                         result.value.op == given.op && result.value.count == given.count;

@@ -1,11 +1,14 @@
-// Barrier gates as such: what a gate does with signals. No process, no network: those are in gates.hpp.
+// Barrier gates as such: what a gate does with signals. No process, no network: those are in
+// gates.hpp.
 //
-// A gate has two inputs and two outputs, a local and a remote one of each; UTOFU_VBG_ID_NULL: it has not. When a signal waits
-// at every input that it has, it takes one from each, combines them, and emits the result at its outputs. The start gate also
-// is where an operation begins (it emits what the process gives) and where it ends (what it would emit is the result).
+// A gate has two inputs and two outputs, a local and a remote one of each; UTOFU_VBG_ID_NULL: it
+// has not. When a signal waits at every input that it has, it takes one from each, combines them,
+// and emits the result at its outputs. The start gate also is where an operation begins (it emits
+// what the process gives) and where it ends (what it would emit is the result).
 //
-// Signals from one gate to another stay in order. A participant that has the result may begin the next operation while others
-// still wait for theirs, so up to kAhead signals can wait at one input; more means that the graph is not a barrier.
+// Signals from one gate to another stay in order. A participant that has the result may begin the
+// next operation while others still wait for theirs, so up to kAhead signals can wait at one input;
+// more means that the graph is not a barrier.
 #pragma once
 
 #include <utofu.h>
@@ -23,7 +26,8 @@ namespace tofu_emulator {
 struct GateSignal {
   utofu_vbg_id_t from = UTOFU_VBG_ID_NULL;
   utofu_vbg_id_t to = UTOFU_VBG_ID_NULL;
-  std::uint64_t model_ns = 0;  // when it arrives (where it waits to be sent: when it leaves), in the timing model
+  // when it arrives (where it waits to be sent: when it leaves), in the timing model
+  std::uint64_t model_ns = 0;
   GateValue value;
 };
 
@@ -46,13 +50,15 @@ class GateGraph {
   // An operation was begun at this start gate whose result has not been fetched.
   [[nodiscard]] bool is_running(utofu_vbg_id_t id) const;
 
-  // The gate exists. Signals that wait at its inputs are forgotten; the count of operations begins anew.
+  // The gate exists. Signals that wait at its inputs are forgotten; the count of operations begins
+  // anew.
   void set(const utofu_vbg_setting& setting);
 
   // A start gate that is set. UTOFU_SUCCESS, or UTOFU_ERR_BUSY while is_running().
   int start(utofu_vbg_id_t id, const GateValue& value, std::uint64_t model_ns);
-  // UTOFU_SUCCESS with the result; UTOFU_ERR_NOT_COMPLETED; UTOFU_ERR_BARRIER_MISMATCH: the participants do not agree, the
-  // operation is over, or (and it is not) this is no result of `data`; UTOFU_ERR_BARRIER_OTHER: nothing was begun.
+  // UTOFU_SUCCESS with the result; UTOFU_ERR_NOT_COMPLETED; UTOFU_ERR_BARRIER_MISMATCH: the
+  // participants do not agree, the operation is over, or (and it is not) this is no result of
+  // `data`; UTOFU_ERR_BARRIER_OTHER: nothing was begun.
   int fetch(utofu_vbg_id_t id, GateData data, GateSignal* result);
 
   // A signal from a remote gate.

@@ -21,7 +21,8 @@ constexpr std::uint64_t id_of(int rank, int gate) {
 
 using Wire = int (*)(int, int, gate_wiring*);
 
-// All ranks of a group in one place; signals between them wait in a queue for each pair of gates until they are delivered.
+// All ranks of a group in one place; signals between them wait in a queue for each pair of gates
+// until they are delivered.
 class Group {
  public:
   Group(int size, Wire wire) : graphs_(static_cast<std::size_t>(size)) {
@@ -93,8 +94,8 @@ std::uint64_t plain(utofu_reduce_op op, std::uint64_t a, std::uint64_t b) {
   }
 }
 
-// Every rank does a sequence of operations at its own pace, some ahead of others as far as the graph lets them; each result
-// is compared with the computation over all that was given.
+// Every rank does a sequence of operations at its own pace, some ahead of others as far as the
+// graph lets them; each result is compared with the computation over all that was given.
 void compare_with_plain(int size, Wire wire, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Group group(size, wire);

@@ -44,8 +44,8 @@ class Gates::Use {
     const std::lock_guard lock(gates.mutex_);
     const auto owned = gates.owned_.find(id);
     if (owned == gates.owned_.end() || owned->second.thread_safe) return;
-    users_ =
-        &owned->second.users;  // stays where it is; who frees a gate while it is used has broken a rule of C as well
+    // stays where it is; who frees a gate while it is used has broken a rule of C as well
+    users_ = &owned->second.users;
     if (users_->fetch_add(1, std::memory_order_relaxed) == 0) return;
     broken_rule(
         "two threads are in calls on barrier gate %#llx; allocate it with UTOFU_VBG_FLAG_THREAD_SAFE, or take turns",

@@ -112,7 +112,8 @@ Engine::Source& Engine::source(std::uint32_t process) {
   return from;
 }
 
-// What an honest sender cannot have written. (The world is this user's, but other programs of theirs may write to it.)
+// What an honest sender cannot have written. (The world is this user's, but other programs of
+// theirs may write to it.)
 bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t bytes, Channel channel) {
   if (bytes != sizeof head + head.bytes || (kind >= PacketKind::ack) != (channel == Channel::responses)) return false;
   switch (kind) {
@@ -147,7 +148,8 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       *emptied = true;
       break;
     }
-    // Its sender answered, before it sent this, what had come from here before: those who wait for the answer are to have it first.
+    // Its sender answered, before it sent this, what had come from here before: those who wait for
+    // the answer are to have it first.
     if (channel == Channel::requests && !take_answers(from)) {
       ring.put_back(record);
       break;
@@ -236,7 +238,8 @@ Engine::Handled Engine::take_request(const Arrival& arrival) {
   fatal("process %u has sent a packet of kind %u", arrival.source, static_cast<unsigned>(arrival.kind));
 }
 
-// Room for the answer to a request, before anything is done that must not be done twice. False: no room.
+// Room for the answer to a request, before anything is done that must not be done twice. False: no
+// room.
 bool Engine::reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply) {
   *reply = {nullptr, kind, bytes};
   if (arrival.head->message == 0 || gone(arrival.source)) return true;  // nobody waits

@@ -1,5 +1,6 @@
-// No header of the vendor declares utofu_get_last_error; libraries that call it declare it themselves, as taking a buffer of 1024 bytes
-// for a text (as const char*, or as char*), so utofu.h has no declaration either.
+// No header of the vendor declares utofu_get_last_error; libraries that call it declare it
+// themselves, as taking a buffer of 1024 bytes for a text (as const char*, or as char*), so utofu.h
+// has no declaration either.
 #include "utofu/last_error.hpp"
 
 #include <utofu.h>

@@ -1,5 +1,5 @@
-// What utofu_get_last_error tells: the error that a call of this thread returned last. "Nothing there", "no room" and "not yet" are
-// answers, not errors.
+// What utofu_get_last_error tells: the error that a call of this thread returned last. "Nothing
+// there", "no room" and "not yet" are answers, not errors.
 #pragma once
 
 namespace tofu_emulator {

@@ -1,9 +1,12 @@
-// How much of its time something that is shared has given away, in the timing model: a link, the lock that registrations take.
+// How much of its time something that is shared has given away, in the timing model: a link, the
+// lock that registrations take.
 //
-// Time is cut into bins, and of each it is known how much is taken, and up to where. A request takes what is free from its time on, in pieces if need
-// be, as the packets of several messages take turns on a link. So no more is given away than there is, and who comes
-// late in the real run with an early virtual time still finds what was free then (a Calendar remembers 128 pieces: too few where many
-// threads leave gaps). The price: where requests do not come in the order of their times, they may overlap within a bin.
+// Time is cut into bins, and of each it is known how much is taken, and up to where. A request
+// takes what is free from its time on, in pieces if need be, as the packets of several messages
+// take turns on a link. So no more is given away than there is, and who comes late in the real run
+// with an early virtual time still finds what was free then (a Calendar remembers 128 pieces: too
+// few where many threads leave gaps). The price: where requests do not come in the order of their
+// times, they may overlap within a bin.
 //
 // All zero bytes are a ledger in which nothing is taken: it may lie in fresh shared memory.
 #pragma once
@@ -18,7 +21,8 @@ namespace tofu_emulator {
 class Ledger {
  public:
   static constexpr std::uint64_t kBin = 128;  // ns
-  // 8.4 ms are remembered. What is before that counts as taken: time may be wasted, never given away twice.
+  // 8.4 ms are remembered. What is before that counts as taken: time may be wasted, never given
+  // away twice.
   static constexpr std::uint64_t kBins = std::uint64_t{1} << 16U;
 
   struct Grant {
@@ -48,8 +52,9 @@ class Ledger {
     std::uint8_t end = 0;    // and nothing from there on
   };
 
-  // What is free of a bin from `from` on, up to *left of it: where that begins, and where it ends; at `from`: nothing was. Where between
-  // `from` and the end of what is taken the gaps are is not known, so the first ones are taken for free.
+  // What is free of a bin from `from` on, up to *left of it: where that begins, and where it ends;
+  // at `from`: nothing was. Where between `from` and the end of what is taken the gaps are is not
+  // known, so the first ones are taken for free.
   static std::uint64_t take_of(Bin& bin, std::uint64_t from, std::uint64_t* begin, std::uint64_t* left) {
     const std::uint64_t after = std::max<std::uint64_t>(from, bin.end);
     const std::uint64_t gaps = after - from > bin.taken ? after - from - bin.taken : 0;

@@ -24,7 +24,8 @@ constexpr unsigned kSpinsToLook = 65'536;
 
 // Zeroed: of no place, free.
 struct Links::Link {
-  std::atomic<std::uint32_t> place;   // LinkPlace in a number, + 1. relaxed: the ledger is under the lock
+  // LinkPlace in a number, + 1. relaxed: the ledger is under the lock
+  std::atomic<std::uint32_t> place;
   std::atomic<std::uint32_t> holder;  // the process that is in it, + 1. acquire/release: the ledger
   Ledger ledger;
 };

@@ -1,10 +1,12 @@
-// What processes share in the timing model: the links of the torus, one for each node and direction, and the TNIs of a node. They lie in the
-// world's memory.
+// What processes share in the timing model: the links of the torus, one for each node and
+// direction, and the TNIs of a node. They lie in the world's memory.
 //
-// A packet goes as Machine::hops() counts: along A, B and C to its path's coordinates (the default: the target's), along X, Y and Z, and
-// along A, B and C to the target, each the shorter way round, forward if both are as long. It is switched through: the next link begins as soon as
-// the first byte is there, so a message that is alone is put on the wire once, however far it goes. What is
-// not in it: a TNI does not stop because the link that it sends to is taken; routers have room for all that waits.
+// A packet goes as Machine::hops() counts: along A, B and C to its path's coordinates (the default:
+// the target's), along X, Y and Z, and along A, B and C to the target, each the shorter way round,
+// forward if both are as long. It is switched through: the next link begins as soon as the first
+// byte is there, so a message that is alone is put on the wire once, however far it goes. What is
+// not in it: a TNI does not stop because the link that it sends to is taken; routers have room for
+// all that waits.
 #pragma once
 
 #include <atomic>
@@ -35,20 +37,23 @@ struct LinkPlace {
 
 class Links {
  public:
-  // That many links and TNIs have a ledger; of those that are used first. Others never make anybody wait.
+  // That many links and TNIs have a ledger; of those that are used first. Others never make anybody
+  // wait.
   static constexpr std::size_t kMost = 4096;
-  // Zeroed memory of so many bytes, aligned to a page, which the processes share. Only what is used of it is touched.
+  // Zeroed memory of so many bytes, aligned to a page, which the processes share. Only what is used
+  // of it is touched.
   [[nodiscard]] static std::size_t bytes(const Machine& machine);
 
-  // Without a world (tests) a process that dies in the midst of a call holds up the others for ever.
+  // Without a world (tests) a process that dies in the midst of a call holds up the others for
+  // ever.
   Links(std::byte* memory, const Machine& machine, const World* world);
 
   struct Passage {
     std::uint64_t left_ns = 0;     // its last byte is on the first link
     std::uint64_t arrives_ns = 0;  // its last byte has come over the last one
   };
-  // A message that takes `length` on each link, whose first byte is at the first one at `head_ns`. On the same node there is none to wait
-  // for. Any thread.
+  // A message that takes `length` on each link, whose first byte is at the first one at `head_ns`.
+  // On the same node there is none to wait for. Any thread.
   Passage pass(const Route& route, std::uint64_t head_ns, std::uint64_t length);
 
   // A TNI of a node, for so long; when it has done. Any thread.

@@ -1,10 +1,12 @@
-// The virtual machine: nodes on a torus, what each process has of them, and the identifiers of what is on them. Pure
-// computation; all processes of a world get the same results. Identifiers have one of two layouts: the vendor's, which programs
-// take apart, or one that depends on the world's seed, so that no program can know it.
+// The virtual machine: nodes on a torus, what each process has of them, and the identifiers of what
+// is on them. Pure computation; all processes of a world get the same results. Identifiers have one
+// of two layouts: the vendor's, which programs take apart, or one that depends on the world's seed,
+// so that no program can know it.
 //
 // The vendor's, bits from the lowest
-//   VCQ id   X 0-7, Y 8-15, Z 16-23, A 24, B 25-26, C 27, TNI 29-31, path 32-35, slot 36-39, bit 40 set, CQ 58-63. Where path and
-//            slot are is a guess; that bit is there so that no id is 0.
+//   VCQ id   X 0-7, Y 8-15, Z 16-23, A 24, B 25-26, C 27, TNI 29-31, path 32-35, slot 36-39, bit 40
+//            set, CQ 58-63. Where path and slot are is a guess; that bit is there so that no id
+//            is 0.
 //   gate id  gate 0-5, X 32-39, Y 40-47, Z 48-55, A 56, B 57-58, C 59, TNI 61-63
 #pragma once
 
@@ -20,14 +22,16 @@
 namespace tofu_emulator {
 
 inline constexpr std::uint16_t kTnis = 6;
-inline constexpr std::uint16_t kCqs = 9;         // of a TNI, for programs
-inline constexpr std::uint16_t kVcqsOfCq = 8;    // numbered slots of a CQ
-inline constexpr std::uint16_t kComponents = 8;  // component ids; a component's VCQ has its id as slot
+inline constexpr std::uint16_t kCqs = 9;       // of a TNI, for programs
+inline constexpr std::uint16_t kVcqsOfCq = 8;  // numbered slots of a CQ
+// component ids; a component's VCQ has its id as slot
+inline constexpr std::uint16_t kComponents = 8;
 inline constexpr std::uint16_t kSessionCqs = 2;  // of a process on one TNI
 inline constexpr std::uint16_t kGates = 48;      // of a TNI
 inline constexpr std::uint16_t kStartGates = 16;
 inline constexpr std::uint32_t kFixedStags = 256;
-inline constexpr std::uint32_t kLineBytes = 256;  // a cache line of the processor; what fixed stags are aligned to
+// a cache line of the processor; what fixed stags are aligned to
+inline constexpr std::uint32_t kLineBytes = 256;
 inline constexpr std::uint32_t kMaxDescriptor = 64;
 inline constexpr std::uint32_t kMtu = 1920;
 inline constexpr std::uint32_t kMaxLength = 16'777'215;
@@ -35,14 +39,16 @@ inline constexpr std::uint32_t kMaxPiggyback = 32;
 inline constexpr std::uint32_t kMaxEdata = 255;
 inline constexpr std::uint32_t kMaxGap = 255;
 inline constexpr std::uint8_t kNoPath = 0xFF;
-inline constexpr std::uint8_t kPaths = 12;  // utofu_path_id_t 1-12; in the flags of a command 0 says none
+// utofu_path_id_t 1-12; in the flags of a command 0 says none
+inline constexpr std::uint8_t kPaths = 12;
 inline constexpr std::uint8_t kDefaultPath =
     13;  // of an id in which the default path was set: not the id without a path
 
 const utofu_onesided_caps& onesided_caps();
 
 using Coords = std::array<std::uint8_t, 6>;
-using PathCoords = std::array<std::uint8_t, 3>;  // the A, B, C at which a packet goes along X, Y and Z
+// the A, B, C at which a packet goes along X, Y and Z
+using PathCoords = std::array<std::uint8_t, 3>;
 
 // Where a VCQ is.
 struct VcqPlace {
@@ -74,8 +80,8 @@ class Machine {
   // Links between two nodes; path: kNoPath: the default one, by the target's A, B, C.
   [[nodiscard]] std::uint32_t hops(std::uint32_t from, std::uint32_t to, std::uint8_t path) const;
 
-  // The CQs of a TNI that are a process's: first .. first + count - 1. It may have none on a TNI. `component`: that of VCQs that are
-  // made with a component id.
+  // The CQs of a TNI that are a process's: first .. first + count - 1. It may have none on a TNI.
+  // `component`: that of VCQs that are made with a component id.
   struct Share {
     std::uint16_t first = 0;
     std::uint16_t count = 0;
@@ -98,8 +104,8 @@ class Machine {
 
   [[nodiscard]] bool vendor() const { return vendor_; }
 
-  // The same in one word, for descriptors. 30 bits of a random id are a check, so what unpack_id() takes was given out; of a
-  // vendor's all bits that are not used have to be as they are given out.
+  // The same in one word, for descriptors. 30 bits of a random id are a check, so what unpack_id()
+  // takes was given out; of a vendor's all bits that are not used have to be as they are given out.
   [[nodiscard]] bool unpack_id(utofu_vcq_id_t id, PackedPlace* packed) const {
     if (vendor_) return unpack_vendor(id, packed);
     const std::uint64_t plain = rotate(id, back_) ^ mask_;
@@ -120,7 +126,8 @@ class Machine {
   // The coordinates of a path (or the default) to `target`; none: this machine has no such path.
   [[nodiscard]] std::optional<PathCoords> path_coords(std::uint8_t path, std::uint32_t target) const;
 
-  // A number that belongs to this world, this purpose and `what`, for addresses that nobody should compute.
+  // A number that belongs to this world, this purpose and `what`, for addresses that nobody should
+  // compute.
   [[nodiscard]] std::uint64_t scramble(std::uint64_t purpose, std::uint64_t what) const;
 
  private:

@@ -17,7 +17,8 @@
 namespace tofu_emulator {
 namespace {
 
-// The kernel copies, and says so where it cannot. Where it may not (EPERM, ENOSYS: a sandbox), memcpy has to do.
+// The kernel copies, and says so where it cannot. Where it may not (EPERM, ENOSYS: a sandbox),
+// memcpy has to do.
 enum class Copied : std::uint8_t { all, fault, unable };
 
 Copied by_kernel(void* here, const void* there, std::size_t bytes, bool write) {
@@ -59,8 +60,8 @@ void store_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
 }
 
-// What the calling thread touches just now; null: nothing of the application's. Volatile: the handler, which interrupts it, reads it.
-// initial-exec: so without a call, which might allocate.
+// What the calling thread touches just now; null: nothing of the application's. Volatile: the
+// handler, which interrupts it, reads it. initial-exec: so without a call, which might allocate.
 thread_local constinit const Memory* volatile t_touches [[gnu::tls_model("initial-exec")]] = nullptr;
 
 class Touch {

@@ -65,7 +65,8 @@ class Messages {
   }
 
  private:
-  std::vector<Message> all_;  // grows to the most that were ever out, at most kMaxMessages for each CQ
+  // grows to the most that were ever out, at most kMaxMessages for each CQ
+  std::vector<Message> all_;
   std::vector<std::uint32_t> free_;
   std::uint64_t uses_ = 0;  // 32 bits are used: four thousand million commands until one comes back
 };

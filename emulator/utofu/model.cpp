@@ -58,7 +58,8 @@ std::size_t Model::index_of(VcqClock& clock, std::uint64_t thread) {
   return clock.users.size() - 1;
 }
 
-// Who has not polled in vain for as long as it takes each user to do a few things does not spin (any more).
+// Who has not polled in vain for as long as it takes each user to do a few things does not spin
+// (any more).
 std::uint64_t Model::turns(const VcqClock& clock, std::size_t me) {
   const std::uint64_t recent = p::kRecentCalls * clock.users.size();
   std::uint64_t spinners = 0;

@@ -1,17 +1,23 @@
-// The timing model: virtual times that are carried along the real run. All of it does nothing, and says 0, when it is off.
+// The timing model: virtual times that are carried along the real run. All of it does nothing, and
+// says 0, when it is off.
 //
-// Each thread of the application has a clock, which its calls advance: what the processor does in them, and for a poll that
-// finds something up to the time at which that was complete. Polls that find nothing cost the thread nothing: the time of a wait is
-// known when it is over. VCQs (calendar.hpp) and TNIs (links.hpp) serve one at a time, so threads that share a VCQ wait for each other. Packets
-// carry the time of their arrival; messages that go over the same link wait for each other there (links.hpp).
+// Each thread of the application has a clock, which its calls advance: what the processor does in
+// them, and for a poll that finds something up to the time at which that was complete. Polls that
+// find nothing cost the thread nothing: the time of a wait is known when it is over. VCQs
+// (calendar.hpp) and TNIs (links.hpp) serve one at a time, so threads that share a VCQ wait for
+// each other. Packets carry the time of their arrival; messages that go over the same link wait for
+// each other there (links.hpp).
 //
-// With UTOFU_EMU_MODEL=2 polls that find nothing hold up others: a thread that polls a VCQ in vain is taken for one that queues for a lock
-// around it, polls, and queues again. Fair or by chance, whoever wants the lock has each of them before it once on average: a
-// post waits for all of them, a poll that finds something for half, since what it finds came somewhere between two of its turns.
-// A turn is the lock's and the VCQ's lines moving to another core, whoever spins reading the lock's line meanwhile, and a poll in
-// vain. That is what a mutex around each call does; where a program's threads try a lock and go on it is too much.
+// With UTOFU_EMU_MODEL=2 polls that find nothing hold up others: a thread that polls a VCQ in vain
+// is taken for one that queues for a lock around it, polls, and queues again. Fair or by chance,
+// whoever wants the lock has each of them before it once on average: a post waits for all of them,
+// a poll that finds something for half, since what it finds came somewhere between two of its
+// turns. A turn is the lock's and the VCQ's lines moving to another core, whoever spins reading the
+// lock's line meanwhile, and a poll in vain. That is what a mutex around each call does; where a
+// program's threads try a lock and go on it is too much.
 //
-// The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called so wherever it is shown.
+// The numbers are in model_parameters.hpp. What comes out is a model's guess, and has to be called
+// so wherever it is shown.
 #pragma once
 
 #include <cstddef>
@@ -57,22 +63,26 @@ class Model {
   // The calling thread's clock.
   [[nodiscard]] static std::uint64_t now_ns();
 
-  // Engine: a command that may start at `ready_ns` (posted, and in session mode released) is executed now.
+  // Engine: a command that may start at `ready_ns` (posted, and in session mode released) is
+  // executed now.
   Sent sent(const Command& command, const Route& route, std::uint64_t ready_ns);
-  // Engine of the target: the answer to what arrived at `arrived_ns`; when it is back. A get is answered in pieces of kMtu, of
-  // which this is the one at `offset`; of other answers only the head counts.
+  // Engine of the target: the answer to what arrived at `arrived_ns`; when it is back. A get is
+  // answered in pieces of kMtu, of which this is the one at `offset`; of other answers only the
+  // head counts.
   struct Piece {
     std::uint32_t offset = 0;
     std::uint32_t bytes = 0;
   };
   std::uint64_t answered(Opcode opcode, Piece piece, const Route& route, std::uint64_t arrived_ns);
-  // Engine of the target: from the arrival of a message with credits to the command that they release.
+  // Engine of the target: from the arrival of a message with credits to the command that they
+  // release.
   std::uint64_t released(std::uint64_t arrived_ns) const;
   // Engine: from one gate to another.
   std::uint64_t signalled(const Route& route, std::uint64_t ready_ns);
 
-  // Loads cannot be seen, so a program that polls memory has to say that it has seen what it waited for
-  // (utofu_emu_model_saw). Engine: this was written by what arrived then. Caller: its thread has seen what is there.
+  // Loads cannot be seen, so a program that polls memory has to say that it has seen what it waited
+  // for (utofu_emu_model_saw). Engine: this was written by what arrived then. Caller: its thread
+  // has seen what is there.
   void stored(const void* address, std::size_t bytes, std::uint64_t arrived_ns);
   void saw(const void* address);
 
@@ -90,7 +100,8 @@ class Model {
     Calendar calendar;
     std::uint64_t last_thread = 0;
     std::uint64_t useful = 0;  // calls that posted or found something
-    std::vector<User> users;   // in the order of their first calls: neighbours are taken to be on neighbouring cores
+    // in the order of their first calls: neighbours are taken to be on neighbouring cores
+    std::vector<User> users;
   };
   enum class Call : std::uint8_t { post, poll };
   struct Line {
@@ -115,7 +126,8 @@ class Model {
   Links* links_;
   // Off the fast way: with the model on, nothing is fast.
   std::mutex mutex_;
-  std::vector<VcqClock> vcqs_;    // by Vcq::model_clock; a handle that is freed leaves its clock behind
+  // by Vcq::model_clock; a handle that is freed leaves its clock behind
+  std::vector<VcqClock> vcqs_;
   std::vector<Ledger> registry_;  // one; none when it is off
   std::vector<Line> lines_;       // 2^14, by hash; a later one takes the place of an earlier one
 };

@@ -1,9 +1,11 @@
 // The numbers of the timing model, in one place. Where they come from, and how sure they are:
 //
-//   measured   one user-level suite of one-sided operations on 12 nodes of TofuD, one process a node (2026): 8-byte put one
-//              way 0.97-0.99 us over one link, 0.08 us more for each further one; get round trip 1.48-1.51 us, atomic
-//              1.32-1.35 us; put t = 1.23 us + bytes / 6.36 GB/s
-//   published  the paper on UCX over Tofu Interconnect D for many threads, of which docs/tofu.md speaks
+//   measured   one user-level suite of one-sided operations on 12 nodes of TofuD, one process a
+//              node (2026): 8-byte put one way 0.97-0.99 us over one link, 0.08 us more for each
+//              further one; get round trip 1.48-1.51 us, atomic 1.32-1.35 us; put t = 1.23 us +
+//              bytes / 6.36 GB/s
+//   published  the paper on UCX over Tofu Interconnect D for many threads, of which docs/tofu.md
+//              speaks
 //   layout     frame and header sizes of published register layouts
 //   derived    chosen so that the sums come out as measured
 //   assumed    nothing known; a guess that does not contradict anything
@@ -16,18 +18,22 @@
 namespace tofu_emulator::model_parameters {
 
 // Processor.
-inline constexpr std::uint64_t kPost = 200;      // a call that posts: "about 0.2 us" (measured)
-inline constexpr std::uint64_t kPostMore = 30;   // each further command of the same call (assumed)
-inline constexpr std::uint64_t kPoll = 50;       // a poll that finds something (assumed); one that does not: nothing
-inline constexpr std::uint64_t kHandOver = 150;  // a VCQ's lock and lines come from another core (assumed)
+inline constexpr std::uint64_t kPost = 200;     // a call that posts: "about 0.2 us" (measured)
+inline constexpr std::uint64_t kPostMore = 30;  // each further command of the same call (assumed)
+// a poll that finds something (assumed); one that does not: nothing
+inline constexpr std::uint64_t kPoll = 50;
+// a VCQ's lock and lines come from another core (assumed)
+inline constexpr std::uint64_t kHandOver = 150;
 
-// Threads that spin for a lock around a common VCQ (UTOFU_EMU_MODEL=2). None of these is fitted to the paper whose single worker they are
-// about. The processor has four groups of 12 cores, each with an L2 of its own, on a ring (published); programs bind neighbouring threads
-// to neighbouring cores, as the paper does. How long a line takes from core to core was found nowhere: the order of magnitude is that of
-// other processors of many cores.
+// Threads that spin for a lock around a common VCQ (UTOFU_EMU_MODEL=2). None of these is fitted to
+// the paper whose single worker they are about. The processor has four groups of 12 cores, each
+// with an L2 of its own, on a ring (published); programs bind neighbouring threads to neighbouring
+// cores, as the paper does. How long a line takes from core to core was found nowhere: the order of
+// magnitude is that of other processors of many cores.
 inline constexpr std::uint64_t kCoresOfGroup = 12;  // (published)
-inline constexpr std::uint64_t kLineNear = 50;      // a line from another core of the group (assumed)
-inline constexpr std::uint64_t kLineFar = 150;      // of another group (assumed)
+// a line from another core of the group (assumed)
+inline constexpr std::uint64_t kLineNear = 50;
+inline constexpr std::uint64_t kLineFar = 150;  // of another group (assumed)
 inline constexpr std::uint64_t kLinesOfTurn =
     3;  // the lock's, where the TOQ ends, where the queue to poll ends (assumed)
 inline constexpr std::uint64_t kSpinnerRead =
@@ -38,35 +44,43 @@ inline constexpr std::uint64_t kRecentCalls =
     4;  // no time: calls that did something, per user, until who polls in vain no more
         // is no spinner any more
 
-// From the processor's doorbell to the first byte on the link: 0.98 = kPost + kStart + kFlight + one link + frame (derived).
+// From the processor's doorbell to the first byte on the link: 0.98 = kPost + kStart + kFlight +
+// one link + frame (derived).
 inline constexpr std::uint64_t kStart = 275;
-inline constexpr std::uint64_t kReadSource = 250;  // data that is not in the command: 1.23 - 0.98 us (derived)
-inline constexpr std::uint64_t kFlight = 410;      // without links: 0.49 us at one link, Ajima et al. 2018 (published)
-inline constexpr std::uint64_t kLink = 80;         // each link (measured)
+// data that is not in the command: 1.23 - 0.98 us (derived)
+inline constexpr std::uint64_t kReadSource = 250;
+// without links: 0.49 us at one link, Ajima et al. 2018 (published)
+inline constexpr std::uint64_t kFlight = 410;
+inline constexpr std::uint64_t kLink = 80;  // each link (measured)
 inline constexpr std::uint64_t kReturn =
     205;  // an answer, without links: half a flight; the atomic's round trip (derived)
-inline constexpr std::uint64_t kExecute = 50;      // an atomic at the target (assumed; with kReturn gives 1.33 us)
+// an atomic at the target (assumed; with kReturn gives 1.33 us)
+inline constexpr std::uint64_t kExecute = 50;
 inline constexpr std::uint64_t kReadTarget = 200;  // the data of a get (assumed; gives 1.48 us)
-inline constexpr std::uint64_t kRelease = 100;     // from data stored to the command that it releases (assumed)
+// from data stored to the command that it releases (assumed)
+inline constexpr std::uint64_t kRelease = 100;
 
-// A TNI. 31 million puts/s by 24 VCQs on 6 TNIs (published) are one in 190 ns for each TNI; 14.7 million gets/s one in 400.
-// Whether a TNI, its CQs or the processor set these limits is not known: here it is the TNI.
+// A TNI. 31 million puts/s by 24 VCQs on 6 TNIs (published) are one in 190 ns for each TNI; 14.7
+// million gets/s one in 400. Whether a TNI, its CQs or the processor set these limits is not known:
+// here it is the TNI.
 inline constexpr std::uint64_t kTniPut = 190;
 inline constexpr std::uint64_t kTniGet = 400;
 
-// Wire. 6.36 GB/s of payload (measured) are 6.60 of frames of 1920 bytes. It is that of one link and of one TNI: six TNIs to the same
-// neighbour bring no more than one (measured), to six neighbours six times as much (published: 38.1 GB/s).
+// Wire. 6.36 GB/s of payload (measured) are 6.60 of frames of 1920 bytes. It is that of one link
+// and of one TNI: six TNIs to the same neighbour bring no more than one (measured), to six
+// neighbours six times as much (published: 38.1 GB/s).
 inline constexpr std::uint64_t kFrameHead = 8;     // routing (layout)
 inline constexpr std::uint64_t kPacketHead = 64;   // protocol and checksum (layout)
 inline constexpr std::uint64_t kFrameUnit = 32;    // (layout)
 inline constexpr std::uint64_t kLeastFrame = 104;  // (layout)
 inline constexpr double kBytesPerNs = 6.60;        // (derived)
 
-// Registration of memory: system calls, of which the model lets one thread of a process do one at a time (assumed). Without a cache one
-// thread's ping-pong of 64 bytes takes 1.4 instead of 1.2 us: that is what a call to register takes (published). 24 threads
-// get 2.8 million times a second without a cache: so both calls together take 357 ns, and the other one the rest (published).
-// That 24 threads without a cache put only 0.28 million/s (published, too) does not go together with these two, nor with the 10.9 us of
-// a ping-pong of 48 threads: docs/tofu.md.
+// Registration of memory: system calls, of which the model lets one thread of a process do one at a
+// time (assumed). Without a cache one thread's ping-pong of 64 bytes takes 1.4 instead of 1.2 us:
+// that is what a call to register takes (published). 24 threads get 2.8 million times a second
+// without a cache: so both calls together take 357 ns, and the other one the rest (published). That
+// 24 threads without a cache put only 0.28 million/s (published, too) does not go together with
+// these two, nor with the 10.9 us of a ping-pong of 48 threads: docs/tofu.md.
 inline constexpr std::uint64_t kRegister = 200;
 inline constexpr std::uint64_t kDeregister = 157;
 

@@ -46,7 +46,8 @@ class ModelTest : public testing::Test {
     command.length = length;
     return command;
   }
-  // From a call at 0 by a thread of its own to the arrival, with nothing in the way; and to the answer.
+  // From a call at 0 by a thread of its own to the arrival, with nothing in the way; and to the
+  // answer.
   struct Times {
     std::uint64_t one_way = 0;
     std::uint64_t round_trip = 0;
@@ -104,7 +105,8 @@ TEST_F(ModelTest, ATniServesOneCommandAtATime) {
   EXPECT_EQ(model_.sent(command(Opcode::piggyback, 8), other, 1000).arrives_ns, first.arrives_ns);
 }
 
-// Threads that share a VCQ wait for each other and pay for the hand-over; with one each they do not.
+// Threads that share a VCQ wait for each other and pay for the hand-over; with one each they do
+// not.
 TEST_F(ModelTest, ASharedVcqIsSerialised) {
   constexpr int kThreads = 8;
   constexpr int kCalls = 50;
@@ -171,7 +173,8 @@ TEST(Calendar, GapsAreUsedAndNothingOverlaps) {
   EXPECT_EQ(calendar.reserve(95, 1), 141u);
 }
 
-// Against a list of every nanosecond that is taken; with few enough reservations that none is forgotten.
+// Against a list of every nanosecond that is taken; with few enough reservations that none is
+// forgotten.
 TEST(Calendar, AgreesWithAPlainListOfNanoseconds) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; round++) {
@@ -206,9 +209,11 @@ void in_thread(Call call) {
   std::thread(call).join();
 }
 
-// A post waits for a turn of each thread that polls in vain, a poll that finds something for half of them; neither in the other model.
+// A post waits for a turn of each thread that polls in vain, a poll that finds something for half
+// of them; neither in the other model.
 TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
-  constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;  // the poster is the first user: three are in another group
+  // the poster is the first user: three are in another group
+  constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;
   for (const bool spinners : {false, true}) {
     Model model({true, spinners}, &links_.of);
     Vcq vcq;
@@ -311,7 +316,8 @@ TEST(Links, ARouteIsAsLongAsTheMachineSays) {
   }
 }
 
-// Of several threads at once, none loses or shares what it was given: together they take as long as one after the other.
+// Of several threads at once, none loses or shares what it was given: together they take as long as
+// one after the other.
 TEST(Links, ThreadsTakeTurns) {
   Settings settings;
   settings.processes = 2;
@@ -347,7 +353,8 @@ class Neighbours : public testing::Test {
     coords.at(direction / 2) = direction % 2 == 0 ? 2 : 0;
     return *machine_.node_at(coords.data());
   }
-  // Puts of a megabyte by each TNI; when the last is there. `spread`: to six neighbours, else to one.
+  // Puts of a megabyte by each TNI; when the last is there. `spread`: to six neighbours, else to
+  // one.
   std::uint64_t six_tnis(bool spread) {
     std::uint64_t last = 0;
     Command put;
@@ -377,7 +384,8 @@ TEST_F(Neighbours, SixTnisToSixOfThemHaveSix) {
   EXPECT_EQ(six_tnis(true), p::kStart + p::kReadSource + kRounds * alone + p::kLink + p::kFlight);
 }
 
-// Two nodes, each with its own process, send to a third over links that both need; what goes the other way does not wait.
+// Two nodes, each with its own process, send to a third over links that both need; what goes the
+// other way does not wait.
 TEST(Links, ALinkOnTheWayIsShared) {
   Settings ring;
   ring.processes = 8;

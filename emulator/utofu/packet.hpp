@@ -1,7 +1,8 @@
 // What travels between processes: a head of 64 bytes and up to kMtu bytes of data.
 //
-// Requests and responses have rings of their own. Handling a request may emit responses, handling a response emits
-// nothing; so a response is always taken in the end, and a request ring may wait for room in a response ring.
+// Requests and responses have rings of their own. Handling a request may emit responses, handling a
+// response emits nothing; so a response is always taken in the end, and a request ring may wait for
+// room in a response ring.
 #pragma once
 
 #include <utofu.h>
@@ -37,8 +38,8 @@ struct PacketHead {
   std::uint32_t length = 0;      // of the message
   std::uint32_t offset = 0;      // of this packet's data in it
   std::uint32_t sequence = 0;    // of the message among those of the source VCQ to this process
-  std::uint32_t generation =
-      0;                    // of the target's CQ, as the source knew it: a later owner takes nothing for an earlier one
+  // of the target's CQ, as the source knew it: a later owner takes nothing for an earlier one
+  std::uint32_t generation = 0;
   std::uint16_t bytes = 0;  // data in this packet
   std::uint16_t flags = 0;  // UTOFU_ONESIDED_FLAG_*
   std::uint8_t tni = 0;     // the target VCQ

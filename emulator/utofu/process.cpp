@@ -14,7 +14,8 @@
 namespace tofu_emulator {
 namespace {
 
-// For handlers of signals, which cannot ask get(). Release in the constructor, acquire in the handler.
+// For handlers of signals, which cannot ask get(). Release in the constructor, acquire in the
+// handler.
 std::atomic<const Process*> known{nullptr};
 
 std::string text_of(const Coords& coords) {
@@ -23,7 +24,8 @@ std::string text_of(const Coords& coords) {
   return text;
 }
 
-// An application thread and an engine in each process; and a launcher may have bound the process to one core.
+// An application thread and an engine in each process; and a launcher may have bound the process to
+// one core.
 bool more_threads_than_cores(const Settings& settings) {
   cpu_set_t own;
   CPU_ZERO(&own);

@@ -1,4 +1,5 @@
-// Everything that the emulator has in one process. The interface has no context to pass around, so there is one object.
+// Everything that the emulator has in one process. The interface has no context to pass around, so
+// there is one object.
 #pragma once
 
 #include <array>
@@ -21,8 +22,9 @@ namespace tofu_emulator {
 
 class Process {
  public:
-  // The first call reads the settings and joins the world, which the process leaves when it exits. Null: it could not, which has
-  // been said on stderr; the caller returns UTOFU_ERR_FATAL. Any thread.
+  // The first call reads the settings and joins the world, which the process leaves when it exits.
+  // Null: it could not, which has been said on stderr; the caller returns UTOFU_ERR_FATAL. Any
+  // thread.
   static Process* get();
 
   // For tests; programs have the one of get().
@@ -48,15 +50,17 @@ class Process {
   // For creation and registration of VCQs and gates: one at a time.
   [[nodiscard]] std::mutex& management() { return management_; }
 
-  // A CQ that this process has claimed (World::claim_cq) comes to life, or is ended and given back. With management() locked; engine
-  // not paused. Ending first lets run what can; what is left then is dropped and said (strict: a broken rule).
+  // A CQ that this process has claimed (World::claim_cq) comes to life, or is ended and given back.
+  // With management() locked; engine not paused. Ending first lets run what can; what is left then
+  // is dropped and said (strict: a broken rule).
   CommandQueue* open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode);
   void close_cq(CommandQueue* cq);
   // Null: there is none. Engine, or with management() locked.
   [[nodiscard]] CommandQueue* cq(std::uint16_t tni, std::uint16_t cq);
   // All of them. Engine, or paused.
   [[nodiscard]] const std::vector<CommandQueue*>& cqs() const { return list_; }
-  // `vcq` with cq, id, flags, slot: notices and completions for this slot are kept from now on, until it is detached. The same.
+  // `vcq` with cq, id, flags, slot: notices and completions for this slot are kept from now on,
+  // until it is detached. The same.
   void attach(Vcq& vcq);
   void detach(Vcq& vcq);
 
@@ -69,8 +73,9 @@ class Process {
   Links links_;
   Model model_;
   Gates gates_;
-  std::array<std::array<std::unique_ptr<CommandQueue>, kCqs>, kTnis> cqs_;  // changed while the engine is paused
-  std::vector<CommandQueue*> list_;                                         // likewise
+  // changed while the engine is paused
+  std::array<std::array<std::unique_ptr<CommandQueue>, kCqs>, kTnis> cqs_;
+  std::vector<CommandQueue*> list_;  // likewise
   Engine engine_;
   std::mutex management_;
 };

@@ -10,7 +10,8 @@ extern char** environ;  // NOLINT: POSIX
 namespace tofu_emulator {
 namespace {
 
-constexpr unsigned kDepth = 2048;  // the smallest queue that the hardware has: strict mode asks no less of it
+// the smallest queue that the hardware has: strict mode asks no less of it
+constexpr unsigned kDepth = 2048;
 constexpr unsigned kLeastToq = 8;
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t least, std::uint64_t most) {
@@ -138,8 +139,9 @@ std::string not_ours(const Variable& rank, const Variable& size) {
          " processes; start fewer";
 }
 
-// Started by an MPI's launcher, which knows nothing of the emulator: its own variables say which of how many this is. Only where a
-// world is named, so that a program which does not mean to be one of them stays alone.
+// Started by an MPI's launcher, which knows nothing of the emulator: its own variables say which of
+// how many this is. Only where a world is named, so that a program which does not mean to be one of
+// them stays alone.
 bool take_from_launcher(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
   if (settings->world_path.empty() || variables.contains("UTOFU_EMU_RANK") || variables.contains("UTOFU_EMU_PROCESSES"))
     return true;

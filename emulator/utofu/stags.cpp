@@ -9,10 +9,12 @@ constexpr unsigned kOffsetBits = 40;
 constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
 constexpr std::uint64_t kUpperMask = (std::uint64_t{1} << 24U) - 1;
 constexpr std::uint32_t kStagMask = (1U << 18U) - 1;
-constexpr std::uint64_t kLargest = std::uint64_t{1} << 39U;  // a registration; offsets begin in the lower half
+// a registration; offsets begin in the lower half
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 39U;
 constexpr std::uint32_t kFirstAutomatic = 4096;
-constexpr std::uint32_t kAutomatic = 32768;    // stags of a CQ, half of them for read-only memory
-constexpr std::uint64_t kPageOffset = 0xFFFF;  // of an address within a page of 64 KiB: the hardware keeps it
+constexpr std::uint32_t kAutomatic = 32768;  // stags of a CQ, half of them for read-only memory
+// of an address within a page of 64 KiB: the hardware keeps it
+constexpr std::uint64_t kPageOffset = 0xFFFF;
 
 enum Purpose : std::uint64_t { kForNode = 0x51A6, kForUpper = 0x0BBE, kForFixed = 0xF18D, kForOffset = 0xBA5E };
 
@@ -51,7 +53,8 @@ utofu_stadd_t Stags::fixed_address(const Machine& machine, const VcqPlace& place
   return (upper_bits(machine, place) ^ stag) << kOffsetBits | fixed_offset(machine, place, stag);
 }
 
-// Even: writable, odd: read-only. They go round, so that one that was given back is not used again soon.
+// Even: writable, odd: read-only. They go round, so that one that was given back is not used again
+// soon.
 std::uint32_t Stags::free_stag(bool read_only) {
   for (;;) {
     const std::uint32_t stag = next_stag_ | (read_only ? 1U : 0U);
@@ -133,8 +136,10 @@ int Stags::remove(utofu_stadd_t stadd, std::uint32_t* in_flight) {
   registration->leaving = true;
   const auto range = by_range_.find({registration->address, registration->size, registration->read_only});
   if (range != by_range_.end() && range->second == stag)
-    by_range_.erase(range);                                                  // a fixed stag may have the same range
-  released_.wait(lock, [registration] { return registration->held == 0; });  // elements of the map do not move
+    // a fixed stag may have the same range
+    by_range_.erase(range);
+  // elements of the map do not move
+  released_.wait(lock, [registration] { return registration->held == 0; });
   by_stag_.erase(stag);
   return UTOFU_SUCCESS;
 }

@@ -17,7 +17,8 @@ struct Vcq {
   std::uint16_t slot = 0;  // in the CQ
   // Strict mode: which thread is in a call on this handle; 0: none. (For who checks handles.)
   std::atomic<std::uint32_t> owner{0};
-  std::uint64_t model_clock = 0;  // the timing model's: which of its clocks is this handle's; 0: none yet
+  // the timing model's: which of its clocks is this handle's; 0: none yet
+  std::uint64_t model_clock = 0;
 };
 
 }  // namespace tofu_emulator

@@ -119,7 +119,8 @@ std::optional<int> exit_status(std::uint32_t pid) {
   constexpr int kStatusField = 52;
   for (int i = 4; i <= kStatusField; ++i) fields >> field;
   int status = 0;
-  if (!(std::istringstream(field) >> status) || status == 0) return std::nullopt;  // 0 where it is not shown, too
+  // 0 where it is not shown, too
+  if (!(std::istringstream(field) >> status) || status == 0) return std::nullopt;
   return status;
 }
 
@@ -134,8 +135,8 @@ constexpr std::size_t up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// A lock on the whole file, of this process: it goes with the process. (Not flock: a descriptor that several processes have
-// inherited is one holder to flock.)
+// A lock on the whole file, of this process: it goes with the process. (Not flock: a descriptor
+// that several processes have inherited is one holder to flock.)
 class FileLock {
  public:
   explicit FileLock(int fd) : fd_(fd) { set(F_WRLCK); }
@@ -191,7 +192,8 @@ std::unique_ptr<World> World::join(const Settings& settings, const Machine& mach
       *problem = with_errno("fstat of the world");
       return nullptr;
     }
-    if (!settings.world_path.empty() && status.st_nlink == 0) continue;  // the last of another job has just removed it
+    // the last of another job has just removed it
+    if (!settings.world_path.empty() && status.st_nlink == 0) continue;
     if (!world->map(settings, machine, world->file_.get(), problem) || !world->enter(settings, problem)) return nullptr;
     return world;
   }
@@ -227,7 +229,8 @@ bool World::open_shared(const Settings& settings, std::string* problem) {
 
 bool World::map(const Settings& settings, const Machine& machine, int fd, std::string* problem) {
   nodes_ = machine.node_of(settings.processes - 1) + 1;
-  // Rings are touched over their whole length in time, so many processes get small ones; two of the largest packets and more fit.
+  // Rings are touched over their whole length in time, so many processes get small ones; two of the
+  // largest packets and more fit.
   ring_bytes_ = settings.processes <= 16 ? 65'536 : 16'384;
   const std::size_t entries = up(sizeof(Header), kPage);
   const std::size_t cqs = entries + up(sizeof(ProcessEntry) * processes_, kPage);
@@ -244,7 +247,8 @@ bool World::map(const Settings& settings, const Machine& machine, int fd, std::s
     *problem = "the file given as the world is none; name a new one in UTOFU_EMU_WORLD";
     return false;
   }
-  // What was made by others may be of another size: then the headers differ, which enter() finds before anything else is touched.
+  // What was made by others may be of another size: then the headers differ, which enter() finds
+  // before anything else is touched.
   const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (memory == MAP_FAILED) {

@@ -1,7 +1,9 @@
-// The memory that the processes of a world share: who they are, whose the CQs are, and the rings between them.
+// The memory that the processes of a world share: who they are, whose the CQs are, and the rings
+// between them.
 //
-// It is a file without a name that `heddle run` has made (UTOFU_EMU_FD), or one with a name (UTOFU_EMU_WORLD), or, for a process
-// alone, anonymous. Only what is touched of it takes memory. Who comes first writes what all must agree upon.
+// It is a file without a name that `heddle run` has made (UTOFU_EMU_FD), or one with a name
+// (UTOFU_EMU_WORLD), or, for a process alone, anonymous. Only what is touched of it takes memory.
+// Who comes first writes what all must agree upon.
 #pragma once
 
 #include <array>
@@ -25,7 +27,8 @@ inline constexpr std::uint32_t kMaskWords = kMaxProcesses / 64;
 enum class Channel : std::uint8_t { requests, responses };
 inline constexpr std::uint32_t kChannels = 2;
 
-// A CQ's or gate's entry in the directory, one word: owner and generation. Generations count the owners.
+// A CQ's or gate's entry in the directory, one word: owner and generation. Generations count the
+// owners.
 struct Owner {
   std::uint32_t process = kNobody;
   std::uint32_t generation = 0;
@@ -37,14 +40,15 @@ enum class Presence : std::uint32_t { absent, joined, left };
 
 // One line or more for each process. Zeroed: absent.
 struct alignas(heddle::queue::kRingLine) ProcessEntry {
-  std::atomic<Presence> presence;          // release by the process itself; acquire by who looks
-  std::atomic<std::uint32_t> pid;          // relaxed: published by presence
-  std::atomic<std::uint64_t> started;      // when, in the kernel's ticks: with the pid it is unique. relaxed: as pid
+  std::atomic<Presence> presence;  // release by the process itself; acquire by who looks
+  std::atomic<std::uint32_t> pid;  // relaxed: published by presence
+  // when, in the kernel's ticks: with the pid it is unique. relaxed: as pid
+  std::atomic<std::uint64_t> started;
   std::atomic<std::uint32_t> death_told;   // relaxed: by exchange, so that one process tells it
   std::atomic<std::uint32_t> engine_runs;  // release/acquire: somebody takes what is in the rings
   alignas(heddle::queue::kRingLine) DoorbellWord<> doorbell;
-  // Whose rings have something for this process, a bit each. Set (seq_cst) by the source after it has published, taken
-  // (seq_cst) by the engine before it looks into the ring.
+  // Whose rings have something for this process, a bit each. Set (seq_cst) by the source after it
+  // has published, taken (seq_cst) by the engine before it looks into the ring.
   alignas(heddle::queue::kRingLine) std::array<std::array<std::atomic<std::uint64_t>, kMaskWords>, kChannels> filled;
 };
 
@@ -57,7 +61,8 @@ class World {
   World& operator=(const World&) = delete;
 
   // The directory. Any thread, no lock; the processes of a node compete for what the node has.
-  [[nodiscard]] bool claim_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);  // false: somebody has it
+  // false: somebody has it
+  [[nodiscard]] bool claim_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
   void release_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
   [[nodiscard]] Owner cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
   [[nodiscard]] bool claim_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate);

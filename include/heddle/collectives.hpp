@@ -1,8 +1,10 @@
-// Teams and collective operations of collectives.h with owners and spans. Part of heddle.hpp, which includes it.
+// Teams and collective operations of collectives.h with owners and spans. Part of heddle.hpp, which
+// includes it.
 //
-// Making teams and persistent operations throws heddle::Error; operations return the C status. Blocks are spans of one type; where
-// a buffer has a block for each member its length is size × the block's, and that is checked by the one who passes it: what the library gets
-// is the block's length.
+// Making teams and persistent operations throws heddle::Error; operations return the C status.
+// Blocks are spans of one type; where a buffer has a block for each member its length is size × the
+// block's, and that is checked by the one who passes it: what the library gets is the block's
+// length.
 #ifndef HEDDLE_COLLECTIVES_HPP
 #define HEDDLE_COLLECTIVES_HPP
 
@@ -59,8 +61,9 @@ template <class T>
   return {detail::type_of<T>(), op, nullptr, nullptr, 0};
 }
 
-// An operation that was made once and is run again and again. Destroyed, it waits for the run that is under way, if any: also when an
-// exception unwinds, so catch what the other members are not to wait for.
+// An operation that was made once and is run again and again. Destroyed, it waits for the run that
+// is under way, if any: also when an exception unwinds, so catch what the other members are not to
+// wait for.
 class Persistent : public Owner<heddle_collective, detail::end_persistent> {
  public:
   using Owner::Owner;
@@ -81,8 +84,8 @@ class Persistent : public Owner<heddle_collective, detail::end_persistent> {
   }
 };
 
-// A nonblocking operation. wait() and test() give the handle up with its end; destroyed before, it waits, also
-// when an exception unwinds.
+// A nonblocking operation. wait() and test() give the handle up with its end; destroyed before, it
+// waits, also when an exception unwinds.
 class Started : public Owner<heddle_collective, detail::end_started> {
  public:
   using Owner::Owner;
@@ -101,7 +104,8 @@ class Started : public Owner<heddle_collective, detail::end_started> {
   }
 };
 
-// Some ranks of a job. Only from the context's beginning to its leaving. Default and of those who are in none: the null handle.
+// Some ranks of a job. Only from the context's beginning to its leaving. Default and of those who
+// are in none: the null handle.
 class Team : public Owner<heddle_team, heddle_team_free> {
  public:
   using Owner::Owner;
@@ -191,8 +195,9 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status alltoall(const T* send, T* receive, std::size_t block) const noexcept {
     return heddle_alltoall(handle_, send, receive, block * sizeof(T));
   }
-  // Blocks of any lengths, in elements of T: see heddle_blocks; counts, and displacements unless empty, have a place for each member.
-  // What is sent is as long as the counts say; it is checked by who passes it.
+  // Blocks of any lengths, in elements of T: see heddle_blocks; counts, and displacements unless
+  // empty, have a place for each member. What is sent is as long as the counts say; it is checked
+  // by who passes it.
   template <class T>
   [[nodiscard]] Status allgatherv(const T* send, T* receive, std::span<const std::size_t> counts,
                                   std::span<const std::size_t> displacements = {}) const noexcept {
@@ -253,7 +258,8 @@ class Team : public Owner<heddle_team, heddle_team_free> {
     return heddle_neighbor_allgather(handle_, &neighbors, send.data(), receive, send.size_bytes());
   }
 
-  // Nonblocking and persistent forms: a _start or _init function of C with its arguments between team and handle.
+  // Nonblocking and persistent forms: a _start or _init function of C with its arguments between
+  // team and handle.
   //   auto started = team.start<heddle_broadcast_start>(data, bytes, root);
   //   auto steps = team.make<heddle_allreduce_init>(send, receive, count, &how, nullptr);
   template <auto function, class... Arguments>

@@ -1,9 +1,11 @@
-// Heddle in C++20: the C API of heddle.h with owners, spans and awaitable completions. Header only, no second semantics.
-// Jobs in one process (heddle_inproc_…) are for tests and have no wrapper: pass the handle in heddle_context_options.
+// Heddle in C++20: the C API of heddle.h with owners, spans and awaitable completions. Header only,
+// no second semantics. Jobs in one process (heddle_inproc_…) are for tests and have no wrapper:
+// pass the handle in heddle_context_options.
 //
-// Set-up functions throw heddle::Error; operations return the C status and never throw. An owner closes its handle when it is
-// destroyed; handles may be copied out with .handle() and used with the C functions at any time. Declare the context first and
-// what belongs to it after it, so that it is destroyed last.
+// Set-up functions throw heddle::Error; operations return the C status and never throw. An owner
+// closes its handle when it is destroyed; handles may be copied out with .handle() and used with
+// the C functions at any time. Declare the context first and what belongs to it after it, so that
+// it is destroyed last.
 #ifndef HEDDLE_HEDDLE_HPP
 #define HEDDLE_HEDDLE_HPP
 
@@ -44,8 +46,8 @@ inline Status check(Status status) {
   return status;
 }
 
-// Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle. Assigning closes the
-// handle that was held before.
+// Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle.
+// Assigning closes the handle that was held before.
 template <class Handle, heddle_status (*close)(Handle)>
 class Owner {
  public:
@@ -109,7 +111,8 @@ class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_rel
     check(heddle_remote_region_bytes(handle_, &bytes));
     return bytes;
   }
-  // For direct loads and stores, `offset` bytes into the region; null where it cannot be mapped (or the offset leaves it).
+  // For direct loads and stores, `offset` bytes into the region; null where it cannot be mapped (or
+  // the offset leaves it).
   [[nodiscard]] void* pointer(std::uint64_t offset = 0) const noexcept {
     void* address = nullptr;
     return heddle_remote_pointer(at(offset), &address) == HEDDLE_DONE ? address : nullptr;
@@ -136,9 +139,10 @@ class Region : public Owner<heddle_region, heddle_region_release> {
   }
 };
 
-// Awaitable completion of one operation: `Status s = co_await worker.async_put(…)`. The coroutine resumes in the thread that
-// makes progress on the worker (or goes on at once if the operation is DONE). HEDDLE_AGAIN is a result like any other:
-// make progress and await again. Worker::async_… make these; Post is a callable (const heddle_completion*) -> Status.
+// Awaitable completion of one operation: `Status s = co_await worker.async_put(…)`. The coroutine
+// resumes in the thread that makes progress on the worker (or goes on at once if the operation is
+// DONE). HEDDLE_AGAIN is a result like any other: make progress and await again. Worker::async_…
+// make these; Post is a callable (const heddle_completion*) -> Status.
 template <class Post>
 class Await {
  public:
@@ -165,10 +169,11 @@ class Await {
   Status status_ = HEDDLE_DONE;
 };
 
-// An exclusive one is for one thread at a time, others as their sharing mode says. The try_ functions and the blocking ones have the meaning of their C namesakes.
-// Its destructor closes it. A worker that heddle_worker_close leaves open after HEDDLE_CLOSE_TIMEOUT is closed by its context, which
-// ends its operations: their memory, and what their completions name, must live until the context has left. Who must know calls
-// heddle_worker_close(worker.handle()) first.
+// An exclusive one is for one thread at a time, others as their sharing mode says. The try_
+// functions and the blocking ones have the meaning of their C namesakes. Its destructor closes it.
+// A worker that heddle_worker_close leaves open after HEDDLE_CLOSE_TIMEOUT is closed by its
+// context, which ends its operations: their memory, and what their completions name, must live
+// until the context has left. Who must know calls heddle_worker_close(worker.handle()) first.
 class Worker : public Owner<heddle_worker, heddle_worker_close> {
  public:
   using Owner::Owner;
@@ -275,7 +280,8 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
                               const heddle_completion* completion = nullptr) noexcept {
     return heddle_atomic(handle_, op, target, operand, completion);
   }
-  // Every heddle_atomic_op. The old value is stored in *fetch.result (owned by the operation until its completion).
+  // Every heddle_atomic_op. The old value is stored in *fetch.result (owned by the operation until
+  // its completion).
   [[nodiscard]] Status try_fetch_atomic(heddle_atomic_op op, heddle_remote target, const heddle_fetch& fetch,
                                         const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_fetch_atomic(handle_, op, target, &fetch, completion);
@@ -388,11 +394,13 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   }
 };
 
-// Membership in a job; destroyed, it leaves the job, which is collective. Not so when an exception that was thrown after it
-// was made unwinds past it: the others may be waiting for what this rank now does not do, and would never arrive at the
-// leave. The process is then still a member and should end: the launcher reports that, and the others' operations to it
-// complete with HEDDLE_ERR_PEER_FAILED. (A program that catches the exception further out and goes on to serve the job
-// keeps the context further out as well. In a job within one process, heddle_inproc_…, nobody sees the end: call abort().)
+// Membership in a job; destroyed, it leaves the job, which is collective. Not so when an exception
+// that was thrown after it was made unwinds past it: the others may be waiting for what this rank
+// now does not do, and would never arrive at the leave. The process is then still a member and
+// should end: the launcher reports that, and the others' operations to it complete with
+// HEDDLE_ERR_PEER_FAILED. (A program that catches the exception further out and goes on to serve
+// the job keeps the context further out as well. In a job within one process, heddle_inproc_…,
+// nobody sees the end: call abort().)
 class Context : public Owner<heddle_context, heddle_context_leave> {
  public:
   using Owner::Owner;
@@ -471,7 +479,8 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   // A counter; with a worker: one that only this worker's operations raise.
   [[nodiscard]] Counter counter() const { return counter_for({}); }
   [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
-  // A counter with counts_done: what is DONE at once raises it too, so it reaches the number of operations.
+  // A counter with counts_done: what is DONE at once raises it too, so it reaches the number of
+  // operations.
   [[nodiscard]] Counter counter_of_all() const { return counter_for({}, 1); }
   [[nodiscard]] Counter counter_of_all(const Worker& only) const { return counter_for(only.handle(), 1); }
 
@@ -499,7 +508,8 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     return Counter(handle);
   }
 
-  // How many exceptions were being thrown where this context was made; assigning a handle to it does not change that.
+  // How many exceptions were being thrown where this context was made; assigning a handle to it
+  // does not change that.
   struct Exceptions {
     int count = std::uncaught_exceptions();
     Exceptions() = default;

@@ -1,4 +1,5 @@
-// Partitioned send and receive of partitioned.h with owners and spans. Part of heddle.hpp, which includes it.
+// Partitioned send and receive of partitioned.h with owners and spans. Part of heddle.hpp, which
+// includes it.
 //
 // Making them throws heddle::Error; operations return the C status.
 #ifndef HEDDLE_PARTITIONED_HPP
@@ -8,7 +9,8 @@
 
 namespace heddle {
 
-// One side. Free it between runs: destroyed while a run is under way the handle stays open until its worker is closed.
+// One side. Free it between runs: destroyed while a run is under way the handle stays open until
+// its worker is closed.
 class Partitioned : public Owner<heddle_partitioned, heddle_partitioned_free> {
  public:
   using Owner::Owner;

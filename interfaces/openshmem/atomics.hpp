@@ -1,7 +1,8 @@
-// Atomic operations. On direct memory they are the processor's own, done by the caller; else posted.hpp.
+// Atomic operations. On direct memory they are the processor's own, done by the caller; else
+// posted.hpp.
 //
-// They are acquire and release: the standard asks for less, but programs spin on shmem_atomic_fetch and read what they were
-// told of, and on x86 it costs nothing.
+// They are acquire and release: the standard asks for less, but programs spin on shmem_atomic_fetch
+// and read what they were told of, and on x86 it costs nothing.
 #pragma once
 
 #include <bit>
@@ -69,8 +70,8 @@ constexpr T from_bits(std::uint64_t bits) {
   return std::bit_cast<T>(static_cast<Bits<T>>(bits));
 }
 
-// The word on PE `pe` if it is direct, else null. Misaligned it might lie in two lines, where an atomic is very slow on some
-// processors and none at all on others: the way by messages refuses it.
+// The word on PE `pe` if it is direct, else null. Misaligned it might lie in two lines, where an
+// atomic is very slow on some processors and none at all on others: the way by messages refuses it.
 template <class T, class C>
 [[gnu::always_inline]] inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
   if (!is_aligned(dest, sizeof(T))) [[unlikely]] {
@@ -132,7 +133,8 @@ inline void atomic_compare_swap_nbi(Call call, C&& context, T* fetch, T* dest, T
   *fetch = compare_swap_here(at, cond, value);
 }
 
-// Reading is adding nothing where messages do it: a get of a word promises a single access, but no order with atomics.
+// Reading is adding nothing where messages do it: a get of a word promises a single access, but no
+// order with atomics.
 template <class T, class C>
 inline T atomic_fetch(Call call, C&& context, const T* source, int pe) {
   const Bits<T>* at = direct_word(context, source, pe);

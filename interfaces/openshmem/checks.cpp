@@ -28,14 +28,16 @@ void check_live(Call call, const char* argument, const void* address, std::size_
   if (bytes == 0 || !g_state.heap.holds(address, bytes)) return;
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - g_state.heap.base;
   if (offset < kReservedBytes) return;
-  // A program's collectives are of the same few blocks again and again: those of its last dest and source.
+  // A program's collectives are of the same few blocks again and again: those of its last dest and
+  // source.
   struct Known {
     memory::Allocator::Extent block;
     std::uint64_t generation = 0;
   };
   static thread_local Known t_known [[gnu::tls_model("initial-exec")]][2];
   static thread_local unsigned t_oldest [[gnu::tls_model("initial-exec")]] = 0;
-  const std::uint64_t generation = heap_generation();  // before the question, so that the answer is not older
+  // before the question, so that the answer is not older
+  const std::uint64_t generation = heap_generation();
   for (const Known& known : t_known) {
     const auto [begin, end] = known.block;
     if (known.generation == generation && begin <= offset && offset < end && bytes <= end - offset) return;

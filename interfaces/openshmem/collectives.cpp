@@ -10,10 +10,12 @@
 namespace heddle::shmem {
 namespace {
 
-// Above this a broadcast is fetched by its receivers, all at the same time, instead of put by the root.
+// Above this a broadcast is fetched by its receivers, all at the same time, instead of put by the
+// root.
 constexpr std::size_t kGiveBytes = 16384;
 
-constexpr const char* kBytes = "nelems in bytes";  // of calls whose elements were counted as bytes already
+// of calls whose elements were counted as bytes already
+constexpr const char* kBytes = "nelems in bytes";
 
 // The bytes of `n` times as much; more than any memory if that is more.
 std::size_t times(std::size_t bytes, int n) {
@@ -66,8 +68,8 @@ Extent extent_in_chain(Call call, Group& group, std::size_t bytes) {
   return {begin, __builtin_add_overflow(begin, bytes, &end) ? SIZE_MAX : end};
 }
 
-// Whether an element of one is where one of the other is; one's may lie between the other's. Both are counted with the bytes
-// from the first element to the last.
+// Whether an element of one is where one of the other is; one's may lie between the other's. Both
+// are counted with the bytes from the first element to the last.
 bool elements_meet(const Range& dest, const Range& source, const Strided& shape) {
   auto to = reinterpret_cast<std::uintptr_t>(dest.address);
   auto from = reinterpret_cast<std::uintptr_t>(source.address);
@@ -128,7 +130,8 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
     fail(call, "PE_root %d: the PEs of the team or active set are 0-%d", root, group.members.size - 1);
   }
   if (dest == source) {
-    check_symmetric(call, "dest", dest, bytes);  // the standard forbids it, programs do it, and it does no harm
+    // the standard forbids it, programs do it, and it does no harm
+    check_symmetric(call, "dest", dest, bytes);
   } else {
     check_buffers(call, {dest, bytes}, {source, bytes});
   }

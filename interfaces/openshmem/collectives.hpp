@@ -1,8 +1,9 @@
 // Collectives that move data, on teams and on active sets.
 //
-// The standard promises that every member's dest is ready before any of them calls broadcast or alltoall; there a member puts at
-// once and waits for the others at the end. Of collect it does not say so: small contributions travel through the library's own
-// memory, and larger ones are put after a sync.
+// The standard promises that every member's dest is ready before any of them calls broadcast or
+// alltoall; there a member puts at once and waits for the others at the end. Of collect it does not
+// say so: small contributions travel through the library's own memory, and larger ones are put
+// after a sync.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ struct ActiveSet {
   int size;
   long* psync;
 };
-// The group of an active set. All PEs are the world's team where no other thread can be in it; else it is made in `made`.
+// The group of an active set. All PEs are the world's team where no other thread can be in it; else
+// it is made in `made`.
 Group& active_group(Call call, const ActiveSet& set, Group& made);
 
 // Ends the job unless all of [address, address + bytes) is symmetric.

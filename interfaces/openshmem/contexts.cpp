@@ -15,8 +15,8 @@ namespace {
 
 constexpr long kOptions = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE;
 
-// Contexts are few and made rarely: one lock around their books. A destroyed one stays, so that its use can be told, until
-// its place is needed for another.
+// Contexts are few and made rarely: one lock around their books. A destroyed one stays, so that its
+// use can be told, until its place is needed for another.
 struct Books {
   std::mutex mutex;
   std::vector<std::unique_ptr<Context>> all;
@@ -47,7 +47,8 @@ bool take_worker(bool exclusive, heddle_worker* worker) {
 void set(Context& context, const Members& members, heddle_worker worker, long options, bool owns, shmem_team_t team) {
   context.members = members;
   context.worker = worker;
-  context.posted.store(checks_everything(), std::memory_order_relaxed);  // so that quiet and fence come to their checks
+  // so that quiet and fence come to their checks
+  context.posted.store(checks_everything(), std::memory_order_relaxed);
   context.owner = this_thread();
   context.options = options;
   context.owns_worker = owns;
@@ -104,7 +105,8 @@ void close_context(Call call, Context& context) {
     (is_exclusive(context.options) ? g_books.idle_exclusive : g_books.idle_shared).push_back(context.worker);
   }
   context.members.size = 0;
-  g_books.destroyed.insert(g_books.destroyed.begin(), &context);  // the one destroyed first is used again first
+  // the one destroyed first is used again first
+  g_books.destroyed.insert(g_books.destroyed.begin(), &context);
 }
 
 int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx) {

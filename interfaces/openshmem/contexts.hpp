@@ -1,8 +1,10 @@
-// Communication contexts: which worker of Heddle an operation goes through; order, completion, and the barrier of all PEs.
+// Communication contexts: which worker of Heddle an operation goes through; order, completion, and
+// the barrier of all PEs.
 //
-// A context has a worker of its own: exclusive if one thread at a time uses it (options PRIVATE and SERIALIZED, or a program
-// below SHMEM_THREAD_MULTIPLE), else shared. When there are no more workers it shares that of the default context, which is
-// correct and completes more than was asked for. A destroyed context's worker waits for the next context of its kind.
+// A context has a worker of its own: exclusive if one thread at a time uses it (options PRIVATE and
+// SERIALIZED, or a program below SHMEM_THREAD_MULTIPLE), else shared. When there are no more
+// workers it shares that of the default context, which is correct and completes more than was asked
+// for. A destroyed context's worker waits for the next context of its kind.
 #pragma once
 
 #include <shmemx.h>
@@ -39,8 +41,8 @@ void fence_posted(Call call, Context& context);
 template <class C>
 inline void quiet(Call call, C&& handle) {
   Context& context = context_of(handle);
-  // Only what went through the worker needs it. A context that never posted anything has direct stores only; an invalid one
-  // nothing at all, which the standard wants to be no error.
+  // Only what went through the worker needs it. A context that never posted anything has direct
+  // stores only; an invalid one nothing at all, which the standard wants to be no error.
   if (context.posted.load(std::memory_order_relaxed) || g_state.n_pes == 0) [[unlikely]] {
     quiet_posted(call, context);
   }

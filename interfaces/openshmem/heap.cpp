@@ -28,7 +28,8 @@ constexpr std::size_t kLine = 64;  // two blocks that threads write do not share
 struct Heap {
   std::mutex mutex;
   std::unique_ptr<memory::Allocator> allocator;
-  // How often something was given back. Written under the lock; acquire by readers, who then ask under the lock or not at all.
+  // How often something was given back. Written under the lock; acquire by readers, who then ask
+  // under the lock or not at all.
   std::atomic<std::uint64_t> generation{0};
 };
 Heap g_heap;
@@ -65,8 +66,8 @@ void give_back(const void* ptr) {
   g_heap.generation.fetch_add(1, std::memory_order_release);
 }
 
-// The barrier of a call that changes the books, which are the same on all PEs only as long as all make the same calls with the same
-// values. To tell each other costs what a barrier does.
+// The barrier of a call that changes the books, which are the same on all PEs only as long as all
+// make the same calls with the same values. To tell each other costs what a barrier does.
 void meet(Call call, std::initializer_list<Given> values) {
   if (!checks_collectives()) return barrier_all(call);
   quiet(call, World{});
@@ -165,7 +166,8 @@ void* calloc(Call call, std::size_t count, std::size_t size) {
   if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;
   if (bytes == 0) return nullptr;
   void* block = take(call, bytes, bytes >= kLine ? kLine : 1);
-  if (block != nullptr) std::memset(block, 0, bytes);  // before the barrier: nobody has put anything there yet
+  // before the barrier: nobody has put anything there yet
+  if (block != nullptr) std::memset(block, 0, bytes);
   meet(call, {given("count", count), given("size", size)});
   return block;
 }

@@ -10,8 +10,9 @@
 namespace heddle::shmem {
 namespace {
 
-// How many locks this PE holds, by a part of their address: who clears a lock of a count of 0 does not hold it. A lock that is cleared
-// by another PE is missed if this PE holds one of the same count, and no lock that it does hold is ever taken for another's.
+// How many locks this PE holds, by a part of their address: who clears a lock of a count of 0 does
+// not hold it. A lock that is cleared by another PE is missed if this PE holds one of the same
+// count, and no lock that it does hold is ever taken for another's.
 // Relaxed: set and clear of one lock are ordered by the program.
 constexpr std::size_t kCounts = 4096;
 std::atomic<std::uint32_t> g_held[kCounts];

@@ -1,4 +1,5 @@
-// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an equivalent it does.
+// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an
+// equivalent it does.
 #pragma once
 
 #include <atomic>
@@ -27,14 +28,16 @@ inline void store_fence() {
   }
 }
 
-// All earlier loads and stores are visible to everybody before any later load or store: shmem_quiet.
+// All earlier loads and stores are visible to everybody before any later load or store:
+// shmem_quiet.
 inline void full_fence() {
   if constexpr (kThreadSanitizer) {
     static std::atomic<int> word{0};
     word.fetch_add(1, std::memory_order_seq_cst);
   } else {
 #if defined(__x86_64__)
-    asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");  // cheaper than mfence, orders the same normal memory
+    // cheaper than mfence, orders the same normal memory
+    asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");
 #else
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint32_t kSpins = 250;    // five microseconds: about two context switches
 constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this very core
-constexpr std::uint32_t kMostLevel = 8;  // so many yields to nobody, and the core counts as free again
+// so many yields to nobody, and the core counts as free again
+constexpr std::uint32_t kMostLevel = 8;
 constexpr std::uint64_t kTwoSwitchesNs = 1'500;
 constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
 constexpr std::uint64_t kNapShare = 16;
@@ -29,7 +30,8 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Alone on its core a thread is back in half a microsecond; if another ran there, two switches have passed.
+// Alone on its core a thread is back in half a microsecond; if another ran there, two switches have
+// passed.
 void learn(std::uint64_t away_ns) {
   const std::uint32_t level = g_crowd.load(std::memory_order_relaxed);
   const std::uint32_t next = away_ns >= kTwoSwitchesNs ? kMostLevel : level == 0 ? 0 : level - 1;
@@ -77,7 +79,8 @@ bool Patience::give_way() {
     learn(now_ns() - before);
     return false;
   }
-  // Messages are answered meanwhile by the engine's helpers; a store into the waited word is noticed a sixteenth late.
+  // Messages are answered meanwhile by the engine's helpers; a store into the waited word is
+  // noticed a sixteenth late.
   const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, kLongestNapNs));
   const timespec length{0, nap};
   ::nanosleep(&length, nullptr);

@@ -1,5 +1,6 @@
-// How a PE waits: it looks, moves the engine now and then, gives its core away when that takes long, and sleeps when it takes
-// longer still. The policy is the engine's (decision 0017), for words that other processes store to directly: those wake nobody.
+// How a PE waits: it looks, moves the engine now and then, gives its core away when that takes
+// long, and sleeps when it takes longer still. The policy is the engine's (decision 0017), for
+// words that other processes store to directly: those wake nobody.
 #pragma once
 
 #include <atomic>
@@ -11,20 +12,24 @@
 
 namespace heddle::shmem {
 
-// What the waits of this process have learned about its cores: whether who gives one away finds somebody else on it. A hint, which
-// may be wrong for a while and whose updates may be lost; any thread. Before anybody has waited: whether there are more PEs than cores.
+// What the waits of this process have learned about its cores: whether who gives one away finds
+// somebody else on it. A hint, which may be wrong for a while and whose updates may be lost; any
+// thread. Before anybody has waited: whether there are more PEs than cores.
 void expect_crowd(bool crowded);
 
-// A wait that lasts so many seconds is reported, and again after as many more; 0: never (HEDDLE_HANG_SECONDS).
+// A wait that lasts so many seconds is reported, and again after as many more; 0: never
+// (HEDDLE_HANG_SECONDS).
 void report_waits_after(std::uint64_t seconds);
 
-// One per wait. Call pause() after each look that found nothing. True: the wait is to be reported now.
+// One per wait. Call pause() after each look that found nothing. True: the wait is to be reported
+// now.
 class Patience {
  public:
   explicit Patience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
 
   [[nodiscard]] bool pause() {
-    // The answer is mostly one cache transfer away: look again at once, since a call of the engine takes longer than that.
+    // The answer is mostly one cache transfer away: look again at once, since a call of the engine
+    // takes longer than that.
     if (++looks_ < spins_) {
       if (looks_ > kFree) cpu_relax();
       return false;

@@ -8,15 +8,16 @@
 namespace heddle::shmem {
 namespace {
 
-// The completion of an operation that its caller waits for. It lies on the caller's stack: the callback's store is the last
-// that the engine does with it.
+// The completion of an operation that its caller waits for. It lies on the caller's stack: the
+// callback's store is the last that the engine does with it.
 class Outcome {
  public:
   explicit Outcome(heddle_when when) : completion_{&Outcome::arrived, this, {}, when} {}
   [[nodiscard]] const heddle_completion* completion() const { return &completion_; }
 
   void await(Call call, heddle_worker worker) {
-    // Acquire. Partner: the callback's store, which may be of another thread of this process that makes progress.
+    // Acquire. Partner: the callback's store, which may be of another thread of this process that
+    // makes progress.
     wait_until_true(
         call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
         [](char* text) { std::snprintf(text, kAwaitedText, "the answer by messages has not come"); });

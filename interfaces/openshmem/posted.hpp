@@ -1,5 +1,5 @@
-// Operations by messages: what is not direct. Also the place where a wrong argument is explained, since every operation whose
-// quick look at PE and address finds nothing comes here.
+// Operations by messages: what is not direct. Also the place where a wrong argument is explained,
+// since every operation whose quick look at PE and address finds nothing comes here.
 #pragma once
 
 #include "openshmem/state.hpp"

@@ -12,7 +12,8 @@ namespace {
 
 // What is computed at a time; a multiple of every element.
 constexpr std::size_t kBlockBytes = 8192;
-// What a member reads of all boards together, at most: beyond it, sharing the work is worth a second sync.
+// What a member reads of all boards together, at most: beyond it, sharing the work is worth a
+// second sync.
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kLine = 64;
 
@@ -41,7 +42,8 @@ bool is_small(const Group& group, std::size_t bytes) {
          bytes * static_cast<std::size_t>(group.members.size) <= kReadBytes;
 }
 
-// Calls work(offset, bytes) for the blocks of this member's part. Parts begin at multiples of a line.
+// Calls work(offset, bytes) for the blocks of this member's part. Parts begin at multiples of a
+// line.
 template <class Work>
 void for_my_blocks(const Group& group, std::size_t bytes, const Work& work) {
   const auto n = static_cast<std::size_t>(group.members.size);
@@ -84,7 +86,8 @@ void scan_large(Call call, Group& group, void* dest, const void* source, std::si
   sync(call, group);
   for_my_blocks(group, bytes, [&](std::size_t offset, std::size_t length) {
     std::byte* before = blocks[0].bytes;  // the sum of the members before i
-    std::byte* until = blocks[1].bytes;   // and with it: before it is put, since that may overwrite i's source
+    // and with it: before it is put, since that may overwrite i's source
+    std::byte* until = blocks[1].bytes;
     std::memset(before, 0, length);
     for (int i = 0; i < group.members.size; ++i) {
       std::memcpy(until, before, length);
@@ -131,7 +134,8 @@ int scan_elements(Call call, Group& group, void* dest, const void* source, std::
   }
   const int last = scan == Scan::inclusive ? group.me : group.me - 1;
   contributions(call, group, source, bytes, [&](int member, const std::byte* told) {
-    if (member == 0) std::memset(dest, 0, bytes);  // the library has this PE's source already, which may be dest
+    // the library has this PE's source already, which may be dest
+    if (member == 0) std::memset(dest, 0, bytes);
     if (member <= last) reduction.combine(dest, told, elements);
   });
   return 0;

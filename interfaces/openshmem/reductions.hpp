@@ -1,9 +1,10 @@
-// Reductions and scans. Every result is computed in the order of the members, the same for all of them, so that floating-point
-// results do not differ between PEs.
+// Reductions and scans. Every result is computed in the order of the members, the same for all of
+// them, so that floating-point results do not differ between PEs.
 //
-// Small: everybody tells everybody (groups.hpp: contributions), and each computes for itself. Large: after a sync, member i
-// computes the i-th part of the result from everybody's source and puts it into everybody's dest; no other memory is needed, and
-// since nobody else touches the i-th parts, dest may be source.
+// Small: everybody tells everybody (groups.hpp: contributions), and each computes for itself.
+// Large: after a sync, member i computes the i-th part of the result from everybody's source and
+// puts it into everybody's dest; no other memory is needed, and since nobody else touches the i-th
+// parts, dest may be source.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ namespace heddle::shmem {
 
 // An operation on elements of a type, with the type forgotten.
 struct Reduction {
-  void (*combine)(void* into, const void* from, std::size_t elements);  // into[i] = into[i] op from[i]
+  // into[i] = into[i] op from[i]
+  void (*combine)(void* into, const void* from, std::size_t elements);
   std::size_t element_bytes;
 };
 

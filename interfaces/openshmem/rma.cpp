@@ -5,7 +5,8 @@
 namespace heddle::shmem {
 namespace {
 
-// Naturally aligned 1-, 2-, 4- and 8-byte copies are single accesses. Source and target may be the same memory.
+// Naturally aligned 1-, 2-, 4- and 8-byte copies are single accesses. Source and target may be the
+// same memory.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   switch (bytes) {
     case 8:
@@ -32,7 +33,8 @@ void copy_blocks(std::byte* to, const std::byte* from, const Strided& shape) {
   }
 }
 
-// The extent on one side for a first look; one that is too large for its type is refused by the way by messages.
+// The extent on one side for a first look; one that is too large for its type is refused by the way
+// by messages.
 std::size_t extent(const Strided& shape, std::size_t stride) {
   if (shape.blocks == 0) return 0;
   std::size_t bytes = 0;

@@ -1,4 +1,5 @@
-// put, get and their kin. What is here is inlined into the C functions: the direct way. Everything else is in posted.hpp.
+// put, get and their kin. What is here is inlined into the C functions: the direct way. Everything
+// else is in posted.hpp.
 #pragma once
 
 #include <cstring>
@@ -33,11 +34,13 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
 Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
                       std::size_t block_elements, std::size_t blocks);
 
-// What most small transfers are, one element or 8 bytes, has a way of its own: of a length that the compiler knows.
+// What most small transfers are, one element or 8 bytes, has a way of its own: of a length that the
+// compiler knows.
 template <class T>
 inline constexpr std::size_t kFew = sizeof(T) == 1 ? 8 : 1;
 template <class T>
-inline constexpr std::size_t kFewBytes = kFew<T> * sizeof(T) <= 8 ? kFew<T> * sizeof(T) : 0;  // 0: too long
+// 0: too long
+inline constexpr std::size_t kFewBytes = kFew<T> * sizeof(T) <= 8 ? kFew<T> * sizeof(T) : 0;
 
 // False: it is not such a transfer, or not direct. Aligned it is a single access.
 template <class T, class C>
@@ -103,7 +106,8 @@ inline bool is_signal(const std::uint64_t* address, int op) {
 // What is_signal has found to be one, where it is direct.
 inline void change_word(std::byte* word, std::uint64_t signal, int op) {
   auto* at = reinterpret_cast<std::uint64_t*>(word);
-  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait functions, or the program's own.
+  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait
+  // functions, or the program's own.
   if (op == SHMEM_SIGNAL_SET) {
     __atomic_store_n(at, signal, __ATOMIC_RELEASE);
   } else {
@@ -136,7 +140,8 @@ inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std
                    Until::posted, call);
 }
 
-// Single elements. Up to 8 bytes they are one access, so that who waits for a value never sees half of it.
+// Single elements. Up to 8 bytes they are one access, so that who waits for a value never sees half
+// of it.
 template <class T>
 inline constexpr bool kSingleAccess = sizeof(T) <= 8;
 

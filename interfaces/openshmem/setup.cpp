@@ -26,7 +26,8 @@ pid_t g_process = 0;      // that registered finalize_at_exit: a child of fork i
 void join(Call call) {
   heddle_context_options options{};
   options.size = sizeof options;
-  // Peers' messages are answered while this PE computes, unless the user chose otherwise. What is direct pays nothing for it.
+  // Peers' messages are answered while this PE computes, unless the user chose otherwise. What is
+  // direct pays nothing for it.
   if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
   must(call, heddle_context_join(&options, &g_state.job));
   std::uint32_t rank = 0;
@@ -60,11 +61,13 @@ void print_what_was_asked_for() {
   }
 }
 
-// Programs that end without shmem_finalize are common enough that other libraries end the job for them. An exit that tells of
-// a failure is left to the launcher: peers may be anywhere, and a barrier with them would hang or answer one of theirs.
+// Programs that end without shmem_finalize are common enough that other libraries end the job for
+// them. An exit that tells of a failure is left to the launcher: peers may be anywhere, and a
+// barrier with them would hang or answer one of theirs.
 void finalize_at_exit(int exit_code, void* /*unused*/) {
   if (g_initialized == 0 || exit_code != 0 || ::getpid() != g_process) return;
-  if (!g_implicit) {  // each PE: the one that forgot may be the only one, and the others in another collective
+  // each PE: the one that forgot may be the only one, and the others in another collective
+  if (!g_implicit) {
     std::fprintf(stderr, "shmem_finalize: not called before the end of PE %d; it is done now\n", g_state.my_pe);
   }
   g_initialized = 1;

@@ -5,7 +5,8 @@
 
 namespace heddle::shmem {
 
-// May be called again while it is initialised: then it only counts, and as many calls of finalize end it (version 1.6).
+// May be called again while it is initialised: then it only counts, and as many calls of finalize
+// end it (version 1.6).
 int init_thread(Call call, int requested, int* provided);
 void init(Call call);
 void start_pes(Call call, int npes);
@@ -19,7 +20,8 @@ int n_pes(Call call);
 int pe_accessible(Call call, int pe);
 int addr_accessible(Call call, const void* addr, int pe);
 void* ptr(Call call, const void* dest, int pe);
-// For a profiling tool that puts its own function in front; by itself the library records nothing that could be switched.
+// For a profiling tool that puts its own function in front; by itself the library records nothing
+// that could be switched.
 void pcontrol(Call call, int level);
 // Of machines whose caches are not coherent. Heddle is for none of them; what is left is a fence.
 void manage_cache(Call call);

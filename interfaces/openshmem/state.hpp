@@ -1,7 +1,8 @@
-// What the library knows of its job, and the way from an address to memory: the first lines of every operation.
+// What the library knows of its job, and the way from an address to memory: the first lines of
+// every operation.
 //
-// OpenSHMEM has no handle for a job, so there is one state. It is written by init and finalize, which no other call may
-// overlap, and read by everybody.
+// OpenSHMEM has no handle for a job, so there is one state. It is written by init and finalize,
+// which no other call may overlap, and read by everybody.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -27,8 +28,8 @@ struct Segment {
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
 
-  // Of a segment that is not there. It lies at address 0 and its direct[] are all null, so that the ways of the operations
-  // need not ask; locate() refuses what is in it.
+  // Of a segment that is not there. It lies at address 0 and its direct[] are all null, so that the
+  // ways of the operations need not ask; locate() refuses what is in it.
   static constexpr std::size_t kAbsent = 64;
   [[nodiscard]] bool present() const { return base != 0; }
   [[nodiscard]] bool holds(const void* address, std::size_t length) const {
@@ -44,13 +45,15 @@ struct Members {
   int size = 0;
 };
 
-// A communication context. Its operations are ordered and completed by its worker, unless they are direct.
+// A communication context. Its operations are ordered and completed by its worker, unless they are
+// direct.
 struct Context {
   Members members;       // size 0: invalid or destroyed
   heddle_worker worker;  // may be shared with other contexts
-  // Whether anything was ever given to the worker. Until then fence and quiet concern direct stores only. It never goes back
-  // to false: another thread's quiet could not know whose operations it has waited for. Relaxed: what a thread must wait for
-  // it has posted itself, or learned of by an edge of the program's own.
+  // Whether anything was ever given to the worker. Until then fence and quiet concern direct stores
+  // only. It never goes back to false: another thread's quiet could not know whose operations it
+  // has waited for. Relaxed: what a thread must wait for it has posted itself, or learned of by an
+  // edge of the program's own.
   std::atomic<bool> posted;
   long options;
   bool owns_worker;
@@ -100,8 +103,8 @@ inline int world_pe(const Context& context, int pe) {
   return static_cast<unsigned>(pe) < static_cast<unsigned>(members.size) ? members.start + pe * members.stride : -1;
 }
 
-// Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has kAbsent at least, so for an element it is
-// one comparison.
+// Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has kAbsent at
+// least, so for an element it is one comparison.
 [[gnu::always_inline]] inline bool fits(std::size_t bytes, std::size_t offset, std::size_t all) {
   if (__builtin_constant_p(bytes) && bytes <= Segment::kAbsent) return offset <= all - bytes;
   return bytes <= all && offset <= all - bytes;
@@ -111,8 +114,9 @@ inline int world_pe(const Context& context, int pe) {
   return (reinterpret_cast<std::uintptr_t>(address) & (bytes - 1)) == 0;
 }
 
-// Where `address` of PE `world` (valid) can be loaded and stored to; null: only messages reach it, or it is not symmetric.
-// What is inlined into every operation is written for its instructions: `bytes` is a constant there.
+// Where `address` of PE `world` (valid) can be loaded and stored to; null: only messages reach it,
+// or it is not symmetric. What is inlined into every operation is written for its instructions:
+// `bytes` is a constant there.
 [[gnu::always_inline]] inline std::byte* direct(const void* address, std::size_t bytes, int world) {
   const State& state = g_state;
   const Segment* segment = &state.heap;
@@ -162,7 +166,8 @@ inline int checked_pe(Call call, World, int pe) {
 // Ends the job if the library is not initialised.
 void check_initialized(Call call);
 
-// Ends the job: the program has made an error that the standard leaves undefined, or the engine has failed.
+// Ends the job: the program has made an error that the standard leaves undefined, or the engine has
+// failed.
 [[noreturn, gnu::format(printf, 2, 3), gnu::cold]] void fail(Call call, const char* format, ...);
 // The same for a status of Heddle's, which must not be an error.
 [[noreturn, gnu::cold]] void fail_status(Call call, heddle_status status);

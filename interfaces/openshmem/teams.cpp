@@ -36,7 +36,8 @@ constexpr unsigned kSlotBits = 16;
 constexpr std::uintptr_t kSlotMask = (std::uintptr_t{1} << kSlotBits) - 1;
 static_assert(kTeams < kSlotMask);
 
-// Splits of different parents by threads of one PE offer different slots first, so that they mostly do not meet.
+// Splits of different parents by threads of one PE offer different slots first, so that they mostly
+// do not meet.
 constexpr std::size_t kClasses = 16;
 
 shmem_team_t handle_of(std::size_t slot) {
@@ -86,8 +87,8 @@ void set(std::size_t slot, const Members& members, const shmem_team_config_t& co
   g_books.taken[slot / 64] |= std::uint64_t{1} << slot % 64;
 }
 
-// The PEs whose heap this PE loads and stores, if they are evenly spaced as teams must be; else this PE alone. The others of
-// them come to the same answer.
+// The PEs whose heap this PE loads and stores, if they are evenly spaced as teams must be; else
+// this PE alone. The others of them come to the same answer.
 Members sharing_members() {
   Members members{g_state.my_pe, 1, 1};
   int first = -1;
@@ -105,8 +106,9 @@ Members sharing_members() {
   return {first, std::max(stride, 1), count};
 }
 
-// Collective over the team: its barrier, if messages are all that reaches some member. The members come to the same answer, as they do
-// where the barrier, or the team, cannot be made: the words alone do then.
+// Collective over the team: its barrier, if messages are all that reaches some member. The members
+// come to the same answer, as they do where the barrier, or the team, cannot be made: the words
+// alone do then.
 ByMessages with_barrier(heddle_team team, const Members& members) {
   ByMessages made{team, {}};
   const bool wanted = team.id != 0 && !all_mapped(members);
@@ -179,7 +181,8 @@ Offer make_offer(std::size_t parent_slot, bool of_class) {
   return offer;
 }
 
-// The lowest `wanted` of the agreed slots; what was offered is taken back, apart from those that are ours now.
+// The lowest `wanted` of the agreed slots; what was offered is taken back, apart from those that
+// are ours now.
 template <std::size_t kWanted>
 bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWanted>& member,
           std::array<std::size_t, kWanted>& chosen) {
@@ -196,8 +199,8 @@ bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWante
   return true;
 }
 
-// Collective over the parent: slots that are free on every member, for as many teams. False, on all members: there are none,
-// or one of them is not `able`.
+// Collective over the parent: slots that are free on every member, for as many teams. False, on all
+// members: there are none, or one of them is not `able`.
 template <std::size_t kWanted>
 bool choose_slots(Call call, Group& parent, bool able, const std::array<bool, kWanted>& member,
                   std::array<std::size_t, kWanted>& chosen) {
@@ -357,7 +360,8 @@ void team_destroy(Call call, shmem_team_t team) {
     fail(call, "team is %s, which lives as long as the library", slot == 0 ? "SHMEM_TEAM_WORLD" : "SHMEM_TEAM_SHARED");
   check_alike(call, found->group, call, {});
   close_shareable_contexts(call, team);
-  sync(call, found->group);  // nobody reads the boards any more, whose slots may next be of another team
+  // nobody reads the boards any more, whose slots may next be of another team
+  sync(call, found->group);
   clean(*found->group.slot);
   if (found->group.by_team()) must(call, heddle_collective_free(found->group.barrier));
   if (found->group.team.id != 0) must(call, heddle_team_free(found->group.team));

@@ -1,7 +1,7 @@
 // Teams: handles, how PEs agree about a new one, and what can be asked of them.
 //
-// A handle is the team's slot (reserved.hpp) plus one, with a generation above it, so that a handle of a team that was
-// destroyed is told from that of the team which has the slot now.
+// A handle is the team's slot (reserved.hpp) plus one, with a generation above it, so that a handle
+// of a team that was destroyed is told from that of the team which has the slot now.
 #pragma once
 
 #include "openshmem/groups.hpp"

@@ -1,7 +1,8 @@
 // Waiting for, and testing of, values in this PE's symmetric memory.
 //
-// Loads are acquire: who sees a value sees what was put before it. Partner: the peer's store after its fence, its atomic or its
-// signal. A test that finds nothing makes progress, so a program that only tests does not hold up its peers.
+// Loads are acquire: who sees a value sees what was put before it. Partner: the peer's store after
+// its fence, its atomic or its signal. A test that finds nothing makes progress, so a program that
+// only tests does not hold up its peers.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace heddle::shmem {
 [[noreturn, gnu::cold]] void bad_compare(Call call, int cmp);
 void explain_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
                     int cmp);
-// Ends the job if that cannot be waited for. What is direct and aligned is good; the rest is looked at more closely.
+// Ends the job if that cannot be waited for. What is direct and aligned is good; the rest is looked
+// at more closely.
 [[gnu::always_inline]] inline void check_waited(Call call, const char* argument, const void* address,
                                                 std::size_t elements, std::size_t bytes, int cmp) {
   std::size_t length = 0;
@@ -25,7 +27,8 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
   }
   explain_waited(call, argument, address, elements, bytes, cmp);
 }
-// Where a search among n > 0 begins. Another place each time, so that every entry that is true is returned some time.
+// Where a search among n > 0 begins. Another place each time, so that every entry that is true is
+// returned some time.
 std::size_t first_of(std::size_t n);
 
 template <class T>
@@ -110,7 +113,8 @@ inline Conditions<T> conditions(Call call, const T* ivars, std::size_t nelems, c
 template <class T>
 void wait_all(const Conditions<T>& set) {
   std::size_t i = 0;
-  // What was met once counts as met: the standard waits for each entry, not for all at the same time.
+  // What was met once counts as met: the standard waits for each entry, not for all at the same
+  // time.
   wait_until_true(
       set.call, default_context().worker, [&] { return (i = set.unmet(i)) == set.nelems; },
       [&](char* text) { describe_words(text, set.ivars, set.nelems); });

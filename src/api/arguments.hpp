@@ -1,7 +1,8 @@
-// What the C functions share: from handles to objects, from bad arguments to messages, no exception across the C ABI.
+// What the C functions share: from handles to objects, from bad arguments to messages, no exception
+// across the C ABI.
 //
-// The checks that every operation makes are inline and decided by one branch; the text of what is wrong is made in
-// arguments.cpp, out of line.
+// The checks that every operation makes are inline and decided by one branch; the text of what is
+// wrong is made in arguments.cpp, out of line.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t
   return &worker.context() == remote.context && !remote.failed.load(std::memory_order_relaxed) &&
          remote.range(offset, bytes);
 }
-// Why [offset, offset + bytes) of `remote` may not be accessed by `worker`; DONE if it may (by commands).
+// Why [offset, offset + bytes) of `remote` may not be accessed by `worker`; DONE if it may (by
+// commands).
 [[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
                                     std::uint64_t bytes);
 [[gnu::cold]] Status out_of_memory();
@@ -53,7 +55,8 @@ Status guarded(Function&& function) noexcept {
   }
 }
 
-// A counter is raised by the workers of its context, which keep it while they name it; or by one of them only.
+// A counter is raised by the workers of its context, which keep it while they name it; or by one of
+// them only.
 inline bool raised_by(const Counter& counter, const Worker& worker) {
   return counter.only() != nullptr ? counter.only() == &worker : &counter.context() == &worker.context();
 }
@@ -81,15 +84,16 @@ inline bool uncounted(const heddle_completion* completion) {
   return completion == nullptr || completion->counter.id == 0;
 }
 
-// Whether an operation that is done at once has nobody to tell: no counter, or a live one that counts only what is posted.
+// Whether an operation that is done at once has nobody to tell: no counter, or a live one that
+// counts only what is posted.
 inline bool nothing_raised(const heddle_completion* completion) {
   if (uncounted(completion)) return true;
   const Counter* counter = find_handle<Counter>(completion->counter.id);
   return counter != nullptr && !counter->counts_done();
 }
 
-// Whether a direct operation may go on: a counter that is no live one is a mistake even where nothing raises it, and one that will be
-// raised must be this worker's.
+// Whether a direct operation may go on: a counter that is no live one is a mistake even where
+// nothing raises it, and one that will be raised must be this worker's.
 inline bool counter_fits(const Worker& worker, const heddle_completion* completion) {
   if (uncounted(completion)) [[likely]] {
     return true;
@@ -101,7 +105,8 @@ inline bool counter_fits(const Worker& worker, const heddle_completion* completi
 // Why not.
 [[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
 
-// The end of a try_ function that was given this completion: what is done at once raises the counters that count that too.
+// The end of a try_ function that was given this completion: what is done at once raises the
+// counters that count that too.
 void raise_done(const heddle_completion& completion);
 inline Status counted(Status status, const heddle_completion* completion) {
   if (status == HEDDLE_DONE && !uncounted(completion)) [[unlikely]]
@@ -114,7 +119,8 @@ inline Status again(Worker& worker) {
   return HEDDLE_AGAIN;
 }
 
-// The blocking form `call` of a try_ function: progress until it is accepted. describe(worker, text): as Watch::round()'s.
+// The blocking form `call` of a try_ function: progress until it is accepted. describe(worker,
+// text): as Watch::round()'s.
 template <class Attempt, class Describe>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Describe&& describe) {
   const Status first = attempt();
@@ -144,7 +150,8 @@ class Awaited {
   std::atomic<Status> status_{HEDDLE_POSTED};
 };
 
-// The waiting form `call` of an operation whose blocking form is post(completion). is_direct(): it needs no wait.
+// The waiting form `call` of an operation whose blocking form is post(completion). is_direct(): it
+// needs no wait.
 template <class IsDirect, class Post>
 Status until_ended(const char* call, heddle_worker handle, IsDirect&& is_direct, Post&& post) {
   if (engine::inside_of() != nullptr && !is_direct()) [[unlikely]] {

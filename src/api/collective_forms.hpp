@@ -1,7 +1,8 @@
-// The three forms of a collective operation, from its handle on: what prepares the call is the operation's own.
+// The three forms of a collective operation, from its handle on: what prepares the call is the
+// operation's own.
 //
-// Prepare: (Team&, Call*) -> Status; an error is returned as it is, and the call has not taken place. What the call points at lives
-// until the form returns.
+// Prepare: (Team&, Call*) -> Status; an error is returned as it is, and the call has not taken
+// place. What the call points at lives until the form returns.
 #pragma once
 
 #include "api/arguments.hpp"

@@ -1,4 +1,5 @@
-// Collective operations on blocks of any lengths, from the program's lists to a checked collective::Call.
+// Collective operations on blocks of any lengths, from the program's lists to a checked
+// collective::Call.
 #include <algorithm>
 #include <numeric>
 #include <vector>

@@ -99,8 +99,8 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
   return heddle::engine::post(worker, command, completion);
 }
 
-// Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a queued command that waited for
-// credit would hold up those behind it.
+// Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a
+// queued command that waited for credit would hold up those behind it.
 [[gnu::noinline]] Status try_user(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                   const heddle_completion* completion) {
   if (!well_formed(worker, target, message, kHandlerNumbers)) return explain_message(worker, target, message);

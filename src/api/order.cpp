@@ -72,8 +72,9 @@ int heddle_context_progress(heddle_context handle) {
 heddle_status heddle_fence(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  // Direct operations take effect at once, so a fence between stores orders them among each other. Operations in the hands of
-  // a transport may overtake each other and later direct ones: they are waited for.
+  // Direct operations take effect at once, so a fence between stores orders them among each other.
+  // Operations in the hands of a transport may overtake each other and later direct ones: they are
+  // waited for.
   if (worker->try_drain() == HEDDLE_AGAIN) {
     const Status status = worker->until({"heddle_fence"}, [&] { return worker->try_drain(); });
     if (status != HEDDLE_DONE) return status;

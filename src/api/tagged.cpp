@@ -21,7 +21,8 @@ namespace transport = heddle::transport;
                     index, rank, worker.max_workers());
 }
 
-// Credit is reserved by the thread that calls, so that nothing in a command queue ever waits for it.
+// Credit is reserved by the thread that calls, so that nothing in a command queue ever waits for
+// it.
 [[gnu::cold]] Status too_long(std::uint64_t bytes) {
   return base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes: at most %llu are possible; is the length negative?",
                     static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(engine::Tagged::kMaxBytes));
@@ -89,7 +90,7 @@ template <bool kShared>
   return send<true>(worker, request, completion);
 }
 
-// ---- receives ------------------------------------------------------------------------------------------------------------
+// ---- receives -----------------------------------------------------------------------------------
 
 inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
   if (from == nullptr) return null_argument(function, "wanted");

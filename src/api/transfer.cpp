@@ -47,7 +47,8 @@ template <Kind kind>
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
     return explain_access(worker, *block.remote, block.offset, block.bytes);
   if (block.bytes == 0) {
-    // A counter that is none any more is not asked about; one that counts this has to be the worker's.
+    // A counter that is none any more is not asked about; one that counts this has to be the
+    // worker's.
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
   }
@@ -82,8 +83,9 @@ Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remo
   return slow<kind>(*worker, {kind, static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
 }
 
-// The same, out of line and with the arguments in the registers in which the C functions got them (the parts of the address one
-// by one, for a struct would be stored and loaded), so that those keep nothing for it.
+// The same, out of line and with the arguments in the registers in which the C functions got them
+// (the parts of the address one by one, for a struct would be stored and loaded), so that those
+// keep nothing for it.
 template <Kind kind>
 [[gnu::noinline]] Status try_out_of_line(heddle_worker handle, void* local, std::size_t bytes,
                                          heddle_remote_region region, std::uint64_t offset,
@@ -98,7 +100,8 @@ template <Kind kind>
                   [&] { return try_any<kind>(handle, local, bytes, {region, offset}, completion); });
 }
 
-// A word of memory that is mapped, and nothing to complain of: what most operations are. False: nothing happened.
+// A word of memory that is mapped, and nothing to complain of: what most operations are. False:
+// nothing happened.
 template <Kind kind>
 inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
                        const heddle_completion* completion) {
@@ -124,7 +127,7 @@ inline Status word_or(heddle_worker handle, void* local, std::size_t bytes, hedd
   return kOther(handle, local, kWord, address.region, address.offset, completion);
 }
 
-// ---- strided ---------------------------------------------------------------------------------------------------------
+// ---- strided ------------------------------------------------------------------------------------
 
 // The extent of a strided access on one side; false: it does not fit 64 bits.
 bool extent(std::uint64_t blocks, std::uint64_t stride, std::uint64_t block_bytes, std::uint64_t* bytes) {
@@ -149,7 +152,8 @@ Status check_shape(const heddle_strided& shape, std::uint64_t* remote_bytes) {
   return HEDDLE_DONE;
 }
 
-// A shape that was checked: what it covers at the far side, and what is moved. Contiguous is one block.
+// A shape that was checked: what it covers at the far side, and what is moved. Contiguous is one
+// block.
 struct Covered {
   heddle_strided shape;
   std::uint64_t remote_bytes;
@@ -208,7 +212,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   return status;
 }
 
-// ---- lists -------------------------------------------------------------------------------------------------------------
+// ---- lists --------------------------------------------------------------------------------------
 
 struct ListSummary {
   std::uint64_t bytes = 0;
@@ -265,7 +269,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
   return status;
 }
 
-// ---- put with signal -----------------------------------------------------------------------------------------------------
+// ---- put with signal ----------------------------------------------------------------------------
 
 Status check_signal(const char* function, const Worker& worker, const RemoteRegion& data, const heddle_signal* signal,
                     RemoteRegion** word) {

@@ -1,4 +1,5 @@
-// Time as seen by a context. Everything in the library asks its context's clock, so that tests can run on virtual time.
+// Time as seen by a context. Everything in the library asks its context's clock, so that tests can
+// run on virtual time.
 #pragma once
 
 #include <time.h>

@@ -338,7 +338,8 @@ std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
   static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
       {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
   if (text == "0")
-    return 0;  // else the unit is said: a bare number would be seconds to some, and nanoseconds to others
+    // else the unit is said: a bare number would be seconds to some, and nanoseconds to others
+    return 0;
   return with_unit(text, kUnits);
 }
 

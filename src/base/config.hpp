@@ -1,4 +1,5 @@
-// Every HEDDLE_* variable, in one table: the code, `heddle info`, the docs and the check for unknown names read it.
+// Every HEDDLE_* variable, in one table: the code, `heddle info`, the docs and the check for
+// unknown names read it.
 #pragma once
 
 #include <array>
@@ -16,7 +17,8 @@ namespace heddle::base {
 
 enum class Type { text, count, bytes, time_ns, flag };
 
-// One entry per row of kVariables, in the same order: each row names its Var, and config.cpp checks that at compile time.
+// One entry per row of kVariables, in the same order: each row names its Var, and config.cpp checks
+// that at compile time.
 enum class Var : std::size_t {
   transport,
   transports,
@@ -101,22 +103,25 @@ struct Variable {
 // All variables a user may set, for printing.
 std::span<const Variable> variables();
 
-// Names that begin with HEDDLE_ but are not settings (the launcher gives them to the processes it starts).
+// Names that begin with HEDDLE_ but are not settings (the launcher gives them to the processes it
+// starts).
 inline constexpr std::array<std::string_view, 4> kInternalNames = {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK",
                                                                    "HEDDLE_LOCAL_SIZE", "HEDDLE_THREADS"};
 
-// The values in force for one context: defaults, then the environment, then explicit overrides. Immutable once read.
+// The values in force for one context: defaults, then the environment, then explicit overrides.
+// Immutable once read.
 class Config {
  public:
   using Overrides = std::map<std::string, std::string>;
 
-  // Reads and parses everything. A value that is unparsable or out of its range is HEDDLE_ERR_CONFIG naming variable, value and
-  // what is accepted.
+  // Reads and parses everything. A value that is unparsable or out of its range is
+  // HEDDLE_ERR_CONFIG naming variable, value and what is accepted.
   // Unknown HEDDLE_* names are listed in unknown().
   static Result<Config> read(const Overrides& overrides = {});
 
   [[nodiscard]] const std::string& text(Var var) const { return text_[index(var)]; }
-  [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }  // count, bytes, time_ns
+  // count, bytes, time_ns
+  [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }
   [[nodiscard]] bool flag(Var var) const { return number_[index(var)] != 0; }
   [[nodiscard]] std::span<const std::string> unknown() const { return unknown_; }
 

@@ -39,7 +39,8 @@ TEST(Config, BothEndsOfARangeAreInsideAndWhatIsBeyondIsRefused) {
   expect_refused("HEDDLE_FAULT_LATENCY", "1001ms", " 0-1s ");
   expect_refused("HEDDLE_FAULT_AGAIN", "96", " 0-95 ");
   expect_refused("HEDDLE_FAULT_DELAY", "1000001", " 0-1000000 ");
-  expect_refused("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");  // in nanoseconds no number of 64 bits
+  // in nanoseconds no number of 64 bits
+  expect_refused("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");
 }
 
 TEST(Config, SomeNumbersAreMultiples) {

@@ -1,4 +1,5 @@
-// What every part of a context shares: settings, time, log. Handed down by reference; there are no globals.
+// What every part of a context shares: settings, time, log. Handed down by reference; there are no
+// globals.
 #pragma once
 
 #include <cstdint>

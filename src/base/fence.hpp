@@ -1,4 +1,5 @@
-// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an equivalent it does.
+// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an
+// equivalent it does.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,8 @@ inline void full_fence() {
     word.fetch_add(1, std::memory_order_seq_cst);
   } else {
 #if defined(__x86_64__)
-    asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");  // cheaper than mfence, orders the same normal memory
+    // cheaper than mfence, orders the same normal memory
+    asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");
 #else
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif

@@ -1,4 +1,5 @@
-// The kernel's wait on a 32-bit word. Only a way to give the core away: what it can say is said again by the word.
+// The kernel's wait on a 32-bit word. Only a way to give the core away: what it can say is said
+// again by the word.
 #pragma once
 
 #include <linux/futex.h>
@@ -18,8 +19,8 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
 // Who may wait on the word and wake from it. `process` is a little cheaper.
 enum class FutexScope : std::uint8_t { process, shared };
 
-// Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for no reason. The kernel's
-// comparison is a full barrier after everything that the caller did before.
+// Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for no
+// reason. The kernel's comparison is a full barrier after everything that the caller did before.
 inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
                        FutexScope scope) {
   constexpr std::int64_t kSecond = 1'000'000'000;

@@ -1,4 +1,5 @@
-// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot path.
+// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot
+// path.
 #pragma once
 
 #include <cstdarg>

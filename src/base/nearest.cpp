@@ -8,7 +8,8 @@
 namespace heddle::base {
 namespace {
 
-constexpr std::size_t kLongest = 64;  // longer ones are no misspelt names, and are not worth the time
+// longer ones are no misspelt names, and are not worth the time
+constexpr std::size_t kLongest = 64;
 
 std::string lower(std::string_view text) {
   std::string out(text);

@@ -7,8 +7,9 @@
 
 namespace heddle::base {
 
-// The name that `word` is a misspelling of: the one of the fewest letters inserted, left out, changed or swapped with their
-// neighbours, at most one of three; or the only one that begins with it. Case does not count. Empty: none is near.
+// The name that `word` is a misspelling of: the one of the fewest letters inserted, left out,
+// changed or swapped with their neighbours, at most one of three; or the only one that begins with
+// it. Case does not count. Empty: none is near.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& names);
 
 // "; did you mean NAME?", or nothing.

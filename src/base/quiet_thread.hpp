@@ -8,7 +8,8 @@
 
 namespace heddle::base {
 
-// With all signals blocked: they are the application's threads' business. Throws std::system_error if there is no thread.
+// With all signals blocked: they are the application's threads' business. Throws std::system_error
+// if there is no thread.
 template <class Function>
 std::thread start_quiet_thread(Function&& function) {
   sigset_t all;

@@ -1,4 +1,5 @@
-// A small seeded generator (xorshift64*, Vigna 2016) for back-off, fault injection and tests. Not for secrets.
+// A small seeded generator (xorshift64*, Vigna 2016) for back-off, fault injection and tests. Not
+// for secrets.
 #pragma once
 
 #include <cstdint>

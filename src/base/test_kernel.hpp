@@ -1,4 +1,5 @@
-// For tests: what not every kernel offers. A test that needs it says "skipped: …" where it is missing.
+// For tests: what not every kernel offers. A test that needs it says "skipped: …" where it is
+// missing.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,4 +1,5 @@
-// Memory that runs out when a test says so. To be included by one file of a program: it replaces operator new.
+// Memory that runs out when a test says so. To be included by one file of a program: it replaces
+// operator new.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// For tests: is this a build with AddressSanitizer? A test that repeats itself, or covers many cases alike, for most of a minute
-// may do less of it there; the builds without do all of it.
+// For tests: is this a build with AddressSanitizer? A test that repeats itself, or covers many
+// cases alike, for most of a minute may do less of it there; the builds without do all of it.
 #pragma once
 
 namespace heddle::base {

@@ -1,5 +1,5 @@
-// For tests: waiting for what other threads do. By deadlines that only a fault can miss, and by what the kernel says of a
-// thread; never by a guess of how long something takes.
+// For tests: waiting for what other threads do. By deadlines that only a fault can miss, and by
+// what the kernel says of a thread; never by a guess of how long something takes.
 #pragma once
 
 #include <pthread.h>
@@ -73,7 +73,8 @@ inline bool sleeps_in_kernel(pid_t thread, const char* processes = "/proc/self/t
   return name != std::string::npos && name + 2 < line.size() && line[name + 2] == 'S';
 }
 
-// Until it sleeps in the kernel. It must have nothing else to sleep for than what the test is about.
+// Until it sleeps in the kernel. It must have nothing else to sleep for than what the test is
+// about.
 [[nodiscard]] inline bool await_asleep(pid_t thread) {
   return within_time([thread] { return sleeps_in_kernel(thread); });
 }

@@ -9,13 +9,15 @@ thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-e
 
 namespace {
 
-// Bit set: taken. Release when given back, acquire when taken: what the former owner wrote in its places.
+// Bit set: taken. Release when given back, acquire when taken: what the former owner wrote in its
+// places.
 std::array<std::atomic<std::uint64_t>, kThreadNumbers / 64> g_taken;
 
 struct GiveBack {
   ~GiveBack() {
     const std::uint32_t known = t_thread_number;
-    // Others' thread-local destructors may still count: they then do it as a thread without a number.
+    // Others' thread-local destructors may still count: they then do it as a thread without a
+    // number.
     t_thread_number = kNoThreadNumber + 1;
     if (known == 0 || known - 1 >= kThreadNumbers) return;
     const std::uint32_t number = known - 1;

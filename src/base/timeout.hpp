@@ -1,7 +1,8 @@
 // How much longer something is waited for, by the time that this process has run.
 //
-// A process may be stopped, often with its whole job, and find a deadline past when it goes on, though nobody has had time to do anything.
-// So the clock is looked at now and then, and however long ago the last look was, it counts as no more than kLookNs.
+// A process may be stopped, often with its whole job, and find a deadline past when it goes on,
+// though nobody has had time to do anything. So the clock is looked at now and then, and however
+// long ago the last look was, it counts as no more than kLookNs.
 #pragma once
 
 #include <algorithm>

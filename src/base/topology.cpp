@@ -37,7 +37,8 @@ unsigned number_in(const std::string& path) {
   return line ? number(*line).value_or(0) : 0;
 }
 
-// "0-3,8,10-11", as the kernel writes sets of processors; in ascending order, as it writes them too. Empty: it is no such list.
+// "0-3,8,10-11", as the kernel writes sets of processors; in ascending order, as it writes them
+// too. Empty: it is no such list.
 std::vector<int> parse_list(std::string_view text) {
   std::vector<int> numbers;
   while (!text.empty()) {
@@ -144,7 +145,8 @@ Result<Topology> read_linux_topology(const std::string& system, const std::vecto
   std::set<std::string> packages;
   for (const int cpu : online) {
     std::vector<int> siblings = list_in(folder(cpu) + "/topology/core_cpus_list");
-    if (siblings.empty()) siblings = list_in(folder(cpu) + "/topology/thread_siblings_list");  // before Linux 5.3
+    // before Linux 5.3
+    if (siblings.empty()) siblings = list_in(folder(cpu) + "/topology/thread_siblings_list");
     core_of[cpu] = std::find(siblings.begin(), siblings.end(), cpu) != siblings.end() ? siblings.front() : cpu;
     packages.insert(first_line(folder(cpu) + "/topology/physical_package_id").value_or(""));
   }

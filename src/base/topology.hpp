@@ -31,18 +31,20 @@ struct Topology {
   [[nodiscard]] unsigned hardware_threads() const;
 };
 
-// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left out. By hwloc, which is
-// opened at run time; where it is missing, or Heddle was built without its header, as Linux tells, with a remark.
+// Looks at the machine now (takes milliseconds). Cores on which this process may not run are left
+// out. By hwloc, which is opened at run time; where it is missing, or Heddle was built without its
+// header, as Linux tells, with a remark.
 Result<Topology> read_topology();
 
-// By the hwloc library that `file` names, about the processors among `allowed`. CONFIG: it cannot be opened, is not hwloc 2, or
-// Heddle was built without its header.
+// By the hwloc library that `file` names, about the processors among `allowed`. CONFIG: it cannot
+// be opened, is not hwloc 2, or Heddle was built without its header.
 Result<Topology> read_hwloc_topology(const char* file, const std::vector<int>& allowed);
 
-// What the kernel tells in the files below `system` (it has them in /sys/devices/system) about the processors among `allowed`.
-// What it does not tell is left out rather than guessed: without caches there are none, and the processor has no name; only a
-// hardware thread that does not say to which core it belongs counts as a core, a machine that does not name its packages
-// or NUMA nodes as one. `system` may be any folder, so that other machines can be tried.
+// What the kernel tells in the files below `system` (it has them in /sys/devices/system) about the
+// processors among `allowed`. What it does not tell is left out rather than guessed: without caches
+// there are none, and the processor has no name; only a hardware thread that does not say to which
+// core it belongs counts as a core, a machine that does not name its packages or NUMA nodes as one.
+// `system` may be any folder, so that other machines can be tried.
 Result<Topology> read_linux_topology(const std::string& system, const std::vector<int>& allowed);
 
 // The processors that this thread may run on, by system number.

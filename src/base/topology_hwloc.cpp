@@ -1,6 +1,8 @@
-// read_topology() by hwloc, which is opened at run time; topology_plain.cpp is in its place where the build goes without its header.
+// read_topology() by hwloc, which is opened at run time; topology_plain.cpp is in its place where
+// the build goes without its header.
 //
-// Of the header only types, constants and the functions' signatures are used: its inline functions would link the library.
+// Of the header only types, constants and the functions' signatures are used: its inline functions
+// would link the library.
 #include <dlfcn.h>
 #include <hwloc.h>
 

@@ -136,7 +136,8 @@ TEST(Topology, CoreGroups) {
   EXPECT_EQ(topology->caches[1].shared_by, 1U);
 }
 
-// Hardware threads of one core are far apart in the numbering, one package follows the other, and only some are ours.
+// Hardware threads of one core are far apart in the numbering, one package follows the other, and
+// only some are ours.
 TEST(Topology, HardwareThreadsAndMasks) {
   const Machine machine;
   machine.file("cpu/online", "0-7");

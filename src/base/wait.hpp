@@ -1,4 +1,5 @@
-// How a thread waits for something that another thread or process will do: spin briefly, give the core away, then sleep.
+// How a thread waits for something that another thread or process will do: spin briefly, give the
+// core away, then sleep.
 #pragma once
 
 #include <sched.h>
@@ -20,8 +21,8 @@ inline void cpu_relax() {
 #endif
 }
 
-// What the waits of a process have learned about its cores: whether who gives one away finds somebody else on it. It only says
-// how long to spin, so it may be wrong for a while. Any thread.
+// What the waits of a process have learned about its cores: whether who gives one away finds
+// somebody else on it. It only says how long to spin, so it may be wrong for a while. Any thread.
 class Crowd {
  public:
   // How many may wait on how many cores, as far as is known before anybody has waited.
@@ -32,23 +33,26 @@ class Crowd {
     const auto nap = static_cast<std::int64_t>(kNapPerShareNs * who_wait / std::max<std::uint64_t>(cores, 1));
     longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
   }
-  // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel does one at a time. Hundreds
-  // on a core that look each millisecond leave it no time. So the longest nap grows with the ranks that share a core.
+  // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel
+  // does one at a time. Hundreds on a core that look each millisecond leave it no time. So the
+  // longest nap grows with the ranks that share a core.
   [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
   static constexpr std::int64_t kShortestNapNs = 50'000;
-  // For who could not find out whether something has come: as short as a nap may be; longer where the longest is, in the same
-  // proportion, so that hundreds on a core leave it time then, too.
+  // For who could not find out whether something has come: as short as a nap may be; longer where
+  // the longest is, in the same proportion, so that hundreds on a core leave it time then, too.
   [[nodiscard]] std::int64_t brief_nap_ns() const { return longest_nap_ns() / (kLongestNapNs / kShortestNapNs); }
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
-  // How long the core was away. Alone on it, one is back in half a microsecond; another thread takes two switches at least.
+  // How long the core was away. Alone on it, one is back in half a microsecond; another thread
+  // takes two switches at least.
   void yielded(std::uint64_t ns) {
     const std::uint32_t level = level_.load(std::memory_order_relaxed);
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
-  // After yielded(): the thread has shared its core for a while, though there should be one for everybody. The system leaves two
-  // that yield to each other on one core for ever, since neither of them waits in its queue for long.
+  // After yielded(): the thread has shared its core for a while, though there should be one for
+  // everybody. The system leaves two that yield to each other on one core for ever, since neither
+  // of them waits in its queue for long.
   [[nodiscard]] bool should_step_aside(std::uint64_t ns, std::uint64_t now) {
     if (ns < kTwoSwitchesNs || !roomy_.load(std::memory_order_relaxed)) {
       if (shared_.load(std::memory_order_relaxed) != 0) shared_.store(0, std::memory_order_relaxed);
@@ -70,8 +74,10 @@ class Crowd {
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
-  static constexpr std::uint32_t kMost = 8;  // so many yields to nobody, and the core counts as free again
-  static constexpr std::uint64_t kNapPerShareNs = 200'000;  // ten times what a nap takes of the core, and more
+  // so many yields to nobody, and the core counts as free again
+  static constexpr std::uint32_t kMost = 8;
+  // ten times what a nap takes of the core, and more
+  static constexpr std::uint64_t kNapPerShareNs = 200'000;
   static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
   // Relaxed, all: hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
@@ -82,19 +88,22 @@ class Crowd {
   std::atomic<std::uint64_t> not_before_{0};
 };
 
-// Moves the calling thread to another core that it may run on, if there is one, and lets it run on all as before.
+// Moves the calling thread to another core that it may run on, if there is one, and lets it run on
+// all as before.
 void step_aside();
 
-// One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one; then, if nap_ns() says so, sleep.
+// One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one; then, if
+// nap_ns() says so, sleep.
 //
-// Spins, yields, sleeps. With more threads than cores the partner may need this very core: what is spun here is added to
-// every turn of everybody, so who knows that there is a crowd hardly spins. A thread that is alone on its core is back from
-// sched_yield() in half a microsecond, so yielding costs it little. Who has waited in vain for long sleeps, a sixteenth of the time
-// it has waited: what does not wake it is noticed late by as little, and it leaves its core to others.
+// Spins, yields, sleeps. With more threads than cores the partner may need this very core: what is
+// spun here is added to every turn of everybody, so who knows that there is a crowd hardly spins. A
+// thread that is alone on its core is back from sched_yield() in half a microsecond, so yielding
+// costs it little. Who has waited in vain for long sleeps, a sixteenth of the time it has waited:
+// what does not wake it is noticed late by as little, and it leaves its core to others.
 class Waiter {
  public:
-  // `crowd` outlives it; null: nothing is known, nothing is learned. timeout_ns: negative: for ever; 0: who asks has looked
-  // once, and the time is over.
+  // `crowd` outlives it; null: nothing is known, nothing is learned. timeout_ns: negative: for
+  // ever; 0: who asks has looked once, and the time is over.
   Waiter(Clock& clock, std::int64_t timeout_ns, Crowd* crowd = nullptr)
       : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
@@ -137,7 +146,8 @@ class Waiter {
   }
 
  private:
-  static constexpr std::uint32_t kFree = 64;    // without a pause: the answer is one cache transfer away
+  // without a pause: the answer is one cache transfer away
+  static constexpr std::uint32_t kFree = 64;
   static constexpr std::uint32_t kSpins = 100;  // five microseconds: about two context switches
   static constexpr std::uint32_t kFewSpins = 16;
   static constexpr std::uint32_t kClockPeriod = 256;
@@ -180,7 +190,8 @@ class Waiter {
   std::uint32_t since_clock_ = 0;
 };
 
-// For waits of set-up, where the answer makes a way through other processes: sleeps, longer from time to time.
+// For waits of set-up, where the answer makes a way through other processes: sleeps, longer from
+// time to time.
 class Nap {
  public:
   void take() {

@@ -79,7 +79,8 @@ TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
   EXPECT_GE(crowd.brief_nap_ns(), 1'000'000) << "hundreds on a core leave it time";
 }
 
-// What is slept between two looks at the longest; the looks of all together then take the same part of a core, however many they are.
+// What is slept between two looks at the longest; the looks of all together then take the same part
+// of a core, however many they are.
 TEST(Waiter, SleepsLongerTheMoreShareACore) {
   const auto longest = [](std::uint64_t who_wait, std::uint64_t cores) {
     Crowd crowd;

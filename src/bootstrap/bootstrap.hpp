@@ -1,7 +1,8 @@
 // How a process becomes a member of a job: the contract every bootstrap fulfils.
 //
-// A bootstrap knows this process's rank, carries a few bytes and one file descriptor per rank between the processes during
-// set-up, and tells who has died. It is not for the hot path. All functions may be called from any thread unless noted.
+// A bootstrap knows this process's rank, carries a few bytes and one file descriptor per rank
+// between the processes during set-up, and tells who has died. It is not for the hot path. All
+// functions may be called from any thread unless noted.
 #pragma once
 
 #include <array>
@@ -22,14 +23,16 @@ namespace heddle::bootstrap {
 // Random per job; membership is proved by knowing it, and packed regions carry a digest of it.
 using JobSecret = std::array<std::uint8_t, 16>;
 
-// What a rank shows to its peers: a descriptor (its shared segment, or -1), its process and a few bytes.
+// What a rank shows to its peers: a descriptor (its shared segment, or -1), its process and a few
+// bytes.
 struct Card {
-  // publish: stays the caller's, open as long as the bootstrap. fetch: a new descriptor that is the caller's to close.
+  // publish: stays the caller's, open as long as the bootstrap. fetch: a new descriptor that is the
+  // caller's to close.
   int fd = -1;
   std::int32_t pid = 0;
   std::vector<std::byte> bytes;  // at most kMaxCardBytes
-  // Something to share with ranks of the same process, alive as long as anybody holds it. Peers in another process fetch
-  // null.
+  // Something to share with ranks of the same process, alive as long as anybody holds it. Peers in
+  // another process fetch null.
   std::shared_ptr<void> object = nullptr;
 };
 inline constexpr std::size_t kMaxCardBytes = 4096;
@@ -48,14 +51,15 @@ class Bootstrap {
   [[nodiscard]] virtual std::uint32_t size() const = 0;
   [[nodiscard]] virtual const JobSecret& secret() const = 0;
 
-  // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for every rank of the job.
-  // Ranks of one machine can show each other descriptors and memory.
+  // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for
+  // every rank of the job. Ranks of one machine can show each other descriptors and memory.
   [[nodiscard]] virtual std::uint32_t host([[maybe_unused]] std::uint32_t rank) const { return 0; }
-  // For a transport that is opened on this: other ranks change the same words by the processor's instructions meanwhile, so its
-  // atomics must be atomic with those.
+  // For a transport that is opened on this: other ranks change the same words by the processor's
+  // instructions meanwhile, so its atomics must be atomic with those.
   [[nodiscard]] virtual bool atomics_beside_processors() const { return false; }
-  // For a transport that is opened on this: threads sleep on this bell, which another transport of the rank rings as well; so it is rung
-  // and slept on in place of a bell of the transport's own. It outlives the transport. Null: there is none.
+  // For a transport that is opened on this: threads sleep on this bell, which another transport of
+  // the rank rings as well; so it is rung and slept on in place of a bell of the transport's own.
+  // It outlives the transport. Null: there is none.
   [[nodiscard]] virtual const queue::Bell<>* common_bell() const { return nullptr; }
   struct Place {
     std::uint32_t rank = 0;   // among the ranks of its machine
@@ -66,34 +70,37 @@ class Bootstrap {
 
   // Once, before any peer can fetch it.
   [[nodiscard]] virtual base::Status publish(const Card& card) = 0;
-  // Asks for a peer's card and returns at once. AGAIN: it is under way, or the peer has not published yet; call again. The
-  // first call sends the request, once; nothing but later calls is needed for the answer to be seen. Any number of
-  // threads may ask for the same card: each answer goes to one of them, who goes on asking causes the next.
-  // PEER_FAILED: it has died or left. NO_MEMORY: no descriptor was left for the card's; the next call asks anew.
+  // Asks for a peer's card and returns at once. AGAIN: it is under way, or the peer has not
+  // published yet; call again. The first call sends the request, once; nothing but later calls is
+  // needed for the answer to be seen. Any number of threads may ask for the same card: each answer
+  // goes to one of them, who goes on asking causes the next.
+  // PEER_FAILED: it has died or left. NO_MEMORY: no descriptor was left for the card's; the next
+  // call asks anew.
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
   // The same without a descriptor: fd is -1. Where fetch() opens one, it is not opened.
   [[nodiscard]] virtual base::Result<Card> fetch_bytes(std::uint32_t rank);
   // For set-up: fetch(), waiting until it does not say AGAIN.
   [[nodiscard]] base::Result<Card> fetch_wait(std::uint32_t rank);
 
-  // Collective exchange, split so that the caller can make progress on other things while it waits. One at a time: start,
-  // then exchange_test until it does not say AGAIN. A barrier is an exchange of zero bytes. `all` becomes the
-  // contributions of all ranks in rank order, each with the length its rank gave. PEER_FAILED if a rank died or left
-  // before it arrived.
+  // Collective exchange, split so that the caller can make progress on other things while it waits.
+  // One at a time: start, then exchange_test until it does not say AGAIN. A barrier is an exchange
+  // of zero bytes. `all` becomes the contributions of all ranks in rank order, each with the length
+  // its rank gave. PEER_FAILED if a rank died or left before it arrived.
   [[nodiscard]] virtual base::Status exchange_start(std::span<const std::byte> mine) = 0;
   [[nodiscard]] virtual base::Status exchange_test(std::vector<std::vector<std::byte>>* all) = 0;
 
-  // For messages: the ranks that the exchange under way still waits for. Empty: it waits for nobody, or only the launcher
-  // knows.
+  // For messages: the ranks that the exchange under way still waits for. Empty: it waits for
+  // nobody, or only the launcher knows.
   [[nodiscard]] virtual std::vector<std::uint32_t> awaited() { return {}; }
 
-  // Grows by one whenever a peer is found dead or has left without this rank leaving, or is given up by the transport; read by every progress call.
+  // Grows by one whenever a peer is found dead or has left without this rank leaving, or is given
+  // up by the transport; read by every progress call.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
   // By the transport, after Transport::given_up() has become true of a rank. Any thread.
   virtual void note_given_up() { raise_failure_epoch(); }
-  // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any thread, until told
-  // otherwise (null: no bell). At most one.
+  // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any
+  // thread, until told otherwise (null: no bell). At most one.
   void set_bell(const queue::Bell<>* bell) {
     const std::lock_guard lock(bell_mutex_);
     bell_ = bell;
@@ -104,9 +111,11 @@ class Bootstrap {
     return bell_;
   }
 
-  // All ranks have met to leave. If it is said, then before leave(): who stays nevertheless need not be waited for as long as it lives.
+  // All ranks have met to leave. If it is said, then before leave(): who stays nevertheless need
+  // not be waited for as long as it lives.
   virtual void note_all_leave() {}
-  // Tells the others that this rank ends its membership in good order; afterwards only the destructor may be called.
+  // Tells the others that this rank ends its membership in good order; afterwards only the
+  // destructor may be called.
   virtual void leave() = 0;
 
   // Ends the job; see heddle_context_abort.
@@ -124,9 +133,11 @@ class Bootstrap {
   }
 
  private:
-  // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after failed(rank) is true.
+  // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after
+  // failed(rank) is true.
   std::atomic<std::uint64_t> failure_epoch_{0};
-  std::mutex bell_mutex_;  // taken last of all; held while it rings, so that a bell that was taken back is silent
+  // taken last of all; held while it rings, so that a bell that was taken back is silent
+  std::mutex bell_mutex_;
   const queue::Bell<>* bell_ = nullptr;
 };
 
@@ -136,8 +147,9 @@ struct Options {
   std::uint32_t rank = 0;      // inproc
 };
 
-// Opens the bootstrap that the options name; "auto": the one that HEDDLE_BOOTSTRAP names, and if that is auto too, what this
-// process was started by: local, pmix, pmi, and single where there is no launcher.
+// Opens the bootstrap that the options name; "auto": the one that HEDDLE_BOOTSTRAP names, and if
+// that is auto too, what this process was started by: local, pmix, pmi, and single where there is
+// no launcher.
 base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base::Environment& environment);
 
 }  // namespace heddle::bootstrap

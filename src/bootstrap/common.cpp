@@ -15,9 +15,10 @@
 namespace heddle::bootstrap {
 namespace {
 
-// Several processes may have inherited the descriptor (a rank's child that was started before the rank joined), and the
-// connection takes one. The mark is a record lock: the kernel keeps it for a process, not for a descriptor, and drops it
-// when the process ends. Nothing is written to the socket before it is had.
+// Several processes may have inherited the descriptor (a rank's child that was started before the
+// rank joined), and the connection takes one. The mark is a record lock: the kernel keeps it for a
+// process, not for a descriptor, and drops it when the process ends. Nothing is written to the
+// socket before it is had.
 base::Status claim_among_processes(int fd, const Inherited& words) {
   struct flock mark{};
   mark.l_type = F_WRLCK;
@@ -73,9 +74,9 @@ base::Result<JobSecret> make_secret() {
   return secret;
 }
 
-// Makes the inherited descriptor this process's own. It survived the exec that started this process, so it is not
-// close-on-exec unless the process has claimed it before; claiming sets the flag, and the descriptor is never closed, so
-// that its number cannot come to mean something else.
+// Makes the inherited descriptor this process's own. It survived the exec that started this
+// process, so it is not close-on-exec unless the process has claimed it before; claiming sets the
+// flag, and the descriptor is never closed, so that its number cannot come to mean something else.
 base::Status claim_socket(int fd, const Inherited& words) {
   // The descriptor belongs to the process, so does the lock between looking and claiming.
   static std::mutex mutex;

@@ -9,15 +9,16 @@ namespace heddle::bootstrap {
 // From the system's random source.
 base::Result<JobSecret> make_secret();
 
-// How messages name an inherited connection: the variable that tells its descriptor, and what to unset for a child.
+// How messages name an inherited connection: the variable that tells its descriptor, and what to
+// unset for a child.
 struct Inherited {
   const char* variable;
   const char* all;
 };
 
-// Makes a stream socket that the launcher has given to this process its own: marked close-on-exec, never to be closed.
-// Once per process. BOOTSTRAP: not open, not such a socket, or this process has claimed it before. STATE: another living
-// process has.
+// Makes a stream socket that the launcher has given to this process its own: marked close-on-exec,
+// never to be closed. Once per process. BOOTSTRAP: not open, not such a socket, or this process has
+// claimed it before. STATE: another living process has.
 base::Status claim_socket(int fd, const Inherited& words);
 
 // A second descriptor for the same file, closed on exec; -1 gives an invalid Fd without an error.
@@ -31,7 +32,8 @@ base::Status check_rank(std::uint32_t rank, std::uint32_t size);
 base::Status fail_missing(std::uint32_t rank);
 base::Status fail_gone(std::uint32_t rank);
 
-// "heddle: rank 3 aborts the job: MESSAGE" on standard error, in one write. Nothing if the code is 0 and there is no message.
+// "heddle: rank 3 aborts the job: MESSAGE" on standard error, in one write. Nothing if the code is
+// 0 and there is no message.
 void print_abort(std::uint32_t rank, int code, const char* message);
 
 }  // namespace heddle::bootstrap

@@ -1,7 +1,9 @@
-// One round of a collective exchange, as whoever brings the ranks together sees it (the inproc job, the launcher).
+// One round of a collective exchange, as whoever brings the ranks together sees it (the inproc job,
+// the launcher).
 //
-// A round ends when every rank has arrived or is gone. So the living always agree on the number of rounds, and a rank
-// that waits in its last exchange has waited for all the living, whatever happened to the others. Not thread-safe.
+// A round ends when every rank has arrived or is gone. So the living always agree on the number of
+// rounds, and a rank that waits in its last exchange has waited for all the living, whatever
+// happened to the others. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +15,8 @@ namespace heddle::bootstrap {
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 
-// What a round gave. missing: a rank that was gone before it arrived; then the round has failed for everybody.
+// What a round gave. missing: a rank that was gone before it arrived; then the round has failed for
+// everybody.
 struct Gathered {
   static constexpr std::uint32_t kNobody = UINT32_MAX;
   std::uint32_t missing = kNobody;

@@ -11,7 +11,8 @@
 
 namespace heddle::bootstrap {
 
-// Neither the lock nor the list is ever destroyed: descriptors may be closed, and children forked, while the process ends.
+// Neither the lock nor the list is ever destroyed: descriptors may be closed, and children forked,
+// while the process ends.
 std::mutex& ProcessFd::mutex() {
   static auto& lock = *new std::mutex;
   return lock;
@@ -36,7 +37,8 @@ void ProcessFd::after_fork() {
   mutex().unlock();
 }
 
-// Only what POSIX allows between the fork of a process with threads and an exec: no memory is taken, none is given back.
+// Only what POSIX allows between the fork of a process with threads and an exec: no memory is
+// taken, none is given back.
 void ProcessFd::in_child() {
   const auto make_unconnected = [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); };
   int unconnected = -1;
@@ -91,7 +93,8 @@ void ProcessFd::claim(int fd) {
   static_cast<void>(enlist(fd));
 }
 
-// Closed under the lock as well: a child must not take a number that is another file's by now for the one that was enlisted.
+// Closed under the lock as well: a child must not take a number that is another file's by now for
+// the one that was enlisted.
 void ProcessFd::reset() {
   if (fd_ < 0) return;
   const auto lock = hold_forks();

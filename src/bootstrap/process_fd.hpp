@@ -1,10 +1,12 @@
 // A descriptor that belongs to this process alone: a child that it forks does not keep it.
 //
-// Others learn of a process's death by the end of its connections, and a connection ends when the last process that has it open closes
-// it. Close-on-exec is enough for children that run another program; a child that is only forked (Python's multiprocessing) would
-// keep the connection, and who waits for the dead process would wait until that child ends, too. So each such descriptor is registered, and
-// a handler that runs in every forked child (pthread_atfork) puts a socket that is connected to nothing in its place. The number
-// stays taken, so that objects which the child has inherited may close it, and never close a file that the child has opened since.
+// Others learn of a process's death by the end of its connections, and a connection ends when the
+// last process that has it open closes it. Close-on-exec is enough for children that run another
+// program; a child that is only forked (Python's multiprocessing) would keep the connection, and
+// who waits for the dead process would wait until that child ends, too. So each such descriptor is
+// registered, and a handler that runs in every forked child (pthread_atfork) puts a socket that is
+// connected to nothing in its place. The number stays taken, so that objects which the child has
+// inherited may close it, and never close a file that the child has opened since.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +35,8 @@ class ProcessFd {
   ProcessFd& operator=(const ProcessFd&) = delete;
   ~ProcessFd() { reset(); }
 
-  // What open() returns, a descriptor or -1 with errno set. No thread forks in between; so it must not wait.
+  // What open() returns, a descriptor or -1 with errno set. No thread forks in between; so it must
+  // not wait.
   template <class Open>
   static ProcessFd make(Open&& open) {
     const auto lock = hold_forks();
@@ -41,7 +44,8 @@ class ProcessFd {
   }
   // Both ends of a local stream (socketpair(2)), close-on-exec. Not valid: errno says why.
   static std::array<ProcessFd, 2> make_pair();
-  // In a program all of whose children run another one at once: close-on-exec is enough, and none of them spends time on a long list.
+  // In a program all of whose children run another one at once: close-on-exec is enough, and none
+  // of them spends time on a long list.
   static ProcessFd unlisted(base::Fd fd) { return ProcessFd(fd.release()); }
   // For one that is never closed: the launcher's.
   static void claim(int fd);
@@ -60,7 +64,8 @@ class ProcessFd {
   };
 
   explicit ProcessFd(int enlisted) : fd_(enlisted) {}
-  // Held by a thread that forks, from before the fork until after it: the child finds the list whole and the lock its own.
+  // Held by a thread that forks, from before the fork until after it: the child finds the list
+  // whole and the lock its own.
   static std::mutex& mutex();
   static std::unique_lock<std::mutex> hold_forks();
   static std::vector<Entry>& all();

@@ -110,7 +110,8 @@ TEST(process_fd, a_child_that_may_open_nothing_keeps_nothing_either) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Children that are forked while another thread opens and closes find a list that is whole and a lock that is free.
+// Children that are forked while another thread opens and closes find a list that is whole and a
+// lock that is free.
 TEST(process_fd, forks_beside_a_thread_that_opens_and_closes) {
   std::atomic<bool> enough{false};
   std::thread other([&] {

@@ -37,7 +37,8 @@ Opened open_pmi(const Options&, const base::Environment& environment) {
   return pmi::open(environment);
 }
 
-// The number of processes that another launcher says it has started, of which this one knows nothing; *variable: where.
+// The number of processes that another launcher says it has started, of which this one knows
+// nothing; *variable: where.
 long others_started(const char** variable) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
     const char* text = std::getenv(name);
@@ -49,7 +50,8 @@ long others_started(const char** variable) {
   return 0;
 }
 
-// A program that mpirun or srun has started many times would otherwise silently be many jobs of one.
+// A program that mpirun or srun has started many times would otherwise silently be many jobs of
+// one.
 void warn_of_other_launchers(const base::Log& log) {
   static std::atomic<bool> warned{false};  // relaxed: says nothing but whether
   const char* variable = nullptr;

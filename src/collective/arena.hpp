@@ -1,8 +1,9 @@
-// Memory that all ranks can reach, for the counters and slots of collective operations: pieces of one region.
+// Memory that all ranks can reach, for the counters and slots of collective operations: pieces of
+// one region.
 //
-// A piece whose operation has gone is used again only when all that peers give to its counters has come, since what they put
-// comes before it: a rank that is behind may still be at the last run. What cannot come any more, since a peer has died, keeps its
-// piece to the end of the context.
+// A piece whose operation has gone is used again only when all that peers give to its counters has
+// come, since what they put comes before it: a rank that is behind may still be at the last run.
+// What cannot come any more, since a peer has died, keeps its piece to the end of the context.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,8 @@ class Arena {
   std::optional<std::uint64_t> take(std::uint64_t bytes);
   // At once. Any thread.
   void give_back(std::uint64_t offset);
-  // When the counters there have at least these values. `last`: then runs, from a later call of take() or sweep(); may be empty.
+  // When the counters there have at least these values. `last`: then runs, from a later call of
+  // take() or sweep(); may be empty.
   void give_back_after(std::uint64_t offset, std::vector<std::uint64_t> counters, std::function<void()> last);
   // Pieces that have become free.
   void sweep();

@@ -56,7 +56,8 @@ struct Record {
     std::uint64_t at = 0;     // where that is put: in receive, or in scratch
   };
   std::array<Listed, 2> listed{};  // of this round
-  WayKeys keys;  // the way in which it would run the operation, and what the member that is told needs for that
+  // the way in which it would run the operation, and what the member that is told needs for that
+  WayKeys keys;
   // split, subset
   std::int64_t key = 0;
   std::uint32_t colour = 0;

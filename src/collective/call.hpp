@@ -28,15 +28,18 @@ struct Call {
   // same; the caller has checked that.
   const void* send = nullptr;
   void* receive = nullptr;
-  const Exchange* lists = nullptr;   // where members list their blocks: this one's, laid out; the operation copies it
-  std::uint64_t bytes = 0;           // see Operation; of each rank's block where there are blocks
-  std::uint64_t whole = 0;           // of a piece of a longer call: the bytes of that
-  std::uint32_t root = 0;            // a rank of the team, checked
-  std::uint64_t element_bytes = 1;   // reductions; divides bytes
-  Reduction reduction;               // reductions
-  std::uint32_t reduction_name = 0;  // so that ranks which combine differently are told apart; the caller's numbers
-  const char* algorithm = nullptr;   // OPERATION.WAY; null: chosen (HEDDLE_COLLECTIVE_…, else by the table)
-  std::uint64_t segment_bytes = 0;   // 0: chosen
+  // where members list their blocks: this one's, laid out; the operation copies it
+  const Exchange* lists = nullptr;
+  std::uint64_t bytes = 0;          // see Operation; of each rank's block where there are blocks
+  std::uint64_t whole = 0;          // of a piece of a longer call: the bytes of that
+  std::uint32_t root = 0;           // a rank of the team, checked
+  std::uint64_t element_bytes = 1;  // reductions; divides bytes
+  Reduction reduction;              // reductions
+  // so that ranks which combine differently are told apart; the caller's numbers
+  std::uint32_t reduction_name = 0;
+  // OPERATION.WAY; null: chosen (HEDDLE_COLLECTIVE_…, else by the table)
+  const char* algorithm = nullptr;
+  std::uint64_t segment_bytes = 0;  // 0: chosen
 };
 
 }  // namespace heddle::collective

@@ -34,7 +34,8 @@ bool inside(const Job& job, Rank rank, const Block& block) {
   return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
 }
 
-// Whether a link leads from one rank to the other. Where a side of the torus is 2, both links of its axis do.
+// Whether a link leads from one rank to the other. Where a side of the torus is 2, both links of
+// its axis do.
 bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
   const std::uint32_t axis = link / 2;
   Rank stride = 1;
@@ -169,7 +170,7 @@ bool check_givers(const Job& job) {
   return job.verdict.proved();
 }
 
-// ---- execution ----------------------------------------------------------------------------------------------------------
+// ---- execution ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -236,7 +237,8 @@ class Execution {
     return true;
   }
 
-  // Executes what can be executed now, in this run; true: something was, or the run has ended and the next has begun.
+  // Executes what can be executed now, in this run; true: something was, or the run has ended and
+  // the next has begun.
   bool advance(Rank rank) {
     State& state = ranks_[rank];
     if (state.run >= job_.runs) return false;

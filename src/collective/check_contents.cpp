@@ -73,7 +73,8 @@ class Contents {
     if (!listed_.empty()) before_[rank] = places[1];
   }
 
-  // Where ranks list their blocks: which byte of whom each byte of each receive is, by the lists alone.
+  // Where ranks list their blocks: which byte of whom each byte of each receive is, by the lists
+  // alone.
   void find_listed() {
     if (!lists_blocks(job_.request.operation)) return;
     listed_.resize(ranks_.size());

@@ -46,8 +46,9 @@ struct Job {
 
 std::string describe(const Job& job, const Event& event);
 
-// The same schedules for callers whose buffers are in place: what was one of them is the other; a copy of a block to where it is has gone. And
-// how many bytes each rank's buffers have then, and where send begins in receive (kNoPart: it is no part of it).
+// The same schedules for callers whose buffers are in place: what was one of them is the other; a
+// copy of a block to where it is has gone. And how many bytes each rank's buffers have then, and
+// where send begins in receive (kNoPart: it is no part of it).
 inline constexpr std::uint64_t kNoPart = ~std::uint64_t{0};
 void put_in_place(const Request& request, std::vector<Schedule>* schedules, Job* job);
 

@@ -1,9 +1,11 @@
-// Which events are ordered whatever the network does, by vector clocks, and whether all conflicting accesses are.
+// Which events are ordered whatever the network does, by vector clocks, and whether all conflicting
+// accesses are.
 //
-// An event knows of another if it cannot happen before it. It knows of the one before it in its queue, of the caller's turn
-// that began its run, and of those whose credits it cannot do without. The last depends on what is known already: credits
-// that are given only after the waiting command cannot have helped it. So clocks are computed again until nothing is added;
-// each round is sound if the one before was.
+// An event knows of another if it cannot happen before it. It knows of the one before it in its
+// queue, of the caller's turn that began its run, and of those whose credits it cannot do without.
+// The last depends on what is known already: credits that are given only after the waiting command
+// cannot have helped it. So clocks are computed again until nothing is added; each round is sound
+// if the one before was.
 #include <algorithm>
 #include <map>
 
@@ -79,8 +81,9 @@ class Order {
     }
   }
 
-  // The last giver of `stream` whose credits must have come before `waiting` could run, which had to see `needed` credits;
-  // kNobody: none. `spare`: what all streams of the counter together could have given before.
+  // The last giver of `stream` whose credits must have come before `waiting` could run, which had
+  // to see `needed` credits; kNobody: none. `spare`: what all streams of the counter together could
+  // have given before.
   [[nodiscard]] EventId surely_before(const Stream& stream, std::int64_t needed, std::uint64_t spare,
                                       std::uint64_t own) const {
     const std::int64_t sure = needed - static_cast<std::int64_t>(spare - own);
@@ -237,10 +240,13 @@ class Order {
 
   const Job& job_;
   std::size_t width_;
-  std::vector<std::uint32_t> clocks_;                      // per event, one number per queue of all ranks
-  std::vector<std::vector<EventId>> known_;                // per event: the givers whose credits it cannot do without
+  // per event, one number per queue of all ranks
+  std::vector<std::uint32_t> clocks_;
+  // per event: the givers whose credits it cannot do without
+  std::vector<std::vector<EventId>> known_;
   std::vector<std::vector<std::vector<Stream>>> streams_;  // per rank and counter
-  std::map<std::pair<std::uint32_t, Rank>, std::vector<Observation>> observations_;  // by giving queue and rank
+  // by giving queue and rank
+  std::map<std::pair<std::uint32_t, Rank>, std::vector<Observation>> observations_;
 };
 
 }  // namespace

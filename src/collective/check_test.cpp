@@ -1,4 +1,5 @@
-// All algorithms are proved for all sizes up to 64 ranks, at samples beyond; and the proof finds what is wrong.
+// All algorithms are proved for all sizes up to 64 ranks, at samples beyond; and the proof finds
+// what is wrong.
 #include "collective/check.hpp"
 
 #include <gtest/gtest.h>
@@ -58,7 +59,8 @@ void prove(const Algorithm& algorithm, const Request& request, Proof proof, std:
 
 TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
   const Algorithm& algorithm = *GetParam();
-  // AddressSanitizer takes a minute and a half for all of them, and what is wrong with memory shows at a part of them.
+  // AddressSanitizer takes a minute and a half for all of them, and what is wrong with memory shows
+  // at a part of them.
   const auto next = [](Rank ranks) { return ranks + (base::kAddressSanitizer && ranks >= 24 ? 5 : 1); };
   for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ranks = next(ranks)) {
     Request request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
@@ -123,7 +125,7 @@ TEST(SessionQueues, RunTheSessionAlgorithmsOnly) {
                    .fits);
 }
 
-// ---- children spread over links ------------------------------------------------------------------------------------------
+// ---- children spread over links -----------------------------------------------------------------
 
 enum class Spread { all, nobody, some };
 
@@ -149,7 +151,8 @@ std::vector<std::array<Rank, 3>> boxes_up_to(Rank most) {
   return all;
 }
 
-// What one rank does is no other's matter, so all mixtures are right. Where all spread they are among all algorithms, above.
+// What one rank does is no other's matter, so all mixtures are right. Where all spread they are
+// among all algorithms, above.
 TEST(TrinaryX3, IsProvedHoweverMembersSpread) {
   std::size_t number = 0;
   for (const std::array<Rank, 3>& box : boxes_up_to(64)) {
@@ -172,7 +175,8 @@ TEST(TrinaryX3, IsRightOnAWholeMachine) {
   for (const Schedule& schedule : all) ASSERT_EQ(runs_on_session_queues(schedule).reason, "");
 }
 
-// The most that one queue puts in a run is what one link carries, a third of the bytes; where nobody spreads, up to three times as much.
+// The most that one queue puts in a run is what one link carries, a third of the bytes; where
+// nobody spreads, up to three times as much.
 TEST(TrinaryX3, EachLinkHasAQueue) {
   constexpr std::uint64_t kBytes = 300;
   const auto most_of_a_queue = [](const Schedule& schedule) {
@@ -204,7 +208,7 @@ TEST(TrinaryX3, EachLinkHasAQueue) {
   }
 }
 
-// ---- the proof finds faults ----------------------------------------------------------------------------------------------
+// ---- the proof finds faults ---------------------------------------------------------------------
 
 struct Broken {
   Request request;
@@ -218,11 +222,13 @@ struct Broken {
 
 TEST(Check, FindsABufferTouchedTooEarly) {
   Broken broken("broadcast.chain", Operation::broadcast);
-  for (Command& command : broken.all[0].commands) command.waits = {};  // the root does not wait for its child
+  // the root does not wait for its child
+  for (Command& command : broken.all[0].commands) command.waits = {};
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
 
-// The first takes another's contribution first, and adds its own to that: right, unless its own was where the result is.
+// The first takes another's contribution first, and adds its own to that: right, unless its own was
+// where the result is.
 TEST(Check, FindsWhatIsWrongInPlaceOnly) {
   Broken broken("allreduce.flat", Operation::allreduce, 3);
   std::vector<Command>& commands = broken.all[0].commands;
@@ -235,7 +241,8 @@ TEST(Check, FindsWhatIsWrongInPlaceOnly) {
 
 TEST(Check, FindsADeadlock) {
   Broken broken("barrier.dissemination", Operation::barrier);
-  for (Schedule& schedule : broken.all) wait(schedule.commands[0], 1, 1);  // everybody waits before telling
+  // everybody waits before telling
+  for (Schedule& schedule : broken.all) wait(schedule.commands[0], 1, 1);
   EXPECT_NE(broken.faults().find("deadlock"), std::string::npos) << broken.faults();
 }
 
@@ -272,7 +279,8 @@ TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
   EXPECT_NE(twice.faults().find("contents"), std::string::npos) << twice.faults();
 }
 
-// Two children report to one counter, and the parent goes on after the first of them: the credit may be either's.
+// Two children report to one counter, and the parent goes on after the first of them: the credit
+// may be either's.
 TEST(Check, KnowsThatACounterDoesNotTellItsGiversApart) {
   Broken broken("gather.linear", Operation::gather, 3);
   for (Command& command : broken.all[0].commands)
@@ -287,7 +295,8 @@ TEST(Check, FindsSlotsThatAreReusedTooEarly) {
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
 
-// The same in the ring is harmless: nobody ends a run before its right neighbour has emptied the slots.
+// The same in the ring is harmless: nobody ends a run before its right neighbour has emptied the
+// slots.
 TEST(Check, SeesThroughLongChainsOfCredits) {
   Broken harmless("allreduce.ring", Operation::allreduce);
   for (Schedule& schedule : harmless.all) schedule.counters[1].initial += 1;

@@ -100,7 +100,8 @@ base::Result<Collective*> Collective::open(Team& team, const Call& call, Use use
 
 base::Result<std::unique_ptr<Collective>> Collective::make(Team& team, const Call& call, Use use) {
   std::unique_ptr<Collective> made(new Collective(team, call, use));
-  if (const base::Status status = made->choose(); status != HEDDLE_DONE) return status;  // a mistake that all make
+  // a mistake that all make
+  if (const base::Status status = made->choose(); status != HEDDLE_DONE) return status;
   try {
     made->record_.status = made->prepare_places();
   } catch (const std::bad_alloc&) {
@@ -138,7 +139,7 @@ void Collective::retire() {
   places_.give_back(memory, std::move(counters));
 }
 
-// ---- making ready -----------------------------------------------------------------------------------------------------------
+// ---- making ready -------------------------------------------------------------------------------
 
 base::Status Collective::choose() {
   request_.operation = call_.operation;
@@ -260,7 +261,7 @@ const char* Collective::algorithm() const {
   return stage() == Stage::ready ? runner_->algorithm(algorithm_->name) : algorithm_->name;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 bool Collective::active() const {
   switch (stage()) {

@@ -39,7 +39,8 @@ class Collective final : public Setup {
   // The interface runs it, or was to do so before it was refused. Not while it is set up.
   [[nodiscard]] bool by_interface() const { return runner_->offloaded(); }
   [[nodiscard]] Team& team() { return team_; }
-  // For reports: members that the run which is under way waits for. Empty: none, or it is not known. May throw.
+  // For reports: members that the run which is under way waits for. Empty: none, or it is not
+  // known. May throw.
   [[nodiscard]] std::vector<Rank> awaited();
 
   // Until it is ready: DONE, or why it is not.
@@ -107,20 +108,26 @@ class Collective final : public Setup {
   bool told_ = false;    // others know of it, and may put to its memory if
   bool agreed_ = false;  // their calls and this one agree
   Places places_;
-  std::unique_ptr<Runner> runner_;       // as this member would have it; when it is ready, as all do
+  // as this member would have it; when it is ready, as all do
+  std::unique_ptr<Runner> runner_;
   std::unique_ptr<Runner> by_software_;  // until it is known whether members agree about another
 
-  std::atomic<Stage> stage_{Stage::setting_up};  // release when it is ready or refused; acquire by stage()
+  // release when it is ready or refused; acquire by stage()
+  std::atomic<Stage> stage_{Stage::setting_up};
   Refusal refusal_;
-  bool heard_all_ = false;          // the records of all members have come
-  bool unlike_ = false;             // lists do not fit each other, here or at others: nobody runs it
+  bool heard_all_ = false;  // the records of all members have come
+  // lists do not fit each other, here or at others: nobody runs it
+  bool unlike_ = false;
   std::atomic<bool> begun_{false};  // once: the run has been started
   bool running_ = false;            // as the program sees it
   bool opened_ = false;
   bool listed_ = false;
-  std::atomic<std::uint64_t> seen_epoch_{0};  // of failures. Relaxed: who looks twice finds the same
-  queue::HelperClaim<> helper_;               // who moves it on, for as long as a helper may hold a lock of it
-  std::atomic<std::uint32_t> visitors_{0};    // acquire by visit() and visited(), release by leave()
+  // of failures. Relaxed: who looks twice finds the same
+  std::atomic<std::uint64_t> seen_epoch_{0};
+  // who moves it on, for as long as a helper may hold a lock of it
+  queue::HelperClaim<> helper_;
+  // acquire by visit() and visited(), release by leave()
+  std::atomic<std::uint32_t> visitors_{0};
 };
 
 }  // namespace heddle::collective

@@ -1,5 +1,6 @@
-// What all teams of a context share: memory that every rank reaches, the ways to the others' memory, and the list of operations
-// that helpers move on. Made with the first team; ends with the context.
+// What all teams of a context share: memory that every rank reaches, the ways to the others'
+// memory, and the list of operations that helpers move on. Made with the first team; ends with the
+// context.
 #pragma once
 
 #include <array>
@@ -46,7 +47,8 @@ class Commons final : public engine::Attachment {
   void know(std::span<const PackedRegion> arenas);
   // Of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
-  // By which bytes and credits go to ranks whose memory is not this process's; null: there are none.
+  // By which bytes and credits go to ranks whose memory is not this process's; null: there are
+  // none.
   [[nodiscard]] engine::Worker* port() const { return port_.load(std::memory_order_acquire); }
 
   // Operations that helpers move on. After delist() nobody is at it.
@@ -56,8 +58,9 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] bool active() const override;
   void end() override;
 
-  // Calls done() until it says true, makes progress in between. False: the time is over. `call`: for reports of long waits.
-  // `fetch(ns)`: brings a helper here that is at what is waited for, and sleeps so long at most; false: there is none.
+  // Calls done() until it says true, makes progress in between. False: the time is over. `call`:
+  // for reports of long waits. `fetch(ns)`: brings a helper here that is at what is waited for, and
+  // sleeps so long at most; false: there is none.
   template <class Done, class Describe, class Fetch>
   bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch);
 
@@ -85,7 +88,8 @@ class Commons final : public engine::Attachment {
   std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not asked for yet
   mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
   std::vector<Collective*> list_;
-  // Who is in advance(), and whether it is over: seq_cst, so that end() sees who came before it, or they see it.
+  // Who is in advance(), and whether it is over: seq_cst, so that end() sees who came before it, or
+  // they see it.
   std::atomic<std::uint32_t> inside_{0};
   std::atomic<bool> ended_{false};
   std::atomic<std::uint64_t> offloaded_{0};

@@ -1,4 +1,5 @@
-// Blocks as the ranks list them: proved for random lists of 1 to 64 ranks; and the proof finds what is wrong with lists.
+// Blocks as the ranks list them: proved for random lists of 1 to 64 ranks; and the proof finds what
+// is wrong with lists.
 #include "collective/exchange.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ void place(std::vector<Message>& messages, Random& random) {
   }
 }
 
-// Any lists of so many ranks that fit each other: blocks of each to each, and up to `twice` of them between the same two.
+// Any lists of so many ranks that fit each other: blocks of each to each, and up to `twice` of them
+// between the same two.
 std::vector<Exchange> lists_of(Rank ranks, Lengths lengths, std::uint64_t twice, Random& random) {
   std::vector<Exchange> all(ranks);
   for (Rank from = 0; from < ranks; ++from) {
@@ -89,7 +91,7 @@ TEST_P(EveryLists, AreProvedUpTo64Ranks) {
   }
 }
 
-// ---- the proof finds faults ----------------------------------------------------------------------------------------------
+// ---- the proof finds faults ---------------------------------------------------------------------
 
 class Lists : public testing::Test {
  protected:

@@ -1,11 +1,14 @@
-// How the barrier gates of a team's members are connected (transport/gates.hpp), as a pure function: recursive doubling.
+// How the barrier gates of a team's members are connected (transport/gates.hpp), as a pure
+// function: recursive doubling.
 //
-// m is the largest power of two that is not above the number of ranks. Ranks from m on give what they have to the rank m below, and
-// get the result from it; the others double: in stage j = 1 … log2(m) rank r combines what it has with what rank r ^ 2^(j-1) has.
-// So each two ranks have at most one connection in each direction.
+// m is the largest power of two that is not above the number of ranks. Ranks from m on give what
+// they have to the rank m below, and get the result from it; the others double: in stage j = 1 …
+// log2(m) rank r combines what it has with what rank r ^ 2^(j-1) has. So each two ranks have at
+// most one connection in each direction.
 //
-// Gate 0 of a rank is its start gate. It begins stage 1, and does the last combination itself, as Tofu's libraries do; but not
-// where the result goes to a rank above m too, nor with two ranks, where it would have to send to itself.
+// Gate 0 of a rank is its start gate. It begins stage 1, and does the last combination itself, as
+// Tofu's libraries do; but not where the result goes to a rank above m too, nor with two ranks,
+// where it would have to send to itself.
 #pragma once
 
 #include <vector>

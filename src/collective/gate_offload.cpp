@@ -25,7 +25,7 @@ const char* name_of_gates(Operation operation) {
 
 }  // namespace
 
-// ---- the gates of a team ------------------------------------------------------------------------------------------------------
+// ---- the gates of a team ------------------------------------------------------------------------
 
 std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name) {
   if (gates == nullptr || ranks < 2) return nullptr;
@@ -104,7 +104,7 @@ void TeamNetworks::leave() {
   if (gates_ != nullptr) gates_->chain().leave();
 }
 
-// ---- an operation -------------------------------------------------------------------------------------------------------------
+// ---- an operation -------------------------------------------------------------------------------
 
 std::unique_ptr<Runner> GateOffload::open(const Plan& plan, const Places&) {
   transport::BarrierGates* interface = plan.team.context().transport().gates();

@@ -68,8 +68,9 @@ class TeamNetworks {
   void leave();
 
  private:
-  std::uint32_t made_ = 0;  // persistent operations, and those of blocking calls, that have become ready
-  bool refused_ = false;    // the interface did not take the settings of gates at some member
+  // persistent operations, and those of blocking calls, that have become ready
+  std::uint32_t made_ = 0;
+  bool refused_ = false;  // the interface did not take the settings of gates at some member
   enum class Common : std::uint8_t { unknown, asked, decided } common_ = Common::unknown;
   std::shared_ptr<TeamGates> gates_;    // of blocking calls; null: unknown, or there are none
   std::shared_ptr<TeamGates> offered_;  // between open() and settled()

@@ -1,10 +1,13 @@
-// Which reductions barrier gates do as exactly as software does, and how elements become words of 64 bits and back.
+// Which reductions barrier gates do as exactly as software does, and how elements become words of
+// 64 bits and back.
 //
-// Gates know sum, maximum and the bits' operators, of words without signs. Sums of integers are sums of words, cut to the element; a
-// minimum is the maximum of complements; the order of signed numbers and of floating point is that of words after a change of bits, a NaN
-// being the greatest of all; logical operators are those of bits on 0 and 1. Bits are combined in words as full as they can be.
-// Not: products; sums of floating point, which gates round in their own way, differently from software, and refuse at the one
-// member that gives an infinity or a NaN; functions of the program.
+// Gates know sum, maximum and the bits' operators, of words without signs. Sums of integers are
+// sums of words, cut to the element; a minimum is the maximum of complements; the order of signed
+// numbers and of floating point is that of words after a change of bits, a NaN being the greatest
+// of all; logical operators are those of bits on 0 and 1. Bits are combined in words as full as
+// they can be.
+// Not: products; sums of floating point, which gates round in their own way, differently from
+// software, and refuse at the one member that gives an infinity or a NaN; functions of the program.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What barrier gates give must be what software gives, to the last bit: elements become words, words are combined as gates do, and the result is
-// compared with the kernels'.
+// What barrier gates give must be what software gives, to the last bit: elements become words,
+// words are combined as gates do, and the result is compared with the kernels'.
 #include "collective/gate_reduction.hpp"
 
 #include <gtest/gtest.h>

@@ -20,7 +20,8 @@ inline constexpr bool kIsComplex = false;
 template <class T>
 inline constexpr bool kIsComplex<Complex<T>> = true;
 
-// Integers wrap around: computed without signs, and not in int, whose products of short values overflow.
+// Integers wrap around: computed without signs, and not in int, whose products of short values
+// overflow.
 template <class T>
 struct Wide {
   using Type = T;
@@ -55,8 +56,9 @@ struct Product {
   }
 };
 
-// Floating point where neither is less: the same value, zeros of either sign, or a NaN. The bits of both together are, for the
-// first, that value, for zeros -0, for a NaN a NaN; what both have in common is +0 for zeros.
+// Floating point where neither is less: the same value, zeros of either sign, or a NaN. The bits of
+// both together are, for the first, that value, for zeros -0, for a NaN a NaN; what both have in
+// common is +0 for zeros.
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 template <class T>

@@ -1,8 +1,9 @@
 // How elements are combined: a kernel for every type and operator of heddle/collectives.h.
 //
-// Results do not depend on which of two values stands where, to the last bit (but for which NaN a NaN is): in recursive doubling
-// two ranks compute the same with their parts exchanged, and have to get the same. So no kernel may be contracted to fused
-// operations, and min and max decide between -0 and +0.
+// Results do not depend on which of two values stands where, to the last bit (but for which NaN a
+// NaN is): in recursive doubling two ranks compute the same with their parts exchanged, and have to
+// get the same. So no kernel may be contracted to fused operations, and min and max decide between
+// -0 and +0.
 #pragma once
 
 #include <array>
@@ -32,8 +33,8 @@ struct NamedReduction {
   std::uint64_t alignment = 1;  // of the program's vectors
   std::uint32_t name = 0;       // the same for the same type and operator; one for all functions
 };
-// ARGUMENT: no such type or operator; a function with a type, or with elements of no bytes. UNSUPPORTED: the operator does not take
-// the type. `call` names the function.
+// ARGUMENT: no such type or operator; a function with a type, or with elements of no bytes.
+// UNSUPPORTED: the operator does not take the type. `call` names the function.
 base::Result<NamedReduction> named_reduction(const char* call, const heddle_reduction& from);
 
 struct TypeAndOperator {

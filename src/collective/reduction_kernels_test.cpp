@@ -1,4 +1,5 @@
-// Every kernel against one element after the other, computed in other words; the bits of results; what is refused.
+// Every kernel against one element after the other, computed in other words; the bits of results;
+// what is refused.
 #include <gtest/gtest.h>
 
 #include <bit>

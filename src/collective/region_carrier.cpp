@@ -34,7 +34,8 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   return true;
 }
 
-// Nobody waits for its end: what can still go wrong is the peer's death, which is noticed otherwise.
+// Nobody waits for its end: what can still go wrong is the peer's death, which is noticed
+// otherwise.
 base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
   const std::uint64_t offset = counters_.offset + counter * sizeof(CounterWord);
   if (!counters_.region->range(offset, sizeof(CounterWord))) return HEDDLE_ERR_RANGE;

@@ -1,4 +1,5 @@
-// Brings bytes and credits into regions of another rank by operations of the context's internal worker.
+// Brings bytes and credits into regions of another rank by operations of the context's internal
+// worker.
 #pragma once
 
 #include <array>

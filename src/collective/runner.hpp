@@ -30,9 +30,11 @@ struct Record;
 
 class Runner {
  public:
-  enum class Needs : bool { processor, nobody };  // nobody: the interface does it, and advance() only looks
+  // nobody: the interface does it, and advance() only looks
+  enum class Needs : bool { processor, nobody };
   explicit Runner(Needs needs) : needs_(needs) {}
-  virtual ~Runner() = default;  // nobody is inside, and retire() was called where members may have put
+  // nobody is inside, and retire() was called where members may have put
+  virtual ~Runner() = default;
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 

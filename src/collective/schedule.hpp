@@ -1,23 +1,28 @@
-// What one rank does in one collective operation: commands in session queues, and the arrivals that release each of them.
+// What one rank does in one collective operation: commands in session queues, and the arrivals that
+// release each of them.
 //
-// An algorithm is a pure function from a Request to a Schedule. It knows no memory, no network and no time, so that it can
-// be proved (check.hpp) at any size, printed and drawn (print.hpp), and run by every transport (session_queue.hpp).
+// An algorithm is a pure function from a Request to a Schedule. It knows no memory, no network and
+// no time, so that it can be proved (check.hpp) at any size, printed and drawn (print.hpp), and run
+// by every transport (session_queue.hpp).
 //
-// The model is the session mode of Tofu2 [Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2], somewhat
-// widened:
-//  * A rank has counters, which only grow. A put adds credits to a counter of its target when its bytes are stored there, a
-//    local command to one of its own rank when it is done.
-//  * Commands stand in queues. A queue executes its commands in order and never passes one that still waits; a command
-//    waits for at most two counters. Queues do not wait for each other except by counters.
+// The model is the session mode of Tofu2 [Morie et al., Prototyping of Offloaded Persistent
+// Broadcast on Tofu2], somewhat widened:
+//  * A rank has counters, which only grow. A put adds credits to a counter of its target when its
+//    bytes are stored there, a local command to one of its own rank when it is done.
+//  * Commands stand in queues. A queue executes its commands in order and never passes one that
+//    still waits; a command waits for at most two counters. Queues do not wait for each other
+//    except by counters.
 //  * Puts of one queue to one target are stored in order, their credits too.
-//  * A schedule is run again and again (a persistent operation). Counts belong to one run: the k-th run starts where the
-//    credits of k runs end. Credits that come early, from a peer that is a run ahead, are kept. A counter may have credits
-//    at first: so many runs a peer may be ahead.
-//  * A run is complete at a rank when all its commands are executed; who expects data has a command that waits for it.
-//    Between two runs the caller may do what it likes with the buffers `send` and `receive`; `scratch` is the schedule's.
+//  * A schedule is run again and again (a persistent operation). Counts belong to one run: the k-th
+//    run starts where the credits of k runs end. Credits that come early, from a peer that is a run
+//    ahead, are kept. A counter may have credits at first: so many runs a peer may be ahead.
+//  * A run is complete at a rank when all its commands are executed; who expects data has a command
+//    that waits for it. Between two runs the caller may do what it likes with the buffers `send`
+//    and `receive`; `scratch` is the schedule's.
 //
-// A schedule whose every queue has one counter, the i-th command of which waits for i + 1 credits there (or for nothing, in
-// a queue without a counter), fits the hardware's session queues: one descriptor, one credit. runs_on_session_queues().
+// A schedule whose every queue has one counter, the i-th command of which waits for i + 1 credits
+// there (or for nothing, in a queue without a counter), fits the hardware's session queues: one
+// descriptor, one credit. runs_on_session_queues().
 #pragma once
 
 #include <array>
@@ -34,7 +39,9 @@ enum class Place : std::uint8_t {
   send,     // what the caller gives
   receive,  // what the caller gets; a broadcast has only this one
   scratch,  // the schedule's own; keeps its contents from run to run
-  beside  // the schedule's own too: kBesideBytes in the line of each counter, so that few bytes come with their credit
+  // the schedule's own too: kBesideBytes in the line of each counter, so that few bytes come with
+  // their credit
+  beside
 };
 inline constexpr std::size_t kPlaces = 4;
 inline constexpr std::uint64_t kBesideBytes = 48;
@@ -62,7 +69,9 @@ enum class Action : std::uint8_t {
   get,     // source of `target` to destination of this rank; where ranks map each other's memory
   copy,    // source to destination, both of this rank
   reduce,  // destination = destination op source, both of this rank
-  expose  // a block of receive (source and destination) is from here on where others get it; a copy, if that is elsewhere
+  // a block of receive (source and destination) is from here on where others get it; a copy, if
+  // that is elsewhere
+  expose
 };
 
 struct Command {
@@ -74,7 +83,8 @@ struct Command {
   Block destination;          // as many bytes as source
   std::uint32_t counter = 0;  // put: of the target, else of this rank
   std::uint32_t credits = 0;  // 0: none
-  bool shares = false;  // other ranks than this one give to that counter too: it takes an atomic addition, not a store
+  // other ranks than this one give to that counter too: it takes an atomic addition, not a store
+  bool shares = false;
 };
 
 struct Counter {
@@ -93,8 +103,9 @@ struct Schedule {
   std::vector<Counter> counters;
   std::uint64_t scratch_bytes = 0;
   std::vector<Command> commands;  // those of one queue in its order
-  // By queue, as far as there are any: the link by which all bytes leave that its commands put to other ranks, and those of no other queue with
-  // a link. Whoever can give queues their own engines learns from it which ones are worth it; others need not care.
+  // By queue, as far as there are any: the link by which all bytes leave that its commands put to
+  // other ranks, and those of no other queue with a link. Whoever can give queues their own engines
+  // learns from it which ones are worth it; others need not care.
   std::vector<std::uint32_t> links;
 
   [[nodiscard]] std::uint32_t link_of(std::uint32_t queue) const {
@@ -124,16 +135,18 @@ enum class Operation : std::uint8_t {
 const char* name_of(Operation operation);
 bool lists_blocks(Operation operation);
 
-// One block that a rank gives to another, or takes from it, where ranks list their blocks. The k-th that a rank gives to another
-// is the k-th that the other takes from it, of the same length.
+// One block that a rank gives to another, or takes from it, where ranks list their blocks. The k-th
+// that a rank gives to another is the k-th that the other takes from it, of the same length.
 struct Message {
   Rank peer = 0;
   std::uint64_t bytes = 0;
   std::uint64_t here = 0;  // given: of send; taken: of receive
-  std::uint64_t there =
-      0;  // given: of the peer's receive, or of its scratch if it keeps; taken and kept: of this rank's scratch
-  std::uint32_t slot =
-      0;  // given: the peer's number among those that this rank gives to; taken: this rank's among the peer's
+  // given: of the peer's receive, or of its scratch if it keeps; taken and kept: of this rank's
+  // scratch
+  std::uint64_t there = 0;
+  // given: the peer's number among those that this rank gives to; taken: this rank's among the
+  // peer's
+  std::uint32_t slot = 0;
   bool kept = false;  // given: the peer keeps
 };
 
@@ -141,7 +154,8 @@ struct Message {
 struct Exchange {
   std::vector<Message> given;  // by peer; those of one peer as they were listed
   std::vector<Message> taken;  // likewise
-  bool kept = false;  // what comes is put into scratch, and copied from there: nobody waits for this rank to begin
+  // what comes is put into scratch, and copied from there: nobody waits for this rank to begin
+  bool kept = false;
 };
 
 // What is asked of an algorithm. All ranks ask alike but for `rank`.
@@ -153,13 +167,14 @@ struct Request {
   std::uint64_t bytes = 0;          // see Operation
   std::uint64_t element_bytes = 1;  // reductions: vectors are cut between elements
   std::uint64_t segment_bytes = 0;  // pipelines: most bytes of one put; 0: all at once
-  std::array<Rank, 3> shape{
-      0, 0, 0};           // algorithms for a torus: ranks along x, y, z (x varies fastest); their product is `ranks`
+  // algorithms for a torus: ranks along x, y, z (x varies fastest); their product is `ranks`
+  std::array<Rank, 3> shape{0, 0, 0};
   bool reachable = true;  // others get from this rank's receive as it is; this rank's own matter
-  // Session queues: one for each link by which this rank sends, where an algorithm knows links; this rank's own matter.
+  // Session queues: one for each link by which this rank sends, where an algorithm knows links;
+  // this rank's own matter.
   bool spread = true;
-  // Where ranks list their blocks: the lists of `rank` alone, or those of all ranks, for proofs. None: each block has `bytes`, and they
-  // stand one after the other.
+  // Where ranks list their blocks: the lists of `rank` alone, or those of all ranks, for proofs.
+  // None: each block has `bytes`, and they stand one after the other.
   std::span<const Exchange> exchanges{};
 };
 
@@ -174,7 +189,8 @@ struct SessionFit {
 };
 SessionFit runs_on_session_queues(const Schedule& schedule);
 
-// For algorithms: builds a schedule command by command. Counters and queues are made by their number, in any order.
+// For algorithms: builds a schedule command by command. Counters and queues are made by their
+// number, in any order.
 class Builder {
  public:
   explicit Builder(const Request& request) {
@@ -205,7 +221,8 @@ class Builder {
   Schedule schedule_;
 };
 
-// Readable, at the end of a Builder's line: wait(command, counter, count), give(command, counter, credits).
+// Readable, at the end of a Builder's line: wait(command, counter, count), give(command, counter,
+// credits).
 Command& wait(Command& command, std::uint32_t counter, std::uint32_t count);
 Command& give(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
 // The same, to a counter that other ranks give to as well.

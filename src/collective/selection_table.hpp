@@ -1,11 +1,13 @@
-// A table of which algorithm is fastest where, as a tuning run has measured it (`heddle bench tune`) or somebody has written it.
+// A table of which algorithm is fastest where, as a tuning run has measured it (`heddle bench
+// tune`) or somebody has written it.
 //
-// Text, a row a line, '#' begins a comment; the first row that an operation fits is taken, if the algorithm can do it there:
+// Text, a row a line, '#' begins a comment; the first row that an operation fits is taken, if the
+// algorithm can do it there:
 //   operation buffers ranks bytes algorithm segment
 //   broadcast kept    4     8K    broadcast.flat -
-// buffers: `kept` (through memory of the operation's own: blocking calls, but for blocks of more than 64K in all) or `callers` (all others).
-// ranks, bytes (of a block, and of the whole call where it goes in pieces): up to so many; * any. segment: most bytes of one step; - as
-// it is set.
+// buffers: `kept` (through memory of the operation's own: blocking calls, but for blocks of more
+// than 64K in all) or `callers` (all others). ranks, bytes (of a block, and of the whole call where
+// it goes in pieces): up to so many; * any. segment: most bytes of one step; - as it is set.
 #pragma once
 
 #include <optional>
@@ -30,7 +32,8 @@ class SelectionTable {
   static constexpr Rank kAnyRanks = ~Rank{0};
   static constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
-  // CONFIG: the file cannot be read, or a line is not as above: the message names it and the line. No path: an empty table.
+  // CONFIG: the file cannot be read, or a line is not as above: the message names it and the line.
+  // No path: an empty table.
   static base::Result<SelectionTable> read(const std::string& path);
   static base::Result<SelectionTable> parse(const std::string& text, const std::string& name);
   // A line of such a file.

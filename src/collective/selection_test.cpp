@@ -1,4 +1,5 @@
-// Which algorithm an operation gets: by the call, by variables, by a table, by what is built in; and tables that are wrong.
+// Which algorithm an operation gets: by the call, by variables, by a table, by what is built in;
+// and tables that are wrong.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -16,7 +16,8 @@ namespace heddle::collective {
 
 // What a member tells the others of its queues.
 struct SessionKeys {
-  static constexpr std::size_t kMost = 5;  // counters of an operation that others give to; three trees have so many
+  // counters of an operation that others give to; three trees have so many
+  static constexpr std::size_t kMost = 5;
   std::uint32_t queues = 0;
   std::uint32_t padding = 0;
   std::array<transport::SessionKey, kMost> by_counter{};

@@ -63,7 +63,8 @@ class Carrier {
 // A rank's memory, as this process sees it.
 struct RankMemory {
   std::array<std::byte*, 3>
-      places{};                     // by Place, beside excepted; those that no command of this rank touches may be null
+      // by Place, beside excepted; those that no command of this rank touches may be null
+      places{};
   CounterWord* counters = nullptr;  // as many as its schedule has
   Carrier* carrier = nullptr;       // not null: it is reached by this, and the others mean nothing
 };
@@ -129,7 +130,8 @@ class SessionQueue : public Runner {
   struct Step {
     Action action = Action::nop;
     std::array<Due, 2> dues;
-    std::byte* const* source_base = nullptr;  // of places_, or exposed_; null: `source` is the address
+    // of places_, or exposed_; null: `source` is the address
+    std::byte* const* source_base = nullptr;
     const std::byte* source = nullptr;
     std::uint64_t source_offset = 0;
     std::byte* const* destination_base = nullptr;  // null: `destination` is the address
@@ -138,7 +140,8 @@ class SessionQueue : public Runner {
     std::uint64_t bytes = 0;
     CounterWord* counter = nullptr;  // null: it gives nothing, or its carrier does
     std::uint64_t credits = 0;
-    std::uint64_t* given = nullptr;  // one giver: the sum of what this rank has given; null: several
+    // one giver: the sum of what this rank has given; null: several
+    std::uint64_t* given = nullptr;
     Carrier* carrier = nullptr;
     std::uint32_t counter_number = 0;          // carrier
     Place destination_place = Place::receive;  // carrier

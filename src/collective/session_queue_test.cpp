@@ -1,4 +1,5 @@
-// All algorithms, run by threads on memory of one process, against what the operation says; and who may advance a queue.
+// All algorithms, run by threads on memory of one process, against what the operation says; and who
+// may advance a queue.
 #include "collective/session_queue.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// The walk of the paper [Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2]: four processes in a chain, a
-// message of two segments, pointer by pointer. The test is the network: a segment arrives when it says so.
+// The walk of the paper [Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2]:
+// four processes in a chain, a message of two segments, pointer by pointer. The test is the
+// network: a segment arrives when it says so.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr Rank kRanks = 4;
 constexpr std::uint64_t kSegment = 8;
-constexpr std::uint32_t kData = 0;  // the counter and the queue of the segments, see broadcast_session.cpp
+// the counter and the queue of the segments, see broadcast_session.cpp
+constexpr std::uint32_t kData = 0;
 
 // The way from one rank to another.
 class Wire final : public Carrier {
@@ -105,7 +107,8 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
   for (std::uint64_t run = 1; run <= 3; ++run) {
     const std::uint64_t base = 2 * (run - 1);
     fill(run);
-    // Everybody enqueues its commands and reports; nobody sends before the root knows that all are ready.
+    // Everybody enqueues its commands and reports; nobody sends before the root knows that all are
+    // ready.
     for (const Rank rank : {0U, 2U, 1U}) {
       queues_[rank]->start();
       EXPECT_EQ(consumer(rank), base) << rank;
@@ -154,7 +157,8 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
   }
 }
 
-// Credits that come before their commands are kept: rank 2 has not come back to its queue while both segments arrived.
+// Credits that come before their commands are kept: rank 2 has not come back to its queue while
+// both segments arrived.
 TEST_F(Walk, KeepsCreditsThatComeEarly) {
   fill(1);
   for (const Rank rank : {3U, 2U, 1U, 0U}) queues_[rank]->start();

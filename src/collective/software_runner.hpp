@@ -32,7 +32,8 @@ class SoftwareRunner final : public SessionQueue {
   const Call& call_;              // the operation's
   const Places& places_;          // the operation's
   const std::uint64_t received_;  // bytes of the caller's buffer
-  const bool exposes_;            // members get from a place here, where the caller's buffer is copied first
+  // members get from a place here, where the caller's buffer is copied first
+  const bool exposes_;
   std::vector<engine::RemoteRegion*> imported_;
   std::vector<std::unique_ptr<Carrier>> carriers_;
 };

@@ -330,7 +330,7 @@ base::Status Team::report_failed(std::uint32_t member) const {
                     member, ranks_[member]);
 }
 
-// ---- operations -------------------------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 base::Result<Collective*> Team::init(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
@@ -404,7 +404,8 @@ base::Status Team::run(const Call& call) {
     case Operation::gatherv:
     case Operation::scatterv:
     case Operation::neighbor_alltoallv:
-      return run_whole(call);  // what the others list may have changed, though this member's lists have not
+      // what the others list may have changed, though this member's lists have not
+      return run_whole(call);
     default:
       return call.bytes * size() <= kPieceBytes ? run_piece(call) : run_whole(call);
   }

@@ -66,7 +66,7 @@ class Team {
   // Collective. start and wait.
   base::Status run(const Call& call);
 
-  // ---- for the operations of the team -----------------------------------------------------------------------------------
+  // ---- for the operations of the team -----------------------------------------------------------
   [[nodiscard]] Setups& setups() { return setups_; }
   // The member that has failed first, as far as this rank knows; empty: all live.
   [[nodiscard]] std::optional<std::uint32_t> failed_member() const;
@@ -87,7 +87,8 @@ class Team {
     std::uint64_t whole;
     std::uint64_t element_bytes;
     std::uint32_t reduction_name;
-    std::uint32_t turn;  // pieces of one call take turns, so that one is filled while the other is emptied
+    // pieces of one call take turns, so that one is filled while the other is emptied
+    std::uint32_t turn;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {

@@ -1,5 +1,5 @@
-// That gates_of() is a barrier and a reduction for any number of ranks: played signal by signal, in any order, with ranks that are
-// an operation ahead.
+// That gates_of() is a barrier and a reduction for any number of ranks: played signal by signal, in
+// any order, with ranks that are an operation ahead.
 #include "collective/gate_graph.hpp"
 
 #include <gtest/gtest.h>
@@ -169,7 +169,8 @@ TEST(TeamGates, AreABarrierAndAReductionForAnyNumberOfRanks) {
   }
 }
 
-// What one end says of a connection, the other says too; each two ranks have one at most in each direction.
+// What one end says of a connection, the other says too; each two ranks have one at most in each
+// direction.
 TEST(TeamGates, BothEndsAgree) {
   for (const Rank ranks : {2U, 3U, 4U, 5U, 7U, 8U, 12U, 31U, 64U, 1000U, 4097U}) {
     for (Rank rank = 0; rank < ranks; ++rank) {

@@ -19,7 +19,7 @@ ActiveMessages::ActiveMessages(Core& core)
              core.unshared),
       rendezvous_(core, *this) {}
 
-// ---- sending -------------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 base::Status ActiveMessages::try_long(heddle_peer target, const LongMessage& message, const Completion& completion) {
   if (is_offered(message.payload_bytes)) return rendezvous_.offer(target, message, completion);
@@ -31,7 +31,8 @@ void ActiveMessages::give_back(heddle_peer target, const LongMessage& message) {
   if (message.handler >= HEDDLE_AM_USER) give_credit_back(target, message.header_bytes, message.payload_bytes);
 }
 
-// Of a message of class USER in parts, or of one that was offered. One that was never posted is its caller's.
+// Of a message of class USER in parts, or of one that was offered. One that was never posted is its
+// caller's.
 void ActiveMessages::ended(Operation& operation) {
   if (operation.kind == Kind::am_offer) rendezvous_.ended(operation);
   if (operation.charged && operation.status != HEDDLE_DONE) [[unlikely]] {
@@ -39,7 +40,7 @@ void ActiveMessages::ended(Operation& operation) {
   }
 }
 
-// ---- arrivals ------------------------------------------------------------------------------------------------------------
+// ---- arrivals -----------------------------------------------------------------------------------
 
 bool ActiveMessages::arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) {
   switch (wire::kind_of(immediate)) {
@@ -102,7 +103,7 @@ void ActiveMessages::arrived_fragment(heddle_peer source, const wire::Fragment& 
   }
 }
 
-// ---- class USER ----------------------------------------------------------------------------------------------------------
+// ---- class USER ---------------------------------------------------------------------------------
 
 bool ActiveMessages::arrived_user(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) {
   if ((immediate & wire::kGrantBit) != 0) {
@@ -160,7 +161,8 @@ bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", task->handler);
     core_.context.report_drop(core_.index, task->peer, why.data());
   }
-  *ended = {task->peer, task->source, task->large != nullptr};  // others of its kind may wait for its room
+  // others of its kind may wait for its room
+  *ended = {task->peer, task->source, task->large != nullptr};
   return tasks_.end(task, handler.fn != nullptr) || ended->large;
 }
 
@@ -170,7 +172,7 @@ void ActiveMessages::ended_task(const EndedTask& task) {
   core_.note_moved();  // that may have brought the next task, which another thread waits for
 }
 
-// ---- Protocol ------------------------------------------------------------------------------------------------------------
+// ---- Protocol -----------------------------------------------------------------------------------
 
 bool ActiveMessages::advance(bool* more) {
   if (std::exchange(owes_grants_, false)) {

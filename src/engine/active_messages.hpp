@@ -1,5 +1,6 @@
-// Active messages of one worker: handlers of class NETWORK run here, messages of class USER are stored for
-// heddle_run_tasks (decision 0012), long ones are put together from their parts, or fetched (decision 0020).
+// Active messages of one worker: handlers of class NETWORK run here, messages of class USER are
+// stored for heddle_run_tasks (decision 0012), long ones are put together from their parts, or
+// fetched (decision 0020).
 //
 // Threads: take_credit() and run_tasks() any that may use the worker; all else the thread inside.
 #pragma once
@@ -39,9 +40,8 @@ class ActiveMessages final : public Protocol {
   // What was reserved for a message that did not leave.
   void give_back(heddle_peer target, const LongMessage& message);
 
-  // ---- arrivals ----
-  // The common ones: small messages of class NETWORK, well formed, with a handler. How many there are at the
-  // front; the next one is something else.
+  // ---- arrivals ---- The common ones: small messages of class NETWORK, well formed, with a
+  // handler. How many there are at the front; the next one is something else.
   std::size_t deliver(std::span<const transport::Completion> arrivals);
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
   void run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes);
@@ -51,8 +51,8 @@ class ActiveMessages final : public Protocol {
   // ---- USER messages ----
   [[nodiscard]] Tasks& tasks() { return tasks_; }
   [[nodiscard]] const Tasks& tasks() const { return tasks_; }
-  // Runs the handler; true: then its source, and who waits for the room of a long one, are to be told, by
-  // ended_task().
+  // Runs the handler; true: then its source, and who waits for the room of a long one, are to be
+  // told, by ended_task().
   struct EndedTask {
     heddle_peer peer;
     Tasks::Source* source;

@@ -47,7 +47,7 @@ AmRendezvous::~AmRendezvous() {
   cancel_waiting();
 }
 
-// ---- sending ---------------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const Completion& completion) {
   if (lent_ == nullptr) {
@@ -107,7 +107,7 @@ void AmRendezvous::ended(const Operation& operation) {
   core_.context.take_back(lent_[core_.operations.index(operation)]);
 }
 
-// ---- offers that arrive ----------------------------------------------------------------------------------------------------
+// ---- offers that arrive -------------------------------------------------------------------------
 
 AmRendezvous::Class AmRendezvous::class_of(const Fetch& fetch) {
   return fetch.head.handler < HEDDLE_AM_USER ? kNetwork : kUser;
@@ -162,7 +162,7 @@ void AmRendezvous::arrived(heddle_peer from, const wire::AmOffer& offer) {
   kick(*source, class_of(*fetch));
 }
 
-// ---- the queues ------------------------------------------------------------------------------------------------------------
+// ---- the queues ---------------------------------------------------------------------------------
 
 void AmRendezvous::append(Source& source, Fetch* fetch) {
   Queue& queue = source.queues[class_of(*fetch)];
@@ -198,7 +198,8 @@ bool AmRendezvous::run(Source& source, Class which) {
     // Its own fetches come back here when they end.
     if (source.fetching > 0 && fetch->head.bytes > kWindow - std::min(source.fetching, kWindow)) return true;
     if (!fetch->ready && !admit(*fetch)) return false;
-    if (!start(fetch)) return !fetch->ready;  // for want of its sender's card: that keeps no other source waiting
+    // for want of its sender's card: that keeps no other source waiting
+    if (!start(fetch)) return !fetch->ready;
   }
   return true;
 }
@@ -257,7 +258,7 @@ bool AmRendezvous::advance(bool* left) {
   return waiting_ != before;
 }
 
-// ---- fetching --------------------------------------------------------------------------------------------------------------
+// ---- fetching -----------------------------------------------------------------------------------
 
 // The way to the sender's memory, and the buffer. AGAIN: the sender's card is not here yet.
 base::Status AmRendezvous::prepare(Fetch* fetch) {
@@ -271,8 +272,8 @@ base::Status AmRendezvous::prepare(Fetch* fetch) {
   return fetch->ready ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY;
 }
 
-// The first of its queue, which is admitted. True: it has left the queue. False: it waits for a free operation; or, no longer admitted,
-// for its sender's card.
+// The first of its queue, which is admitted. True: it has left the queue. False: it waits for a
+// free operation; or, no longer admitted, for its sender's card.
 bool AmRendezvous::start(Fetch* fetch) {
   Source& source = *fetch->source;
   base::Status status = prepare(fetch);
@@ -334,7 +335,7 @@ void AmRendezvous::hand_on(Fetch* fetch) {
   leave(*fetch);
 }
 
-// ---- ends ------------------------------------------------------------------------------------------------------------------
+// ---- ends ---------------------------------------------------------------------------------------
 
 void AmRendezvous::drop_waiting(Source& source, base::Status status) {
   for (const Class which : {kNetwork, kUser}) {

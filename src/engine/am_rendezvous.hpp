@@ -1,18 +1,21 @@
-// Large active messages that are not sent: the sender offers its memory, and the receiver fetches the payload with a get when it
-// has room for it, runs or stores the message, and tells the sender that its memory is its own again. See docs/decisions/0020.
+// Large active messages that are not sent: the sender offers its memory, and the receiver fetches
+// the payload with a get when it has room for it, runs or stores the message, and tells the sender
+// that its memory is its own again. See docs/decisions/0020.
 //
-// Life of a message. Sender: offer() takes an operation, lends the payload (Context::lend), and posts the offer: what reaches the
-// memory, with the message's header. The operation ends by the receiver's answer. Receiver: an offer becomes a Fetch, which waits in
-// the queue of its source and class for room, then becomes a get of this worker into a buffer of the library; with its end the
+// Life of a message. Sender: offer() takes an operation, lends the payload (Context::lend), and
+// posts the offer: what reaches the memory, with the message's header. The operation ends by the
+// receiver's answer. Receiver: an offer becomes a Fetch, which waits in the queue of its source and
+// class for room, then becomes a get of this worker into a buffer of the library; with its end the
 // answer goes out, and the message is handed on as one that came whole.
 //
-// Memory is bounded. Under way from one worker of a peer are kWindow bytes at a time, or one message; from all
-// together HEDDLE_AM_REASSEMBLY_BYTES of class NETWORK, and of class USER what the store of tasks has room for, which
-// a payload keeps until its handler has run. What is beyond that waits at its sender: an offer here costs a Fetch, and there
-// are no more of them than the sender has operations; more are refused. Classes do not wait for each other.
+// Memory is bounded. Under way from one worker of a peer are kWindow bytes at a time, or one
+// message; from all together HEDDLE_AM_REASSEMBLY_BYTES of class NETWORK, and of class USER what
+// the store of tasks has room for, which a payload keeps until its handler has run. What is beyond
+// that waits at its sender: an offer here costs a Fetch, and there are no more of them than the
+// sender has operations; more are refused. Classes do not wait for each other.
 //
-// Waiting moves on when what it waits for happens: a fetch of the source, or any, has ended; a large task has (room_for_tasks);
-// for a free operation, at every progress (a chore).
+// Waiting moves on when what it waits for happens: a fetch of the source, or any, has ended; a
+// large task has (room_for_tasks); for a free operation, at every progress (a chore).
 //
 // Threads: waiting() and the rest: the thread inside the worker. eager(): any.
 #pragma once

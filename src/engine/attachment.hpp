@@ -1,5 +1,5 @@
-// What a room above the engine keeps with a context: its state ends with the context's, and who makes progress on the context
-// moves it on. The engine knows no more about it.
+// What a room above the engine keeps with a context: its state ends with the context's, and who
+// makes progress on the context moves it on. The engine knows no more about it.
 #pragma once
 
 #include <cstdint>

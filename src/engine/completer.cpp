@@ -17,11 +17,12 @@ namespace {
 // Polls between looks at whether workers that owe an answer still live.
 constexpr std::uint64_t kClosedPeriod = 1024;
 constexpr std::uint32_t kClosedRests = 32;  // or so many rests, with a poll before each
-// Operations that one call of progress looks at when a peer has died or may have closed: with all of a large
-// pool the gate would be held for as long.
+// Operations that one call of progress looks at when a peer has died or may have closed: with all
+// of a large pool the gate would be held for as long.
 constexpr std::size_t kPortion = 1024;
 
-// A peer's first message makes the transport allocate. If there is no memory it is met again by the next poll.
+// A peer's first message makes the transport allocate. If there is no memory it is met again by the
+// next poll.
 std::size_t poll_guarded(transport::TransportWorker& transport, std::span<transport::Completion> arrivals) {
   try {
     return transport.poll(arrivals);
@@ -81,20 +82,23 @@ void Completer::completed(const transport::Completion& completion) {
     return core_.operations.end_untold(Untold::of(completion.token), completion.status);
   }
   Operation* operation = core_.operations.find(completion.token);
-  if (completion.token == 0 || operation == nullptr) return;  // a carrier that outlived its operation
+  // a carrier that outlived its operation
+  if (completion.token == 0 || operation == nullptr) return;
   const bool well = completion.event == Event::done && completion.status == HEDDLE_DONE;
   if (well && OperationPool::role(completion.token) == Role::command && operation->ends_next()) [[likely]] {
     return core_.operations.complete_plain(*operation);
   }
   if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {
     if (operation->unfreed > 0) --operation->unfreed;
-    // A carrier that did not arrive is not answered; nor are those sent with it, since they went the same way.
+    // A carrier that did not arrive is not answered; nor are those sent with it, since they went
+    // the same way.
     if (completion.status != HEDDLE_DONE) return core_.operations.end_served(*operation, completion.status);
     return core_.operations.conclude(*operation);
   }
   // `done` without a source_free before it (a failure): the source is free as well.
   if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
-  core_.operations.complete(*operation, completion.status, kManyRanks);  // the transport does not say of which piece
+  // the transport does not say of which piece
+  core_.operations.complete(*operation, completion.status, kManyRanks);
 }
 
 // Each as if it had come alone.
@@ -158,8 +162,8 @@ void Completer::note_failed_ranks() {
   for (Protocol* protocol : protocols_) protocol->note_failures();
 }
 
-// In portions: what is posted from now on to a rank that has failed is refused at once, so that each
-// operation needs one look. False: there is more to do.
+// In portions: what is posted from now on to a rank that has failed is refused at once, so that
+// each operation needs one look. False: there is more to do.
 bool Completer::note_failures() {
   const std::uint64_t epoch = core_.failure_epoch.load(std::memory_order_acquire);
   if (epoch != noted_epoch_) {
@@ -177,9 +181,9 @@ bool Completer::note_failures() {
   return true;
 }
 
-// A worker that was closed answers nothing more. Its last answers may still be on their way, so it is believed
-// only when it was closed at two looks with many polls between them. A look at all operations goes on over
-// several calls, one portion each.
+// A worker that was closed answers nothing more. Its last answers may still be on their way, so it
+// is believed only when it was closed at two looks with many polls between them. A look at all
+// operations goes on over several calls, one portion each.
 bool Completer::note_closed() {
   std::vector<Operation>& all = core_.operations.slots();
   if (closed_next_ == 0 && !begin_look()) return false;
@@ -200,8 +204,8 @@ bool Completer::note_closed() {
   return ended;
 }
 
-// Who rests between polls takes long for many of them. It has polled in vain for a while before each rest; but
-// several threads may rest after one poll.
+// Who rests between polls takes long for many of them. It has polled in vain for a while before
+// each rest; but several threads may rest after one poll.
 void Completer::note_rest() {
   if (core_.operations.under_way() == 0 || closed_next_ != 0 || ++rests_ < kClosedRests) return;
   static_cast<void>(begin_look());

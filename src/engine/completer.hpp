@@ -1,6 +1,6 @@
-// The completer of a worker: what the transport reports becomes ends of operations, handlers and arrivals of
-// protocols. It also notices who has failed and which workers were closed, and posts what is left of
-// operations.
+// The completer of a worker: what the transport reports becomes ends of operations, handlers and
+// arrivals of protocols. It also notices who has failed and which workers were closed, and posts
+// what is left of operations.
 //
 // For the thread inside the worker.
 #pragma once
@@ -20,13 +20,15 @@ class ActiveMessages;
 
 class Completer {
  public:
-  // `messages`: what most arrivals are for. `aggregator`: what the transport is; null: the transport's own.
+  // `messages`: what most arrivals are for. `aggregator`: what the transport is; null: the
+  // transport's own.
   Completer(Core& core, ActiveMessages& messages, const protocol::Aggregator* aggregator);
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
-  // A row of the table (wire::row_of): its messages are for this protocol, which is told of progress, failures and
-  // closing once, however many rows it has. Not after the first progress. Throws std::bad_alloc.
+  // A row of the table (wire::row_of): its messages are for this protocol, which is told of
+  // progress, failures and closing once, however many rows it has. Not after the first progress.
+  // Throws std::bad_alloc.
   void add(std::uint32_t row, Protocol& protocol);
   [[nodiscard]] const std::vector<Protocol*>& protocols() const { return protocols_; }
 
@@ -63,7 +65,8 @@ class Completer {
   std::uint64_t seen_epoch_ = 0;   // of failures, dealt with
   std::uint64_t noted_epoch_ = 0;  // of failures that are being dealt with
   std::size_t failed_left_ = 0;    // operations that note_failures() has still to look at
-  std::size_t closed_next_ = 0;  // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
+  // of the operations, from 1, the next that note_closed() looks at; 0: it is not at it
+  std::size_t closed_next_ = 0;
   std::uint64_t closed_polls_ = 0;  // when it began the last time
   std::uint32_t rests_ = 0;         // naps with operations outstanding since
   std::array<transport::Completion, 32> arrivals_;

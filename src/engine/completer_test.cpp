@@ -1,4 +1,5 @@
-// The completer and its table of protocols, over a transport that is played: no protocol but a double.
+// The completer and its table of protocols, over a transport that is played: no protocol but a
+// double.
 #include "engine/completer.hpp"
 
 #include <string>
@@ -103,7 +104,7 @@ TEST_F(CompleterTest, CancelsBetweenTheTwoWordsToProtocols) {
   EXPECT_FALSE(completer->under_way());
 }
 
-// ---- commands of which nobody is told ------------------------------------------------------------------------------------
+// ---- commands of which nobody is told -----------------------------------------------------------
 
 TEST_F(CompleterTest, WhatNobodyIsToldOfIsCountedUntilItsEnd) {
   played.done_at_once = false;

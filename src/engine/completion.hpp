@@ -12,8 +12,8 @@ namespace heddle::engine {
 class Context;
 class Worker;
 
-// Raised by one for each operation that finished. If it belongs to one exclusive worker it has one writer and needs no
-// read-modify-write; its readers may be anywhere.
+// Raised by one for each operation that finished. If it belongs to one exclusive worker it has one
+// writer and needs no read-modify-write; its readers may be anywhere.
 class Counter {
  public:
   static constexpr HandleType kType = HandleType::counter;
@@ -21,7 +21,8 @@ class Counter {
       : context_(context), only_(only), counts_done_(counts_done) {}
 
   [[nodiscard]] Context& context() const { return context_; }
-  // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed: it orders nothing.
+  // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed:
+  // it orders nothing.
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   void close() { closed_.store(true, std::memory_order_relaxed); }
   // The one worker that may raise it; null: any.

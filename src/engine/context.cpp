@@ -29,8 +29,9 @@ Context::~Context() {
   close_handle(handle_);
   if (helpers_ != nullptr) helpers_->stop();
   while (Worker* worker = workers_.any()) end_worker(worker);
-  delete attachment_.load(std::memory_order_acquire);  // what was under way for it has ended with the workers
-  reclaim();                                           // no worker is left to name anything
+  // what was under way for it has ended with the workers
+  delete attachment_.load(std::memory_order_acquire);
+  reclaim();  // no worker is left to name anything
   while (const auto remote = remotes_.remove_any()) transport_->release(remote->memory);
   while (const auto region = owned_regions_.remove_any()) free_region(*region);
 }
@@ -67,7 +68,8 @@ base::Status Context::open_parts(const ContextOptions& options) {
   }
   small_offload_ = *small_offload;
   extension_ = options.extension;
-  // Before the job is joined, which can be done only once: what is wrong here can be mended and tried again.
+  // Before the job is joined, which can be done only once: what is wrong here can be mended and
+  // tried again.
   const std::string progress =
       options.progress != nullptr ? options.progress : environment_.config.text(base::Var::progress);
   const auto policy = policy_named(progress);
@@ -184,8 +186,9 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   return added;
 }
 
-// Operations that a living peer may still serve are not cancelled: it may be reading the memory that they name. The number of them has to
-// fall, since any other sign of life, an event or an end, may come from what peers begin, who would hold the close for ever.
+// Operations that a living peer may still serve are not cancelled: it may be reading the memory
+// that they name. The number of them has to fall, since any other sign of life, an event or an end,
+// may come from what peers begin, who would hold the close for ever.
 base::Status Context::quiet_before_close(Worker* worker) {
   const auto bound_ns = static_cast<std::int64_t>(environment_.config.number(base::Var::close_timeout));
   base::Timeout timeout(bound_ns == 0 ? base::Timeout::kForever : bound_ns, *environment_.clock);
@@ -212,7 +215,8 @@ base::Status Context::quiet_before_close(Worker* worker) {
 base::Status Context::close_worker(Worker* worker) {
   const base::Status status = quiet_before_close(worker);
   if (status == HEDDLE_ERR_STATE || status == HEDDLE_ERR_TIMEOUT) return status;
-  // A peer whose message was received waits for the answer: it is told, unless it takes nothing for long.
+  // A peer whose message was received waits for the answer: it is told, unless it takes nothing for
+  // long.
   base::Timeout timeout(kAnswersNs, *environment_.clock);
   const auto answered = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
     const base::Status answers = worker->try_answer();
@@ -228,7 +232,8 @@ base::Status Context::close_worker(Worker* worker) {
   return status;
 }
 
-// Operations that could not be waited for are cancelled while the worker is still known, so that what they name stays.
+// Operations that could not be waited for are cancelled while the worker is still known, so that
+// what they name stays.
 void Context::end_worker(Worker* worker) {
   helpers_->remove(worker);
   worker->end();

@@ -33,7 +33,8 @@ namespace heddle::engine {
 
 class Worker;
 
-// Objects of one kind that a context owns, each with the handle under which the C API knows it. Any thread.
+// Objects of one kind that a context owns, each with the handle under which the C API knows it. Any
+// thread.
 template <class T>
 class Owned {
  public:
@@ -99,8 +100,8 @@ class Owned {
   std::unordered_map<const T*, Entry> entries_;
 };
 
-// What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks which call different
-// collectives are told instead of being matched.
+// What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks
+// which call different collectives are told instead of being matched.
 enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave, team };
 inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
 inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
@@ -128,8 +129,9 @@ class Context {
   [[nodiscard]] base::Environment& environment() { return environment_; }
   [[nodiscard]] base::Clock& clock() { return clock_; }
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
-  // That rank has died or left, or the transport has given it up (decision 0039): nothing comes from it any more. What only keeps ranks together
-  // (barriers, exchanges, heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
+  // That rank has died or left, or the transport has given it up (decision 0039): nothing comes
+  // from it any more. What only keeps ranks together (barriers, exchanges,
+  // heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_->failed(rank) || transport_->given_up(rank); }
   [[nodiscard]] transport::Transport& transport() { return *transport_; }
   [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
@@ -147,22 +149,26 @@ class Context {
     Sharing sharing = Sharing::exclusive;
     bool no_help = false;  // helpers leave it alone
     bool aggregation = false;
-    bool internal =
-        false;  // the library's own: it has the last number there is, so that the application's are not disturbed
+    // the library's own: it has the last number there is, so that the application's are not
+    // disturbed
+    bool internal = false;
   };
   // The number of every rank's internal worker.
   [[nodiscard]] std::uint32_t internal_worker() const { return transport_->capabilities().max_workers - 1; }
   base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
   [[nodiscard]] Executors& executors() { return *executors_; }
-  // Capabilities::one_thread: every worker is in offload mode, on the thread of ExecutorLoop::of_process().
+  // Capabilities::one_thread: every worker is in offload mode, on the thread of
+  // ExecutorLoop::of_process().
   [[nodiscard]] bool one_thread() const { return transport_->capabilities().one_thread; }
   base::Status close_worker(Worker* worker);
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
   void close_region(Region* region);
-  // The open region in which all of [address, address + bytes) lies; null: there is none. It stays as long as the program lets it.
+  // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
+  // as long as the program lets it.
   [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
-  // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach one wins.
+  // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach
+  // one wins.
   [[nodiscard]] Attachment* attachment() const { return attachment_.load(std::memory_order_acquire); }
   Attachment* attach(std::unique_ptr<Attachment> attachment);
   // Memory of the caller's for one operation with that rank. Any thread.
@@ -173,8 +179,8 @@ class Context {
   base::Result<Counter*> open_counter(const Worker* only, bool counts_done);
   void close_counter(Counter* counter);
 
-  // What was released while operations named it is destroyed when they have ended: true while there is some, and a look
-  // at what has become free. Any thread.
+  // What was released while operations named it is destroyed when they have ended: true while there
+  // is some, and a look at what has become free. Any thread.
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_relaxed) > 0; }
   void reclaim() noexcept;
 
@@ -188,8 +194,8 @@ class Context {
   [[nodiscard]] std::array<std::byte, wire::kNarrowRegionBytes> pack_for(std::uint32_t rank,
                                                                          const Region& region) const;
 
-  // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See heddle_context_barrier and
-  // heddle_context_exchange. STATE: a rank is in another collective.
+  // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See
+  // heddle_context_barrier and heddle_context_exchange. STATE: a rank is in another collective.
   struct Exchange {
     Collective kind = Collective::barrier;
     std::span<const std::byte> mine;
@@ -202,16 +208,16 @@ class Context {
   [[nodiscard]] bool left() const { return left_; }
   // What waits have learned about the cores. Any thread.
   [[nodiscard]] base::Crowd& crowd() { return crowd_; }
-  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after progress on them
-  // has found nothing. What does not ring (see transport.hpp) does not end it.
+  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after
+  // progress on them has found nothing. What does not ring (see transport.hpp) does not end it.
   void nap(std::span<Worker* const> workers, std::int64_t ns);
   void nap(Worker* worker, std::int64_t ns) { nap({&worker, 1}, ns); }
   // Of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);
 
-  // Called by workers when the failure epoch has moved: closes the regions of the dead for direct access, reports each
-  // death once. Any thread.
+  // Called by workers when the failure epoch has moved: closes the regions of the dead for direct
+  // access, reports each death once. Any thread.
   void note_failures();
   // The first arrival that had to be dropped is reported; the others are only counted.
   void report_drop(std::uint32_t worker, heddle_peer source, const char* why);
@@ -272,9 +278,11 @@ class Context {
   queue::FetchingMutex retired_mutex_;  // guards the two lists; taken before the workers' own
   std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
   std::vector<std::unique_ptr<Counter>> retired_counters_;
-  std::atomic<std::size_t> retired_{0};  // entries of both; relaxed: who misses one leaves it to the next look
+  // entries of both; relaxed: who misses one leaves it to the next look
+  std::atomic<std::size_t> retired_{0};
 
-  queue::FetchingMutex mutex_;  // guards what follows; never held while a transport or bootstrap is called
+  // guards what follows; never held while a transport or bootstrap is called
+  queue::FetchingMutex mutex_;
   std::vector<bool> known_failed_;
   std::uint32_t next_worker_ = 0;
   bool internal_open_ = false;  // the last number is taken

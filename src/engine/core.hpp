@@ -1,6 +1,6 @@
-// What the parts of a worker share: its transport, its operations, the requester, the answers to peers, and
-// what is known of failed ranks. Its parts are the completer and the protocols; engine/worker.hpp puts them
-// together.
+// What the parts of a worker share: its transport, its operations, the requester, the answers to
+// peers, and what is known of failed ranks. Its parts are the completer and the protocols;
+// engine/worker.hpp puts them together.
 //
 // For the thread inside the worker, but for what is constant, moved() and what Operations says.
 #pragma once
@@ -52,10 +52,12 @@ struct Core {
   Operations operations;
   Requester requester;
   protocol::Responder responder;
-  std::vector<bool> failed;             // ranks whose failure has been dealt with
-  heddle_worker_stats stats{};          // but what Operations counts, and what is posted
-  std::atomic<std::uint64_t> moves{0};  // written inside, with release; partner: Worker::moved()'s acquire load
-  Operation chores;                     // has no slot: stands in pending() while a protocol has something left to do
+  std::vector<bool> failed;     // ranks whose failure has been dealt with
+  heddle_worker_stats stats{};  // but what Operations counts, and what is posted
+  // written inside, with release; partner: Worker::moved()'s acquire load
+  std::atomic<std::uint64_t> moves{0};
+  // has no slot: stands in pending() while a protocol has something left to do
+  Operation chores;
 };
 
 }  // namespace heddle::engine

@@ -1,4 +1,5 @@
-// Collectives of a context: barriers by memory (queue/meeting.hpp), all else through the bootstrap; and leaving, which is the last.
+// Collectives of a context: barriers by memory (queue/meeting.hpp), all else through the bootstrap;
+// and leaving, which is the last.
 #include <time.h>
 
 #include <algorithm>
@@ -28,8 +29,8 @@ static_assert(bootstrap::kMaxExchangeBytes >= kExchangeHead + kMostExchanged);
 // Each look goes over all words; beyond so many ranks the bootstrap is no slower.
 constexpr std::uint32_t kMostMeeting = 64;
 
-// Ranks in one process reach the words through mappings of their own, so that ThreadSanitizer does not see that they are the
-// same. It is shown the order by a word that it does see.
+// Ranks in one process reach the words through mappings of their own, so that ThreadSanitizer does
+// not see that they are the same. It is shown the order by a word that it does see.
 void show_order() {
   if constexpr (base::kThreadSanitizer) {
     static std::atomic<int> word{0};
@@ -37,9 +38,10 @@ void show_order() {
   }
 }
 
-// What other threads do for peers inside the worker comes after this thread's arrival, or before its return, by the messages between. Where
-// both ends of those are in one process, each with its own mapping of the segment, ThreadSanitizer does not see it. It sees the gate,
-// which this enters, and waits for whoever is inside.
+// What other threads do for peers inside the worker comes after this thread's arrival, or before
+// its return, by the messages between. Where both ends of those are in one process, each with its
+// own mapping of the segment, ThreadSanitizer does not see it. It sees the gate, which this enters,
+// and waits for whoever is inside.
 void show_order(Worker* worker) {
   if (base::kThreadSanitizer && worker != nullptr) static_cast<void>(worker->unfinished_operations());
 }
@@ -65,7 +67,8 @@ const char* name_of(Collective kind) {
 void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
   if (transport_->capabilities().sleeping == transport::Sleeping::impossible) {
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
-    const timespec length{0, ns};                                          // less than a second, see Crowd
+    // less than a second, see Crowd
+    const timespec length{0, ns};
     ::nanosleep(&length, nullptr);
     return;
   }
@@ -87,8 +90,9 @@ base::Status Context::start_exchange(Collective kind, std::span<const std::byte>
   return bootstrap_->exchange_start(bytes);
 }
 
-// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if one finds that ranks
-// disagree all of them do; and all of them open the meeting after the same exchange, the first in which each could.
+// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if
+// one finds that ranks disagree all of them do; and all of them open the meeting after the same
+// exchange, the first in which each could.
 base::Status Context::take_heads(Collective kind, std::vector<std::vector<std::byte>>* all) {
   std::uint32_t meet = 0;
   std::uint32_t other = size();  // the first that is in another collective

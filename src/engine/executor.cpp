@@ -14,9 +14,11 @@
 namespace heddle::engine {
 namespace {
 
-// Rounds without work before the thread sleeps: a few microseconds, about what waking it costs a producer.
+// Rounds without work before the thread sleeps: a few microseconds, about what waking it costs a
+// producer.
 constexpr int kIdleRounds = 200;
-// Rounds without events before it gives its core to others, for the answer may have to be computed there.
+// Rounds without events before it gives its core to others, for the answer may have to be computed
+// there.
 constexpr int kWaitRounds = 1000;
 // A transport that cannot ring is looked at so often.
 constexpr std::int64_t kDeafSleepNs = 1'000'000;
@@ -157,7 +159,8 @@ void ExecutorLoop::sleep() {
   if (prepare_sleep()) {
     // Without gates nothing that arrives concerns it.
     if (on_bell_ && !gates_.empty()) {
-      // Who gives an order rings after it: either the order is seen here, or the bell has rung since.
+      // Who gives an order rings after it: either the order is seen here, or the bell has rung
+      // since.
       if (!orders_.load(std::memory_order_acquire)) transport_->wait(seen, kLongestSleepNs);
     } else {
       const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
@@ -213,8 +216,9 @@ Executor& Executors::of(std::uint32_t worker) {
   return *executor;
 }
 
-// Several executors divide the cores among them, neighbours together, so that the workers of one stay in one part of the machine.
-// Where that would leave one a single core, which a thread of the program may want for itself, the system places them.
+// Several executors divide the cores among them, neighbours together, so that the workers of one
+// stay in one part of the machine. Where that would leave one a single core, which a thread of the
+// program may want for itself, the system places them.
 std::vector<int> Executors::place(std::size_t index) const {
   const std::size_t count = executors_.size();
   if (count == 1) return {};

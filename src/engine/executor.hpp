@@ -1,15 +1,19 @@
-// The threads of the offload mode: an executor takes the commands of its workers from their queues in batches and hands them to the
-// transport; a completer polls, and runs handlers and callbacks. They are one thread (together) or two (apart). A context has
-// HEDDLE_EXECUTORS of them, among which its offload workers are dealt by their numbers. Decision 0021.
+// The threads of the offload mode: an executor takes the commands of its workers from their queues
+// in batches and hands them to the transport; a completer polls, and runs handlers and callbacks.
+// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them, among
+// which its offload workers are dealt by their numbers. Decision 0021.
 //
-// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it polls (each worker armed, so that
-// what arrives wakes it), else on a word of its own. A producer that finds the sleeping bit of its queue wakes who takes commands;
-// who leaves something under way inside a worker wakes who polls.
+// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it
+// polls (each worker armed, so that what arrives wakes it), else on a word of its own. A producer
+// that finds the sleeping bit of its queue wakes who takes commands; who leaves something under way
+// inside a worker wakes who polls.
 //
-// Gates come and go by orders, which the thread takes between two rounds: remove() returns when it has let the gate go.
+// Gates come and go by orders, which the thread takes between two rounds: remove() returns when it
+// has let the gate go.
 //
-// Where the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of the process serves all
-// workers of all its contexts, and makes the other calls of these transports too (call(); one_thread.hpp). Decision 0028.
+// Where the transport's library takes calls of one thread only (Capabilities::one_thread), one loop
+// of the process serves all workers of all its contexts, and makes the other calls of these
+// transports too (call(); one_thread.hpp). Decision 0028.
 #pragma once
 
 #include <atomic>
@@ -50,19 +54,20 @@ inline std::optional<CompleterThread> completer_named(std::string_view name) {
 // One thread, going round its gates.
 class ExecutorLoop {
  public:
-  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more threads. `transport`: on whose
-  // bell it may sleep; null: it looks now and then.
+  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more
+  // threads. `transport`: on whose bell it may sleep; null: it looks now and then.
   ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number, const std::vector<int>& cores);
   ~ExecutorLoop();  // within one round
   ExecutorLoop(const ExecutorLoop&) = delete;
   ExecutorLoop& operator=(const ExecutorLoop&) = delete;
 
-  // The one that makes all calls of libraries which want one thread: started when it is first asked for, and there until the process
-  // ends, since another thread would be another one. Throws std::system_error.
+  // The one that makes all calls of libraries which want one thread: started when it is first asked
+  // for, and there until the process ends, since another thread would be another one. Throws
+  // std::system_error.
   static ExecutorLoop& of_process();
 
-  // Runs function() on the thread, inside no gate, and waits for that; at once if this is the thread. What it throws comes out
-  // here. The caller holds nothing that the thread might wait for.
+  // Runs function() on the thread, inside no gate, and waits for that; at once if this is the
+  // thread. What it throws comes out here. The caller holds nothing that the thread might wait for.
   template <class Function>
   void call(Function&& function) {
     if (is_calling_thread()) return function();
@@ -101,9 +106,10 @@ class ExecutorLoop {
   const bool on_bell_;               // it sleeps on the transport's bell
   std::vector<OffloadGate*> gates_;  // the thread's
   queue::Sleeper<> sleeper_;
-  std::atomic<bool> stop_{false};    // relaxed: orders_ orders it
-  std::atomic<bool> orders_{false};  // release by who gives them, acquire by the thread; before each wake()
-  std::mutex mutex_;                 // guards what follows
+  std::atomic<bool> stop_{false};  // relaxed: orders_ orders it
+  // release by who gives them, acquire by the thread; before each wake()
+  std::atomic<bool> orders_{false};
+  std::mutex mutex_;  // guards what follows
   std::condition_variable taken_;
   std::vector<OffloadGate*> wanted_;
   Call* calls_ = nullptr;  // the last one first

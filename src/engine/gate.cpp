@@ -13,8 +13,9 @@
 namespace heddle::engine {
 namespace {
 
-// What a helper's visit costs the thread whose worker it is: lines of the worker that it has to fetch again;
-// and, of an exclusive worker, the interrupt by which the claim is made known (membarrier).
+// What a helper's visit costs the thread whose worker it is: lines of the worker that it has to
+// fetch again; and, of an exclusive worker, the interrupt by which the claim is made known
+// (membarrier).
 constexpr std::uint32_t kVisitNs = 200;
 constexpr std::uint32_t kClaimNs = 1000;
 
@@ -88,7 +89,8 @@ void Gate::wake_helpers() {
   worker_.context().helpers().wake();
 }
 
-// Inside: what this thread leaves under way, or executes on its way out, would wait for helpers that sleep.
+// Inside: what this thread leaves under way, or executes on its way out, would wait for helpers
+// that sleep.
 bool Gate::must_call_helpers() const {
   return worker_.context().helpers().asleep() &&
          (leaves_others_commands() || queued() || worker_.completer().under_way());
@@ -98,8 +100,8 @@ bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
   if (!let_in_helper(number, urgent)) return false;
   mark_inside();
   helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
-  // A thread of the application may be left commands of others to execute, and leave them under way when a
-  // helper is about to sleep, which looks at this.
+  // A thread of the application may be left commands of others to execute, and leave them under way
+  // when a helper is about to sleep, which looks at this.
   if (counts_visitors() && !helper_inside_) count_entry();
   return true;
 }
@@ -119,13 +121,13 @@ int Gate::progress() {
   return events < 0 ? events : events + static_cast<int>(started);
 }
 
-// ---- small-message offload -----------------------------------------------------------------------------------------------
+// ---- small-message offload ----------------------------------------------------------------------
 
 base::Status Gate::post_or_register(transport::Command& command, const Completion& completion) {
   if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
   if (inside()) return post_or_queue(command, completion);
-  // What is copied into the queue could as well be posted. Without a completion nobody could know when the
-  // source is free.
+  // What is copied into the queue could as well be posted. Without a completion nobody could know
+  // when the source is free.
   if (command.bytes <= Inbox::kMostCopied || !completion.observed()) return post_or_queue(command, completion);
   return register_or_post(command, completion);
 }

@@ -1,24 +1,27 @@
-// The gate of a worker that several threads use: who may be inside its requester and completer, and what
-// the others do. One class for each sharing mode, in a file of its own (gate_*.hpp); the table of them is
-// at the end of gate.cpp.
+// The gate of a worker that several threads use: who may be inside its requester and completer, and
+// what the others do. One class for each sharing mode, in a file of its own (gate_*.hpp); the table
+// of them is at the end of gate.cpp.
 //
 //   exclusive  the owner never finds anybody but a helper, who leaves soon
 //   mutex      others wait (the baseline that the other modes are measured against)
 //   shared     others that post wait for a moment, then get AGAIN; progress skips
-//   delegate   others leave their command in the queue, and who is inside executes it before leaving
-//   offload    everybody leaves its command in the queue, and the executor, a thread of ours, executes it
+//   delegate   others leave their command in the queue, and who is inside executes it before
+//              leaving
+//   offload    everybody leaves its command in the queue, and the executor, a thread of ours,
+//              executes it
 //
-// An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if nobody is
-// inside, in any mode. Small-message offload (inbox.hpp) gives any mode but offload a queue.
+// An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if
+// nobody is inside, in any mode. Small-message offload (inbox.hpp) gives any mode but offload a
+// queue.
 //
 // Invariants
 //   At most one thread is inside, and inside_ names it, but for one that merely posts a command
 //   (post_now()): nothing there calls back.
-//   Whoever leaves something under way that helpers must poll for has counted its entry (entries_) before
-//   it looks whether they sleep. Partner: the barrier in Helpers::sleep(), between its store and its look at
-//   entries_.
-//   Commands are started in the order of their claims. One that the transport does not take now holds up
-//   those behind it.
+//   Whoever leaves something under way that helpers must poll for has counted its entry (entries_)
+//   before it looks whether they sleep. Partner: the barrier in Helpers::sleep(), between its store
+//   and its look at entries_.
+//   Commands are started in the order of their claims. One that the transport does not take now
+//   holds up those behind it.
 #pragma once
 
 #include <sched.h>
@@ -59,8 +62,8 @@ class Gate {
   // Registered messages wait. Any thread.
   [[nodiscard]] bool registered() const { return small_offload() != nullptr && queued(); }
 
-  // ---- threads that post. As the requester's functions; POSTED also for what waits in the queue, DONE also
-  // for a message there that was copied, of which nobody is told.
+  // ---- threads that post. As the requester's functions; POSTED also for what waits in the queue,
+  // DONE also for a message there that was copied, of which nobody is told.
   base::Status post(transport::Command& command, const Completion& completion) {
     return registers_ ? post_or_register(command, completion) : post_now(command, completion);
   }
@@ -74,8 +77,8 @@ class Gate {
   }
   // 0 if another thread is inside.
   int progress();
-  // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From inside a
-  // command that came out of the queue: it counts as started.
+  // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From
+  // inside a command that came out of the queue: it counts as started.
   template <class Attempt>
   base::Status settled(Attempt&& attempt) {
     const std::uint64_t target = inbox_ != nullptr ? inbox_->claimed() : 0;
@@ -87,7 +90,8 @@ class Gate {
     leave();
     return status;
   }
-  // Runs function() inside, however long that takes; on the thread for all calls, where there is one.
+  // Runs function() inside, however long that takes; on the thread for all calls, where there is
+  // one.
   template <class Function>
   void visit(Function&& function) {
     if (inside()) return function();
@@ -96,8 +100,8 @@ class Gate {
     function();
     leave();
   }
-  // Runs function() inside unless another thread of the application is, or the executor: these are not
-  // waited for.
+  // Runs function() inside unless another thread of the application is, or the executor: these are
+  // not waited for.
   template <class Function>
   bool look(Function&& function) {
     if (inside()) {
@@ -111,13 +115,13 @@ class Gate {
   }
   // Calls of heddle_run_on_engine may run on this thread.
   [[nodiscard]] virtual bool may_call() const { return true; }
-  // What is inside may go on by this thread: not where another one makes all calls of the transport's
-  // library. From begin() on.
+  // What is inside may go on by this thread: not where another one makes all calls of the
+  // transport's library. From begin() on.
   [[nodiscard]] virtual bool may_advance() const { return true; }
 
-  // ---- helpers: any thread, numbered as queue::Handover says ----
-  // function() inside, unless somebody is. False: somebody is. `urgent`: exclusive: the owner, who comes and
-  // goes all the time, is waited for, for a moment.
+  // ---- helpers: any thread, numbered as queue::Handover says ---- function() inside, unless
+  // somebody is. False: somebody is. `urgent`: exclusive: the owner, who comes and goes all the
+  // time, is waited for, for a moment.
   template <class Function>
   bool try_visit(std::uint32_t number, bool urgent, Function&& function) {
     if (inside() || !enter_as_helper(number, urgent)) return false;
@@ -125,14 +129,15 @@ class Gate {
     leave_as_helper();
     return true;
   }
-  // A helper that has been refused for long because another one is inside, and has nothing better to do:
-  // lets that one have its core for a moment.
+  // A helper that has been refused for long because another one is inside, and has nothing better
+  // to do: lets that one have its core for a moment.
   virtual void fetch_helper() = 0;
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
   // The owner waits for a helper that is inside.
   [[nodiscard]] virtual bool wanted() const { return false; }
-  // How often threads other than helpers have entered, and made progress there: numbers that change.
+  // How often threads other than helpers have entered, and made progress there: numbers that
+  // change.
   [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
 
@@ -140,9 +145,8 @@ class Gate {
   // `inbox`: null: there is no queue.
   Gate(Worker& worker, std::unique_ptr<Inbox> inbox);
 
-  // ---- what a mode is ----
-  // A command, by a thread that may be inside already. Where this merely posts it, and leaves nothing
-  // under way, neither inside_ nor entries_ need to tell.
+  // ---- what a mode is ---- A command, by a thread that may be inside already. Where this merely
+  // posts it, and leaves nothing under way, neither inside_ nor entries_ need to tell.
   virtual base::Status post_now(transport::Command& command, const Completion& completion) = 0;
   // Lets the calling thread in, which is not inside. False: not now.
   virtual bool let_in() = 0;
@@ -159,15 +163,16 @@ class Gate {
   virtual void after_queueing() {}
   // A thread that posts waits for its turn, or is let in now and then (not: it never is).
   [[nodiscard]] virtual bool posters_enter() const { return true; }
-  // The number by which helpers see that somebody was here: the owner's (exclusive), else of who enters.
+  // The number by which helpers see that somebody was here: the owner's (exclusive), else of who
+  // enters.
   [[nodiscard]] virtual bool counts_visitors() const { return true; }
   // Somebody who leaves may leave commands of others, that it was given on its way out, under way.
   [[nodiscard]] virtual bool leaves_others_commands() const { return false; }
   virtual void run_on_executor(void (*run)(void*), void* what) { run(what); }
 
-  // ---- what modes use ----
-  // Posts the command where nothing was queued before it; the caller has let itself in and lets itself out,
-  // neither of which others were told of. *wake: helpers are to be woken after that.
+  // ---- what modes use ---- Posts the command where nothing was queued before it; the caller has
+  // let itself in and lets itself out, neither of which others were told of. *wake: helpers are to
+  // be woken after that.
   base::Status post_inside(transport::Command& command, const Completion& completion, bool* wake) {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {
@@ -183,8 +188,8 @@ class Gate {
     const auto put = [&] { return inbox_->put(command, completion); };
     return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
-  // Tagged messages keep the order of the calls: those that wait in the queue go first, even before what
-  // code of this worker posts from inside.
+  // Tagged messages keep the order of the calls: those that wait in the queue go first, even before
+  // what code of this worker posts from inside.
   [[nodiscard]] static bool is_tagged(const transport::Command& command) {
     return wire::kind_of(command.immediate) == wire::Kind::tagged;
   }
@@ -239,12 +244,12 @@ class Gate {
   const std::unique_ptr<Inbox> inbox_;
   const bool registers_;  // small-message offload
 
-  // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of Helpers
-  // before sleeping.
+  // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of
+  // Helpers before sleeping.
   alignas(base::kCacheLine) std::atomic<std::uint64_t> entries_{0};
   std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint
-  // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it knows what
-  // it wrote.
+  // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it
+  // knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   bool helper_inside_ = false;  // for the thread inside
 };

@@ -2,9 +2,9 @@
 
 namespace heddle::engine {
 
-// A helper seems to be inside. As long as a visit usually takes it is like any other thread. Then it has
-// probably lost its core, and is given this one, again and again but not all the time: it may as well run a
-// long handler.
+// A helper seems to be inside. As long as a visit usually takes it is like any other thread. Then
+// it has probably lost its core, and is given this one, again and again but not all the time: it
+// may as well run a long handler.
 bool CoreGate::enter_after_helper() {
   return helper_stays() && helper_.fetch(kFetchSleepNs) && try_enter();
 }
@@ -24,7 +24,8 @@ bool CoreGate::helper_stays() {
 }
 
 bool CoreGate::let_in_helper(std::uint32_t number, bool /*urgent*/) {
-  if ((number & queue::SystemHandover::kStays) != 0) return door_.try_enter();  // a thread of the application
+  // a thread of the application
+  if ((number & queue::SystemHandover::kStays) != 0) return door_.try_enter();
   if (!helper_.try_claim(number)) return false;
   visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (door_.try_enter()) return true;

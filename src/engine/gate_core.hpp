@@ -1,8 +1,8 @@
-// What the modes have in common where a thread that finds somebody inside does not wait for long: shared,
-// delegate, offload.
+// What the modes have in common where a thread that finds somebody inside does not wait for long:
+// shared, delegate, offload.
 //
-// Invariant: a helper that is inside has helper_; so whoever is refused because of it for long fetches it
-// (queue/helper_claim.hpp), by any way in.
+// Invariant: a helper that is inside has helper_; so whoever is refused because of it for long
+// fetches it (queue/helper_claim.hpp), by any way in.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ class CoreGate : public Gate {
   [[nodiscard]] queue::Delegation<>& door() { return door_; }
 
  private:
-  // How long a helper may be inside before those whom it refuses fetch it; and for how long one of them then
-  // sleeps, at most half of the time, in calls that otherwise do not wait.
+  // How long a helper may be inside before those whom it refuses fetch it; and for how long one of
+  // them then sleeps, at most half of the time, in calls that otherwise do not wait.
   static constexpr std::uint64_t kPatienceNs = 50'000;
   static constexpr std::uint64_t kFetchSleepNs = 1'000'000;
 
@@ -44,11 +44,12 @@ class CoreGate : public Gate {
 
   alignas(base::kCacheLine) queue::Delegation<> door_;
   queue::HelperClaim<> helper_;
-  // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since when (ns)
-  // it is to be fetched.
+  // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since
+  // when (ns) it is to be fetched.
   std::atomic<std::uint32_t> refused_visit_{0};
   std::atomic<std::uint64_t> fetch_at_{0};
-  std::atomic<std::uint32_t> visits_{0};  // of helpers; written by who has helper_, relaxed: a number that changes
+  // of helpers; written by who has helper_, relaxed: a number that changes
+  std::atomic<std::uint32_t> visits_{0};
 };
 
 }  // namespace heddle::engine

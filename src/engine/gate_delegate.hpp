@@ -1,10 +1,10 @@
-// delegate: who posts and finds somebody inside leaves its command in the queue, and who is inside executes
-// it before leaving.
+// delegate: who posts and finds somebody inside leaves its command in the queue, and who is inside
+// executes it before leaving.
 //
-// Invariant: a command that is visible in the queue is executed by its producer, or by the thread that was
-// inside when the producer looked (queue/delegation.hpp), or by the next thread that makes progress: where
-// the transport took no more (Inbox::stalled()), and where others went on queueing until the thread inside
-// had done its share (Delegation::kRounds).
+// Invariant: a command that is visible in the queue is executed by its producer, or by the thread
+// that was inside when the producer looked (queue/delegation.hpp), or by the next thread that makes
+// progress: where the transport took no more (Inbox::stalled()), and where others went on queueing
+// until the thread inside had done its share (Delegation::kRounds).
 #pragma once
 
 #include <memory>
@@ -38,7 +38,8 @@ class DelegateGate final : public CoreGate {
       if (stalled) return door().exit();
       if (!door().exit_unless([this] { return inbox().ready(); }, looks)) return;
       mark_inside();
-      count_entry();  // what it leaves under way of others' is seen by helpers, though it may be one itself
+      // what it leaves under way of others' is seen by helpers, though it may be one itself
+      count_entry();
       drain();
     }
   }

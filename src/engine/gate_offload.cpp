@@ -16,8 +16,8 @@ void OffloadGate::end() {
   Gate::end();
 }
 
-// An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit but who is
-// inside.
+// An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit
+// but who is inside.
 void OffloadGate::let_out() {
   const bool wake = wanted_by_work() && wake_completer();
   CoreGate::let_out();

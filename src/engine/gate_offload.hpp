@@ -1,9 +1,10 @@
-// offload: who posts leaves its command in the queue, and the executor, a thread of ours, executes it.
-// Progress of others is skipped while the executor is inside.
+// offload: who posts leaves its command in the queue, and the executor, a thread of ours, executes
+// it. Progress of others is skipped while the executor is inside.
 //
-// Invariant: the executor sleeps only behind the queue's sleeping bit, so the producer that ends its sleep
-// wakes it. Who polls (the executor or its completer) sleeps only while nothing is under way, with the worker
-// armed: what arrives rings, and who is inside meanwhile and leaves something under way wakes it too.
+// Invariant: the executor sleeps only behind the queue's sleeping bit, so the producer that ends
+// its sleep wakes it. Who polls (the executor or its completer) sleeps only while nothing is under
+// way, with the worker armed: what arrives rings, and who is inside meanwhile and leaves something
+// under way wakes it too.
 #pragma once
 
 #include <memory>
@@ -30,9 +31,9 @@ class OffloadGate final : public CoreGate {
     busy
   };
   Round execute_round(ExecutorRole role);
-  // True: the next producer will wake who takes commands; who leaves something under way, and what arrives
-  // (once the transport has settled, and if is_quiet() then), will wake who polls. Whatever it says,
-  // end_sleep() follows.
+  // True: the next producer will wake who takes commands; who leaves something under way, and what
+  // arrives (once the transport has settled, and if is_quiet() then), will wake who polls. Whatever
+  // it says, end_sleep() follows.
   [[nodiscard]] bool prepare_sleep(ExecutorRole role);
   [[nodiscard]] bool is_quiet();
   void end_sleep(ExecutorRole role) {
@@ -46,8 +47,8 @@ class OffloadGate final : public CoreGate {
     return inbox().put(command, completion);
   }
   void let_out() override;
-  // Only handlers and callbacks of this worker. Their thread knows by itself that it is in one, while
-  // inside_ stands on a line that the executor writes all the time.
+  // Only handlers and callbacks of this worker. Their thread knows by itself that it is in one,
+  // while inside_ stands on a line that the executor writes all the time.
   [[nodiscard]] bool starts_here() const override { return inside_of() == &worker(); }
   [[nodiscard]] bool queues() const override { return true; }
   [[nodiscard]] bool posters_enter() const override { return false; }
@@ -58,9 +59,10 @@ class OffloadGate final : public CoreGate {
     executor_->call([&] { run(what); });
   }
 
-  const bool one_thread_;          // Context::one_thread()
-  Executor* executor_ = nullptr;   // from begin() to end()
-  bool completer_asleep_ = false;  // for the thread inside: or about to sleep: a thread that only polls
+  const bool one_thread_;         // Context::one_thread()
+  Executor* executor_ = nullptr;  // from begin() to end()
+  // for the thread inside: or about to sleep: a thread that only polls
+  bool completer_asleep_ = false;
 };
 
 }  // namespace heddle::engine

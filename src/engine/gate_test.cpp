@@ -1,4 +1,5 @@
-// What a thread finds that comes to a worker while another is inside: order, and what is left for helpers.
+// What a thread finds that comes to a worker while another is inside: order, and what is left for
+// helpers.
 #include "engine/gate.hpp"
 
 #include <gtest/gtest.h>
@@ -61,9 +62,7 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
     EXPECT_GT(mine.worker->gate()->queued_records(), 0U) << "this thread is inside";
     EXPECT_GE(send(*mine.worker, 2), HEDDLE_DONE);
   });
-  const auto both_here = [&] {
-    return receives[0].status != HEDDLE_POSTED && receives[1].status != HEDDLE_POSTED;
-  };
+  const auto both_here = [&] { return receives[0].status != HEDDLE_POSTED && receives[1].status != HEDDLE_POSTED; };
   ASSERT_TRUE(test::within_time(both_here, [&] {
     EXPECT_GE(mine.worker->progress(), 0);
     EXPECT_GE(theirs.worker->progress(), 0);
@@ -72,7 +71,8 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
   EXPECT_EQ(receives[1].tag, 2U);
 }
 
-// A helper that executes commands of others on its way out has to be seen by the helpers' next look.
+// A helper that executes commands of others on its way out has to be seen by the helpers' next
+// look.
 TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
   bootstrap::inproc::Job job(2);
   const Rank mine(&job, 0, Sharing::delegate);

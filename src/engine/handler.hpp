@@ -1,5 +1,6 @@
-// How code of the application is run: what it throws ends the process here (std::terminate), since nobody above could go on
-// with a worker that was left in the midst of things, and peers would wait for what it has not done.
+// How code of the application is run: what it throws ends the process here (std::terminate), since
+// nobody above could go on with a worker that was left in the midst of things, and peers would wait
+// for what it has not done.
 #pragma once
 
 #include "heddle/heddle.h"

@@ -1,12 +1,15 @@
 // Which function a message of each number meets, with its argument; changed while messages arrive.
 //
-// A slot holds two pairs of function and argument: the one in force and the one before it. So registering allocates
-// nothing, keeps nothing, and takes the same time however often it is done, and a reader never waits for a writer that was put aside.
+// A slot holds two pairs of function and argument: the one in force and the one before it. So
+// registering allocates nothing, keeps nothing, and takes the same time however often it is done,
+// and a reader never waits for a writer that was put aside.
 //
-// Invariants: version counts what was registered in the slot; pairs[version % 2] is in force. The writer of version n + 1 writes
-// the other pair, that of n - 1, and makes it the one in force by storing n + 1. A reader that has read any word of the pair of n + 1
-// while it took it for that of n - 1 sees, when it looks again, at least n (each word is stored with release after n was, and loaded
-// with acquire), and begins anew. It does so only when another handler was registered meanwhile.
+// Invariants: version counts what was registered in the slot; pairs[version % 2] is in force. The
+// writer of version n + 1 writes the other pair, that of n - 1, and makes it the one in force by
+// storing n + 1. A reader that has read any word of the pair of n + 1 while it took it for that of
+// n - 1 sees, when it looks again, at least n (each word is stored with release after n was, and
+// loaded with acquire), and begins anew. It does so only when another handler was registered
+// meanwhile.
 #pragma once
 
 #include <array>
@@ -27,7 +30,8 @@ struct Handler {
 template <std::size_t kNumbers, template <class> class Atomic = std::atomic>
 class HandlerTable {
  public:
-  // Any thread. What was registered with this number, and what its argument points to as it was then.
+  // Any thread. What was registered with this number, and what its argument points to as it was
+  // then.
   [[nodiscard]] Handler find(std::uint32_t number) const {
     const Slot& slot = slots_[number];
     for (;;) {
@@ -51,11 +55,12 @@ class HandlerTable {
 
  private:
   struct Pair {
-    Atomic<heddle_am_handler> fn{nullptr};  // release by set(), after version n; partner: the acquire load in find()
-    Atomic<void*> arg{nullptr};             // the same
+    // release by set(), after version n; partner: the acquire load in find()
+    Atomic<heddle_am_handler> fn{nullptr};
+    Atomic<void*> arg{nullptr};  // the same
   };
-  // On one line, so that a reader has it for both of its looks, however often others register. Not base::kCacheLine: the longest
-  // lines would make the table four times as large.
+  // On one line, so that a reader has it for both of its looks, however often others register. Not
+  // base::kCacheLine: the longest lines would make the table four times as large.
   struct alignas(64) Slot {
     Atomic<std::uint64_t> version{0};  // release by set(); partner: the first load of find()
     std::array<Pair, 2> pairs;

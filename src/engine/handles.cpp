@@ -11,7 +11,8 @@
 
 namespace heddle::engine {
 
-// In .bss: pages come into being when touched. Aligned to pages, so that wiping it touches nothing else, and is not refused.
+// In .bss: pages come into being when touched. Aligned to pages, so that wiping it touches nothing
+// else, and is not refused.
 static_assert(sizeof(HandleEntry) * kHandleEntries % base::kLargestPage == 0);
 alignas(base::kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
 
@@ -22,8 +23,8 @@ struct Section {
   std::uint64_t next = 1;  // entry 0 stays free: the null handle is never live
 };
 
-// Allocation of entries; cold. Survives a fork with the generations going on, so that a child's new handles differ from
-// all that it inherited.
+// Allocation of entries; cold. Survives a fork with the generations going on, so that a child's new
+// handles differ from all that it inherited.
 struct Allocator {
   queue::FetchingMutex mutex;  // helpers open and close regions too
   std::array<Section, static_cast<std::size_t>(kLastHandleType) + 1> sections;

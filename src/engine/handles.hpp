@@ -1,12 +1,14 @@
 // From the 64-bit handles of the C API to objects. See docs/decisions/0001.
 //
-// A handle is [type: 4 bits | generation: 36 bits | index: 20 bits | 0: 4 bits], so that the masked low bits are the entry's offset
-// in bytes. Each type has a section of the table. find() masks the index, so that no value, however wrong, leads outside
-// its section, and compares the whole handle with the entry, so that closed, foreign, invented and wrongly typed handles are told
-// apart from live ones by one comparison. Handles are never used twice.
+// A handle is [type: 4 bits | generation: 36 bits | index: 20 bits | 0: 4 bits], so that the masked
+// low bits are the entry's offset in bytes. Each type has a section of the table. find() masks the
+// index, so that no value, however wrong, leads outside its section, and compares the whole handle
+// with the entry, so that closed, foreign, invented and wrongly typed handles are told apart from
+// live ones by one comparison. Handles are never used twice.
 //
-// The table is the only process-wide state of the library: a C handle must be found without a context. The kernel wipes it
-// in a child of fork() (MADV_WIPEONFORK), which makes every inherited handle a closed one there at no cost here.
+// The table is the only process-wide state of the library: a C handle must be found without a
+// context. The kernel wipes it in a child of fork() (MADV_WIPEONFORK), which makes every inherited
+// handle a closed one there at no cost here.
 #pragma once
 
 #include <atomic>
@@ -32,7 +34,8 @@ inline constexpr std::uint64_t kHandleTypeShift = 60;
 inline constexpr std::uint64_t kHandleGenerationShift = 24;
 inline constexpr std::uint64_t kHandleIndexShift = 4;
 
-// Entries of the section of a type, powers of two. Entry 0 of each is never live, so that the null handle finds nothing there.
+// Entries of the section of a type, powers of two. Entry 0 of each is never live, so that the null
+// handle finds nothing there.
 constexpr std::size_t handle_entries(HandleType type) {
   switch (type) {
     case HandleType::region:
@@ -60,8 +63,8 @@ constexpr std::size_t handle_section(HandleType type) {
 }
 inline constexpr std::size_t kHandleEntries = handle_section(kLastHandleType) + handle_entries(kLastHandleType);
 
-// A plain word used through atomic_ref, not a std::atomic: clang would run millions of constructors to make the table a
-// constant, and gives up.
+// A plain word used through atomic_ref, not a std::atomic: clang would run millions of constructors
+// to make the table a constant, and gives up.
 struct HandleEntry {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment)
       std::uint64_t id;  // 0: free. Release when set; partner: the acquire load in find_handle

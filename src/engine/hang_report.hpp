@@ -1,8 +1,10 @@
-// Waits of blocking calls: what must not wait is told so, and what waits too long is reported (HEDDLE_HANG_SECONDS).
+// Waits of blocking calls: what must not wait is told so, and what waits too long is reported
+// (HEDDLE_HANG_SECONDS).
 //
-// A report says which call waits on what, each operation of the worker that is not finished with the stage it is in, and who
-// should move it on: this thread, the executor, or a thread of a peer. It costs nothing while things move: the clock is read
-// from time to time by those who have waited in vain for a while.
+// A report says which call waits on what, each operation of the worker that is not finished with
+// the stage it is in, and who should move it on: this thread, the executor, or a thread of a peer.
+// It costs nothing while things move: the clock is read from time to time by those who have waited
+// in vain for a while.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +49,9 @@ class Watch {
       : context_(context), worker_(worker), call_(call), scope_(Scope::own), waited_(before) {}
   [[nodiscard]] const Waited& waited() const { return waited_; }
 
-  // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into text. `napping`: rounds are as long as
-  // naps now, a tenth of a second at most, and each looks at the clock.
+  // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into
+  // text. `napping`: rounds are as long as naps now, a tenth of a second at most, and each looks at
+  // the clock.
   template <class Describe>
   void round(Describe&& describe, bool napping) {
     if ((++waited_.rounds % kRounds == 0 || napping) && due()) [[unlikely]] {

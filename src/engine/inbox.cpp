@@ -19,7 +19,7 @@ Inbox::Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload
       small_(std::move(small)),
       queue_(std::max<std::uint32_t>(records, kMostRecords)) {}
 
-// ---- producers -----------------------------------------------------------------------------------------------------------
+// ---- producers ----------------------------------------------------------------------------------
 
 void Inbox::wake_executor() {
   executor_->wake();
@@ -150,7 +150,7 @@ base::Status Inbox::put_block(const Command& command, const Completion& completi
   return put ? HEDDLE_POSTED : HEDDLE_AGAIN;
 }
 
-// ---- the consumer --------------------------------------------------------------------------------------------------------
+// ---- the consumer -------------------------------------------------------------------------------
 
 Completion Inbox::QueuedBlock::completion() const {
   const bool callback = (bytes_and_flags & kCallback) != 0;

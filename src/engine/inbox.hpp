@@ -1,15 +1,17 @@
-// The command queue of a worker: what waits in it, in which form, and what its consumer does with it.
+// The command queue of a worker: what waits in it, in which form, and what its consumer does with
+// it.
 //
-// Producers are any threads; the consumer is the thread that is inside the worker. A command, or another
-// start, takes one record of the queue if it is short: a message of up to 32 bytes that nobody is told of,
-// a put or a get. A message is copied into the queue if the transport would copy it as well.
+// Producers are any threads; the consumer is the thread that is inside the worker. A command, or
+// another start, takes one record of the queue if it is short: a message of up to 32 bytes that
+// nobody is told of, a put or a get. A message is copied into the queue if the transport would copy
+// it as well.
 //
-// The consumer hands commands of which nobody is told to the transport together, as many as follow each
-// other in the queue. It starts everything else alone, in the order of the claims: what the transport does
-// not take holds up what is behind it (stalled()).
+// The consumer hands commands of which nobody is told to the transport together, as many as follow
+// each other in the queue. It starts everything else alone, in the order of the claims: what the
+// transport does not take holds up what is behind it (stalled()).
 //
-// Small-message offload (small_offload.hpp) is a policy of this queue: whether a message is only put here
-// for a helper, although its caller could post it.
+// Small-message offload (small_offload.hpp) is a policy of this queue: whether a message is only
+// put here for a helper, although its caller could post it.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +30,8 @@ class Executor;
 
 class Inbox {
  public:
-  // `records`: of the queue, at least. `small`: null: all messages are posted by their callers where these
-  // can.
+  // `records`: of the queue, at least. `small`: null: all messages are posted by their callers
+  // where these can.
   Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small);
 
   // ---- any thread ----
@@ -57,8 +59,8 @@ class Inbox {
   }
   static constexpr std::uint64_t kMostCopied = 1024;  // bytes of payload
 
-  // ---- the consumer ----
-  // Starts at most kBatch of what waits; how many were started. `by_helper`: of the library's threads.
+  // ---- the consumer ---- Starts at most kBatch of what waits; how many were started. `by_helper`:
+  // of the library's threads.
   std::size_t drain(bool by_helper);
   // The transport did not take the next one.
   [[nodiscard]] bool stalled() const { return stalled_; }
@@ -81,8 +83,8 @@ class Inbox {
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message as it stands in the queue, followed by [Completion, if observed], and the packet if it was
-  // copied, else header, pointer to the payload (8 bytes), and its length (8).
+  // A message as it stands in the queue, followed by [Completion, if observed], and the packet if
+  // it was copied, else header, pointer to the payload (8 bytes), and its length (8).
   struct QueuedMessage {
     std::uint32_t rank;
     std::uint32_t worker;

@@ -1,8 +1,10 @@
-// Whether the calling thread runs a handler, a completion callback or a call of heddle_run_on_engine: such code may post, but
-// neither wait nor make progress, on whatever worker, for its own worker stands still meanwhile.
+// Whether the calling thread runs a handler, a completion callback or a call of
+// heddle_run_on_engine: such code may post, but neither wait nor make progress, on whatever worker,
+// for its own worker stands still meanwhile.
 //
-// A thread's property, not a worker's: so every call that would wait can ask, whichever worker it is about, at the price of
-// one load. Like a thread's number (decision 0009) it is process-wide and says nothing about any context.
+// A thread's property, not a worker's: so every call that would wait can ask, whichever worker it
+// is about, at the price of one load. Like a thread's number (decision 0009) it is process-wide and
+// says nothing about any context.
 #pragma once
 
 namespace heddle::engine {
@@ -22,7 +24,8 @@ extern thread_local constinit const RunningTask* t_tasks [[gnu::tls_model("initi
   return detail::t_inside;
 }
 
-// While it lives, the calling thread may neither wait nor make progress: the worker's handlers and callbacks run.
+// While it lives, the calling thread may neither wait nor make progress: the worker's handlers and
+// callbacks run.
 class Inside {
  public:
   explicit Inside(const Worker& worker) : before_(detail::t_inside) { detail::t_inside = &worker; }
@@ -34,8 +37,8 @@ class Inside {
   const Worker* before_;
 };
 
-// While it lives, the calling thread runs a USER handler of the worker, which may do everything but take the worker away from
-// under it. One within the other where the handler runs tasks itself.
+// While it lives, the calling thread runs a USER handler of the worker, which may do everything but
+// take the worker away from under it. One within the other where the handler runs tasks itself.
 class RunningTask {
  public:
   explicit RunningTask(const Worker& worker) : worker_(worker), before_(detail::t_tasks) { detail::t_tasks = this; }

@@ -1,5 +1,6 @@
-// Leaving a job (decision 0040). First each rank ends its own operations, then all meet. If any rank has operations left when it comes, it
-// says so, all make progress for each other until none has, and all meet once more: a rank's workers serve its peers until then.
+// Leaving a job (decision 0040). First each rank ends its own operations, then all meet. If any
+// rank has operations left when it comes, it says so, all make progress for each other until none
+// has, and all meet once more: a rank's workers serve its peers until then.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -15,14 +16,15 @@
 namespace heddle::engine {
 namespace {
 
-// When nothing has moved for kStillNs this rank says that it leaves although it has operations left, so that it hears
-// whether all others leave as well. From then on every rank makes progress and none begins anything: what has not moved for
-// kGivenUpNs more is waiting for what nobody will do, a worker that is never opened or a receive that is never posted. So long, since a
-// rank may have been stopped.
+// When nothing has moved for kStillNs this rank says that it leaves although it has operations
+// left, so that it hears whether all others leave as well. From then on every rank makes progress
+// and none begins anything: what has not moved for kGivenUpNs more is waiting for what nobody will
+// do, a worker that is never opened or a receive that is never posted. So long, since a rank may
+// have been stopped.
 constexpr std::int64_t kStillNs = 2'000'000'000;
 constexpr std::int64_t kGivenUpNs = 30'000'000'000;
-// To the second meeting those come at once who had nothing left at the first, unless they are stopped; the others when they have
-// ended or given up what they had.
+// To the second meeting those come at once who had nothing left at the first, unless they are
+// stopped; the others when they have ended or given up what they had.
 constexpr std::int64_t kPromptNs = 30'000'000'000;
 constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kGivenUpNs + kPromptNs;
 constexpr std::byte kSettled{0};
@@ -84,7 +86,8 @@ bool Context::Leaving::progress() {
   return events > 0;
 }
 
-// Until the operations have ended. False: some have not, and it is of no use to go on; while_fewer: it is as long as they grow fewer.
+// Until the operations have ended. False: some have not, and it is of no use to go on; while_fewer:
+// it is as long as they grow fewer.
 bool Context::Leaving::settle(std::int64_t still_ns, bool while_fewer) {
   Stillness stillness(still_ns, clock_);
   for (std::uint64_t left = unfinished(); !quiet();) {
@@ -139,10 +142,12 @@ base::Status Context::Leaving::run() {
   const std::lock_guard lock(context_.exchange_mutex_);
   // A barrier that timed out here is still being waited for elsewhere.
   if (context_.in_exchange_) static_cast<void>(finish(Collective::barrier, base::Timeout::kForever));
-  // Where others are in another collective this rank is gone all the same: if it stayed, their leave would wait for it.
+  // Where others are in another collective this rank is gone all the same: if it stayed, their
+  // leave would wait for it.
   base::Status status = meet(base::Timeout::kForever);
   if (status == HEDDLE_DONE) {
-    // From here on none does anything but leave. Where a rank has died the others have met as well, perhaps for something else.
+    // From here on none does anything but leave. Where a rank has died the others have met as well,
+    // perhaps for something else.
     context_.bootstrap_->note_all_leave();
     if (unsettled() > 0) status = settle_together();
   } else if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) {
@@ -152,7 +157,8 @@ base::Status Context::Leaving::run() {
   for (Worker* worker : workers_) context_.end_worker(worker);
   context_.bootstrap_->leave();
   context_.left_ = true;
-  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;  // the living have all been waited for
+  // the living have all been waited for
+  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;
 }
 
 // Ending the workers cancels them.

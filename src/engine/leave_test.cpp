@@ -57,7 +57,8 @@ struct Rank {
   Worker* worker = nullptr;
 };
 
-// Rank 0 has sent rank 1 what that never receives. Rank 1 comes to the first meeting, and is stopped before it hears that all have come.
+// Rank 0 has sent rank 1 what that never receives. Rank 1 comes to the first meeting, and is
+// stopped before it hears that all have come.
 TEST(Leave, DoesNotWaitForEverForARankThatIsStoppedBetweenTheMeetings) {
   bootstrap::inproc::Job job(2);
   Rank mine(&job, 0);

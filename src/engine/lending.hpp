@@ -1,5 +1,6 @@
-// The receiver's side of memory that a peer lends for one operation (Context::lend, take_back): how it is reached, for as long as
-// that operation lasts. What the peer says about it comes from the network.
+// The receiver's side of memory that a peer lends for one operation (Context::lend, take_back): how
+// it is reached, for as long as that operation lasts. What the peer says about it comes from the
+// network.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ struct LentName {
   std::span<const std::uint8_t, transport::kKeyBytes> key;
 };
 
-// On DONE *remote is ready for gets of [0, bytes), until let_go(). AGAIN: the owner's card is not here yet; call again. PROTOCOL: it is
-// no memory, or not as long; else what the transport says. It waits for nobody, and nothing throws.
+// On DONE *remote is ready for gets of [0, bytes), until let_go(). AGAIN: the owner's card is not
+// here yet; call again. PROTOCOL: it is no memory, or not as long; else what the transport says. It
+// waits for nobody, and nothing throws.
 base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* remote) noexcept;
 void let_go(const RemoteRegion& remote);
 

@@ -1,13 +1,15 @@
 // Which remote regions and counters the operations of a worker may still touch.
 //
-// A program may release a region or a counter while operations that name it are on their way. Whoever releases asks the
-// workers; what is still named is destroyed when the last such operation has ended (Context::reclaim). So operations and
-// the transports beneath them may keep plain pointers, and direct operations, which end within their call, pay nothing.
+// A program may release a region or a counter while operations that name it are on their way.
+// Whoever releases asks the workers; what is still named is destroyed when the last such operation
+// has ended (Context::reclaim). So operations and the transports beneath them may keep plain
+// pointers, and direct operations, which end within their call, pay nothing.
 //
-// Invariants: only the worker's thread writes; any thread reads. A mark is set before the call that posts the operation
-// returns and cleared after the transport has done with the operation. Releasing while another thread is in a call with the
-// same handle is an error of the program, so a mark that matters was set before the release; a set mark that is read late
-// only delays the destruction.
+// Invariants: only the worker's thread writes; any thread reads. A mark is set before the call that
+// posts the operation returns and cleared after the transport has done with the operation.
+// Releasing while another thread is in a call with the same handle is an error of the program, so a
+// mark that matters was set before the release; a set mark that is read late only delays the
+// destruction.
 #pragma once
 
 #include <atomic>
@@ -21,7 +23,8 @@ class MarkTable {
  public:
   explicit MarkTable(std::size_t slots) : slots_(slots), marks_(std::make_unique<Mark[]>(slots)) {}
 
-  // Stands for every remote region: an operation on a list, whose segments are the caller's and may not be read here.
+  // Stands for every remote region: an operation on a list, whose segments are the caller's and may
+  // not be read here.
   static const void* any_remote() { return &kAnyRemote; }
 
   // A slot's marks are set between enter and clear.
@@ -39,9 +42,9 @@ class MarkTable {
     used_.store(used_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  // Operations on remote memory that have no slot, for nobody is told of their end: while there is one
-  // it may be about any remote region. So a program that always has one on its way, and never calls
-  // quiet, keeps the regions that it releases until it does.
+  // Operations on remote memory that have no slot, for nobody is told of their end: while there is
+  // one it may be about any remote region. So a program that always has one on its way, and never
+  // calls quiet, keeps the regions that it releases until it does.
   void enter_untold() { untold_.store(untold_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // True: that was the last one.
   bool leave_untold() {

@@ -1,8 +1,10 @@
-// A transport whose library takes calls of one thread only (Capabilities::one_thread): what is opened, registered and destroyed is
-// that by the thread, whoever asks and waits for it; a worker that another thread posts to or polls takes and has nothing now.
+// A transport whose library takes calls of one thread only (Capabilities::one_thread): what is
+// opened, registered and destroyed is that by the thread, whoever asks and waits for it; a worker
+// that another thread posts to or polls takes and has nothing now.
 //
-// The engine does not post or poll by others: all workers of such a context are in offload mode, and Gate::may_advance() keeps the
-// others out. What stands here is what the other threads have to do with the transport, and the second lock on the door.
+// The engine does not post or poll by others: all workers of such a context are in offload mode,
+// and Gate::may_advance() keeps the others out. What stands here is what the other threads have to
+// do with the transport, and the second lock on the door.
 #pragma once
 
 #include <functional>
@@ -35,7 +37,8 @@ class OneThread final : public transport::ForwardingTransport {
                                                                 std::uint64_t bytes) override;
   [[nodiscard]] base::Result<transport::RemoteMemory> try_import(std::uint32_t rank,
                                                                  const transport::MemoryKey& key) override;
-  // release() is called with locks held that the thread may wait for; it calls no library. These need the thread.
+  // release() is called with locks held that the thread may wait for; it calls no library. These
+  // need the thread.
   [[nodiscard]] transport::SessionQueues* sessions() override { return nullptr; }
   [[nodiscard]] transport::BarrierGates* gates() override { return nullptr; }
 

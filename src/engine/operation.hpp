@@ -33,7 +33,8 @@ struct Block {
   std::uint64_t offset = 0;
 };
 
-// What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape of one block.
+// What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape
+// of one block.
 class Pieces {
  public:
   Pieces() = default;
@@ -49,8 +50,8 @@ class Pieces {
   [[nodiscard]] bool peek(Piece* piece);
   // Of all of them.
   [[nodiscard]] std::uint64_t bytes() const;
-  // Runs function(rank) for the owner of each piece, or of each that is not wholly on its way. False: at least one is not known
-  // any more.
+  // Runs function(rank) for the owner of each piece, or of each that is not wholly on its way.
+  // False: at least one is not known any more.
   enum class Which { all, left };
   template <class Function>
   bool each_rank(Which which, Function&& function) const {
@@ -83,7 +84,8 @@ struct Operation;
 // Who is told of an operation's end besides its completion: the protocol that has begun it.
 class OperationOwner {
  public:
-  // It ends with an error, and its completion is about to be told: the source is the program's from here on.
+  // It ends with an error, and its completion is about to be told: the source is the program's from
+  // here on.
   virtual void failed(const Operation& operation) { static_cast<void>(operation); }
   // Its slot is about to be freed.
   virtual void ended(Operation& operation) { static_cast<void>(operation); }
@@ -110,20 +112,24 @@ struct OperationState {
   Kind kind = Kind::put;
   Operation* next = nullptr;  // in the worker's list, while `pending`
   bool live = false;
-  bool plain = false;    // one command, whose end is its end: what is not in OperationState means nothing
-  bool marked = false;   // has an entry in the MarkTable
-  bool fired = false;    // the completion has run
-  bool posted = false;   // nothing is left to be posted
-  bool pending = false;  // in the worker's list of operations with something left to post, or to fire
+  // one command, whose end is its end: what is not in OperationState means nothing
+  bool plain = false;
+  bool marked = false;  // has an entry in the MarkTable
+  bool fired = false;   // the completion has run
+  bool posted = false;  // nothing is left to be posted
+  // in the worker's list of operations with something left to post, or to fire
+  bool pending = false;
   bool signal_due = false;
   OperationOwner* owner = nullptr;     // null: nobody
   heddle_status status = HEDDLE_DONE;  // the first error
   std::uint32_t rank = 0;              // kManyRanks: a list over several
-  std::uint32_t error_rank = 0;        // whom `status` is about, if it is an error of a list; kManyRanks: unknown
+  // whom `status` is about, if it is an error of a list; kManyRanks: unknown
+  std::uint32_t error_rank = 0;
   std::uint32_t generation = 0;
-  std::uint32_t unfinished = 0;   // commands and requests on their way
-  std::uint32_t unfreed = 0;      // of these, those whose source is still in use
-  std::uint32_t served_rank = 0;  // rank and number of requests that wait for a reply (one rank at a time)
+  std::uint32_t unfinished = 0;  // commands and requests on their way
+  std::uint32_t unfreed = 0;     // of these, those whose source is still in use
+  // rank and number of requests that wait for a reply (one rank at a time)
+  std::uint32_t served_rank = 0;
   std::uint32_t served = 0;
   std::uint32_t served_worker = 0;
   bool charged = false;      // a message of class USER that has credit
@@ -133,7 +139,8 @@ struct OperationState {
 
   // Only its end is left to come.
   [[nodiscard]] bool ends_next() const { return plain && unfreed == 0 && !pending && !fired && status == HEDDLE_DONE; }
-  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows which.
+  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows
+  // which.
   void fail(base::Status error, std::uint32_t of) {
     if (status != HEDDLE_DONE || error == HEDDLE_DONE) return;
     status = error;
@@ -196,8 +203,8 @@ enum class Role : std::uint8_t {
   untold = 4    // of a command that has no operation, since nobody is told of its end: see Untold
 };
 
-// A command without an operation: what flush, quiet and the release of regions must know of it stands
-// in its token.
+// A command without an operation: what flush, quiet and the release of regions must know of it
+// stands in its token.
 struct Untold {
   std::uint32_t rank;
   bool memory;  // put or get
@@ -211,8 +218,8 @@ struct Untold {
   static constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;
 };
 
-// A fixed number of operations, reached by index; one thread. A stale token (its operation has ended) is told by the
-// generation.
+// A fixed number of operations, reached by index; one thread. A stale token (its operation has
+// ended) is told by the generation.
 class OperationPool {
  public:
   explicit OperationPool(std::size_t count) : operations_(count), marks_(count) {
@@ -242,7 +249,8 @@ class OperationPool {
     return &operation;
   }
   [[nodiscard]] bool empty() const { return free_.empty(); }
-  // The token that the operation from the next take() will have, so that it need not be taken before it is needed.
+  // The token that the operation from the next take() will have, so that it need not be taken
+  // before it is needed.
   [[nodiscard]] transport::Token next_token(Role role) const {
     const std::uint32_t slot = free_.back();
     const std::uint64_t generation = (operations_[slot].generation + 1) & kGenerationMask;

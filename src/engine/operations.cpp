@@ -20,7 +20,8 @@ Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& co
   operation->kind = kind;
   operation->rank = rank;
   operation->completion = completion;
-  if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
+  // no source to free
+  if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;
   if (completion.counter != nullptr) pool_.mark_counter(*operation, completion.counter);
   ++total_;
   ++(rank == kManyRanks ? towards_many_ : towards_[rank]);
@@ -72,7 +73,8 @@ void Operations::fire(Operation& operation) {
   operation.fired = true;
   if (operation.status != HEDDLE_DONE) {
     ++failed_;
-    if (operation.owner != nullptr) operation.owner->failed(operation);  // the source is the program's from here on
+    // the source is the program's from here on
+    if (operation.owner != nullptr) operation.owner->failed(operation);
   }
   if (operation.completion.observed()) {
     operation.completion.fire(operation.status);
@@ -83,8 +85,8 @@ void Operations::fire(Operation& operation) {
 }
 
 void Operations::conclude(Operation& operation) {
-  // A carrier may still be on its way when its request was answered with an error: the source is in use
-  // till then.
+  // A carrier may still be on its way when its request was answered with an error: the source is in
+  // use till then.
   const bool ended = operation.posted && operation.unfinished == 0 && operation.unfreed == 0;
   const bool local = operation.completion.when == HEDDLE_WHEN_LOCAL && operation.posted && operation.unfreed == 0;
   if (!operation.fired && (ended || local)) fire(operation);
@@ -150,16 +152,16 @@ void Operations::forget_untold() {
   pool_.marks().forget_untold();
 }
 
-// ---- errors of which nobody was told -------------------------------------------------------------------------------------
+// ---- errors of which nobody was told ------------------------------------------------------------
 
 void Operations::keep_error(std::uint32_t rank, base::Status status) {
   has_unreported_ = true;
   if (unreported_[rank] == HEDDLE_DONE) unreported_[rank] = status;
 }
 
-// Of a list over several ranks. A flush must not pass over a part that failed, nor over one that was not
-// begun since another had failed. Where nobody knows which part failed each rank of the list is told; and
-// where the list names a region that is no more, every rank.
+// Of a list over several ranks. A flush must not pass over a part that failed, nor over one that
+// was not begun since another had failed. Where nobody knows which part failed each rank of the
+// list is told; and where the list names a region that is no more, every rank.
 void Operations::keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces) {
   const auto keep = [&](std::uint32_t of) { keep_error(of, status); };
   if (rank != kManyRanks) keep(rank);
@@ -171,7 +173,8 @@ base::Status Operations::take_error(std::uint32_t rank) {
   const base::Status status = unreported_[rank];
   unreported_[rank] = HEDDLE_DONE;
   if (status == HEDDLE_DONE) return status;
-  const bool gone = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;  // the range was checked when posted
+  // the range was checked when posted
+  const bool gone = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;
   const char* reason = gone ? ": the owner has released the region or unmapped its memory" : "";
   return base::fail(status, "an operation to rank %u that had no completion ended with %s%s", rank,
                     heddle_status_name(status), reason);

@@ -1,11 +1,12 @@
-// The operations of a worker that have not ended: their slots, how many there are towards each rank, what
-// is left to post of them, and the errors that flush and quiet will tell.
+// The operations of a worker that have not ended: their slots, how many there are towards each
+// rank, what is left to post of them, and the errors that flush and quiet will tell.
 //
-// Life of an operation: begin() takes a slot; its requester posts what the transport takes. Nothing taken:
-// finish(), and the caller gets AGAIN. Otherwise keep(): what is left to post waits in pending(), commands
-// on their way are counted in `unfinished`, sources still in use in `unfreed`. complete() counts one end,
-// conclude() fires the completion and frees the slot when nothing is left. A token carries slot,
-// generation and role, so that a late event of an operation that has ended is recognised.
+// Life of an operation: begin() takes a slot; its requester posts what the transport takes. Nothing
+// taken: finish(), and the caller gets AGAIN. Otherwise keep(): what is left to post waits in
+// pending(), commands on their way are counted in `unfinished`, sources still in use in `unfreed`.
+// complete() counts one end, conclude() fires the completion and frees the slot when nothing is
+// left. A token carries slot, generation and role, so that a late event of an operation that has
+// ended is recognised.
 //
 // A command of which nobody is told has no slot: it is only counted (note_untold(), end_untold()).
 //
@@ -43,8 +44,8 @@ class Operations {
   void mark_remotes(Operation& operation, const void* data, const void* word) {
     pool_.mark_remotes(operation, data, word);
   }
-  // Accepted but not finished. If something is left to post, or the source is free already and somebody waits
-  // for just that, the next progress takes it up. POSTED.
+  // Accepted but not finished. If something is left to post, or the source is free already and
+  // somebody waits for just that, the next progress takes it up. POSTED.
   base::Status keep(Operation& operation);
   void note_untold(Untold untold);
 
@@ -62,8 +63,8 @@ class Operations {
   // The operation is over, or never was.
   void finish(Operation& operation);
   void end_untold(Untold untold, base::Status status);
-  // Of what was started later than it was posted, or never: what start() told. `rank`: whom an error is
-  // about; kManyRanks: the owners of the pieces.
+  // Of what was started later than it was posted, or never: what start() told. `rank`: whom an
+  // error is about; kManyRanks: the owners of the pieces.
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
   // Everything ends with `status`.
   void cancel_all(base::Status status);
@@ -82,11 +83,12 @@ class Operations {
   [[nodiscard]] std::uint64_t failed() const { return failed_; }  // operations that have
   [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }
 
-  // Any thread, before it sends a long message, tagged or active, whose source is lent: a share of the slots.
-  // Such a message ends when its receiver has found a slot of its own to fetch it with. So these leave a
-  // quarter free: two workers that offer to each other as much as they can would wait for ever. Taken by the
-  // caller, since a queued start that waited for it would hold up those behind it, such as receives that
-  // peers wait for. The end of the operation gives it back, or who was refused.
+  // Any thread, before it sends a long message, tagged or active, whose source is lent: a share of
+  // the slots. Such a message ends when its receiver has found a slot of its own to fetch it with.
+  // So these leave a quarter free: two workers that offer to each other as much as they can would
+  // wait for ever. Taken by the caller, since a queued start that waited for it would hold up those
+  // behind it, such as receives that peers wait for. The end of the operation gives it back, or who
+  // was refused.
   [[nodiscard]] bool take_offer() {
     // Whoever is refused for another's that fails tries again.
     if (offers_.fetch_add(1, std::memory_order_relaxed) < pool_.all().size() * 3 / 4) return true;
@@ -113,7 +115,8 @@ class Operations {
   std::vector<base::Status> unreported_;  // by rank: first error of what nobody is told of
   bool has_unreported_ = false;
   std::uint64_t failed_ = 0;
-  std::atomic<std::uint64_t> offers_{0};  // shares taken by take_offer(); relaxed: it is only counted
+  // shares taken by take_offer(); relaxed: it is only counted
+  std::atomic<std::uint64_t> offers_{0};
 };
 
 inline Operation* Operations::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion) {

@@ -1,8 +1,10 @@
-// A protocol of the engine: what becomes of messages of one kind on the wire, and of the operations that it
-// begins for them. The completer hands it what has arrived; progress, failures and closing reach it here.
+// A protocol of the engine: what becomes of messages of one kind on the wire, and of the operations
+// that it begins for them. The completer hands it what has arrived; progress, failures and closing
+// reach it here.
 //
-// To add one: a class in a file of its own, its row in wire/packet.hpp (row_of), and that row in the table of
-// Worker's constructor. What only answers a peer is posted with token 0, so that nobody's flush waits for it.
+// To add one: a class in a file of its own, its row in wire/packet.hpp (row_of), and that row in
+// the table of Worker's constructor. What only answers a peer is posted with token 0, so that
+// nobody's flush waits for it.
 //
 // All of it is for the thread inside the worker.
 #pragma once
@@ -23,20 +25,20 @@ class Protocol : public OperationOwner {
   Protocol& operator=(const Protocol&) = delete;
   virtual ~Protocol() = default;
 
-  // A message of its kind: header, padded to 8 bytes, and payload, as hostile as a peer may be. They stay
-  // until this returns. False: it is not well formed; the completer drops it.
+  // A message of its kind: header, padded to 8 bytes, and payload, as hostile as a peer may be.
+  // They stay until this returns. False: it is not well formed; the completer drops it.
   [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate,
                                      std::span<const std::byte> packet) = 0;
-  // After Core::want_chores(): what could not be done at once. *more is set: call again. True: something
-  // has moved.
+  // After Core::want_chores(): what could not be done at once. *more is set: call again. True:
+  // something has moved.
   virtual bool advance(bool* more) {
     static_cast<void>(more);
     return false;
   }
   // Core::failed has changed: what waits for those ranks ends.
   virtual void note_failures() {}
-  // The worker ends: begin_cancel() before its operations end with CANCELLED, so that nothing new begins, and
-  // cancel() after. Both may be called again.
+  // The worker ends: begin_cancel() before its operations end with CANCELLED, so that nothing new
+  // begins, and cancel() after. Both may be called again.
   virtual void begin_cancel() {}
   virtual void cancel(base::Status status) { static_cast<void>(status); }
   // The lines of a report about what it has under way.

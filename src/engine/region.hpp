@@ -32,14 +32,15 @@ struct RemoteRegion {
   static constexpr HandleType kType = HandleType::remote_region;
 
   std::byte* direct = nullptr;
-  // Bytes that direct operations may touch: 0 where there is no direct memory, and from the moment the peer is known to be
-  // dead, so that the one range check also keeps operations away from the dead. Relaxed: it orders nothing.
+  // Bytes that direct operations may touch: 0 where there is no direct memory, and from the moment
+  // the peer is known to be dead, so that the one range check also keeps operations away from the
+  // dead. Relaxed: it orders nothing.
   std::atomic<std::uint64_t> direct_bytes{0};
   std::uint64_t bytes = 0;
   std::uint32_t rank = 0;
   std::atomic<bool> failed{false};  // partner of direct_bytes: told apart on the cold path only
-  // Released, and alive only for the operations that name it (see MarkTable): nothing more is posted to it. Relaxed: who
-  // misses it posts one more piece to memory that is still there.
+  // Released, and alive only for the operations that name it (see MarkTable): nothing more is
+  // posted to it. Relaxed: who misses it posts one more piece to memory that is still there.
   std::atomic<bool> closed{false};
   Context* context = nullptr;
   std::uint64_t number = 0;  // the owner's region number

@@ -54,7 +54,8 @@ base::Status Requester::start(Operation& operation) {
   }
   if (operation.posted && operation.unfinished == 0 && operation.unfreed == 0) {
     const base::Status status = operation.status;
-    operation.completion = {};  // DONE: no completion follows; an error is returned here and nowhere else
+    // DONE: no completion follows; an error is returned here and nowhere else
+    operation.completion = {};
     operation.fired = true;
     operations_.conclude(operation);
     return status;
@@ -131,7 +132,8 @@ std::size_t Requester::post(std::span<Command> commands) {
   std::size_t posted = 0;
   try {
     posted = transport_.post(commands.first(count));
-  } catch (const std::bad_alloc&) {  // the first use of a peer connects to it; who posts it alone is told
+  } catch (const std::bad_alloc&) {
+    // the first use of a peer connects to it; who posts it alone is told
     return 0;
   }
   for (const Command& command : commands.first(posted)) {
@@ -182,12 +184,13 @@ base::Status Requester::try_parts(heddle_peer target, const LongMessage& message
   operation->message_number = next_message_++;
   operation->owner = owner;
   const base::Status status = start(*operation);
-  if (status == HEDDLE_POSTED) operation->charged = owner != nullptr;  // else the caller gives the credit back
+  // else the caller gives the credit back
+  if (status == HEDDLE_POSTED) operation->charged = owner != nullptr;
   return status;
 }
 
-// True: something was posted or done. Transports connect at the first use of a peer, which may find memory exhausted: then
-// nothing more of this operation is posted, and it ends with that error.
+// True: something was posted or done. Transports connect at the first use of a peer, which may find
+// memory exhausted: then nothing more of this operation is posted, and it ends with that error.
 bool Requester::advance(Operation& operation) {
   try {
     switch (operation.kind) {
@@ -204,7 +207,8 @@ bool Requester::advance(Operation& operation) {
         return false;  // never here: posted whole, and not of the pool
     }
   } catch (const std::bad_alloc&) {
-    // The target holds a part of the message and answers when it has the rest: that is sent when there is memory again.
+    // The target holds a part of the message and answers when it has the rest: that is sent when
+    // there is memory again.
     if (operation.kind == Kind::message && operation.payload_sent > 0) return false;
     operation.fail(fail_memory(), kManyRanks);
     operation.signal_due = false;
@@ -228,7 +232,8 @@ bool Requester::advance_pieces(Operation& operation) {
     moved = true;
   }
   if (operation.signal_due && operation.status == HEDDLE_DONE) {
-    if (operation.unfinished > 0) return moved;  // the signal follows the data: its end comes back here
+    // the signal follows the data: its end comes back here
+    if (operation.unfinished > 0) return moved;
     return advance_word(operation) || moved;
   }
   operation.posted = true;
@@ -271,7 +276,8 @@ std::uint64_t Requester::post_command(Operation& operation, const Piece& piece) 
 // The transport cannot do it: the owner is asked by a message.
 std::uint64_t Requester::post_request(Operation& operation, const Piece& piece) {
   const bool is_put = operation.kind == Kind::put;
-  // Replies of one rank at a time, and one get at a time, keep what a reply may touch a single window.
+  // Replies of one rank at a time, and one get at a time, keep what a reply may touch a single
+  // window.
   if (operation.served > 0 && (!is_put || operation.served_rank != piece.remote->rank)) return 0;
   wire::RequestHeader head{};
   head.token = operations_.token(operation, Role::reply);
@@ -302,7 +308,8 @@ bool Requester::post_message(Command& command, Operation& operation, Role role) 
   command.wants_source_free = role == Role::command && operation.completion.when == HEDDLE_WHEN_LOCAL;
   if (transport_.post({&command, 1}) == 0) return false;
   if (command.done) return true;
-  // A carrier's source is in use until its own completion; the request it carries is counted by its reply.
+  // A carrier's source is in use until its own completion; the request it carries is counted by its
+  // reply.
   if (role == Role::carrier) {
     ++operation.unfreed;
   } else {

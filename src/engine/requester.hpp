@@ -1,11 +1,11 @@
 // The requester of a worker: turns what is posted into commands and hands them to the transport.
 //
-// A message or a put or get that the transport does whole is one command, which takes a slot only if
-// somebody is to be told of its end. Everything else becomes an operation: cut into pieces, each a command,
-// or a request to the owner of the memory where the transport cannot do it.
+// A message or a put or get that the transport does whole is one command, which takes a slot only
+// if somebody is to be told of its end. Everything else becomes an operation: cut into pieces, each
+// a command, or a request to the owner of the memory where the transport cannot do it.
 //
-// Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. For the thread
-// inside the worker, but whole() and fits_one().
+// Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. For the
+// thread inside the worker, but whole() and fits_one().
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ class Requester {
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
-  // ---- one command: a put, a get, or a message that fits one of the transport's -------------------------------------
+  // ---- one command: a put, a get, or a message that fits one of the transport's -----------------
   base::Status post(transport::Command& command, const Completion& completion) {
     if (completion.observed() || command.opcode != transport::Opcode::message) [[unlikely]] {
       return post_with_care(command, completion);
     }
     return post_untold(command, false);
   }
-  // Several, of which nobody is to be told; puts and gets are whole(). How many were posted, from the front;
-  // for the next one post() tells why it was not.
+  // Several, of which nobody is to be told; puts and gets are whole(). How many were posted, from
+  // the front; for the next one post() tells why it was not.
   std::size_t post(std::span<transport::Command> commands);
   // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
   [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
@@ -59,7 +59,7 @@ class Requester {
     return wire::pad8(header_bytes) + payload_bytes <= max_message_;
   }
 
-  // ---- operations ---------------------------------------------------------------------------------------------------
+  // ---- operations -------------------------------------------------------------------------------
   // A put or get of one block, in one command if that is possible.
   base::Status try_block(const Block& block, const Completion& completion) {
     transport::Command command;
@@ -83,9 +83,10 @@ class Requester {
   base::Status try_parts(heddle_peer target, const LongMessage& message, OperationOwner* owner,
                          const Completion& completion);
 
-  // ---- for protocols ------------------------------------------------------------------------------------------------
-  // A message of a protocol: the header (up to transport::kMaxHeaderBytes) is copied, the payload stays until
-  // the completion, if that follows; together they fit every transport's message (2 x kMaxHeaderBytes).
+  // ---- for protocols ----------------------------------------------------------------------------
+  // A message of a protocol: the header (up to transport::kMaxHeaderBytes) is copied, the payload
+  // stays until the completion, if that follows; together they fit every transport's message (2 x
+  // kMaxHeaderBytes).
   base::Status try_message(heddle_peer target, std::uint32_t immediate, std::span<const std::byte> header,
                            std::span<const std::byte> payload, const Completion& completion) {
     transport::Command command;
@@ -95,8 +96,8 @@ class Requester {
     command.set_message(header.data(), static_cast<std::uint32_t>(header.size()), payload.data(), payload.size());
     return post(command, completion);
   }
-  // Posts a message on behalf of the operation. False: not taken. Throws std::bad_alloc: the first message
-  // to a worker connects to it.
+  // Posts a message on behalf of the operation. False: not taken. Throws std::bad_alloc: the first
+  // message to a worker connects to it.
   bool post_message(transport::Command& command, Operation& operation, Role role);
   // What the operation has posted last ends by an answer of that worker.
   static void await_answer(Operation& operation, heddle_peer from);

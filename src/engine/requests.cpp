@@ -19,7 +19,8 @@ void Requests::arrived_reply(heddle_peer source, const wire::Reply& reply) {
   Operation* operation = core_.operations.find(reply.head.token);
   if (operation == nullptr || OperationPool::role(reply.head.token) != Role::reply || operation->served == 0 ||
       operation->served_rank != source.rank) {
-    // What it was to answer has ended with its sender: it was in the ring already when the death became known.
+    // What it was to answer has ended with its sender: it was in the ring already when the death
+    // became known.
     if (core_.context.failed(source.rank)) {
       ++core_.stats.dropped;
       return;
@@ -35,7 +36,8 @@ void Requests::arrived_reply(heddle_peer source, const wire::Reply& reply) {
     std::memcpy(operation->window + reply.head.offset, reply.payload.data(), bytes);
     operation->window_left -= bytes;
   }
-  // Parts of a get may overtake each other: it is finished when all its bytes are here, or with an error.
+  // Parts of a get may overtake each other: it is finished when all its bytes are here, or with an
+  // error.
   const bool finished = operation->kind == Kind::get && reply.head.status == HEDDLE_DONE ? operation->window_left == 0
                                                                                          : reply.head.last == 1;
   if (!finished) return;

@@ -43,7 +43,8 @@ struct Tally {
   std::uint64_t again = 0;
   std::uint64_t commands = 0;  // operations that were not direct
   std::uint64_t sends = 0;     // tagged messages
-  // Direct puts and gets of 8 bytes, each counted by one number alone, and not above: see Tallies::sum() and total().
+  // Direct puts and gets of 8 bytes, each counted by one number alone, and not above: see
+  // Tallies::sum() and total().
   std::uint64_t word_puts = 0;
   std::uint64_t word_gets = 0;
 
@@ -57,9 +58,9 @@ struct Tally {
   }
 };
 
-// A Tally for each thread that posts to a worker that is not exclusive: no line is written by two threads, but by those
-// beyond base::kThreadNumbers, which add atomically. Each number has one writer, and readers at any time; nothing is
-// ordered by them (relaxed), but for `commands`.
+// A Tally for each thread that posts to a worker that is not exclusive: no line is written by two
+// threads, but by those beyond base::kThreadNumbers, which add atomically. Each number has one
+// writer, and readers at any time; nothing is ordered by them (relaxed), but for `commands`.
 class Tallies {
  public:
   using Field = std::uint64_t Tally::*;
@@ -74,8 +75,8 @@ class Tallies {
       place.raise(&Tally::bytes, bytes);
     });
   }
-  // One that was not direct. The command last, with release, partner: the acquire load in sum(), which so never sees more commands
-  // than operations, whatever is posted meanwhile.
+  // One that was not direct. The command last, with release, partner: the acquire load in sum(),
+  // which so never sees more commands than operations, whatever is posted meanwhile.
   void add_command(Field field, std::uint64_t bytes) {
     for_caller([=](auto place) {
       place.raise(field, 1);
@@ -115,7 +116,8 @@ class Tallies {
       }
     }
   };
-  // Runs `add` on the calling thread's place. Each way on its own, so that the usual one decides once.
+  // Runs `add` on the calling thread's place. Each way on its own, so that the usual one decides
+  // once.
   template <class Add>
   void for_caller(Add add) {
     if (const std::uint32_t known = base::known_thread_number(); known != 0) [[likely]] {
@@ -130,8 +132,8 @@ class Tallies {
   std::array<Place, base::kThreadNumbers + 1> places_{};  // the first for threads without a number
 };
 
-// What was posted on a worker: by one thread, or, once share() has said so, by any. What is not a command is
-// direct, so that the direct path has one number less to keep.
+// What was posted on a worker: by one thread, or, once share() has said so, by any. What is not a
+// command is direct, so that the direct path has one number less to keep.
 class Counts {
  public:
   // Before others post. Throws std::bad_alloc.

@@ -1,16 +1,20 @@
-// Small-message offload, after PIOMan: a nonblocking send is only registered in the worker's queue; an idle core copies and submits
-// it, or, if none came, the thread that next waits or makes progress. So the copy leaves the path of the program where there is
-// a core to take it, and is only later where there is none.
+// Small-message offload, after PIOMan: a nonblocking send is only registered in the worker's queue;
+// an idle core copies and submits it, or, if none came, the thread that next waits or makes
+// progress. So the copy leaves the path of the program where there is a core to take it, and is
+// only later where there is none.
 //
-// Whether that is worth it is measured, for each class of lengths (a power of two): what submitting costs the poster, what
-// registering costs, and how often a helper was there before the poster had to do it itself. A message is registered if
+// Whether that is worth it is measured, for each class of lengths (a power of two): what submitting
+// costs the poster, what registering costs, and how often a helper was there before the poster had
+// to do it itself. A message is registered if
 //
-//   share of helpers × cost of submitting  >  cost of registering + what a helper's visit costs the owner
+//   share of helpers × cost of submitting  >  cost of registering + what a helper's visit costs the
+//                                             owner
 //
-// and a helper has gone round since the last message. Every kExplore-th message of a class is sent the other way, so that the figures
-// do not grow old.
+// and a helper has gone round since the last message. Every kExplore-th message of a class is sent
+// the other way, so that the figures do not grow old.
 //
-// All numbers are hints: written by any thread with relaxed loads and stores, a lost update is a lost sample. They order nothing.
+// All numbers are hints: written by any thread with relaxed loads and stores, a lost update is a
+// lost sample. They order nothing.
 #pragma once
 
 #include <array>
@@ -38,8 +42,8 @@ class SmallOffload {
     bool registers = false;
     bool timed = false;  // submitted() or registered() is to be told how long it took
   };
-  // For the next message of this length. `rounds`: how often helpers have gone round; `asleep`: they need a wake-up, which costs more
-  // than the copy.
+  // For the next message of this length. `rounds`: how often helpers have gone round; `asleep`:
+  // they need a wake-up, which costs more than the copy.
   [[nodiscard]] Plan plan(std::uint64_t bytes, std::uint64_t rounds, bool asleep);
   void submitted(std::uint64_t bytes, std::uint64_t ns) { learn(classes_[class_of(bytes)].submit_ns, ns); }
   void registered(std::uint64_t ns) { learn(register_ns_, ns); }

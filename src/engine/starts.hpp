@@ -1,10 +1,10 @@
-// What a worker starts besides single commands, each as a plain value: so a sharing mode can start it
-// here and now, or let it wait in the worker's queue for the thread that will.
+// What a worker starts besides single commands, each as a plain value: so a sharing mode can start
+// it here and now, or let it wait in the worker's queue for the thread that will.
 //
 // A start has
 //   start(worker)          on the thread that is inside the worker: DONE, POSTED, AGAIN or an error
-//   ended(worker, status)  of one that has waited in the queue, with what start() returned, or with the
-//                          error by which it ends unstarted
+//   ended(worker, status)  of one that has waited in the queue, with what start() returned, or with
+//                          the error by which it ends unstarted
 #pragma once
 
 #include <cstring>
@@ -64,8 +64,9 @@ struct CallStart {
   Completion completion;
 
   base::Status start(Worker& worker) const {
-    if (!worker.may_call()) return HEDDLE_AGAIN;  // whoever else is inside leaves it to the executor
-    const Inside inside(worker);                  // it may not wait
+    // whoever else is inside leaves it to the executor
+    if (!worker.may_call()) return HEDDLE_AGAIN;
+    const Inside inside(worker);  // it may not wait
     call(fn, arg);
     worker.core().note_moved();
     return HEDDLE_DONE;
@@ -100,7 +101,8 @@ struct OfferStart {
   }
 };
 
-// How a receive ends is told to its heddle_receive as well, and by nothing else if it has no completion.
+// How a receive ends is told to its heddle_receive as well, and by nothing else if it has no
+// completion.
 struct ReceiveStart {
   protocol::Wanted wanted;
   ReceiveRequest request;

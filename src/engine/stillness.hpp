@@ -7,8 +7,8 @@
 
 namespace heddle::engine {
 
-// For one thread. Events that keep coming prolong the wait, for kProlongedNs at most: peers that go on with each other do not hold
-// a rank that waits for something else.
+// For one thread. Events that keep coming prolong the wait, for kProlongedNs at most: peers that go
+// on with each other do not hold a rank that waits for something else.
 class Stillness {
  public:
   static constexpr std::int64_t kProlongedNs = 300'000'000'000;
@@ -16,8 +16,9 @@ class Stillness {
 
   Stillness(std::int64_t ns, base::Clock& clock) : ns_(ns), prolongs_(kProlongedNs, clock), still_(ns, clock) {}
 
-  // After a round of progress. True: nothing has moved for `ns`; or for kProlongedNs something has, and it is `ns` more since.
-  // `napping`: the caller sleeps between rounds, so that the clock costs nothing beside it.
+  // After a round of progress. True: nothing has moved for `ns`; or for kProlongedNs something has,
+  // and it is `ns` more since. `napping`: the caller sleeps between rounds, so that the clock costs
+  // nothing beside it.
   [[nodiscard]] bool over(bool moved, bool napping) {
     if (!moved && ++rounds_ % kRounds != 0 && !napping && ns_ > 0) return false;
     const bool prolonged = !prolongs_.over() && moved;

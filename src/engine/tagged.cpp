@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
 
-// Collisions in the tables are not for peers to choose. Where `here` lies is the next best that they do not know.
+// Collisions in the tables are not for peers to choose. Where `here` lies is the next best that
+// they do not know.
 std::uint64_t secret(const void* here) {
   std::uint64_t value = 0;
   if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) {
@@ -58,7 +59,7 @@ Tagged::~Tagged() {
   while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
 }
 
-// ---- sending ---------------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 base::Status Tagged::no_room(heddle_peer target) {
   if (core_.context.failed(target.rank)) {
@@ -135,7 +136,7 @@ void Tagged::ended(Operation& operation) {
   core_.context.take_back(offered_[core_.operations.index(operation)].memory);
 }
 
-// ---- arrivals --------------------------------------------------------------------------------------------------------------
+// ---- arrivals -----------------------------------------------------------------------------------
 
 bool Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
   const auto message = wire::decode_tagged(immediate, packet);
@@ -245,7 +246,7 @@ void Tagged::refuse(Kept* kept, base::Status status) {
   free_kept(kept);
 }
 
-// ---- messages that overtook others -------------------------------------------------------------------------------------------
+// ---- messages that overtook others --------------------------------------------------------------
 
 void Tagged::stash(heddle_peer from, Source& source, const wire::Tagged& message) {
   const auto distance = [&source](std::uint32_t sequence) {
@@ -290,7 +291,7 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
   }
 }
 
-// ---- credit ----------------------------------------------------------------------------------------------------------------
+// ---- credit -------------------------------------------------------------------------------------
 
 void Tagged::free_credit(Source& source, std::uint64_t charge) {
   if (!source.credit.free(charge, window_) || source.owed) [[likely]]
@@ -357,7 +358,7 @@ bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<c
   return false;
 }
 
-// ---- ends ------------------------------------------------------------------------------------------------------------------
+// ---- ends ---------------------------------------------------------------------------------------
 
 void Tagged::note_failures() {
   const auto dead = [this](std::uint32_t rank) { return bool(core_.failed[rank]); };
@@ -403,8 +404,10 @@ void Tagged::give_up(protocol::Matching::Removed removed, base::Status status) {
   for (protocol::PostedReceive* receive = removed.receives; receive != nullptr;) {
     auto* const posted = static_cast<Posted*>(receive);
     receive = protocol::Matching::after(posted);
-    posted->request.receive->source = protocol::peer_of(posted->wanted.source);  // for who asks what it waited for
-    if (posted->shown != nullptr && !take_back(*posted->shown)) {                // its sender has taken it
+    // for who asks what it waited for
+    posted->request.receive->source = protocol::peer_of(posted->wanted.source);
+    // its sender has taken it
+    if (posted->shown != nullptr && !take_back(*posted->shown)) {
       begin_taken(*posted->shown);  // it ends with the others that are taken
       continue;
     }

@@ -1,19 +1,23 @@
-// Tagged messages of one worker: credits and matching, what is kept until somebody receives it, and the fetching of long
-// messages from the sender's memory.
+// Tagged messages of one worker: credits and matching, what is kept until somebody receives it, and
+// the fetching of long messages from the sender's memory.
 //
-// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the data in one packet, or an offer:
-// the name of a region made of the source for this message. The receiver, in its progress, puts the packets of one worker into
-// their order (where the transport does not keep it), and matches: with a posted receive the data is copied straight from the
-// packet into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request is. Without a receive
-// the packet is kept, up to the sender's credit, and matched when a receive is posted.
+// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the
+// data in one packet, or an offer: the name of a region made of the source for this message. The
+// receiver, in its progress, puts the packets of one worker into their order (where the transport
+// does not keep it), and matches: with a posted receive the data is copied straight from the packet
+// into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request
+// is. Without a receive the packet is kept, up to the sender's credit, and matched when a receive
+// is posted.
 //
-// Where the transport maps memory, a receive that waits for a long message is shown to its sender on a board (wire/board.hpp), and
-// the sender takes it in place of an offer. Then both copy: who is inside the library and has time. Receiver: tagged_inlet.cpp;
-// sender: tagged_push.cpp.
+// Where the transport maps memory, a receive that waits for a long message is shown to its sender
+// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: who is
+// inside the library and has time. Receiver: tagged_inlet.cpp; sender: tagged_push.cpp.
 //
-// Receives lie in the program's heddle_receive, so their number is the program's business and costs the library nothing.
+// Receives lie in the program's heddle_receive, so their number is the program's business and costs
+// the library nothing.
 //
-// Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the worker.
+// Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the
+// worker.
 #pragma once
 
 #include <array>
@@ -54,14 +58,15 @@ struct SendRequest {
 
 class Tagged final : public Protocol {
  public:
-  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;  // of a message: no memory is longer
+  // of a message: no memory is longer
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
 
   explicit Tagged(Core& core);
   ~Tagged() override;
 
-  // ---- sending ----
-  // The receiver's memory for a message; and for a long one a share of this worker's operations: what is left of them fetches long
-  // messages of others, so that two workers which send to each other never wait for each other's. False: no_room() says what to do.
+  // ---- sending ---- The receiver's memory for a message; and for a long one a share of this
+  // worker's operations: what is left of them fetches long messages of others, so that two workers
+  // which send to each other never wait for each other's. False: no_room() says what to do.
   template <bool kShared>
   bool reserve(heddle_peer target, std::uint64_t bytes) {
     if (bytes > eager_) [[unlikely]]
@@ -88,8 +93,8 @@ class Tagged final : public Protocol {
   // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
   // whatever is returned.
   base::Status offer(const SendRequest& request, const Completion& completion);
-  // Posts a message of at most eager() bytes: post(command), with its number where the transport does not
-  // keep the order.
+  // Posts a message of at most eager() bytes: post(command), with its number where the transport
+  // does not keep the order.
   template <class Post>
   base::Status post_numbered(transport::Command& command, Post&& post) {
     protocol::SendCredit& to = credit({command.rank, command.worker});
@@ -233,8 +238,8 @@ class Tagged final : public Protocol {
   protocol::LazyArray<Source> sources_;
   protocol::Matching matching_;
   std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer
-  // Posted receives by their counter's address: a count each. Written inside; release, so that who sees it gone sees what the
-  // receive did. Partner: names_counter().
+  // Posted receives by their counter's address: a count each. Written inside; release, so that who
+  // sees it gone sees what the receive did. Partner: names_counter().
   std::array<std::atomic<std::uint32_t>, kPlaces> named_{};
   Source* owed_ = nullptr;    // whom credit must be told, by Source::next
   Fetch* waiting_ = nullptr;  // in order

@@ -1,4 +1,5 @@
-// Boards of this worker: showing receives to their senders, and fetching what a sender has taken one for.
+// Boards of this worker: showing receives to their senders, and fetching what a sender has taken
+// one for.
 #include <sched.h>
 
 #include <algorithm>
@@ -17,18 +18,21 @@ using wire::Stage;
 
 namespace {
 
-// Of ours: enough that a get is worth its price, not so many that the sender finds nothing left when it comes.
+// Of ours: enough that a get is worth its price, not so many that the sender finds nothing left
+// when it comes.
 constexpr std::uint64_t kPart = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
-constexpr std::uint32_t kMostVain = 6;  // after so many receives in a row that were shown in vain, 2^6 are not shown
+// after so many receives in a row that were shown in vain, 2^6 are not shown
+constexpr std::uint32_t kMostVain = 6;
 // How long a worker that is closed waits for what senders are just writing, all of them together.
 constexpr std::int64_t kSettleNs = 10'000'000'000;
 
 }  // namespace
 
-// ---- showing ---------------------------------------------------------------------------------------------------------------
+// ---- showing ------------------------------------------------------------------------------------
 
-// With the first long message of a worker. Without memory for it, everything goes on as without boards.
+// With the first long message of a worker. Without memory for it, everything goes on as without
+// boards.
 void Tagged::open_inlet(heddle_peer from, Source& source) {
   if (source.inlet != nullptr || source.no_inlet || !shows_ || from.rank == core_.context.rank()) return;
   source.no_inlet = true;
@@ -148,7 +152,7 @@ void Tagged::take_in_shown(heddle_peer from, Source& source, const wire::Tagged&
   inlet.board->seen.store(seen, std::memory_order_release);
 }
 
-// ---- taken -----------------------------------------------------------------------------------------------------------------
+// ---- taken --------------------------------------------------------------------------------------
 
 void Tagged::arrived_taken(heddle_peer from, std::span<const std::byte> packet) {
   const auto body = wire::decode_word<wire::TakenPlace>(packet);
@@ -245,7 +249,8 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   if (status == HEDDLE_POSTED) return true;
   fetching.posted = false;
   if (status == HEDDLE_AGAIN) return false;
-  if (status == HEDDLE_DONE) place.shared.store(1, std::memory_order_relaxed);  // it needed nobody: the sender may help
+  // it needed nobody: the sender may help
+  if (status == HEDDLE_DONE) place.shared.store(1, std::memory_order_relaxed);
   end_part(shown, which, status);
   return true;
 }
@@ -279,8 +284,9 @@ void Tagged::end_taken(Shown& shown) {
   end(ReceiveRequest(shown.request), status);
 }
 
-// The worker is closed. What the senders are just copying, each copies within one call: that is waited for, for all of them until one
-// moment, since this thread is inside and a sender may have been stopped.
+// The worker is closed. What the senders are just copying, each copies within one call: that is
+// waited for, for all of them until one moment, since this thread is inside and a sender may have
+// been stopped.
 void Tagged::settle_all_taken(base::Status status) {
   if (taken_ == nullptr) return;
   base::Timeout timeout(kSettleNs, *core_.context.environment().clock);
@@ -315,7 +321,8 @@ void Tagged::tell_unsettled(const Shown& shown) {
       core_.index, shown.inlet->from.rank);
 }
 
-// Receives that the dead had taken end when our own parts have; the others are ended by the matching.
+// Receives that the dead had taken end when our own parts have; the others are ended by the
+// matching.
 void Tagged::note_failed_inlets() {
   for (Inlet* inlet = inlets_.get(); inlet != nullptr; inlet = inlet->next.get()) {
     if (!core_.failed[inlet->from.rank]) continue;

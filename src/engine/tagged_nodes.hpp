@@ -11,7 +11,8 @@
 
 namespace heddle::engine {
 
-// Lives in heddle_receive::library while the receive waits or is fetched, or while a message is claimed with it.
+// Lives in heddle_receive::library while the receive waits or is fetched, or while a message is
+// claimed with it.
 struct Tagged::Posted : protocol::PostedReceive {
   Posted(const protocol::Wanted& what, const ReceiveRequest& how, const Tagged* by) : request(how), owner(by) {
     wanted = what;
@@ -22,7 +23,8 @@ struct Tagged::Posted : protocol::PostedReceive {
   Shown* shown = nullptr;  // it stands on a board
 };
 
-// A message that nobody has received yet: this, then its payload. One block of as many bytes as its charge says.
+// A message that nobody has received yet: this, then its payload. One block of as many bytes as its
+// charge says.
 struct Tagged::Kept : protocol::KeptMessage {
   std::uint64_t length = 0;  // of the message
   std::uint32_t payload_bytes = 0;
@@ -58,7 +60,7 @@ struct Tagged::Source {
   bool no_inlet;  // there was no memory for one
 };
 
-// ---- receives that are shown to their sender (wire/board.hpp) ------------------------------------------------------------------
+// ---- receives that are shown to their sender (wire/board.hpp) -----------------------------------
 
 // One place of a board, as its owner, the receiver, knows it.
 struct Tagged::Shown {
@@ -153,7 +155,7 @@ inline void tell(heddle_receive* receive, heddle_peer from, std::uint64_t tag, s
   receive->bytes = bytes;
 }
 
-// ---- the end of a receive --------------------------------------------------------------------------------------------------
+// ---- the end of a receive -----------------------------------------------------------------------
 
 inline void Tagged::mark(const Counter* counter) {
   if (counter == nullptr) [[likely]]
@@ -186,7 +188,7 @@ inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
   unmark(completion.counter);
 }
 
-// ---- data --------------------------------------------------------------------------------------------------------------------
+// ---- data ---------------------------------------------------------------------------------------
 
 // Copies, or begins to fetch (POSTED).
 inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {

@@ -1,4 +1,5 @@
-// Boards of peers: taking a receive for a long message, and copying into it while the receiver computes.
+// Boards of peers: taking a receive for a long message, and copying into it while the receiver
+// computes.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -16,9 +17,11 @@ namespace {
 
 // A receiver that is there has begun by then.
 constexpr std::uint64_t kGraceNs = 2'000;
-// Copied within one call of progress, and shorter than the patience of a receiver that comes meanwhile and wants our help.
+// Copied within one call of progress, and shorter than the patience of a receiver that comes
+// meanwhile and wants our help.
 constexpr std::uint64_t kPart = std::uint64_t{32} << 10;
-// Memory of a peer that cannot be written for so long, though it could before and the peer lives, is gone.
+// Memory of a peer that cannot be written for so long, though it could before and the peer lives,
+// is gone.
 constexpr std::uint64_t kRefusedNs = 1'000'000'000;
 
 }  // namespace
@@ -78,7 +81,8 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     }
     if (best == nullptr) return false;
     std::memcpy(&best->offer, &head, sizeof head);
-    if (!wire::take_place(*best, best_word)) continue;  // it was taken back: another may be the earliest now
+    // it was taken back: another may be the earliest now
+    if (!wire::take_place(*best, best_word)) continue;
     Offered& offered = offered_[core_.operations.index(operation)];
     offered.view = view;
     offered.place = best;
@@ -110,7 +114,8 @@ bool Tagged::advance_pushing() {
     next = offered->next;  // what runs at the end of a send adds to the front only
     const BoardPlace& place = *offered->place;
     if (!offered->told) tell_taken(*offered);
-    const bool lost = place.word.load(std::memory_order_relaxed) != offered->word;  // which no sane receiver does
+    // which no sane receiver does
+    const bool lost = place.word.load(std::memory_order_relaxed) != offered->word;
     if (!lost && !wire::all_finished(place, offered->total)) {
       if (may_push(*offered) && push_part(*offered)) moved = true;
       continue;
@@ -119,7 +124,8 @@ bool Tagged::advance_pushing() {
     const std::int32_t told = place.status.load(std::memory_order_relaxed);
     const auto status = lost || !wire::status_known(told) ? HEDDLE_ERR_PROTOCOL : static_cast<base::Status>(told);
     offered->operation->served = 0;
-    core_.operations.complete(*offered->operation, status, offered->view->to.rank);  // which leaves the place
+    // which leaves the place
+    core_.operations.complete(*offered->operation, status, offered->view->to.rank);
     moved = true;
   }
   return moved;
@@ -193,7 +199,8 @@ bool Tagged::push_part(Offered& offered) {
   return true;
 }
 
-// The operation has ended, perhaps before its time: nothing more is copied by us, and nothing of ours should be read.
+// The operation has ended, perhaps before its time: nothing more is copied by us, and nothing of
+// ours should be read.
 void Tagged::leave_place(Offered& offered) {
   Offered** link = &pushing_;
   while (*link != &offered) link = &(*link)->next;

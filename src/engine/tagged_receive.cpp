@@ -12,14 +12,14 @@ namespace heddle::engine {
 
 using protocol::rank_of;
 
-// ---- the end of a receive --------------------------------------------------------------------------------------------------
+// ---- the end of a receive -----------------------------------------------------------------------
 
 void Tagged::end_unposted(const ReceiveRequest& request, base::Status status) {
   set_status(request.receive, status);
   request.completion.fire(status);
 }
 
-// ---- receiving: data -------------------------------------------------------------------------------------------------------
+// ---- receiving: data ----------------------------------------------------------------------------
 
 base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
   wire::Offer head;
@@ -39,7 +39,8 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   fetch->request = request;
   fetch->bytes = bytes;
   fetch->outcome = outcome;
-  open_inlet(from, sources_[pair(from)]);  // the next one may be for a receive that was posted before
+  // the next one may be for a receive that was posted before
+  open_inlet(from, sources_[pair(from)]);
   const base::Status status = waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
   if (status == HEDDLE_POSTED) return status;
   if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
@@ -53,8 +54,8 @@ base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRe
   return reach_lent(core_.context, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
-// POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a free operation, else because the
-// sender's card is not here yet. Else it is for the caller to end.
+// POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a
+// free operation, else because the sender's card is not here yet. Else it is for the caller to end.
 base::Status Tagged::start_fetch(Fetch* fetch) {
   if (!fetch->reached) {
     const base::Status status = import(fetch->offer, fetch->from, &fetch->remote);
@@ -104,7 +105,8 @@ bool Tagged::advance(bool* left) {
   return moved;
 }
 
-// Those that wait for a free operation keep their order; who waits for the card of its sender lets those of others pass.
+// Those that wait for a free operation keep their order; who waits for the card of its sender lets
+// those of others pass.
 bool Tagged::advance_waiting() {
   bool moved = false;
   Fetch* before = nullptr;
@@ -126,7 +128,7 @@ bool Tagged::advance_waiting() {
   return moved;
 }
 
-// ---- receiving: calls ------------------------------------------------------------------------------------------------------
+// ---- receiving: calls ---------------------------------------------------------------------------
 
 base::Status Tagged::receive(const protocol::Wanted& wanted, const ReceiveRequest& request) {
   if (wanted.source != protocol::kAnySource && core_.failed[rank_of(wanted.source)]) {

@@ -1,5 +1,5 @@
-// A worker that is closed while senders are writing into its receives. Rank 1 is a bare transport, which takes receives on the board and
-// then does nothing, as one that was stopped.
+// A worker that is closed while senders are writing into its receives. Rank 1 is a bare transport,
+// which takes receives on the board and then does nothing, as one that was stopped.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -74,7 +74,8 @@ class Sender : public transport::BareRank {
   std::optional<transport::RemoteMemory> board_memory_;
 };
 
-// One of the receives is being written to by nobody: it ends without a wait; the others together are waited for as long as one.
+// One of the receives is being written to by nobody: it ends without a wait; the others together
+// are waited for as long as one.
 TEST(TaggedSettle, StoppedSendersAreWaitedForTogether) {
   constexpr std::size_t kReceives = 5;
   bootstrap::inproc::Job job(2);

@@ -9,7 +9,8 @@
 namespace heddle::engine {
 namespace {
 
-// More threads than have a line of their own would take long; what they do differs only in the instruction.
+// More threads than have a line of their own would take long; what they do differs only in the
+// instruction.
 TEST(Tallies, NeverSayThatMoreWereCommandsThanWerePosted) {
   constexpr int kReads = 20'000;
   Tallies tallies;

@@ -32,7 +32,8 @@ Tasks::Source* Tasks::source_of(heddle_peer peer) {
   return row == nullptr ? nullptr : &row[peer.worker];
 }
 
-// Blocks that have ended are taken over all at once, so that most messages find one without the lock.
+// Blocks that have ended are taken over all at once, so that most messages find one without the
+// lock.
 Tasks::Task* Tasks::allocate(std::uint64_t payload_bytes) {
   if (payload_bytes <= kSmallPayload) {
     if (unused_ == nullptr && spares_.load(std::memory_order_relaxed) > 0) {

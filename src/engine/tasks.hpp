@@ -1,11 +1,14 @@
-// The store of one worker for messages of class USER: what has arrived waits here until a thread calls heddle_run_tasks.
+// The store of one worker for messages of class USER: what has arrived waits here until a thread
+// calls heddle_run_tasks.
 //
-// The thread inside the worker puts messages in, one thread at a time; any number of threads take them out, in that order, and
-// run their handlers. A short lock guards the list (not for a worker that one thread uses); it is never held while a handler
-// runs, memory is allocated or a message is copied. The class that may not pay for all this is NETWORK.
+// The thread inside the worker puts messages in, one thread at a time; any number of threads take
+// them out, in that order, and run their handlers. A short lock guards the list (not for a worker
+// that one thread uses); it is never held while a handler runs, memory is allocated or a message is
+// copied. The class that may not pay for all this is NETWORK.
 //
-// Memory: small messages lie in blocks that are used again. What a source has in here is counted as protocol/user_credits.hpp says;
-// a source that exceeds its window is no Heddle of this job's settings, and is refused.
+// Memory: small messages lie in blocks that are used again. What a source has in here is counted as
+// protocol/user_credits.hpp says; a source that exceeds its window is no Heddle of this job's
+// settings, and is refused.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +51,8 @@ class Tasks {
     [[nodiscard]] const std::byte* payload() { return large != nullptr ? large.get() : small(); }
   };
 
-  // `most_large`: bytes of payloads that came in parts or were fetched. Those in parts that their sender's window covers exceed it.
+  // `most_large`: bytes of payloads that came in parts or were fetched. Those in parts that their
+  // sender's window covers exceed it.
   struct Bounds {
     std::uint32_t ranks;
     std::uint32_t workers;
@@ -67,12 +71,13 @@ class Tasks {
   [[nodiscard]] bool admits(std::uint64_t bytes) const {
     return bytes <= bounds_.most_large - std::min(large_bytes_.load(std::memory_order_relaxed), bounds_.most_large);
   }
-  // Where the room for such a payload comes from. `reserved`: reserve() has counted it. `asked`: there must be some, unless all of the
-  // payload is within its sender's window: that bounds it already, and its sender was promised that it is stored.
+  // Where the room for such a payload comes from. `reserved`: reserve() has counted it. `asked`:
+  // there must be some, unless all of the payload is within its sender's window: that bounds it
+  // already, and its sender was promised that it is stored.
   enum class Room { asked, reserved };
   Stored store(heddle_peer peer, protocol::Reassembly::Message* whole, Room room) noexcept;
-  // Room for a payload that is on its way: counted as if it were here, until its task has ended or release(). False: there is
-  // none until a large message has been handled.
+  // Room for a payload that is on its way: counted as if it were here, until its task has ended or
+  // release(). False: there is none until a large message has been handled.
   [[nodiscard]] bool reserve(std::uint64_t bytes) {
     if (!admits(bytes)) return false;
     large_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -84,8 +89,8 @@ class Tasks {
     const std::uint64_t handled = source.handled.load(std::memory_order_relaxed);
     return handled >= bounds_.window / 2 ? handled : 0;
   }
-  // What the source has sent within its window was dropped, and it could not be told so: granted with what is due next. False: not
-  // even that could be noted.
+  // What the source has sent within its window was dropped, and it could not be told so: granted
+  // with what is due next. False: not even that could be noted.
   bool owe(heddle_peer peer, std::uint64_t bytes);
   // Runs function(peer, source) for all that something has come from.
   template <class Function>

@@ -107,8 +107,8 @@ heddle_worker_stats Worker::read_stats() {
   return all;
 }
 
-// The queue first: a command leaves it only when its operation has its marks, which are then seen. The other way round it
-// could be started between the two looks, and neither would find it.
+// The queue first: a command leaves it only when its operation has its marks, which are then seen.
+// The other way round it could be started between the two looks, and neither would find it.
 bool Worker::names_remote(const RemoteRegion* remote) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
 }
@@ -142,8 +142,8 @@ int Worker::progress() {
 
 namespace {
 
-// What a thread has seen of a worker in its last heddle_worker_wait. Whoever moves a worker on may do so between the look at what a
-// program waits for and its next wait: that wait has to notice it.
+// What a thread has seen of a worker in its last heddle_worker_wait. Whoever moves a worker on may
+// do so between the look at what a program waits for and its next wait: that wait has to notice it.
 struct Seen {
   std::uint64_t worker = 0;  // its handle; 0: of none
   std::uint64_t moved = 0;
@@ -152,7 +152,8 @@ struct Seen {
   Watch::Waited waited{};
 };
 
-// Of the workers that it has waited on. One that has fallen out is as one that it waits on for the first time.
+// Of the workers that it has waited on. One that has fallen out is as one that it waits on for the
+// first time.
 class SeenWorkers {
  public:
   Seen& of(std::uint64_t worker) {
@@ -160,7 +161,8 @@ class SeenWorkers {
       if (row.worker == worker) return row;
       if (row.worker == 0) return row = Seen{worker};
     }
-    // As many as a process may open, by their place in the table of handles: workers that are open have different ones.
+    // As many as a process may open, by their place in the table of handles: workers that are open
+    // have different ones.
     if (more_ == nullptr) more_.reset(new (std::nothrow) Seen[kMore]);
     Seen& row = more_ != nullptr ? more_[(worker >> kHandleIndexShift) % kMore] : first_.back();
     if (row.worker != worker) row = Seen{worker};
@@ -169,7 +171,8 @@ class SeenWorkers {
 
  private:
   static constexpr std::size_t kMore = 256;  // HEDDLE_MAX_WORKERS' most
-  std::array<Seen, 4> first_;                // what most threads need lies where no memory need be had
+  // what most threads need lies where no memory need be had
+  std::array<Seen, 4> first_;
   std::unique_ptr<Seen[]> more_;
 };
 
@@ -181,8 +184,9 @@ constexpr std::uint64_t kLookedNs = 1'000'000;
 
 }  // namespace
 
-// What it waits for may be something that no worker tells. So where it has no end it returns after each nap: whatever the program's
-// loop is about, it is looked at as often as the library's own waits look. The next call goes on with the naps.
+// What it waits for may be something that no worker tells. So where it has no end it returns after
+// each nap: whatever the program's loop is about, it is looked at as often as the library's own
+// waits look. The next call goes on with the naps.
 base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   if (inside_of() != nullptr) [[unlikely]]
     return refuse_wait("heddle_worker_wait");
@@ -214,9 +218,10 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   }
 }
 
-// Who is inside may only be posting, or have polled before something came; and when it leaves, nothing is armed. So what has come may
-// wait for this thread's next look, and where the look is refused that has to be soon. Not in offload mode: there the executor is the
-// one inside, which polls, and arms the worker before it sleeps.
+// Who is inside may only be posting, or have polled before something came; and when it leaves,
+// nothing is armed. So what has come may wait for this thread's next look, and where the look is
+// refused that has to be soon. Not in offload mode: there the executor is the one inside, which
+// polls, and arms the worker before it sleeps.
 Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
@@ -276,8 +281,8 @@ void Worker::give_back(const transport::Command& command) {
 
 base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
   if (messages_.take_credit(target, message.header_bytes, message.payload_bytes)) return HEDDLE_DONE;
-  // The dead and the closed handle nothing any more. To a closed worker it goes as any other message, and is
-  // dropped.
+  // The dead and the closed handle nothing any more. To a closed worker it goes as any other
+  // message, and is dropped.
   if (context_.failed(target.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; go on without it", target.rank);
   }
@@ -302,7 +307,8 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
     for (; ran < most && (task = messages_.tasks().take()) != nullptr; ++ran) {
       ActiveMessages::EndedTask ended{};
       if (!messages_.run_task(handle, task, &ended)) continue;
-      // Not by the queue: what stands there may wait behind messages that wait for credit of their own.
+      // Not by the queue: what stands there may wait behind messages that wait for credit of their
+      // own.
       const auto inside = [&] { messages_.ended_task(ended); };
       gate_ == nullptr ? inside() : gate_->visit(inside);
     }

@@ -5,8 +5,9 @@
 //   protocols       active messages, tagged messages, requests to the owner, and the extension's
 //   Gate            who may be inside, where several threads use the worker (gate.hpp)
 //
-// Direct operations are done by the inline functions of api/ without coming here. Everything else is for one
-// thread at a time: the only one that uses an exclusive worker, or the one that the gate has let in.
+// Direct operations are done by the inline functions of api/ without coming here. Everything else
+// is for one thread at a time: the only one that uses an exclusive worker, or the one that the gate
+// has let in.
 #pragma once
 
 #include <atomic>
@@ -59,14 +60,16 @@ class Worker {
   [[nodiscard]] bool names_remote(const RemoteRegion* remote) const;
   [[nodiscard]] bool names_counter(const Counter* counter) const;
 
-  // When the context knows the worker, whose handlers may be told its handle: starts the executor, if it has one, which may
-  // then run them at once. Throws std::system_error if there can be no more threads.
+  // When the context knows the worker, whose handlers may be told its handle: starts the executor,
+  // if it has one, which may then run them at once. Throws std::system_error if there can be no
+  // more threads.
   void begin();
-  // Before the context forgets it, since what operations name stays while a worker names it: no executor any more; all
-  // that is queued or in flight ends with CANCELLED. Nobody else uses the worker.
+  // Before the context forgets it, since what operations name stays while a worker names it: no
+  // executor any more; all that is queued or in flight ends with CANCELLED. Nobody else uses the
+  // worker.
   void end();
 
-  // ---- any thread that the sharing mode permits ------------------------------------------------------------------------
+  // ---- any thread that the sharing mode permits -------------------------------------------------
   // Number of events, 0 if another thread is inside, or ERR_STATE from inside a handler.
   int progress();
   // DONE, AGAIN, or the first unreported error (which is then reported).
@@ -74,8 +77,8 @@ class Worker {
   base::Status try_quiet();
   // DONE: nothing is under way. Errors are left to flush and quiet.
   base::Status try_drain();
-  // Progress until attempt() says something else than AGAIN. STATE if it says AGAIN inside a handler. For describe(), see
-  // Watch::round().
+  // Progress until attempt() says something else than AGAIN. STATE if it says AGAIN inside a
+  // handler. For describe(), see Watch::round().
   template <class Attempt, class Describe>
   base::Status until(const Wait& wait, Attempt&& attempt, Describe&& describe);
   template <class Attempt>
@@ -84,7 +87,8 @@ class Worker {
   }
   // heddle_worker_wait; `handle` is this worker's.
   base::Status wait_moved(std::uint64_t handle, std::int64_t timeout_ns);
-  // Changes whenever something has moved, by whatever thread: after what handlers and callbacks did, which is then seen.
+  // Changes whenever something has moved, by whatever thread: after what handlers and callbacks
+  // did, which is then seen.
   [[nodiscard]] std::uint64_t moved() const {
     return core_.moves.load(std::memory_order_acquire) + messages_.tasks().ran();
   }
@@ -107,7 +111,8 @@ class Worker {
   [[nodiscard]] Rest lie_down();
   // The lines of a report about what is under way.
   void report_operations();
-  // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who passed the gate ============
+  // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who
+  // passed the gate
 
   // One command: a put, a get, or a message that fits one of the transport's.
   base::Status post(transport::Command& command, const Completion& completion) {
@@ -140,8 +145,8 @@ class Worker {
   void report_operation(const Operation& operation);
   void report_untold();
 
-  // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is written all the time by who
-  // is inside.
+  // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is
+  // written all the time by who is inside.
   Context& context_;
   std::unique_ptr<Gate> gate_;  // goes first, see ~Worker: its executor uses all the rest
   std::uint32_t index_;
@@ -149,7 +154,8 @@ class Worker {
   std::uint32_t size_;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
-  protocol::Aggregator* aggregator_ = nullptr;  // what transport_ is then; null: the transport's own
+  // what transport_ is then; null: the transport's own
+  protocol::Aggregator* aggregator_ = nullptr;
   std::unique_ptr<transport::TransportWorker> transport_;
 
   alignas(base::kCacheLine) Counts counts_;

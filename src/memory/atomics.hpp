@@ -1,5 +1,6 @@
-// One atomic operation on memory of this process. The same instructions serve direct memory, owner-executed requests and the
-// loopback transport, so that all of them are atomic towards each other.
+// One atomic operation on memory of this process. The same instructions serve direct memory,
+// owner-executed requests and the loopback transport, so that all of them are atomic towards each
+// other.
 #pragma once
 
 #include <atomic>

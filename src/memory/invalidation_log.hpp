@@ -1,15 +1,18 @@
-// What memory of this process has gone, told by one writer at a time to any number of readers, each at its own pace.
+// What memory of this process has gone, told by one writer at a time to any number of readers, each
+// at its own pace.
 //
-// A reader remembers the generation up to which it has read and compares it before every use of what it keeps about memory: one
-// acquire load and a comparison. The log never waits for a reader; who is more than kEvents behind has lost some, and must take
-// it that everything has gone.
+// A reader remembers the generation up to which it has read and compares it before every use of
+// what it keeps about memory: one acquire load and a comparison. The log never waits for a reader;
+// who is more than kEvents behind has lost some, and must take it that everything has gone.
 //
-// generation: 0: nobody watches (never, or no longer; also the child of a fork, see UnmapWatch). Odd: events are on their way in, and
-// what has gone is not known until it is even again. Else 2 + 2 × (events written).
-// Invariants: begin() makes it odd before the event is taken from where it comes from, and so before the thread that unmapped goes
-// on; end() makes it even after the events are in their slots. Event n is in slot n mod kEvents. A slot is overwritten only
-// between begin() and end(), by one of at most kBatch events; a reader that has read a slot looks at the generation again: had
-// another event been in the slot, it would see a generation that is too far on.
+// generation: 0: nobody watches (never, or no longer; also the child of a fork, see UnmapWatch).
+// Odd: events are on their way in, and what has gone is not known until it is even again. Else 2 +
+// 2 × (events written).
+// Invariants: begin() makes it odd before the event is taken from where it comes from, and so
+// before the thread that unmapped goes on; end() makes it even after the events are in their slots.
+// Event n is in slot n mod kEvents. A slot is overwritten only between begin() and end(), by one of
+// at most kBatch events; a reader that has read a slot looks at the generation again: had another
+// event been in the slot, it would see a generation that is too far on.
 #pragma once
 
 #include <array>
@@ -38,7 +41,8 @@ class InvalidationLog {
   // Somebody watches from now on.
   void open() { generation_.store(kFirst, std::memory_order_release); }
   void begin() {
-    // Before the slots, each of which is a release store; and before what the caller does to let the unmapping thread go on.
+    // Before the slots, each of which is a release store; and before what the caller does to let
+    // the unmapping thread go on.
     generation_.store(generation_of(next_) + 1, std::memory_order_release);
   }
   void add(Gone gone) {
@@ -56,7 +60,8 @@ class InvalidationLog {
   [[nodiscard]] static bool settled(std::uint64_t generation) { return generation % 2 == 0; }
   // The first event that a reader of this generation has not read.
   [[nodiscard]] static std::uint64_t event_of(std::uint64_t generation) { return (generation - kFirst) / 2; }
-  // Event n, which was written before a generation that the caller has seen; lost: it was overwritten since.
+  // Event n, which was written before a generation that the caller has seen; lost: it was
+  // overwritten since.
   [[nodiscard]] Read read(std::uint64_t n, Gone* gone) const {
     const Slot& slot = slots_[n % kEvents];
     gone->begin = slot.begin.load(std::memory_order_acquire);
@@ -72,12 +77,13 @@ class InvalidationLog {
   static constexpr std::uint64_t kFirst = 2;
   static std::uint64_t generation_of(std::uint64_t event) { return kFirst + 2 * event; }
   struct Slot {
-    Atomic<std::uint64_t> begin{0};  // release by add(), after begin(); partner: the acquire load in read()
-    Atomic<std::uint64_t> end{0};    // the same
+    // release by add(), after begin(); partner: the acquire load in read()
+    Atomic<std::uint64_t> begin{0};
+    Atomic<std::uint64_t> end{0};  // the same
   };
 
-  Atomic<std::uint64_t> generation_{
-      kNobody};             // release by the writer; partners: generation(), and the last load of read()
+  // release by the writer; partners: generation(), and the last load of read()
+  Atomic<std::uint64_t> generation_{kNobody};
   std::uint64_t next_ = 0;  // the writer's: the next event
   std::array<Slot, kEvents> slots_;
 };

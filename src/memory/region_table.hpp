@@ -1,10 +1,13 @@
-// The regions of one context by number, so that a request from the network can be checked against them.
+// The regions of one context by number, so that a request from the network can be checked against
+// them.
 //
-// Numbers are index + generation and are not used twice. find() takes no lock: it runs where messages are served.
-// Invariants: a chunk pointer goes from null to its final value once. A slot's `number` is 0 while the slot is free, and
-// never what it was before. Address and bytes are written while it is 0; who has read them looks at the number again, so they
-// are those of one region, and it was there after they had been read. Releasing a region while a peer still works on it is an
-// error of the program, which find() cannot prevent, only notice if it comes later.
+// Numbers are index + generation and are not used twice. find() takes no lock: it runs where
+// messages are served.
+// Invariants: a chunk pointer goes from null to its final value once. A slot's `number` is 0 while
+// the slot is free, and never what it was before. Address and bytes are written while it is 0; who
+// has read them looks at the number again, so they are those of one region, and it was there after
+// they had been read. Releasing a region while a peer still works on it is an error of the program,
+// which find() cannot prevent, only notice if it comes later.
 #pragma once
 
 #include <array>
@@ -47,9 +50,11 @@ class RegionSlot {
   }
 
  private:
-  Atomic<std::uint64_t> number_{0};      // release by set() and clear(); partner: the acquire load in holds()
-  Atomic<std::byte*> address_{nullptr};  // release by set(), after clear(); partner: the acquire load in read()
-  Atomic<std::uint64_t> bytes_{0};       // the same
+  // release by set() and clear(); partner: the acquire load in holds()
+  Atomic<std::uint64_t> number_{0};
+  // release by set(), after clear(); partner: the acquire load in read()
+  Atomic<std::byte*> address_{nullptr};
+  Atomic<std::uint64_t> bytes_{0};  // the same
 };
 
 class RegionTable {
@@ -67,7 +72,8 @@ class RegionTable {
   // The new region's number; 0: the table is full (a million regions).
   std::uint64_t add(void* address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (free_.capacity() <= next_) free_.reserve(2 * next_ + 64);  // so that remove() never allocates
+    // so that remove() never allocates
+    if (free_.capacity() <= next_) free_.reserve(2 * next_ + 64);
     std::uint64_t index = next_;
     if (!free_.empty()) {
       index = free_.back();
@@ -95,7 +101,8 @@ class RegionTable {
     free_.push_back(number & kIndexMask);
   }
 
-  // Where [offset, offset + bytes) of the region lies; empty: no such region, or not all of it inside.
+  // Where [offset, offset + bytes) of the region lies; empty: no such region, or not all of it
+  // inside.
   [[nodiscard]] std::optional<Span> find(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes) const {
     const Slot* slot = locate(number);
     if (number == 0 || slot == nullptr) return std::nullopt;
@@ -104,7 +111,8 @@ class RegionTable {
     return Span{whole->address + offset, bytes};
   }
 
-  // Of a number that add() gave: where its owner may keep more about the region. Used again after remove().
+  // Of a number that add() gave: where its owner may keep more about the region. Used again after
+  // remove().
   [[nodiscard]] static std::size_t slot_of(std::uint64_t number) { return number & kIndexMask; }
 
   [[nodiscard]] bool known(std::uint64_t number) const { return find(number, 0, 0).has_value(); }
@@ -120,7 +128,8 @@ class RegionTable {
   }
 
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  queue::FetchingMutex mutex_;  // guards everything below, and writing; helpers take it for each long message
+  // guards everything below, and writing; helpers take it for each long message
+  queue::FetchingMutex mutex_;
   std::vector<std::uint64_t> free_;
   std::uint64_t next_ = 0;
   std::uint64_t generation_ = 0;

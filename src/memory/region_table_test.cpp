@@ -70,7 +70,8 @@ TEST(RegionTable, ReadersSeeWholeSlotsWhileOthersAreAdded) {
   reader.join();
 }
 
-// Slots change hands under the reader. Region i begins at byte i and has i + 1 bytes: who finds another pair has mixed two.
+// Slots change hands under the reader. Region i begins at byte i and has i + 1 bytes: who finds
+// another pair has mixed two.
 TEST(RegionTable, ReadersNeverSeeTwoRegionsMixed) {
   RegionTable table;
   std::vector<std::byte> memory(64);

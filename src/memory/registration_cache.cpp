@@ -51,7 +51,8 @@ RegistrationCache::RegistrationCache(Registrar& registrar, std::shared_ptr<Unmap
   if (keep_) {
     log_ = &watch_->log();
     seen_ = log_->generation();
-    while (!UnmapWatch::Log::settled(seen_)) {  // an event on its way is of nothing that is kept here
+    // an event on its way is of nothing that is kept here
+    while (!UnmapWatch::Log::settled(seen_)) {
       ::sched_yield();
       seen_ = log_->generation();
     }
@@ -84,7 +85,7 @@ std::string RegistrationCache::describe() const {
          " unmapped, " + std::to_string(kept_bytes_ >> 10) + " KiB kept";
 }
 
-// ---- looking up -------------------------------------------------------------------------------------------------------
+// ---- looking up ---------------------------------------------------------------------------------
 
 // Not the one of the last time; but guessed well.
 [[gnu::noinline]] base::Status RegistrationCache::acquire_another(std::uint64_t place, std::uint64_t bytes,
@@ -155,7 +156,8 @@ void RegistrationCache::abandon() {
   log_ = &kUnwatched;
   seen_ = UnmapWatch::Log::kNobody;
   if (watch_->inherited()) {
-    for (const std::uint32_t at : index_) entries_[at].limit = {};  // the registrations are the parent's
+    // the registrations are the parent's
+    for (const std::uint32_t at : index_) entries_[at].limit = {};
     index_.clear();
     entries_[kNone].newer = entries_[kNone].older = kNone;
     return;
@@ -183,7 +185,7 @@ std::uint32_t RegistrationCache::find(std::uint64_t place, std::uint64_t bytes, 
   return offset < limit && bytes <= limit - offset ? at : kNone;
 }
 
-// ---- registering ------------------------------------------------------------------------------------------------------
+// ---- registering --------------------------------------------------------------------------------
 
 base::Status RegistrationCache::register_anew(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease) {
   const std::uint64_t mask = (std::uint64_t{1} << page_shift_) - 1;
@@ -289,7 +291,7 @@ bool RegistrationCache::leases_out() const {
   return std::any_of(entries_, entries_ + entries, [](const Entry& entry) { return entry.users != 0; });
 }
 
-// ---- letting go -------------------------------------------------------------------------------------------------------
+// ---- letting go ---------------------------------------------------------------------------------
 
 void RegistrationCache::retire_overlapping(Range range, std::uint64_t* counter) {
   std::size_t i = first_after(range.begin);

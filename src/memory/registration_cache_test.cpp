@@ -1,4 +1,5 @@
-// The cache by itself: over memory that nobody unmaps, told by forget() alone; and against a naive model of itself.
+// The cache by itself: over memory that nobody unmaps, told by forget() alone; and against a naive
+// model of itself.
 #include "memory/registration_cache.hpp"
 
 #include <gtest/gtest.h>
@@ -360,7 +361,8 @@ TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
   EXPECT_EQ(watch->watched_pieces(), 0u);
 }
 
-// Where the program says that nothing goes unseen, the kernel is not asked; what is told by forget() counts all the same.
+// Where the program says that nothing goes unseen, the kernel is not asked; what is told by
+// forget() counts all the same.
 TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
   const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE_WATCH", "0"}});
   ASSERT_TRUE(config.ok()) << base::last_message();
@@ -383,7 +385,7 @@ TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
   cache.reset();
 }
 
-// ---- against a naive model --------------------------------------------------------------------------------------------
+// ---- against a naive model ----------------------------------------------------------------------
 
 // The cache as one would write it who had all the time of the world.
 class Naive {

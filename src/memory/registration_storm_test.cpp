@@ -1,4 +1,5 @@
-// Threads map and unmap what others use, each with a cache of its own: no registration of memory that has gone is ever used.
+// Threads map and unmap what others use, each with a cache of its own: no registration of memory
+// that has gone is ever used.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -30,7 +31,8 @@ constexpr int kThreads = 4;
 constexpr int kSteps = base::kThreadSanitizer ? 400 : 3000;  // it follows each page of each mapping
 constexpr std::uint32_t kMostPages = 8;
 
-// Memory that any thread may use or replace, one at a time. Its addresses are often those of what another has unmapped.
+// Memory that any thread may use or replace, one at a time. Its addresses are often those of what
+// another has unmapped.
 struct Place {
   std::mutex mutex;
   Pages pages{};
@@ -53,7 +55,8 @@ class Storm {
     StampHardware hardware;
     RegistrationCache::Options options;
     options.entries = static_cast<std::uint32_t>(1 + random() % 24);
-    options.check_bytes = 0;  // other threads are given the same addresses while the first is inside munmap
+    // other threads are given the same addresses while the first is inside munmap
+    options.check_bytes = 0;
     RegistrationCache cache(hardware, watch_, options);
     for (int step = 0; step < kSteps && !failed_.load(std::memory_order_relaxed); ++step) {
       Place& place = places_[random() % places_.size()];

@@ -55,7 +55,8 @@ inline Pages map_pages(std::uint64_t count, std::byte* at = nullptr) {
   return stamp({static_cast<std::byte*>(memory), bytes});
 }
 
-// Remembers the stamps of the pages that it was given, as real hardware remembers the pages. One thread.
+// Remembers the stamps of the pages that it was given, as real hardware remembers the pages. One
+// thread.
 class StampHardware final : public Registrar {
  public:
   base::Status enroll(std::byte* begin, std::uint64_t bytes, Access, std::uint64_t* handle) override {

@@ -83,7 +83,8 @@ base::Status UnmapWatch::start() {
 
 base::Status UnmapWatch::open_descriptor() {
   const bool protection = way_ == Way::protection;
-  // Faults of the kernel's own accesses are only allowed to the privileged, and never happen by the way of protection.
+  // Faults of the kernel's own accesses are only allowed to the privileged, and never happen by the
+  // way of protection.
   base::Fd fd = descriptor(protection ? kUserModeOnly : 0);
   if (!fd.valid() && errno == EINVAL && protection) fd = descriptor(0);
   if (!fd.valid()) {
@@ -105,7 +106,8 @@ base::Status UnmapWatch::map_log() {
   void* memory = ::mmap(nullptr, sizeof(Log), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "unmapped memory cannot be watched: mmap");
   log_ = new (memory) Log;
-  // A child has the caches of its parent, and neither the thread nor the events: it finds zeros, and so that nobody watches.
+  // A child has the caches of its parent, and neither the thread nor the events: it finds zeros,
+  // and so that nobody watches.
   if (::madvise(memory, sizeof(Log), MADV_WIPEONFORK) != 0) {
     return base::fail_errno(HEDDLE_ERR_UNSUPPORTED, "unmapped memory cannot be watched: madvise(WIPEONFORK)");
   }
@@ -157,7 +159,7 @@ bool UnmapWatch::inherited() const {
   return process_ != ::getpid();
 }
 
-// ---- the thread that reads events -------------------------------------------------------------------------------------
+// ---- the thread that reads events ---------------------------------------------------------------
 
 void UnmapWatch::run() {
   std::array<pollfd, 2> fds = {{{descriptor_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
@@ -174,7 +176,8 @@ void UnmapWatch::run() {
     const std::lock_guard lock(writing_);
     log_->close();
   }
-  // Whoever unmaps from now on, be it in join(), is not to wait for this thread. The number stays taken: others may still use it.
+  // Whoever unmaps from now on, be it in join(), is not to wait for this thread. The number stays
+  // taken: others may still use it.
   ::dup2(stop_.get(), descriptor_.get());
 }
 
@@ -209,7 +212,8 @@ bool UnmapWatch::take_events() {
   return good;
 }
 
-// A page of a watched range is missing, so it is not the one that was registered. Who touches it goes on when it is not watched.
+// A page of a watched range is missing, so it is not the one that was registered. Who touches it
+// goes on when it is not watched.
 bool UnmapWatch::let_touch(std::uint64_t address) {
   const std::uint64_t page = page_bytes();
   const std::uint64_t begin = address & ~(page - 1);
@@ -219,13 +223,13 @@ bool UnmapWatch::let_touch(std::uint64_t address) {
     const std::uint64_t aligned = address & ~(large - 1);
     if (!left && large > page) left = leave_kernel(aligned, aligned + large);
   }
-  // Leaving wakes who waits there before it takes the watch off, so the thread may have come back and wait again; and where
-  // another has left before, nobody is woken at all.
+  // Leaving wakes who waits there before it takes the watch off, so the thread may have come back
+  // and wait again; and where another has left before, nobody is woken at all.
   uffdio_range range{begin, page};
   return ::ioctl(descriptor_.get(), UFFDIO_WAKE, &range) == 0;
 }
 
-// ---- ranges -----------------------------------------------------------------------------------------------------------
+// ---- ranges -------------------------------------------------------------------------------------
 
 bool UnmapWatch::ask_kernel(std::uint64_t begin, std::uint64_t end) const {
   if (way_ == Way::told) return true;
@@ -271,7 +275,8 @@ void UnmapWatch::unwatch(std::uint64_t begin, std::uint64_t end) {
       ++piece;
       continue;
     }
-    leave_kernel(piece->first, piece->second.end);  // fails where the memory has gone: so it is not watched, either
+    // fails where the memory has gone: so it is not watched, either
+    leave_kernel(piece->first, piece->second.end);
     piece = pieces_.erase(piece);
   }
 }
@@ -302,7 +307,8 @@ void UnmapWatch::forget(std::uint64_t begin, std::uint64_t end) {
 
 bool UnmapWatch::settled() const {
   if (way_ == Way::told) return true;
-  // Refused at once with EAGAIN while an event is on its way, else with EINVAL, since there is no such mode: it never does anything.
+  // Refused at once with EAGAIN while an event is on its way, else with EINVAL, since there is no
+  // such mode: it never does anything.
   uffdio_zeropage nothing{};
   nothing.range = {reinterpret_cast<std::uint64_t>(log_), page_bytes()};
   nothing.mode = ~std::uint64_t{0};

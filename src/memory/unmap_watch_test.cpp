@@ -1,4 +1,5 @@
-// The watch on the real kernel, with the caches that rely on it: whatever takes pages away, no registration of them is used again.
+// The watch on the real kernel, with the caches that rely on it: whatever takes pages away, no
+// registration of them is used again.
 #include "memory/unmap_watch.hpp"
 
 #include <fcntl.h>
@@ -301,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, UnmapWatchTest, testing::Values(UnmapWatch::Way::
                            return way.param == UnmapWatch::Way::protection ? "protection" : "missing";
                          });
 
-// ---- where it is forbidden --------------------------------------------------------------------------------------------
+// ---- where it is forbidden ----------------------------------------------------------------------
 
 // From now on this process may not have a userfaultfd, as in many containers.
 bool forbid_userfaultfd() {
@@ -327,7 +328,8 @@ TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
     const RegistrationCache::Options options;
     const auto watch = RegistrationCache::watch_for(options, base::Log(base::Level::info, 0));
     CHILD_EXPECT(watch == nullptr);
-    CHILD_EXPECT(RegistrationCache::watch_for(options, base::Log(base::Level::info, 0)) == nullptr);  // another queue
+    // another queue
+    CHILD_EXPECT(RegistrationCache::watch_for(options, base::Log(base::Level::info, 0)) == nullptr);
     RegistrationCache cache(hardware, watch, options);
     const Pages pages = test::map_pages(1);
     for (int i = 0; i < 2; ++i) {

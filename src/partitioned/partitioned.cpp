@@ -16,7 +16,7 @@ void forget(void* /*arg*/, heddle_status /*status*/) {}
 
 }  // namespace
 
-// ---- the program's thread -------------------------------------------------------------------------------------------------
+// ---- the program's thread -----------------------------------------------------------------------
 
 base::Status Partitioned::start() {
   if (active_) {
@@ -88,7 +88,7 @@ base::Status Partitioned::explain() const {
   }
 }
 
-// ---- inside ----------------------------------------------------------------------------------------------------------------
+// ---- inside -------------------------------------------------------------------------------------
 
 void Partitioned::fail(base::Status status) {
   base::Status none = HEDDLE_DONE;

@@ -1,8 +1,8 @@
 // One side of a partitioned operation: what sender and receiver have in common.
 //
-// Who may do what: start, test, wait and close are for one thread at a time, the program's. What is marked "inside" is for the
-// thread inside the worker, which may be any (a helper, an executor). The two meet in atomics, and in visit(), by which the program's
-// thread goes inside.
+// Who may do what: start, test, wait and close are for one thread at a time, the program's. What is
+// marked "inside" is for the thread inside the worker, which may be any (a helper, an executor).
+// The two meet in atomics, and in visit(), by which the program's thread goes inside.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ namespace heddle::partitioned {
 
 class Switchboard;
 
-// Runs function() inside the worker; waits for who is there. Not in a handler of another worker, whose thread might wait for this one's.
+// Runs function() inside the worker; waits for who is there. Not in a handler of another worker,
+// whose thread might wait for this one's.
 template <class Function>
 void visit(engine::Worker& worker, Function&& function) {
   if (engine::Gate* gate = worker.gate(); gate != nullptr) return gate->visit(function);
@@ -56,10 +57,11 @@ class Partitioned {
   // DONE: no run is under way (any more); AGAIN; how it has failed.
   base::Status test();
   base::Status wait(std::int64_t timeout_ns);
-  // Takes it from the program; it is gone, or the switchboard's until the peer knows. STATE: a run is under way.
+  // Takes it from the program; it is gone, or the switchboard's until the peer knows. STATE: a run
+  // is under way.
   base::Status close();
 
-  // ---- inside ------------------------------------------------------------------------------------------------------------
+  // ---- inside -----------------------------------------------------------------------------------
   // The first trouble stays. Also of the program's threads.
   void fail(base::Status status);
   [[nodiscard]] bool failed() const { return trouble_.load(std::memory_order_acquire) != HEDDLE_DONE; }
@@ -122,8 +124,8 @@ class Partitioned {
   base::Status send(wire::PartitionedKind kind);
   base::Status settle();
 
-  // Of the last start; 0: none. Written by the program's thread; others have their own edge to it (see partitioned.h), or only
-  // compare. Relaxed.
+  // Of the last start; 0: none. Written by the program's thread; others have their own edge to it
+  // (see partitioned.h), or only compare. Relaxed.
   std::atomic<std::uint64_t> run_{0};
   // How it has failed; DONE: it has not. Release by fail(), partner: the acquire load in trouble().
   std::atomic<base::Status> trouble_{HEDDLE_DONE};

@@ -16,7 +16,8 @@ Receiver::~Receiver() {
   release();
 }
 
-// What the sender may still put to, since a run has failed or was left under way, stays the library's until the context ends.
+// What the sender may still put to, since a run has failed or was left under way, stays the
+// library's until the context ends.
 void Receiver::release() {
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; words != nullptr && i < senders_; ++i) {
@@ -47,7 +48,7 @@ base::Status Receiver::prepare() {
   return HEDDLE_DONE;
 }
 
-// ---- the program's threads -------------------------------------------------------------------------------------------------
+// ---- the program's threads ----------------------------------------------------------------------
 
 base::Status Receiver::begin_run(std::uint64_t run) {
   if (must_not_visit(worker_)) {
@@ -76,7 +77,8 @@ base::Status Receiver::look() {
   return seen == HEDDLE_DONE ? HEDDLE_AGAIN : seen;
 }
 
-// Both sides cut the same bytes into equal parts, so part i of n here is parts [i·m / n, (i + 1)·m / n) of m there, rounded outwards.
+// Both sides cut the same bytes into equal parts, so part i of n here is parts [i·m / n, (i + 1)·m
+// / n) of m there, rounded outwards.
 bool Receiver::covered(std::uint32_t partition) const {
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   if (words == nullptr) return false;
@@ -116,7 +118,7 @@ void Receiver::describe(std::span<char> text) {
                 shape_.peer.worker, shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), state.data());
 }
 
-// ---- inside ----------------------------------------------------------------------------------------------------------------
+// ---- inside -------------------------------------------------------------------------------------
 
 void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
   match(peer_number);

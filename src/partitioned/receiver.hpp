@@ -1,5 +1,5 @@
-// The receiving side. Each of the sender's parts has a word that becomes the number of the run when the part has come; looking at the words
-// is all that happens here in a run.
+// The receiving side. Each of the sender's parts has a word that becomes the number of the run when
+// the part has come; looking at the words is all that happens here in a run.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ class Receiver final : public Partitioned {
 
   // ---- inside
   void release() override;
-  // With a send of the same total; peer_number: the sender's. Its words are made, and it is told where to put.
+  // With a send of the same total; peer_number: the sender's. Its words are made, and it is told
+  // where to put.
   void accept(std::uint64_t peer_number, std::uint32_t partitions);
 
  private:
@@ -39,8 +40,8 @@ class Receiver final : public Partitioned {
   [[nodiscard]] bool covered(std::uint32_t partition) const;
 
   void* const data_;
-  // Number 0: the data is in a region of the program's, or there are no bytes. Lent, not a region: region_around() must not find for
-  // others what ends with this.
+  // Number 0: the data is in a region of the program's, or there are no bytes. Lent, not a region:
+  // region_around() must not find for others what ends with this.
   engine::LentMemory lent_;
   // Inside, until words_ is there.
   engine::Region* words_region_ = nullptr;
@@ -48,7 +49,8 @@ class Receiver final : public Partitioned {
   std::uint32_t senders_ = 0;  // partitions of the sender
   // Release by accept(), with all of the above; partner: the acquire loads of who looks.
   std::atomic<std::uint64_t*> words_{nullptr};
-  std::uint32_t come_ = 0;  // the program's thread: the sender's parts before it have come in this run
+  // the program's thread: the sender's parts before it have come in this run
+  std::uint32_t come_ = 0;
 };
 
 }  // namespace heddle::partitioned

@@ -22,7 +22,7 @@ Sender::~Sender() {
   if (words_ != nullptr) worker_.context().close_remote(words_);
 }
 
-// ---- threads that mark -----------------------------------------------------------------------------------------------------
+// ---- threads that mark --------------------------------------------------------------------------
 
 base::Status Sender::ready(std::uint32_t partition) {
   const std::uint64_t now = run();
@@ -124,7 +124,7 @@ void Sender::end(std::uint32_t partition, base::Status status) {
   marks_.end(partition);  // the last that is touched here: the run may be over with it
 }
 
-// ---- the program's thread -------------------------------------------------------------------------------------------------
+// ---- the program's thread -----------------------------------------------------------------------
 
 base::Status Sender::begin_run(std::uint64_t run) {
   ended_ = 0;
@@ -143,7 +143,8 @@ base::Status Sender::look() {
   while (ended_ < shape_.partitions && marks_.has_ended(ended_, run())) ++ended_;
   if (ended_ == shape_.partitions && !put_failed_.load(std::memory_order_relaxed)) return HEDDLE_DONE;
   if (seen == HEDDLE_DONE && ended_ < shape_.partitions) return HEDDLE_AGAIN;
-  // What has not been put will not be; what is under way is waited for, since it reads the program's memory.
+  // What has not been put will not be; what is under way is waited for, since it reads the
+  // program's memory.
   visit(worker_, [this] {
     static_cast<void>(post_queued());
     if (!put_failed_.load(std::memory_order_relaxed) || !bound_ || told_) return;
@@ -170,11 +171,12 @@ void Sender::describe(std::span<char> text) {
                 shape_.partitions, peer);
 }
 
-// ---- inside ----------------------------------------------------------------------------------------------------------------
+// ---- inside -------------------------------------------------------------------------------------
 
 base::Result<engine::RemoteRegion*> Sender::import(std::span<const std::byte> packed, std::uint64_t offset,
                                                    std::uint64_t bytes) {
-  // The peer's card is here, since the offer went there; that of another rank this thread, which makes progress, must not wait for.
+  // The peer's card is here, since the offer went there; that of another rank this thread, which
+  // makes progress, must not wait for.
   const auto name = wire::decode_region(packed);
   if (!name || name->rank != shape_.peer.rank) return HEDDLE_ERR_PROTOCOL;
   auto remote = worker_.context().import(packed);

@@ -1,10 +1,11 @@
-// The sending side. Parts are put with a signal each: the receiver's word for a part becomes the number of the run, so that nothing is
-// reset between runs.
+// The sending side. Parts are put with a signal each: the receiver's word for a part becomes the
+// number of the run, so that nothing is reset between runs.
 //
-// Which part is whose to post: queue::PartMarks. A part that is claimed is being posted by who claimed it, is under way, or stands in
-// queue_. One that could not be posted in a handler of another worker is marked again, and stray_ says so to the next look().
-// Places are written before the first run is opened and never again. The receiver begins run r + 1 only when all parts of run r have
-// arrived: nothing of run r is put when that is open.
+// Which part is whose to post: queue::PartMarks. A part that is claimed is being posted by who
+// claimed it, is under way, or stands in queue_. One that could not be posted in a handler of
+// another worker is marked again, and stray_ says so to the next look(). Places are written before
+// the first run is opened and never again. The receiver begins run r + 1 only when all parts of run
+// r have arrived: nothing of run r is put when that is open.
 #pragma once
 
 #include <memory>
@@ -60,7 +61,8 @@ class Sender final : public Partitioned {
   // Read by every thread that marks.
   std::byte* const source_;  // not written
   std::unique_ptr<Part[]> parts_;
-  queue::PartMarks<> marks_;  // of the last run that the receiver has begun, once its places are known
+  // of the last run that the receiver has begun, once its places are known
+  queue::PartMarks<> marks_;
   engine::RemoteRegion* data_ = nullptr;
   engine::RemoteRegion* words_ = nullptr;
   std::uint64_t offset_ = 0;
@@ -76,7 +78,8 @@ class Sender final : public Partitioned {
   bool told_ = false;        // the receiver, of a part that did not arrive
   std::uint64_t begun_ = 0;  // also before it is bound
   std::uint64_t sequence_ = 0;
-  std::vector<std::uint32_t> queue_;  // claimed, not posted: from head_ on. Room for all, so that it never grows
+  // claimed, not posted: from head_ on. Room for all, so that it never grows
+  std::vector<std::uint32_t> queue_;
   std::size_t head_ = 0;
 };
 

@@ -20,7 +20,7 @@ Switchboard& Switchboard::of(engine::Worker& worker) {
 
 Switchboard::~Switchboard() = default;
 
-// ---- the program's threads -------------------------------------------------------------------------------------------------
+// ---- the program's threads ----------------------------------------------------------------------
 
 base::Result<std::uint64_t> Switchboard::add_send(const Shape& shape, const void* data) {
   return add(std::make_unique<Sender>(worker_, *this, shape, data));
@@ -51,7 +51,7 @@ base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<Partitioned> made) 
   return operations_.handle(*added);
 }
 
-// ---- making and freeing ------------------------------------------------------------------------------------------------------
+// ---- making and freeing -------------------------------------------------------------------------
 
 base::Status Switchboard::enter(Partitioned& operation) {
   const heddle_peer peer = operation.shape().peer;
@@ -128,7 +128,8 @@ void Switchboard::bury(Partitioned& operation) {
   sweep();
 }
 
-// Freed: nobody waits for it any more. A send that was offered is told of by its receiver first, which must hear that it is gone.
+// Freed: nobody waits for it any more. A send that was offered is told of by its receiver first,
+// which must hear that it is gone.
 bool Switchboard::is_over(const Partitioned& operation) {
   return !operation.owes() && (!operation.sends() || !static_cast<const Sender&>(operation).waits());
 }
@@ -147,7 +148,7 @@ void Switchboard::want(Partitioned& operation) {
   worker_.core().want_chores();
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------------
+// ---- progress -----------------------------------------------------------------------------------
 
 bool Switchboard::advance(bool* more) {
   if (wanting_.empty()) return false;
@@ -175,7 +176,9 @@ bool Switchboard::arrived(heddle_peer source, std::uint32_t /*immediate*/, std::
     return message->head.kind == PartitionedKind::offer ? arrived_offer(source, message->head)
                                                         : arrived_for(source, *message);
   } catch (const std::bad_alloc&) {
-    return false;  // dropped, counted and reported; what it was about waits, until its worker or the peer's is closed
+    // dropped, counted and reported; what it was about waits, until its worker or the peer's is
+    // closed
+    return false;
   }
 }
 

@@ -1,10 +1,13 @@
-// What brings the two sides of partitioned operations together: one for each worker. It matches the sends that peers offer with the
-// receives that were made here, keeps what has no match yet, hands on what the other side tells, and sends what could not be sent.
+// What brings the two sides of partitioned operations together: one for each worker. It matches the
+// sends that peers offer with the receives that were made here, keeps what has no match yet, hands
+// on what the other side tells, and sends what could not be sent.
 //
-// Everything but open(), the two that make an operation, and `operations()` is for the thread inside the worker, so nothing is locked.
+// Everything but open(), the two that make an operation, and `operations()` is for the thread
+// inside the worker, so nothing is locked.
 //
-// Offers of one worker are numbered, and taken in that order, since messages may overtake each other. How many there may be
-// without a receive is bounded by who sends them (HEDDLE_MOST_UNMATCHED); more are forged.
+// Offers of one worker are numbered, and taken in that order, since messages may overtake each
+// other. How many there may be without a receive is bounded by who sends them
+// (HEDDLE_MOST_UNMATCHED); more are forged.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +38,7 @@ class Switchboard final : public engine::Protocol {
   base::Result<std::uint64_t> add_send(const Shape& shape, const void* data);
   base::Result<std::uint64_t> add_receive(const Shape& shape, void* data);
 
-  // ---- inside ------------------------------------------------------------------------------------------------------------
+  // ---- inside -----------------------------------------------------------------------------------
   // advance() of it is to be called by progress.
   void want(Partitioned& operation);
   // The program has freed it.
@@ -47,7 +50,8 @@ class Switchboard final : public engine::Protocol {
   void begin_cancel() override;
 
  private:
-  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // rank and worker of the sender, tag
+  // rank and worker of the sender, tag
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
   struct Offer {
     std::uint64_t number;  // the sender's, of the operation
     std::uint64_t bytes;
@@ -86,8 +90,9 @@ class Switchboard final : public engine::Protocol {
   void sweep();
 
   engine::Worker& worker_;
-  engine::Owned<Partitioned> operations_;                     // with handles
-  std::vector<std::unique_ptr<Partitioned>> buried_;          // without: until the peer knows. Room for all
+  engine::Owned<Partitioned> operations_;  // with handles
+  // without: until the peer knows. Room for all
+  std::vector<std::unique_ptr<Partitioned>> buried_;
   std::unordered_map<std::uint64_t, Partitioned*> numbered_;  // all of them
   std::uint64_t next_number_ = 1;
   std::map<Key, Queue> queues_;

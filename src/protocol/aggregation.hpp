@@ -1,11 +1,12 @@
 // Several messages to one worker as one message of the transport, of kind `packet`. How it looks:
 //
-//   record   immediate (4 bytes), length (4 bytes), then header and payload as the message would carry them: the header with zeros
-//            up to a multiple of 8, the payload. Zeros up to a multiple of 8.
+//   record   immediate (4 bytes), length (4 bytes), then header and payload as the message would
+//            carry them: the header with zeros up to a multiple of 8, the payload. Zeros up to a
+//            multiple of 8.
 //   packet   one or more records
 //
-// So a message lies 8-byte aligned in its packet if that is, and the receiver handles it where it lies, as if it had come alone.
-// No packet lies in a packet, nor does a part of a large message.
+// So a message lies 8-byte aligned in its packet if that is, and the receiver handles it where it
+// lies, as if it had come alone. No packet lies in a packet, nor does a part of a large message.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +67,8 @@ class PacketReader {
   std::span<const std::byte> rest_;
 };
 
-// One record or more, and nothing besides: what is not well formed is refused before any of it is handled.
+// One record or more, and nothing besides: what is not well formed is refused before any of it is
+// handled.
 [[nodiscard]] bool well_formed_packet(std::span<const std::byte> packet);
 
 }  // namespace heddle::protocol

@@ -1,21 +1,26 @@
-// Small messages that the transport does not take now wait here, those to one worker together, and leave as one packet.
+// Small messages that the transport does not take now wait here, those to one worker together, and
+// leave as one packet.
 //
-// It stands between a worker and its transport, and is a transport worker itself, so that nobody above it asks which messages
-// wait: active messages, tagged messages, requests and answers are aggregated alike. While the transport takes everything it
-// passes everything on. Once it has refused a message it is busy towards that worker, until nothing waits for it and no packet is on
-// its way there: else the room that one packet leaves would be filled by messages that travel alone. What does not fit (longer
-// messages, puts, gets) is refused as the transport refuses it.
+// It stands between a worker and its transport, and is a transport worker itself, so that nobody
+// above it asks which messages wait: active messages, tagged messages, requests and answers are
+// aggregated alike. While the transport takes everything it passes everything on. Once it has
+// refused a message it is busy towards that worker, until nothing waits for it and no packet is on
+// its way there: else the room that one packet leaves would be filled by messages that travel
+// alone. What does not fit (longer messages, puts, gets) is refused as the transport refuses it.
 //
-// A message that waits has been copied: its source is free. It is done when its packet is, with the packet's status; so a peer's
-// death ends it as any other. The packet is offered to the transport at every poll(), and when it is full.
+// A message that waits has been copied: its source is free. It is done when its packet is, with the
+// packet's status; so a peer's death ends it as any other. The packet is offered to the transport
+// at every poll(), and when it is full.
 //
 // Invariants
-//   At most one packet to a worker waits; while it does, no message passes it: messages of one worker to one worker reach the
-//   transport in the order of posting.
-//   Memory: kPackets packets of the packet's size and their lists of tokens, each made when it is first needed, and used again.
-//   A packet is free, or waits for the transport, or is under way, or has ended and is being told, in this order.
+//   At most one packet to a worker waits; while it does, no message passes it: messages of one
+//   worker to one worker reach the transport in the order of posting.
+//   Memory: kPackets packets of the packet's size and their lists of tokens, each made when it is
+//   first needed, and used again. A packet is free, or waits for the transport, or is under way, or
+//   has ended and is being told, in this order.
 //
-// Tokens of commands are below kPacketToken. One thread at a time, as of any TransportWorker; counts() by that thread too.
+// Tokens of commands are below kPacketToken. One thread at a time, as of any TransportWorker;
+// counts() by that thread too.
 #pragma once
 
 #include <array>
@@ -87,10 +92,12 @@ class Aggregator final : public transport::ForwardingWorker {
   std::uint32_t waiting_ = 0;  // packets that wait
   std::uint32_t busy_ = 0;     // packets that wait or are under way
   std::array<Packet, kPackets> packets_;
-  std::array<std::uint8_t, kPackets> ended_{};  // indices of packets that have ended, in order: a ring
+  // indices of packets that have ended, in order: a ring
+  std::array<std::uint8_t, kPackets> ended_{};
   std::size_t ended_first_ = 0;
   std::size_t ended_count_ = 0;
-  std::uint8_t last_ = 0;  // the packet that got the last message: the next one is likely to go there too
+  // the packet that got the last message: the next one is likely to go there too
+  std::uint8_t last_ = 0;
   Counts counts_;
 };
 

@@ -281,7 +281,8 @@ TEST_F(AggregatorTest, ExhaustedMemoryBelowLeavesThePacketWaiting) {
   EXPECT_EQ(ends_.size(), 2U);
 }
 
-// Random room, ends, targets and lengths: every accepted message arrives once, in order for its target, and is told once.
+// Random room, ends, targets and lengths: every accepted message arrives once, in order for its
+// target, and is told once.
 TEST_F(AggregatorTest, KeepsOrderAndLosesNothingWhateverTheTransportTakes) {
   constexpr std::uint32_t kRanks = 5;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

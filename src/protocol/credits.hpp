@@ -1,13 +1,16 @@
-// How much of a receiver's memory a sender may fill with messages that nobody has received yet. One window for each pair of
-// workers; both sides count the same charge for the same message (wire/tagged.hpp).
+// How much of a receiver's memory a sender may fill with messages that nobody has received yet. One
+// window for each pair of workers; both sides count the same charge for the same message
+// (wire/tagged.hpp).
 //
-//   sender     sent: charges of all messages on their way or arrived; freed: what the receiver said has become free again.
-//              sent - freed <= window
-//   receiver   freed: charges of messages received or dropped. It tells the sender when half a window has become free since it
-//              last did; so a sender that waits for a message's room gets it when everything is received, if no message takes
-//              more than half of the window.
+//   sender     sent: charges of all messages on their way or arrived; freed: what the receiver said
+//              has become free again. sent - freed <= window
+//   receiver   freed: charges of messages received or dropped. It tells the sender when half a
+//              window has become free since it last did; so a sender that waits for a message's
+//              room gets it when everything is received, if no message takes more than half of the
+//              window.
 //
-// The numbers only grow, so that what is told may be repeated, lost while a later one arrives, or overtake.
+// The numbers only grow, so that what is told may be repeated, lost while a later one arrives, or
+// overtake.
 #pragma once
 
 #include <atomic>
@@ -18,7 +21,8 @@
 
 namespace heddle::protocol {
 
-// Zeroed memory that costs nothing until it is touched: there is an entry for every worker that a peer could have.
+// Zeroed memory that costs nothing until it is touched: there is an entry for every worker that a
+// peer could have.
 template <class T>
 class LazyArray {
  public:
@@ -37,8 +41,8 @@ class LazyArray {
 
 // The sender's side towards one worker. Zeroed memory is a fresh one.
 //
-// Any thread reserves and gives back, one thread at a time learns what was freed. Relaxed throughout: nothing is read on the
-// strength of these numbers, only room is counted.
+// Any thread reserves and gives back, one thread at a time learns what was freed. Relaxed
+// throughout: nothing is read on the strength of these numbers, only room is counted.
 struct SendCredit {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t sent;
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t freed;
@@ -55,7 +59,8 @@ struct SendCredit {
       return true;
     } else {
       const std::atomic_ref all(sent);
-      // A reservation that fails is visible for a moment: another may then fail that would have had room, and tries again.
+      // A reservation that fails is visible for a moment: another may then fail that would have had
+      // room, and tries again.
       if (all.fetch_add(charge, std::memory_order_relaxed) + charge - known <= window) return true;
       all.fetch_sub(charge, std::memory_order_relaxed);
       return false;

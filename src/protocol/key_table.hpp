@@ -1,16 +1,19 @@
-// A hash table of nodes that belong to somebody else: nodes of one key stand in a ring in the order of entry, and the first
-// of them, the leader, stands for the whole ring in its bucket. One thread at a time.
+// A hash table of nodes that belong to somebody else: nodes of one key stand in a ring in the order
+// of entry, and the first of them, the leader, stands for the whole ring in its bucket. One thread
+// at a time.
 //
-// So a search looks at one node per key of the bucket however many nodes a key has, the earliest of a key is found without
-// looking at the others, and any node leaves in constant time. Nothing is allocated per node.
+// So a search looks at one node per key of the bucket however many nodes a key has, the earliest of
+// a key is found without looking at the others, and any node leaves in constant time. Nothing is
+// allocated per node.
 //
 // Invariants
 //   A node is in the table exactly while place.shape != kNowhere.
-//   leader: place.prev is the latest of its key (itself, if alone); `chain` leads to the next leader of the bucket.
-//   Other nodes' `chain` means nothing.
+//   leader: place.prev is the latest of its key (itself, if alone); `chain` leads to the next
+//   leader of the bucket. Other nodes' `chain` means nothing.
 //   bucket of a leader == the top bits of place.hash
-// Growth: the buckets double when a new key makes more keys than buckets, at the end of add() and nowhere else, up to the
-// given limit. If memory is refused or the limit reached, the table stays correct and its chains get longer.
+// Growth: the buckets double when a new key makes more keys than buckets, at the end of add() and
+// nowhere else, up to the given limit. If memory is refused or the limit reached, the table stays
+// correct and its chains get longer.
 #pragma once
 
 #include <array>
@@ -74,8 +77,8 @@ class KeyTable {
   KeyTable& operator=(const KeyTable&) = delete;
   ~KeyTable() = default;
 
-  // The link to the leader of the key, or the null link where it would be. Valid until the table changes.
-  // same(node): whether the node has the key. *visits is raised by the nodes looked at.
+  // The link to the leader of the key, or the null link where it would be. Valid until the table
+  // changes. same(node): whether the node has the key. *visits is raised by the nodes looked at.
   template <class Same>
   [[gnu::always_inline]] Node** find(std::uint32_t hash, std::uint64_t* visits, Same same) {
     Node** link = &buckets_[hash >> shift_];
@@ -129,7 +132,8 @@ class KeyTable {
     if (*link != nullptr) {
       remove_leader(link);
     } else {
-      ring_remove<kWhich>(at(node).prev, node);  // not a leader: the head that results is of no interest
+      // not a leader: the head that results is of no interest
+      ring_remove<kWhich>(at(node).prev, node);
       at(node).shape = kNowhere;
     }
   }
@@ -148,7 +152,8 @@ class KeyTable {
     }
   }
 
-  // Takes out all nodes of the keys for which doomed(leader) holds and gives each to out(node, its shape), which may relink it.
+  // Takes out all nodes of the keys for which doomed(leader) holds and gives each to out(node, its
+  // shape), which may relink it.
   template <class Doomed, class Out>
   void extract_keys(Doomed doomed, Out out) {
     for (std::uint32_t i = 0; i < bucket_count_; ++i) {
@@ -167,7 +172,8 @@ class KeyTable {
     }
   }
 
-  // Forgets all nodes without touching them: the caller puts them in again or has no more use for their places.
+  // Forgets all nodes without touching them: the caller puts them in again or has no more use for
+  // their places.
   void clear() {
     for (std::uint32_t i = 0; i < bucket_count_; ++i) buckets_[i] = nullptr;
     keys_ = 0;
@@ -177,7 +183,8 @@ class KeyTable {
   [[nodiscard]] std::uint32_t keys() const { return keys_; }
 
  private:
-  static constexpr std::uint32_t kFirst = 32;  // inside the object: a table of few keys allocates nothing
+  // inside the object: a table of few keys allocates nothing
+  static constexpr std::uint32_t kFirst = 32;
 
   static Place<Node>& at(Node* node) { return node->place[kWhich]; }
   static std::uint32_t shift_of(std::uint32_t count) {

@@ -53,7 +53,7 @@ template <std::size_t kWhich>
   table->add(link, message, hash(message->tag & shape.mask, message->source | shape.wild, 0), 0);
 }
 
-// ---- receives ------------------------------------------------------------------------------------------------------------
+// ---- receives -----------------------------------------------------------------------------------
 
 [[gnu::always_inline]] inline PostedReceive** Matching::find_posted(std::uint32_t at, std::uint64_t tag, Source source,
                                                                     std::uint32_t number) {
@@ -117,7 +117,8 @@ KeptMessage* Matching::post_wild(PostedReceive* receive) {
   return nullptr;
 }
 
-// The number of the shape of that mask and wild, a free one if it has none, kListed if all are in use.
+// The number of the shape of that mask and wild, a free one if it has none, kListed if all are in
+// use.
 std::uint32_t Matching::shape_for(std::uint64_t mask, Source wild) {
   if (mask == kWholeTag && wild == kAnySource) return kAnyTag;
   constexpr std::uint32_t kFixed = 1U << kWorkerTag | 1U << kAnyTag;
@@ -192,7 +193,8 @@ void Matching::remove_listed(PostedReceive* receive) {
   --listed_receives_;
 }
 
-// The first listed receive that fits, if it was posted before the one of that number; the list is in the order of posting.
+// The first listed receive that fits, if it was posted before the one of that number; the list is
+// in the order of posting.
 PostedReceive* Matching::first_listed(std::uint64_t tag, Source source, std::uint64_t before) {
   PostedReceive* receive = listed_;
   if (receive == nullptr) return nullptr;
@@ -205,7 +207,7 @@ PostedReceive* Matching::first_listed(std::uint64_t tag, Source source, std::uin
   return nullptr;
 }
 
-// ---- messages that nobody waits for --------------------------------------------------------------------------------------
+// ---- messages that nobody waits for -------------------------------------------------------------
 
 void Matching::keep(KeptMessage* message) {
   message->earlier = latest_;

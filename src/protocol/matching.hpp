@@ -1,32 +1,40 @@
-// Which arriving tagged message belongs to which posted receive. A plain data structure: no transport, no data, no threads;
-// the worker's mutual exclusion guards it.
+// Which arriving tagged message belongs to which posted receive. A plain data structure: no
+// transport, no data, no threads; the worker's mutual exclusion guards it.
 //
-// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, a receive the earliest arrived
-// message that fits it. So messages of one source and tag are received in the order of arrival, and receives that one message
-// could take are taken in the order of posting.
+// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, a
+// receive the earliest arrived message that fits it. So messages of one source and tag are received
+// in the order of arrival, and receives that one message could take are taken in the order of
+// posting.
 //
-// Receives. A receive's *shape* is its mask and what it says of the source: one worker, any worker of a rank, any. Programs
-// use few shapes, so all receives of a shape stand in one hash table by (tag & mask, source, shape), numbered in the order of
-// posting; an arriving message looks up one key for each shape of which there are receives now (with one shape: one key) and
-// takes the lowest number. Of more than kShapes shapes in use at once the rest stand in a list, which is searched in order.
+// Receives. A receive's *shape* is its mask and what it says of the source: one worker, any worker
+// of a rank, any. Programs use few shapes, so all receives of a shape stand in one hash table by
+// (tag & mask, source, shape), numbered in the order of posting; an arriving message looks up one
+// key for each shape of which there are receives now (with one shape: one key) and takes the lowest
+// number. Of more than kShapes shapes in use at once the rest stand in a list, which is searched in
+// order.
 //
-// Messages that nobody waits for stand in the order of arrival and in a hash table by (source, tag). Two further tables are
-// filled from the first search that wants them: by tag, for receives from any source, and one for a shape of another kind.
-// A search of yet another shape walks the messages in the order of arrival; when such walks have looked at more messages
-// than there are since that table was last of use, the table is built anew for the shape that walks (so its cost is paid).
+// Messages that nobody waits for stand in the order of arrival and in a hash table by (source,
+// tag). Two further tables are filled from the first search that wants them: by tag, for receives
+// from any source, and one for a shape of another kind. A search of yet another shape walks the
+// messages in the order of arrival; when such walks have looked at more messages than there are
+// since that table was last of use, the table is built anew for the shape that walks (so its cost
+// is paid).
 //
-// Cost (x86-64, g++ 12 -O2, instructions by callgrind; the same with 1 and with 16 tags): post() that stores 53, arrive() that
-// matches 62, arrive() where nothing is posted 11, keep() 64, post() that takes a kept message 76, cancel() 44. With a mask or
-// any source: post() 90, keep() 95, taking 145. A search reads one bucket and the leaders of the keys in it.
+// Cost (x86-64, g++ 12 -O2, instructions by callgrind; the same with 1 and with 16 tags): post()
+// that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64, post()
+// that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep() 95,
+// taking 145. A search reads one bucket and the leaders of the keys in it.
 //
-// Nothing here allocates per receive or message: the nodes belong to the caller. The tables grow as key_table.hpp says: in
-// post() and keep() after the node is in, and in a search when a further table is filled; never in arrive(), cancel() and
-// take(). A table has at most 8 bytes × max(32, max_buckets, rounded down to a power of two). How many nodes there are is the
-// caller's to bound: receives(), messages() and bytes() tell.
+// Nothing here allocates per receive or message: the nodes belong to the caller. The tables grow as
+// key_table.hpp says: in post() and keep() after the node is in, and in a search when a further
+// table is filled; never in arrive(), cancel() and take(). A table has at most 8 bytes × max(32,
+// max_buckets, rounded down to a power of two). How many nodes there are is the caller's to bound:
+// receives(), messages() and bytes() tell.
 //
-// Hostile peers choose tags but do not know the seed: the hash is multiply-shift with secret multipliers, so that of any set
-// of tags chosen without knowing them a search meets two others of its bucket on average, at most. Many messages of one source
-// and tag cost nobody else anything: a search looks at one node per key.
+// Hostile peers choose tags but do not know the seed: the hash is multiply-shift with secret
+// multipliers, so that of any set of tags chosen without knowing them a search meets two others of
+// its bucket on average, at most. Many messages of one source and tag cost nobody else anything: a
+// search looks at one node per key.
 #pragma once
 
 #include <array>
@@ -64,8 +72,9 @@ struct Wanted {
   Source source = kAnySource;      // source_of(a worker), any_worker_of(a rank), or kAnySource
 };
 
-// The two kinds of nodes. The caller derives its request and its buffered message from them (and casts down what it gets
-// back). A node must stay where it is while it is stored; one that is not stored may be used again, as it is.
+// The two kinds of nodes. The caller derives its request and its buffered message from them (and
+// casts down what it gets back). A node must stay where it is while it is stored; one that is not
+// stored may be used again, as it is.
 struct PostedReceive {
   Wanted wanted;  // the caller's; post() clears the bits of the tag that do not count
   std::uint64_t sequence = 0;
@@ -88,7 +97,8 @@ struct KeptMessage {
 class Matching {
  public:
   struct Options {
-    std::uint64_t seed = 0;  // secret and unpredictable for peers (getrandom), or theirs to choose are the collisions
+    // secret and unpredictable for peers (getrandom), or theirs to choose are the collisions
+    std::uint64_t seed = 0;
     std::uint32_t max_buckets = 1U << 20;  // of each table
   };
   static constexpr std::uint32_t kShapes = 16;
@@ -99,33 +109,38 @@ class Matching {
   // What is still stored is not touched: the caller owns it.
   ~Matching() = default;
 
-  // The earliest message that fits: it is taken out, and the receive is not stored. Null: the receive is stored.
+  // The earliest message that fits: it is taken out, and the receive is not stored. Null: the
+  // receive is stored.
   KeptMessage* post(PostedReceive* receive);
 
-  // A message has arrived: the receive that it belongs to, which is taken out. Null: nobody waits for it; the caller decides
-  // what becomes of it, and must keep() it (or drop it) before the next post().
+  // A message has arrived: the receive that it belongs to, which is taken out. Null: nobody waits
+  // for it; the caller decides what becomes of it, and must keep() it (or drop it) before the next
+  // post().
   PostedReceive* arrive(std::uint64_t tag, Source source);
   void keep(KeptMessage* message);
 
-  // True: the receive is out and will match nothing. False: it is not stored (a message has taken it already).
+  // True: the receive is out and will match nothing. False: it is not stored (a message has taken
+  // it already).
   bool cancel(PostedReceive* receive);
 
   // All posted receives are of whole tags from one worker.
   [[nodiscard]] bool only_exact() const { return (used_ & ~(1U << kWorkerTag)) == 0 && listed_ == nullptr; }
-  // Of a receive that post() has just stored, while only_exact(): the one of its tag and source that stands before it; null:
-  // none does.
+  // Of a receive that post() has just stored, while only_exact(): the one of its tag and source
+  // that stands before it; null: none does.
   static PostedReceive* before(const PostedReceive* latest) {
     return latest->place[0].prev == latest ? nullptr : latest->place[0].prev;
   }
 
   // The earliest kept message that fits, which stays; null: none.
   KeptMessage* probe(const Wanted& wanted);
-  // Takes a kept message out: one that probe() returned (a probe with removal is both), or any other.
+  // Takes a kept message out: one that probe() returned (a probe with removal is both), or any
+  // other.
   void take(KeptMessage* message);
 
-  // Takes out the receives that name a source of which dead(rank) holds, and the messages from there; receives from any
-  // source stay. One walk over everything for any number of dead ranks. The result is complete before the caller sees any
-  // of it, so that what it calls meanwhile may use this object.
+  // Takes out the receives that name a source of which dead(rank) holds, and the messages from
+  // there; receives from any source stay. One walk over everything for any number of dead ranks.
+  // The result is complete before the caller sees any of it, so that what it calls meanwhile may
+  // use this object.
   struct Removed {
     PostedReceive* receives = nullptr;  // in no order
     KeptMessage* messages = nullptr;    // in the order of arrival
@@ -140,7 +155,8 @@ class Matching {
   static PostedReceive* after(const PostedReceive* removed) { return removed->place[0].next; }
   static KeptMessage* after(const KeptMessage* removed) { return removed->later; }
 
-  // f(const PostedReceive&) in no order; f(const KeptMessage&) in the order of arrival. f may not change this object.
+  // f(const PostedReceive&) in no order; f(const KeptMessage&) in the order of arrival. f may not
+  // change this object.
   template <class F>
   void each_receive(F f) const;
   template <class F>
@@ -153,7 +169,8 @@ class Matching {
   [[nodiscard]] std::uint64_t visits() const { return visits_; }
 
  private:
-  // Bits of a source that do not count are set both in a receive's source and in the key of a message.
+  // Bits of a source that do not count are set both in a receive's source and in the key of a
+  // message.
   struct Shape {
     std::uint64_t mask = kWholeTag;
     Source wild = 0;
@@ -231,7 +248,8 @@ template <class OfReceive, class OfMessage>
 Matching::Removed Matching::remove_if(OfReceive of_receive, OfMessage of_message) {
   Removed removed;
   posted_.extract_keys(
-      [&](const PostedReceive& leader) { return of_receive(leader.wanted.source); },  // a part of the key
+      // a part of the key
+      [&](const PostedReceive& leader) { return of_receive(leader.wanted.source); },
       [&](PostedReceive* receive, std::uint32_t shape) {
         unposted(shape);
         receive->place[0].next = removed.receives;

@@ -1,5 +1,6 @@
-// Random operations on Matching and on a model that is nothing but two lists searched from the front; after each operation both
-// must agree. A sequence that fails is shrunk (operations are left out while it still fails) and printed as it then is.
+// Random operations on Matching and on a model that is nothing but two lists searched from the
+// front; after each operation both must agree. A sequence that fails is shrunk (operations are left
+// out while it still fails) and printed as it then is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ std::string text_of(const Steps& steps) {
   return text;
 }
 
-// ---- the model -----------------------------------------------------------------------------------------------------------
+// ---- the model ----------------------------------------------------------------------------------
 
 struct Rules {
   bool latest_receive = false;  // wrong on purpose, to see that it is found
@@ -109,7 +110,7 @@ class Model {
   Rules rules_;
 };
 
-// ---- both, side by side --------------------------------------------------------------------------------------------------
+// ---- both, side by side -------------------------------------------------------------------------
 
 struct NumberedReceive : PostedReceive {
   std::size_t id = 0;
@@ -158,7 +159,8 @@ class Pair {
       model_messages.push_back(message.id);
       bytes += message.what.which;
     }
-    std::sort(receives.begin(), receives.end());  // in no order; the model's are in that of their numbers
+    // in no order; the model's are in that of their numbers
+    std::sort(receives.begin(), receives.end());
     std::sort(model_receives.begin(), model_receives.end());
     if (receives != model_receives) return "other receives are stored";
     if (messages != model_messages) return "other messages are kept, or in another order";
@@ -248,7 +250,8 @@ std::string run(const Steps& steps, Matching::Options options, Rules rules) {
   return {};
 }
 
-// Leaves out what is not needed for it to fail: large pieces first, then single steps, until none can go.
+// Leaves out what is not needed for it to fail: large pieces first, then single steps, until none
+// can go.
 Steps shrink(Steps steps, Matching::Options options, Rules rules) {
   for (std::size_t piece = steps.size() / 2; piece >= 1;) {
     bool shorter = false;
@@ -272,8 +275,8 @@ struct Case {
   Steps steps;
 };
 
-// Few tags, ranks and workers, so that nearly everything meets; each case has its own mixture, so that in some the stores grow
-// long, in some messages wait and in some receives.
+// Few tags, ranks and workers, so that nearly everything meets; each case has its own mixture, so
+// that in some the stores grow long, in some messages wait and in some receives.
 Case random_case(std::uint64_t seed, std::size_t length) {
   base::Random random(seed);
   Case made;
@@ -324,7 +327,8 @@ TEST(MatchingModel, AgreesWhereTheStoresAreLong) {
   }
 }
 
-// The comparison and the shrinking can fail: each wrong rule is found, and told in as few steps as it takes.
+// The comparison and the shrinking can fail: each wrong rule is found, and told in as few steps as
+// it takes.
 TEST(MatchingModel, FindsAndShrinksWrongRules) {
   struct Wrong {
     Rules rules;

@@ -1,4 +1,5 @@
-// Each rule of matching by itself, and what searches cost at 100 000 nodes, counted in nodes looked at.
+// Each rule of matching by itself, and what searches cost at 100 000 nodes, counted in nodes looked
+// at.
 #include "protocol/matching.hpp"
 
 #include <gtest/gtest.h>
@@ -148,7 +149,8 @@ TEST(Matching, MoreShapesThanThereArePlacesKeepTheOrder) {
     posted.push_back(nodes.post(matching, 0, kAnySource, 1ULL << i));
   }
   for (std::uint32_t i = 0; i < 2 * Matching::kShapes; i += 2) EXPECT_TRUE(matching.cancel(posted[i]));
-  // A shape that is in the list gets a place now; its receive in the list is the earlier one all the same.
+  // A shape that is in the list gets a place now; its receive in the list is the earlier one all
+  // the same.
   PostedReceive* const again = nodes.post(matching, 0, kAnySource, 1ULL << (2 * Matching::kShapes - 1));
   EXPECT_EQ(receives_of(matching).size(), Matching::kShapes + 1U);
   for (std::uint32_t i = 1; i < 2 * Matching::kShapes; i += 2) EXPECT_EQ(matching.arrive(0, kOne), posted[i]) << i;
@@ -193,7 +195,8 @@ TEST(Matching, AnyKeptMessageCanBeTaken) {
   Nodes nodes;
   std::vector<KeptMessage*> same;
   for (int i = 0; i < 4; ++i) same.push_back(nodes.keep(matching, 7));
-  EXPECT_EQ(matching.probe({7, kWholeTag, kAnySource}), same[0]);  // from now on there is a table by tag as well
+  // from now on there is a table by tag as well
+  EXPECT_EQ(matching.probe({7, kWholeTag, kAnySource}), same[0]);
   matching.take(same[1]);
   matching.take(same[3]);
   EXPECT_EQ(matching.post(nodes.receive(7, kAnySource)), same[0]);
@@ -252,7 +255,7 @@ TEST(Matching, ForgetAllEmptiesIt) {
   EXPECT_EQ(matching.arrive(7, kOne), nullptr);
 }
 
-// ---- cost at 100 000, in nodes looked at; a few for each search, whatever stands beside --------------------------------
+// ---- cost at 100 000, in nodes looked at; a few for each search, whatever stands beside ---------
 
 constexpr std::uint64_t kMany = 100'000;
 constexpr std::uint64_t kFew =
@@ -266,7 +269,8 @@ TEST(MatchingCost, ManyPostedReceivesOfDifferentTags) {
   const std::uint64_t before = matching.visits();
   for (std::uint64_t i = kMany; i-- > 0;) ASSERT_NE(matching.arrive(i << 20, kOne), nullptr);
   EXPECT_LE(matching.visits() - before, kFew * kMany);
-  EXPECT_GE(matching.visits() - before, kMany);  // what is found is counted, so the limits mean something
+  // what is found is counted, so the limits mean something
+  EXPECT_GE(matching.visits() - before, kMany);
 }
 
 TEST(MatchingCost, ManyReceivesOfOneShapeWithAMask) {
@@ -324,7 +328,8 @@ TEST(MatchingCost, TheTableOfTheOtherShapeFollowsTheShapeInUse) {
   }
 }
 
-// Tags that a peer may choose to hurt: multiples of large powers of two, low bits only, arithmetic sequences.
+// Tags that a peer may choose to hurt: multiples of large powers of two, low bits only, arithmetic
+// sequences.
 TEST(MatchingCost, TagsChosenWithoutTheSeedDoNotCollide) {
   base::Random random(7);
   for (int round = 0; round < 3; ++round) {

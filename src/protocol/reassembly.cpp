@@ -85,7 +85,8 @@ void Reassembly::refuse(Peer& peer, Partial& partial) {
   ++peer.refused;
 }
 
-// The answer goes out when all parts are through: until then the sender's memory is still being read.
+// The answer goes out when all parts are through: until then the sender's memory is still being
+// read.
 Reassembly::Outcome Reassembly::place_refused(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part,
                                               Message* whole) {
   Partial& partial = it->second;

@@ -1,13 +1,14 @@
 // Large active messages arrive in parts, in any order; here they become whole again.
 //
-// A message is cut at equal distances: seen as one stream of its header (padded to 8 bytes) and its payload, all parts but
-// the last have the same length, the unit, and begin at multiples of it. So one bit a part tells what is here. Whatever does
-// not fit that, comes twice or contradicts what came before is refused and changes nothing: a message is complete exactly
-// when every byte of it has arrived once, whatever a peer sends.
+// A message is cut at equal distances: seen as one stream of its header (padded to 8 bytes) and its
+// payload, all parts but the last have the same length, the unit, and begin at multiples of it. So
+// one bit a part tells what is here. Whatever does not fit that, comes twice or contradicts what
+// came before is refused and changes nothing: a message is complete exactly when every byte of it
+// has arrived once, whatever a peer sends.
 //
-// Memory is bounded for all peers together and for each of them: a message that would exceed either bound is refused, and
-// the sender is told by the reply. What is remembered about refused messages is bounded too. Nothing throws. One thread at a
-// time.
+// Memory is bounded for all peers together and for each of them: a message that would exceed either
+// bound is refused, and the sender is told by the reply. What is remembered about refused messages
+// is bounded too. Nothing throws. One thread at a time.
 #pragma once
 
 #include <array>
@@ -37,16 +38,19 @@ class Reassembly {
   enum class Outcome {
     incomplete,
     complete,  // *whole holds the message
-    refused,  // more memory than allowed: answer whole->token with NO_MEMORY. Once a message, as long as it is remembered
+    // more memory than allowed: answer whole->token with NO_MEMORY. Once a message, as long as it
+    // is remembered
+    refused,
     malformed  // this part cannot be, or was here before: drop it
   };
 
-  // What a message in parts is counted as at least, so that bookkeeping is bounded with the payload. Honest messages in parts
-  // are longer.
+  // What a message in parts is counted as at least, so that bookkeeping is bounded with the
+  // payload. Honest messages in parts are longer.
   static constexpr std::uint64_t kLeastCharge = 512;
   // The shortest unit, except for a message in one part: bounds the bits a message needs.
   static constexpr std::uint64_t kLeastUnit = 64;
-  // Refused messages of one peer whose remaining parts are awaited quietly. Parts of further ones are refused one by one.
+  // Refused messages of one peer whose remaining parts are awaited quietly. Parts of further ones
+  // are refused one by one.
   static constexpr std::uint32_t kMostRefused = 256;
 
   // A peer may use half of max_memory, or one message if that is more.
@@ -76,9 +80,11 @@ class Reassembly {
   struct Partial {
     Message message;
     std::uint64_t stream_bytes = 0;
-    std::uint64_t received = 0;  // of the stream. Refused: a plain sum, since only when to answer depends on it
-    std::uint64_t unit = 0;      // 0: not known yet, since at most the last part is here
-    std::uint64_t tail = 0;      // where the last part begins, if it came before the unit was known
+    // of the stream. Refused: a plain sum, since only when to answer depends on it
+    std::uint64_t received = 0;
+    std::uint64_t unit = 0;  // 0: not known yet, since at most the last part is here
+    // where the last part begins, if it came before the unit was known
+    std::uint64_t tail = 0;
     std::unique_ptr<std::uint64_t[]> here;  // a bit a part
     bool refused = false;
   };
@@ -86,7 +92,8 @@ class Reassembly {
     std::uint64_t memory = 0;
     std::uint32_t refused = 0;
     std::map<Key, Partial> partials;
-    // By worker: messages up to this number were refused and forgotten. Their late parts must not begin a message anew.
+    // By worker: messages up to this number were refused and forgotten. Their late parts must not
+    // begin a message anew.
     std::map<std::uint32_t, std::uint64_t> forgotten;
   };
 

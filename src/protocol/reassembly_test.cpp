@@ -94,7 +94,8 @@ TEST(Reassembly, OverlapsAndContradictionsAreRefused) {
   EXPECT_EQ(reassembly.messages(), 0U);
 }
 
-// Whatever arrives, a message is complete exactly when each of its bytes has arrived: against a plain model.
+// Whatever arrives, a message is complete exactly when each of its bytes has arrived: against a
+// plain model.
 TEST(Reassembly, RandomPartsAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     base::Random random(seed);
@@ -104,7 +105,8 @@ TEST(Reassembly, RandomPartsAgainstAModel) {
     std::vector<std::byte> header(header_bytes, std::byte{9});
     std::vector<std::byte> payload(1 + random.below(3000));
     for (auto& byte : payload) byte = static_cast<std::byte>(random.next());
-    const auto cut = [&](std::size_t at, std::size_t bytes) {  // in the stream of header and payload
+    // in the stream of header and payload
+    const auto cut = [&](std::size_t at, std::size_t bytes) {
       const std::size_t from = at == 0 ? 0 : at - room;
       const std::size_t to = at + bytes - room;
       return wire::Fragment{{5, 1, payload.size(), from, 3, static_cast<std::uint32_t>(header_bytes)},
@@ -120,7 +122,8 @@ TEST(Reassembly, RandomPartsAgainstAModel) {
     for (int step = 0; missing > 0; ++step) {
       ASSERT_LT(step, 100'000);
       const std::size_t index = random.below(parts);
-      if (step > 0 && random.below(4) == 0 && missing < parts) {  // a part that cannot be, once the cut is known
+      // a part that cannot be, once the cut is known
+      if (step > 0 && random.below(4) == 0 && missing < parts) {
         const std::size_t at = room + 1 + random.below(payload.size());
         const std::size_t bytes = at < stream ? 1 + random.below(stream - at) : 0;
         const bool full = std::count(model.begin(), model.end() - 1, true) > 0;

@@ -87,7 +87,8 @@ bool Responder::send(Answer& answer) noexcept {
     command.header_bytes = sizeof answer.head;
     command.local = const_cast<std::byte*>(answer.data.data());
     command.bytes = bytes;
-    command.token = 0;  // the source is region memory, which stays; nobody waits for this message's completion
+    // the source is region memory, which stays; nobody waits for this message's completion
+    command.token = 0;
     try {
       if (transport_.post({&command, 1}) == 0) return false;
     } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; tried again

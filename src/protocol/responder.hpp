@@ -1,7 +1,9 @@
-// Serves put, get and atomic requests that arrive as messages, for transports that cannot do them: the owner executes them.
+// Serves put, get and atomic requests that arrive as messages, for transports that cannot do them:
+// the owner executes them.
 //
-// Answers that the transport does not take now wait here. Their number is bounded by what the peers have in flight (each
-// peer's worker has at most HEDDLE_WORKER_OPERATIONS requests open). One thread at a time.
+// Answers that the transport does not take now wait here. Their number is bounded by what the peers
+// have in flight (each peer's worker has at most HEDDLE_WORKER_OPERATIONS requests open). One
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +23,15 @@ class Responder {
     waiting_.reserve(kRoom);
   }
 
-  // Executes the request and answers it, now or in a later call of flush(). Ranges and alignment are checked here; what is wrong
-  // is answered with an error.
+  // Executes the request and answers it, now or in a later call of flush(). Ranges and alignment
+  // are checked here; what is wrong is answered with an error.
   void serve(heddle_peer source, const wire::Request& request);
 
   // Answers a request that was decided elsewhere.
   void answer(heddle_peer source, std::uint64_t token, base::Status status);
 
-  // Tells a sender of USER messages how much of what it has sent is handled. False: memory is exhausted, it was not told.
+  // Tells a sender of USER messages how much of what it has sent is handled. False: memory is
+  // exhausted, it was not told.
   [[nodiscard]] bool grant(heddle_peer source, std::uint64_t bytes);
 
   // Sends what waits. Returns how many messages left.
@@ -36,8 +39,8 @@ class Responder {
 
   void forget(std::uint32_t rank);
   [[nodiscard]] bool idle() const { return waiting_.empty(); }
-  // Answers that could neither be sent nor kept since memory was exhausted; their requests stay open at the peer until this
-  // worker is closed.
+  // Answers that could neither be sent nor kept since memory was exhausted; their requests stay
+  // open at the peer until this worker is closed.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
 
  private:
@@ -45,7 +48,8 @@ class Responder {
     heddle_peer peer;
     wire::ReplyHeader head;
     std::span<const std::byte> data;  // of a get; lies in the region, sent in portions
-    std::uint64_t region = 0;         // of a get: that region, which may be released while the answer waits
+    // of a get: that region, which may be released while the answer waits
+    std::uint64_t region = 0;
     std::uint32_t immediate = wire::immediate_of(wire::Kind::reply);
   };
   static constexpr std::size_t kRoom = 64;  // answers that can wait without allocating

@@ -43,7 +43,8 @@ TEST(UserCredits, GrantsOfWhatWasNotUsedAreRefused) {
   EXPECT_EQ(credits.used({1, 0}), 100U);
 }
 
-// Threads meet at rows that nobody has allocated yet; what they take together never exceeds the window.
+// Threads meet at rows that nobody has allocated yet; what they take together never exceeds the
+// window.
 TEST(UserCredits, ThreadsTakeTogetherNoMoreThanThereIs) {
   for (int round = 0; round < 200; ++round) {
     UserCredits credits(2, 1, 1000, false);

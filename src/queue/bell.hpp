@@ -1,5 +1,6 @@
-// How a thread that has nothing to do sleeps until something arrives in one of many places, and what arrives costs its
-// sender nothing but a look at a word that rarely changes: no fence, no atomic read-modify-write, no system call.
+// How a thread that has nothing to do sleeps until something arrives in one of many places, and
+// what arrives costs its sender nothing but a look at a word that rarely changes: no fence, no
+// atomic read-modify-write, no system call.
 //
 //   sender                           sleeper
 //   publish the thing                seen = rings
@@ -9,14 +10,15 @@
 //                                    sleep while rings == seen
 //
 // Invariants
-//   By the two fences the sender sees armed == 1 or the sleeper sees the thing (Dekker). In the first case one sender,
-//   the one whose exchange finds 1, rings; rings was read before the place was armed, so the sleeper does not miss it.
-//   rings only grows (and wraps); sleepers counts who is in, or on the way to, the kernel.
-//   A sender that dies between its exchange and its ring leaves the sleeper asleep though something is there: who
-//   notices the death rings.
+//   By the two fences the sender sees armed == 1 or the sleeper sees the thing (Dekker). In the
+//   first case one sender, the one whose exchange finds 1, rings; rings was read before the place
+//   was armed, so the sleeper does not miss it. rings only grows (and wraps); sleepers counts who
+//   is in, or on the way to, the kernel.
+//   A sender that dies between its exchange and its ring leaves the sleeper asleep though something
+//   is there: who notices the death rings.
 //
-// Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes share; another process can
-// do no more than to ring needlessly, or to keep silent.
+// Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes
+// share; another process can do no more than to ring needlessly, or to keep silent.
 #pragma once
 
 #include <atomic>
@@ -29,7 +31,8 @@ namespace heddle::queue {
 
 template <template <class> class Atomic = std::atomic>
 struct BellWords {
-  Atomic<std::uint32_t> rings{0};     // seq_cst with `sleepers`: who rings and who falls asleep see each other
+  // seq_cst with `sleepers`: who rings and who falls asleep see each other
+  Atomic<std::uint32_t> rings{0};
   Atomic<std::uint32_t> sleepers{0};  // seq_cst with `rings`
 };
 
@@ -56,8 +59,8 @@ class Bell {
     if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake_all(&words_->rings);
   }
 
-  // Returns when it has rung since `seen` was read, after timeout_ns (negative: never), or for no reason. Any number of
-  // threads; all of them wake.
+  // Returns when it has rung since `seen` was read, after timeout_ns (negative: never), or for no
+  // reason. Any number of threads; all of them wake.
   void wait(std::uint32_t seen, std::int64_t timeout_ns) const {
     words_->sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns);
@@ -68,7 +71,8 @@ class Bell {
   BellWords<Atomic>* words_ = nullptr;
 };
 
-// The sender's look, after it has published. True: the place was armed, and it is the caller who must ring.
+// The sender's look, after it has published. True: the place was armed, and it is the caller who
+// must ring.
 template <class Word>
 [[nodiscard]] bool disarmed_by_me(Word& armed) {
   return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;

@@ -1,11 +1,12 @@
-// A bounded first-in-first-out queue of small numbers: many producers, many consumers, in one process's memory.
-// Vyukov's scheme: each cell carries the turn for which it is ready.
+// A bounded first-in-first-out queue of small numbers: many producers, many consumers, in one
+// process's memory. Vyukov's scheme: each cell carries the turn for which it is ready.
 //
 // Invariants
 //   cell.turn == t:     free, for the producer whose ticket is t (t % cells == its place)
 //   cell.turn == t + 1: filled by that producer, for the consumer whose ticket is t
 //   The consumer hands it on as t + cells. Turns and tickets only grow.
-// A thread that stops between taking its ticket and setting the turn holds up those behind it in that cell only.
+// A thread that stops between taking its ticket and setting the turn holds up those behind it in
+// that cell only.
 #pragma once
 
 #include <atomic>
@@ -61,14 +62,16 @@ class BoundedQueue {
 
  private:
   struct Cell {
-    Atomic<std::uint64_t> turn{0};  // release by push (for pop) and by pop (for push a lap later); acquire by both
+    // release by push (for pop) and by pop (for push a lap later); acquire by both
+    Atomic<std::uint64_t> turn{0};
     std::uint32_t value = 0;
   };
   Cell& at(std::uint64_t ticket) { return cells_[ticket & (cells_.size() - 1)]; }
 
   std::vector<Cell> cells_;
-  alignas(base::kCacheLine) Atomic<std::uint64_t> push_{0};  // relaxed: a ticket, the cells order the data
-  alignas(base::kCacheLine) Atomic<std::uint64_t> pop_{0};   // likewise
+  // relaxed: a ticket, the cells order the data
+  alignas(base::kCacheLine) Atomic<std::uint64_t> push_{0};
+  alignas(base::kCacheLine) Atomic<std::uint64_t> pop_{0};  // likewise
 };
 
 }  // namespace heddle::queue

@@ -1,34 +1,38 @@
-// A bounded ring of 64-byte records: many producers, one consumer, in one process's memory. How threads hand commands
-// to the executor of a worker (the queue of LLCL, Endo and Taura, with the sleeping bit in the tail that they describe
-// as a trial).
+// A bounded ring of 64-byte records: many producers, one consumer, in one process's memory. How
+// threads hand commands to the executor of a worker (the queue of LLCL, Endo and Taura, with the
+// sleeping bit in the tail that they describe as a trial).
 //
 //   tail    position << 1 | asleep    the producers'; the next record to be claimed
 //   head    position                  the consumer's; every record before it is free again
-//   record  {visible, body}           64 bytes; visible = lap << 8 | records of the command that begins here
+//   record  {visible, body}           64 bytes; visible = lap << 8 | records of the command that
+//                                     begins here
 //
-// A position counts records since the beginning and only grows: 63 bits, so no ABA. Its place is position % capacity,
-// its lap position / capacity + 1. A command takes one record or several in a row; the row may run round the end, since
-// each record stands alone.
+// A position counts records since the beginning and only grows: 63 bits, so no ABA. Its place is
+// position % capacity, its lap position / capacity + 1. A command takes one record or several in a
+// row; the row may run round the end, since each record stands alone.
 //
 // Invariants
 //   head <= taken by the consumer <= tail, tail - head <= capacity.
-//   A record in [head, tail) belongs to the producer that claimed it until the command's first record is visible, then
-//   to the consumer until release(). All others are free.
-//   `visible` is written only in a command's first record, with that record's lap, which no earlier word there can
-//   equal. So nobody ever clears it, and later records of a command, whose `visible` stays as it was, are never taken
-//   for a beginning.
-//   asleep set => the tail is what the consumer has taken: it was set by a compare-and-swap from that very tail, and
-//   every claim clears it. So exactly one producer, the first to claim, learns that it must wake the consumer.
+//   A record in [head, tail) belongs to the producer that claimed it until the command's first
+//   record is visible, then to the consumer until release(). All others are free.
+//   `visible` is written only in a command's first record, with that record's lap, which no earlier
+//   word there can equal. So nobody ever clears it, and later records of a command, whose `visible`
+//   stays as it was, are never taken for a beginning.
+//   asleep set => the tail is what the consumer has taken: it was set by a compare-and-swap from
+//   that very tail, and every claim clears it. So exactly one producer, the first to claim, learns
+//   that it must wake the consumer.
 //
-// Why compare-and-swap and not fetch_add: a claim that turns out not to fit could not be given back, since others have
-// claimed behind it; nor could it clear the sleeping bit. README.md has what both cost.
+// Why compare-and-swap and not fetch_add: a claim that turns out not to fit could not be given
+// back, since others have claimed behind it; nor could it clear the sleeping bit. README.md has
+// what both cost.
 //
-// A producer that stops between claim() and publish() holds up the commands behind its own; the other producers go
-// on until the ring is full.
+// A producer that stops between claim() and publish() holds up the commands behind its own; the
+// other producers go on until the ring is full.
 //
-// asleep is also a lock: who clears it is the consumer, until its prepare_sleep() succeeds. A dedicated executor keeps
-// the role over its sleep and is merely woken. Where there is none (delegate mode), the producer that publish() tells
-// to wake the consumer is the consumer, and a thread that wants to help asks wake_up().
+// asleep is also a lock: who clears it is the consumer, until its prepare_sleep() succeeds. A
+// dedicated executor keeps the role over its sleep and is merely woken. Where there is none
+// (delegate mode), the producer that publish() tells to wake the consumer is the consumer, and a
+// thread that wants to help asks wake_up().
 #pragma once
 
 #include <atomic>
@@ -53,7 +57,8 @@ struct CommandBytes {
 template <class Body = CommandBytes, template <class> class Atomic = std::atomic>
 class CommandQueue {
  public:
-  static constexpr std::uint32_t kMostRecords = 255;  // of one command; nor may it have more than capacity()
+  // of one command; nor may it have more than capacity()
+  static constexpr std::uint32_t kMostRecords = 255;
 
   // What claim() gave, and what take() found.
   struct Command {
@@ -64,7 +69,8 @@ class CommandQueue {
     [[nodiscard]] std::uint64_t end() const { return position + records; }
   };
 
-  // At least `capacity` records (rounded up to a power of two, two at least). The consumer is awake.
+  // At least `capacity` records (rounded up to a power of two, two at least). The consumer is
+  // awake.
   explicit CommandQueue(std::uint32_t capacity)
       : records_(std::bit_ceil(capacity < 2 ? 2U : capacity)),
         mask_(records_.size() - 1),
@@ -74,7 +80,8 @@ class CommandQueue {
 
   [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(mask_ + 1); }
 
-  // The body of record `i` of a command; claimed and not yet published, or taken and not yet released.
+  // The body of record `i` of a command; claimed and not yet published, or taken and not yet
+  // released.
   [[nodiscard]] Body& body(const Command& command, std::uint32_t i = 0) { return at(command.position + i).body; }
 
   // ---- producers: any thread ----
@@ -89,21 +96,23 @@ class CommandQueue {
     return {tail >> 1, records, (tail & kAsleep) != 0};
   }
 
-  // The command is complete. True: the caller must wake the consumer now (or, where that is agreed, be it).
+  // The command is complete. True: the caller must wake the consumer now (or, where that is agreed,
+  // be it).
   [[nodiscard]] bool publish(const Command& command) {
     at(command.position)
         .visible.store(lap(command.position) << kRecordsBits | command.records, std::memory_order_release);
     return command.wake;
   }
 
-  // Everything queued before this call has been executed when executed() has come to the result. "Before": by this
-  // thread, or ordered before this call by other means.
+  // Everything queued before this call has been executed when executed() has come to the result.
+  // "Before": by this thread, or ordered before this call by other means.
   [[nodiscard]] std::uint64_t claimed() const { return tail_.load(std::memory_order_relaxed) >> 1; }
 
   // What release() has given back: those commands' effects are visible to the caller.
   [[nodiscard]] std::uint64_t executed() const { return head_.load(std::memory_order_acquire); }
 
-  // Any thread: the command at executed() is complete, so whoever becomes the consumer has something to take.
+  // Any thread: the command at executed() is complete, so whoever becomes the consumer has
+  // something to take.
   [[nodiscard]] bool ready() const {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
     return records_[head & mask_].visible.load(std::memory_order_acquire) >> kRecordsBits == lap(head);
@@ -111,7 +120,8 @@ class CommandQueue {
 
   // ---- the consumer: one thread at a time ----
 
-  // The next command, in the order of the claims; its records stay until release(). False: none is visible.
+  // The next command, in the order of the claims; its records stay until release(). False: none is
+  // visible.
   [[nodiscard]] bool take(Command* command) {
     const std::uint64_t visible = at(next_).visible.load(std::memory_order_acquire);
     if (visible >> kRecordsBits != lap(next_)) return false;
@@ -120,24 +130,27 @@ class CommandQueue {
     return true;
   }
 
-  // The consumer has taken what begins at `position`, and all behind it, in vain: the next take() gives it again. Not what
-  // has been released.
+  // The consumer has taken what begins at `position`, and all behind it, in vain: the next take()
+  // gives it again. Not what has been released.
   void put_back(std::uint64_t position) { next_ = position; }
 
-  // `last` and all taken before it are executed; their records will not be looked at again. Once a batch is enough.
+  // `last` and all taken before it are executed; their records will not be looked at again. Once a
+  // batch is enough.
   void release(const Command& last) { head_.store(last.end(), std::memory_order_release); }
 
-  // True: nothing is claimed beyond what was taken, and whoever claims next will know that it has to wake the consumer.
-  // False: there is, or will be at once, something to take. A dedicated consumer calls wake_up() after its sleep,
-  // however it ended.
+  // True: nothing is claimed beyond what was taken, and whoever claims next will know that it has
+  // to wake the consumer.
+  // False: there is, or will be at once, something to take. A dedicated consumer calls wake_up()
+  // after its sleep, however it ended.
   [[nodiscard]] bool prepare_sleep() {
     std::uint64_t tail = next_ << 1;
     return tail_.compare_exchange_strong(tail, tail | kAsleep, std::memory_order_release, std::memory_order_relaxed);
   }
 
-  // Ends the sleep. The consumer calls it after its sleep; any other thread only to take over the role (delegate mode),
-  // or to wake the consumer itself thereafter: no producer will. True: it slept, and this call ended that. False: it is
-  // awake, or a producer has ended its sleep, whose call to wake it is on its way or over.
+  // Ends the sleep. The consumer calls it after its sleep; any other thread only to take over the
+  // role (delegate mode), or to wake the consumer itself thereafter: no producer will. True: it
+  // slept, and this call ended that. False: it is awake, or a producer has ended its sleep, whose
+  // call to wake it is on its way or over.
   [[nodiscard]] bool wake_up() {
     std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     while ((tail & kAsleep) != 0) {
@@ -151,7 +164,8 @@ class CommandQueue {
   static constexpr std::uint32_t kRecordsBits = 8;
 
   struct alignas(kCommandRecordBytes) Record {
-    // Release by publish(), acquire by take() and ready(): the body. Zero, what it is before the first lap, is no lap.
+    // Release by publish(), acquire by take() and ready(): the body. Zero, what it is before the
+    // first lap, is no lap.
     Atomic<std::uint64_t> visible{0};
     Body body{};
   };
@@ -170,7 +184,8 @@ class CommandQueue {
     if (fits(end, known_head_.load(std::memory_order_acquire))) return true;
     const std::uint64_t head = head_.load(std::memory_order_acquire);
     if (!fits(end, head)) return false;
-    known_head_.store(head, std::memory_order_release);  // perhaps over a newer one, which does no harm
+    // perhaps over a newer one, which does no harm
+    known_head_.store(head, std::memory_order_release);
     return true;
   }
 
@@ -179,14 +194,15 @@ class CommandQueue {
   std::uint64_t mask_;
   std::uint32_t lap_shift_;
 
-  // Claims follow one another in the order of this word's changes, which is all that the ring needs of it. Besides:
-  // release by prepare_sleep(), acquire by claim() and wake_up(): the consumer's role passes on with next_ and all else
-  // that it guards.
+  // Claims follow one another in the order of this word's changes, which is all that the ring needs
+  // of it. Besides: release by prepare_sleep(), acquire by claim() and wake_up(): the consumer's
+  // role passes on with next_ and all else that it guards.
   alignas(base::kCacheLine) Atomic<std::uint64_t> tail_{0};
-  // What some producer has last seen in head_. Release and acquire by has_room(): hands on what that producer acquired.
-  // Changes once a lap, so that each producer has it in its cache.
+  // What some producer has last seen in head_. Release and acquire by has_room(): hands on what
+  // that producer acquired. Changes once a lap, so that each producer has it in its cache.
   alignas(base::kCacheLine) Atomic<std::uint64_t> known_head_{0};
-  // Release by release(); acquire by has_room() (the records may be written again), executed() and ready() (effects).
+  // Release by release(); acquire by has_room() (the records may be written again), executed() and
+  // ready() (effects).
   alignas(base::kCacheLine) Atomic<std::uint64_t> head_{0};
   std::uint64_t next_ = 0;  // the consumer's: of the next command to take
 };

@@ -309,7 +309,8 @@ TEST(CommandQueueStress, ManyProducersAndAConsumerThatSleeps) {
     progress.drain(queue);
     if (progress.taken < Producers::kThreads * Producers::kCommands && queue.prepare_sleep()) {
       ++sleeps;
-      // A sleep may end for no reason, for instance by the wake-up of an earlier one that came late; not so at its timeout.
+      // A sleep may end for no reason, for instance by the wake-up of an earlier one that came
+      // late; not so at its timeout.
       const auto begun = std::chrono::steady_clock::now();
       const bool woken = sleeper.sleep(std::chrono::nanoseconds(kLostAfter).count());
       const bool over = std::chrono::steady_clock::now() - begun >= kLostAfter;

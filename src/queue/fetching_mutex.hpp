@@ -1,8 +1,10 @@
-// A mutex that helpers may hold, too: who waits for it fetches a helper that has lost its core (helper_claim.hpp). For what is
-// locked rarely and briefly; where nobody waits it costs two read-modify-writes and a look at a variable of the thread.
+// A mutex that helpers may hold, too: who waits for it fetches a helper that has lost its core
+// (helper_claim.hpp). For what is locked rarely and briefly; where nobody waits it costs two
+// read-modify-writes and a look at a variable of the thread.
 //
-// word_: 0 free, 1 held, 2 held and somebody may sleep. Only the holder stores 0, by an exchange that tells it whether to wake; who
-// waits stores 2 before it sleeps, and takes the mutex with 2, since others may sleep still.
+// word_: 0 free, 1 held, 2 held and somebody may sleep. Only the holder stores 0, by an exchange
+// that tells it whether to wake; who waits stores 2 before it sleeps, and takes the mutex with 2,
+// since others may sleep still.
 #pragma once
 
 #include <atomic>
@@ -46,7 +48,8 @@ class BasicFetchingMutex {
     if (word_.exchange(kFree, std::memory_order_release) == kAwaited) System::wake(&word_);
     if (detail::t_helper != 0) helper_.release();
   }
-  // Another helper gives the one that holds it, if there is one, its core, and sleeps for at most `sleep_ns`.
+  // Another helper gives the one that holds it, if there is one, its core, and sleeps for at most
+  // `sleep_ns`.
   bool fetch(std::int64_t sleep_ns) { return helper_.fetch(sleep_ns); }
 
  private:
@@ -63,7 +66,8 @@ class BasicFetchingMutex {
   [[gnu::noinline]] void claim() {
     while (!helper_.try_claim(detail::t_helper)) static_cast<void>(helper_.fetch(kSleepNs));
   }
-  // It sleeps for a while, as long as a holder of ordinary priority may take without anybody having to do something about it.
+  // It sleeps for a while, as long as a holder of ordinary priority may take without anybody having
+  // to do something about it.
   [[gnu::noinline, gnu::cold]] void wait() {
     for (std::uint32_t round = 0; word_.exchange(kAwaited, std::memory_order_acquire) != kFree; ++round) {
       if (round > 0 && detail::t_helper == 0 && helper_.fetch(kSleepNs)) continue;
@@ -71,7 +75,8 @@ class BasicFetchingMutex {
     }
   }
 
-  Atomic<std::uint32_t> word_{kFree};  // release by unlock(), acquire by take() and wait(): what it guards
+  // release by unlock(), acquire by take() and wait(): what it guards
+  Atomic<std::uint32_t> word_{kFree};
   HelperClaim<Atomic, System> helper_;
 };
 using FetchingMutex = BasicFetchingMutex<>;

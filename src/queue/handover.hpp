@@ -1,5 +1,6 @@
-// Something that belongs to one thread, the owner, and that others, helpers, may use while the owner is elsewhere. The
-// owner pays two plain stores and two loads of one line for it: no lock, no fence, no atomic read-modify-write.
+// Something that belongs to one thread, the owner, and that others, helpers, may use while the
+// owner is elsewhere. The owner pays two plain stores and two loads of one line for it: no lock, no
+// fence, no atomic read-modify-write.
 //
 //   owner                                helper
 //   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
@@ -9,25 +10,30 @@
 //   inside = 0                           claim = 0, and wake the owner if it sleeps
 //
 // Invariants
-//   inside and claim are each written by one side (claim: by the helper that has it; and by the owner, who only adds
-//   kWaiting to it and never takes it away).
-//   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it has seen inside == 0
-//   after its compare-and-swap. The two fences make at least one of them see the other's store (Dekker), so never both
-//   go on. If both see the other, the owner keeps `inside` and the helper yields: the owner waits for at most one look.
-//   No helper claims while it sees inside != 0, so a waiting owner is overtaken only by helpers that were already on
-//   their way.
-//   An urgent claim (kUrgent) is made whether or not the owner is inside, and an owner that waits for one steps back: inside
-//   = 0 until claim == 0, then it enters anew. So an owner that mostly comes back before the heavy fence is over, and
-//   then wins, can be helped too. Whoever comes after the heavy fence sees the claim: the helper may look again and again.
+//   inside and claim are each written by one side (claim: by the helper that has it; and by the
+//   owner, who only adds kWaiting to it and never takes it away).
+//   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
+//   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
+//   the other's store (Dekker), so never both go on. If both see the other, the owner keeps
+//   `inside` and the helper yields: the owner waits for at most one look. No helper claims while it
+//   sees inside != 0, so a waiting owner is overtaken only by helpers that were already on their
+//   way.
+//   An urgent claim (kUrgent) is made whether or not the owner is inside, and an owner that waits
+//   for one steps back: inside = 0 until claim == 0, then it enters anew. So an owner that mostly
+//   comes back before the heavy fence is over, and then wins, can be helped too. Whoever comes
+//   after the heavy fence sees the claim: the helper may look again and again.
 //
-// Waiting owner: a helper may be a thread of low priority that the scheduler has put aside in the middle, perhaps on
-// another core that is busy. The owner therefore spins only briefly, then sleeps, which leaves the helper the core; what
-// System does beyond that bounds the wait (see SystemHandover).
+// Waiting owner: a helper may be a thread of low priority that the scheduler has put aside in the
+// middle, perhaps on another core that is busy. The owner therefore spins only briefly, then
+// sleeps, which leaves the helper the core; what System does beyond that bounds the wait (see
+// SystemHandover).
 //
-// A thread that has the claim must not call enter() (its own claim would be waited for): ask held_by() first.
+// A thread that has the claim must not call enter() (its own claim would be waited for): ask
+// held_by() first.
 //
-// A helper that was brought to another core goes home when it sees that moves() has changed. Neither side could know it
-// otherwise: the owner may be late, and move a helper that has given its claim back and gone on, or gone home.
+// A helper that was brought to another core goes home when it sees that moves() has changed.
+// Neither side could know it otherwise: the owner may be late, and move a helper that has given its
+// claim back and gone on, or gone home.
 #pragma once
 
 #include <atomic>
@@ -41,18 +47,21 @@ namespace heddle::queue {
 
 // On the machine. Where the kernel has no membarrier, there must be no helpers.
 struct SystemHandover {
-  static constexpr std::uint32_t kSpins = 200;  // a few microseconds: what a short poll of a helper takes
+  // a few microseconds: what a short poll of a helper takes
+  static constexpr std::uint32_t kSpins = 200;
   static constexpr std::uint32_t kUrgentLooks = 400;
   static void light() { base::light_fence(); }
   [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
   static void relax();
-  // Sleeps while *word == expected, for a while. From the second `round` on the helper, thread number `helper`, is first
-  // brought to the core that the caller is about to leave: a helper of low priority on a core that others keep busy would
-  // be let go on only after hundreds of milliseconds. So the wait is at most kPatienceNs, plus a migration, plus what the
-  // helper's use takes, plus what the scheduler gives others on the owner's core.
+  // Sleeps while *word == expected, for a while. From the second `round` on the helper, thread
+  // number `helper`, is first brought to the core that the caller is about to leave: a helper of
+  // low priority on a core that others keep busy would be let go on only after hundreds of
+  // milliseconds. So the wait is at most kPatienceNs, plus a migration, plus what the helper's use
+  // takes, plus what the scheduler gives others on the owner's core.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
   static void wake(std::atomic<std::uint32_t>* word);
-  // What a round of wait() does after the first: brings the helper, and sleeps for at most `sleep_ns`. Any thread.
+  // What a round of wait() does after the first: brings the helper, and sleeps for at most
+  // `sleep_ns`. Any thread.
   static void fetch(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
                     std::int64_t sleep_ns);
   // Brings the helper to the core of the caller, unless it has ended or *word is not `expected`.
@@ -95,7 +104,8 @@ class Handover {
 
   // ---- helpers: any other threads ----
 
-  // `thread`: the caller's number, 1 to kMostThread. False: somebody is there, or the barrier could not be had; skip it.
+  // `thread`: the caller's number, 1 to kMostThread. False: somebody is there, or the barrier could
+  // not be had; skip it.
   [[nodiscard]] bool try_claim(std::uint32_t thread) {
     assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
     if (inside_.load(std::memory_order_relaxed) != 0 || !claim(thread)) return false;
@@ -103,7 +113,8 @@ class Handover {
     release();
     return false;
   }
-  // The same where the owner comes and goes all the time: waits for it, for a moment, and it lets the caller in first.
+  // The same where the owner comes and goes all the time: waits for it, for a moment, and it lets
+  // the caller in first.
   [[nodiscard]] bool try_claim_urgently(std::uint32_t thread) {
     assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
     if (!claim(thread | kUrgent)) return false;
@@ -122,8 +133,8 @@ class Handover {
 
   // ---- anybody ----
 
-  // Another helper that has nothing better to do gives the one that is here its core, and sleeps for at most `sleep_ns`: it may
-  // have been put aside. Nobody wakes it.
+  // Another helper that has nothing better to do gives the one that is here its core, and sleeps
+  // for at most `sleep_ns`: it may have been put aside. Nobody wakes it.
   void fetch_helper(std::int64_t sleep_ns) {
     const std::uint32_t claim = claim_.load(std::memory_order_relaxed);
     if (claim != 0) System::fetch(&claim_, claim, number_of(claim), sleep_ns);
@@ -175,11 +186,12 @@ class Handover {
     }
   }
 
-  // Written by the owner. 1 relaxed: its partner is the heavy fence of try_claim(). 0 release: its partner is the acquire
-  // load in try_claim().
+  // Written by the owner. 1 relaxed: its partner is the heavy fence of try_claim(). 0 release: its
+  // partner is the acquire load in try_claim().
   alignas(base::kCacheLine) Atomic<std::uint32_t> inside_{0};
-  // 0, or the helper's number with perhaps kUrgent and kWaiting. The helper's acquire (compare-and-swap) and release (exchange) pair
-  // with each other and with the owner's acquire loads.
+  // 0, or the helper's number with perhaps kUrgent and kWaiting. The helper's acquire
+  // (compare-and-swap) and release (exchange) pair with each other and with the owner's acquire
+  // loads.
   Atomic<std::uint32_t> claim_{0};
 };
 

@@ -46,7 +46,8 @@ TEST(Handover, OneAtATimeAndHelpersSkip) {
   handover.leave();
 }
 
-// An owner that comes late finds the number of a helper that has given its claim back, and perhaps ended.
+// An owner that comes late finds the number of a helper that has given its claim back, and perhaps
+// ended.
 TEST(Handover, OnlyAHelperThatStillHasItsClaimIsMoved) {
   const std::uint32_t before = SystemHandover::moves();
   std::uint32_t ended = 0;
@@ -87,7 +88,8 @@ TEST(Handover, NoHelpWithoutABarrier) {
   handover.leave();
 }
 
-// The owner is inside when it asks, and comes back before it has looked again: it lets the caller in first, once it comes.
+// The owner is inside when it asks, and comes back before it has looked again: it lets the caller
+// in first, once it comes.
 TEST(Handover, AnOwnerThatComesAndGoesLetsAnUrgentHelperIn) {
   ASSERT_TRUE(base::membarrier_private_ready());
   Handover<> handover;
@@ -141,7 +143,8 @@ TEST(Handover, OwnerSleepsUntilTheHelperHasLeft) {
   helper.join();
 }
 
-// A helper of the lowest priority, put aside in the middle on a core that others keep busy, is brought to the owner's.
+// A helper of the lowest priority, put aside in the middle on a core that others keep busy, is
+// brought to the owner's.
 TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
   ASSERT_TRUE(base::membarrier_private_ready());
   cpu_set_t all;
@@ -168,7 +171,8 @@ TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
     stage.store(1);
     while (stage.load() != 2) {
     }
-    // More work than the owner has patience for. Left where it is, its share of about 1/700 of that core makes it seconds.
+    // More work than the owner has patience for. Left where it is, its share of about 1/700 of that
+    // core makes it seconds.
     const double end = thread_seconds() + 0.005;
     while (thread_seconds() < end) {
     }
@@ -201,7 +205,8 @@ TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
   for (std::thread& thread : busy) thread.join();
 }
 
-// `guarded` is plain: ThreadSanitizer sees whether the hand-over orders it, the sum whether two were ever inside at once.
+// `guarded` is plain: ThreadSanitizer sees whether the hand-over orders it, the sum whether two
+// were ever inside at once.
 TEST(Handover, StressOwnerAgainstHelpers) {
   ASSERT_TRUE(base::membarrier_private_ready());
   constexpr int kHelpers = 3;

@@ -1,21 +1,25 @@
-// Which helper is at something that a lock guards, so that who finds the lock held can fetch a helper that has lost its core.
+// Which helper is at something that a lock guards, so that who finds the lock held can fetch a
+// helper that has lost its core.
 //
-// A helper is a thread of low priority: put aside by the scheduler while it holds a lock, on a core that others keep busy, it
-// would hold up threads of ordinary priority for hundreds of milliseconds. What the owner of a Handover does about it, they do
-// here: give the helper their own core, and sleep.
+// A helper is a thread of low priority: put aside by the scheduler while it holds a lock, on a core
+// that others keep busy, it would hold up threads of ordinary priority for hundreds of
+// milliseconds. What the owner of a Handover does about it, they do here: give the helper their own
+// core, and sleep.
 //
 //   helper                          who finds the lock held
-//   try_claim: 0 -> its number      claim == 0 ? nobody to fetch : fetch(): bring it here, sleep until it has left
+//   try_claim: 0 -> its number      claim == 0 ? nobody to fetch : fetch(): bring it here, sleep
+//                                   until it has left
 //   try the lock
 //   … use …
 //   unlock
 //   release: 0, and wake
 //
 // Invariants
-//   At most one helper has the claim, and it has it for longer than the lock. So while a helper holds the lock the claim
-//   names it, wherever it was put aside. Threads that are no helpers take the lock without a claim.
-//   Who has the number adds kWaiting with compare-and-swap before it sleeps, and never takes it away; so release() sees it, or
-//   the sleeper sees another claim (or none) and does not sleep.
+//   At most one helper has the claim, and it has it for longer than the lock. So while a helper
+//   holds the lock the claim names it, wherever it was put aside. Threads that are no helpers take
+//   the lock without a claim. Who has the number adds kWaiting with compare-and-swap before it
+//   sleeps, and never takes it away; so release() sees it, or the sleeper sees another claim (or
+//   none) and does not sleep.
 //   The claim orders nothing: the lock does.
 #pragma once
 
@@ -64,8 +68,8 @@ class HelperClaim {
   static constexpr std::uint32_t kWaiting = 1U << 31;
 
  private:
-  // 0, or the helper's number, perhaps with kWaiting. Relaxed, but for release()'s exchange: who is woken by it, or does not sleep
-  // because of it, tries the lock next.
+  // 0, or the helper's number, perhaps with kWaiting. Relaxed, but for release()'s exchange: who is
+  // woken by it, or does not sleep because of it, tries the lock next.
   Atomic<std::uint32_t> word_{0};
 };
 

@@ -111,7 +111,8 @@ TEST(FetchingMutex, AHelperThatHoldsItIsBroughtToWhoWaits) {
   EXPECT_TRUE(brought);
 }
 
-// `guarded` is plain: the sum tells whether two were ever inside at once, ThreadSanitizer whether the mutex orders them.
+// `guarded` is plain: the sum tells whether two were ever inside at once, ThreadSanitizer whether
+// the mutex orders them.
 TEST(FetchingMutex, StressHelpersAndOthers) {
   constexpr int kThreads = 4;
   const int rounds = base::kThreadSanitizer ? 5000 : 50000;

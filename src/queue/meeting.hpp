@@ -1,15 +1,18 @@
-// A barrier over words that all ranks of a job read, and each writes one of: no waiting inside, and whoever dies, the others find the
-// same. It is one kind of collective among others, which are decided elsewhere; so is a barrier that goes astray.
+// A barrier over words that all ranks of a job read, and each writes one of: no waiting inside, and
+// whoever dies, the others find the same. It is one kind of collective among others, which are
+// decided elsewhere; so is a barrier that goes astray.
 //
-// Each rank counts the collectives it enters; all ranks enter the same number of them, if not always the same. Its word says how many,
-// and whether the last is a barrier.
+// Each rank counts the collectives it enters; all ranks enter the same number of them, if not
+// always the same. Its word says how many, and whether the last is a barrier.
 //
 // Invariants
-//   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n, and finds that all have come to
-//   barrier n only when every word says barrier n, or a number above n, which stays true whoever dies. If somebody's n-th is no
-//   barrier, or somebody died before he entered it, that never happens, and all the living find that they are astray.
-//   A word is written with release and read with acquire: what was done before a barrier happens before what follows it.
-//   Of somebody known to be dead the word is read after the death was known, and does not change any more.
+//   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n,
+//   and finds that all have come to barrier n only when every word says barrier n, or a number
+//   above n, which stays true whoever dies. If somebody's n-th is no barrier, or somebody died
+//   before he entered it, that never happens, and all the living find that they are astray. A word
+//   is written with release and read with acquire: what was done before a barrier happens before
+//   what follows it. Of somebody known to be dead the word is read after the death was known, and
+//   does not change any more.
 //
 // Words that other processes write are not trusted: any value means one of the three findings.
 #pragma once

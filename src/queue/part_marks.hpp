@@ -1,14 +1,17 @@
-// Parts of a message that threads mark ready, run after run, and who posts each: the thread that marks it, if the run is open (the
-// receiver has begun it); else the one that opens the run.
+// Parts of a message that threads mark ready, run after run, and who posts each: the thread that
+// marks it, if the run is open (the receiver has begun it); else the one that opens the run.
 //
 // Invariants (the state of a part in run r is 4r + step, and only grows, but for unclaim())
-//   idle → marked → claimed → ended, or idle → claimed → ended. Each step is made by one thread: by compare-and-swap, or by plain stores
-//   where one thread uses all of it (`plain`). Who has claimed a part posts it, and nobody else does.
-//   No part stays marked in a run that is open. For who marks looks at open_ afterwards, who opens looks at the parts afterwards, all
-//   sequentially consistent, so that at least one of the two sees the other's step; the claim decides between them. What was put back by
-//   unclaim() is found by the next collect().
-//   Run r + 1 is opened when all parts of run r have been claimed. It may be marked before, even while who has opened run r still
-//   looks for marks, if nothing of run r is left to claim: such marks wait for their own run.
+//   idle → marked → claimed → ended, or idle → claimed → ended. Each step is made by one thread: by
+//   compare-and-swap, or by plain stores where one thread uses all of it (`plain`). Who has claimed
+//   a part posts it, and nobody else does.
+//   No part stays marked in a run that is open. For who marks looks at open_ afterwards, who opens
+//   looks at the parts afterwards, all sequentially consistent, so that at least one of the two
+//   sees the other's step; the claim decides between them. What was put back by unclaim() is found
+//   by the next collect().
+//   Run r + 1 is opened when all parts of run r have been claimed. It may be marked before, even
+//   while who has opened run r still looks for marks, if nothing of run r is left to claim: such
+//   marks wait for their own run.
 #pragma once
 
 #include <atomic>
@@ -39,8 +42,8 @@ class PartMarks {
     if (open_.load(std::memory_order_seq_cst) < run) return Marked::waiting;  // partner: open()
     return move(state, kSteps * run + kMarked, kSteps * run + kClaimed) ? Marked::claimed : Marked::waiting;
   }
-  // The run is open from here on, and what the caller wrote before is there for who claims in it. One thread at a time, which collects
-  // next.
+  // The run is open from here on, and what the caller wrote before is there for who claims in it.
+  // One thread at a time, which collects next.
   void open(std::uint64_t run) { open_.store(run, std::memory_order_seq_cst); }
   // Of the last open(); a hint where it orders nothing.
   [[nodiscard]] std::uint64_t opened() const { return open_.load(std::memory_order_relaxed); }
@@ -55,7 +58,8 @@ class PartMarks {
   }
   // By who has claimed it.
   void unclaim(std::uint32_t part) { step(part, kMarked, std::memory_order_seq_cst); }
-  // By who has claimed it, or what that has posted. The last that is done with the part; partner: the acquire load of has_ended().
+  // By who has claimed it, or what that has posted. The last that is done with the part; partner:
+  // the acquire load of has_ended().
   void end(std::uint32_t part) { step(part, kEnded, std::memory_order_release); }
 
   // Of a part that is claimed.

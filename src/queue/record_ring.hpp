@@ -1,24 +1,29 @@
-// A ring of variable-length records: one producer, one consumer, over raw memory that two processes may share.
+// A ring of variable-length records: one producer, one consumer, over raw memory that two processes
+// may share.
 //
-//   control:  [tail, written by the producer][head, written by the consumer], each on a line pair of its own
-//   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to 8
+//   control:  [tail, written by the producer][head, written by the consumer], each on a line pair
+//             of its own
+//   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to
+//             8
 //
-// Positions are 64-bit indices that only grow; each side keeps its own, and its place in the data, privately. The memory
-// is shared, the objects RecordProducer and RecordConsumer are not.
+// Positions are 64-bit indices that only grow; each side keeps its own, and its place in the data,
+// privately. The memory is shared, the objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
-//   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored once and last by a consumer that
-//   takes nothing more.
-//   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is left at the end.
-//   Bytes in [head, tail) are written by nobody; the rest belongs to the producer.
-//   tail is stored only after all that it publishes; a producer killed at any instruction leaves whole records.
-//   head is stored only after the consumer's last look at what it gives back.
+//   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
+//   once and last by a consumer that takes nothing more.
+//   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is
+//   left at the end. Bytes in [head, tail) are written by nobody; the rest belongs to the producer.
+//   tail is stored only after all that it publishes; a producer killed at any instruction leaves
+//   whole records. head is stored only after the consumer's last look at what it gives back.
 //
-// Why a separate tail and not a header that is polled in place: measured (docs/decisions/0005-message-rings.md). The consumer's
-// polling takes an in-place line away between the producer's stores to it.
+// Why a separate tail and not a header that is polled in place: measured
+// (docs/decisions/0005-message-rings.md). The consumer's polling takes an in-place line away
+// between the producer's stores to it.
 //
-// The other side is not trusted: the consumer checks tail and every header before use and then says `malformed`, after
-// which it must not be asked again; the producer takes an impossible head as "full".
+// The other side is not trusted: the consumer checks tail and every header before use and then says
+// `malformed`, after which it must not be asked again; the producer takes an impossible head as
+// "full".
 #pragma once
 
 #include <atomic>
@@ -39,21 +44,22 @@ template <template <class> class Atomic = std::atomic>
 struct RingControl {
   alignas(kRingLine) Atomic<std::uint64_t> tail{
       0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
-  alignas(kRingLine) Atomic<std::uint64_t> head{0};  // release by RecordConsumer::give_back and refuse; acquire by
-                                                     // look_for_room and refused
+  // release by RecordConsumer::give_back and refuse; acquire by look_for_room and refused
+  alignas(kRingLine) Atomic<std::uint64_t> head{0};
 };
 static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
 
 inline constexpr std::uint32_t kRecordHeaderBytes = 8;
 inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
-inline constexpr std::uint8_t kPaddingType = 1;  // 0 is never valid; the ring's users take types from 2 on
+// 0 is never valid; the ring's users take types from 2 on
+inline constexpr std::uint8_t kPaddingType = 1;
 
 constexpr std::uint32_t record_space(std::uint32_t bytes) {
   return kRecordHeaderBytes + ((bytes + 7U) & ~7U);
 }
 
-// The largest payload that a ring of `capacity` bytes takes in every state, the consumer's lazily returned quarter
-// included: padding (less than one record) and the record fit into half of it.
+// The largest payload that a ring of `capacity` bytes takes in every state, the consumer's lazily
+// returned quarter included: padding (less than one record) and the record fit into half of it.
 constexpr std::uint32_t largest_record(std::uint32_t capacity) {
   return (capacity / 4 & ~7U) - kRecordHeaderBytes;
 }
@@ -76,8 +82,8 @@ class RecordProducer {
   RecordProducer(RingControl<Atomic>* control, std::byte* data, std::uint32_t capacity)
       : control_(control), data_(data), room_end_(capacity), capacity_(capacity) {}
 
-  // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls publish(). Null: full.
-  // Several records may be begun before one publish().
+  // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls
+  // publish(). Null: full. Several records may be begun before one publish().
   [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
     const std::uint32_t space = record_space(bytes);
     const std::uint32_t to_end = capacity_ - place_;
@@ -105,7 +111,8 @@ class RecordProducer {
   // Makes everything begun so far visible to the consumer.
   void publish() {
     control_->tail.store(index_, std::memory_order_release);
-    // The next record's line was last read by the consumer a lap ago: begin to own it before it is needed.
+    // The next record's line was last read by the consumer a lap ago: begin to own it before it is
+    // needed.
     base::prefetch_for_writing(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0));
   }
 
@@ -150,13 +157,15 @@ class RecordConsumer {
       if (index_ == tail_) {
         tail_ = control_->tail.load(std::memory_order_acquire);
         if (index_ == tail_) {
-          if (free_ - returned_ > capacity_ / 8) give_back();  // nothing to do: the producer may be blocked
+          // nothing to do: the producer may be blocked
+          if (free_ - returned_ > capacity_ / 8) give_back();
           return Take::none;
         }
         if (tail_ - returned_ > capacity_ || tail_ < index_ || tail_ % 8 != 0) return Take::malformed;
       }
       std::uint64_t header = 0;
-      std::memcpy(&header, data_ + place_, sizeof header);  // read once: the producer might change it behind our back
+      // read once: the producer might change it behind our back
+      std::memcpy(&header, data_ + place_, sizeof header);
       const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
       const auto type = static_cast<std::uint8_t>(header >> 24);
       const std::uint32_t space = record_space(bytes);
@@ -174,7 +183,8 @@ class RecordConsumer {
     }
   }
 
-  // The record that was taken last, before any release(), could not be dealt with: the next take() gives it again.
+  // The record that was taken last, before any release(), could not be dealt with: the next take()
+  // gives it again.
   void put_back(const Record& record) {
     place_ = static_cast<std::uint32_t>(record.data - data_) - kRecordHeaderBytes;
     index_ -= record_space(record.bytes);
@@ -189,8 +199,8 @@ class RecordConsumer {
     control_->head.store(kRefusedHead, std::memory_order_release);
   }
 
-  // Everything taken so far will not be looked at again. The producer learns it a quarter of the ring at a time, so that
-  // the head's line moves rarely.
+  // Everything taken so far will not be looked at again. The producer learns it a quarter of the
+  // ring at a time, so that the head's line moves rarely.
   void release() {
     free_ = index_;
     if (free_ - returned_ >= capacity_ / 4) give_back();

@@ -90,7 +90,8 @@ TEST(RecordRing, FullRingRefusesUntilSpaceComesBack) {
   EXPECT_FALSE(push(ring, payload, 10));
 }
 
-// The largest record must be accepted whatever the producer's place is, once the consumer has found the ring empty.
+// The largest record must be accepted whatever the producer's place is, once the consumer has found
+// the ring empty.
 TEST(RecordRing, LargestRecordFitsAtEveryPlace) {
   for (std::uint32_t skip = 0; skip < 512; skip += 8) {
     Ring ring(512);
@@ -173,7 +174,8 @@ TEST(RecordRing, ImpossibleHeadMeansFull) {
   EXPECT_FALSE(push(ring, pattern(1, 24), 1));
 }
 
-// What was taken before may be given back later: the producer still sees that nothing more is taken.
+// What was taken before may be given back later: the producer still sees that nothing more is
+// taken.
 TEST(RecordRing, RefusedRingNeverHasRoomAgain) {
   Ring ring(256);
   Record record;
@@ -194,7 +196,8 @@ TEST(RecordRing, RandomContentsStayInBounds) {
     Ring ring(256);
     for (std::uint64_t& word : ring.data) {
       word = random.next();
-      if (random.below(2) == 0) word &= 0xFFFFFFFF0300003FULL;  // plausible lengths and types go deeper
+      // plausible lengths and types go deeper
+      if (random.below(2) == 0) word &= 0xFFFFFFFF0300003FULL;
     }
     ring.control.tail = random.below(4) == 0 ? random.next() : 8 * random.below(40);
     Record record;

@@ -1,9 +1,10 @@
-// One thread sleeps until another wakes it: a token that is left by wake() and consumed by sleep(). A token left while
-// nobody sleeps is kept, so a wake-up is never lost, whatever the two have agreed by other means (the command queue's
-// sleeping bit) about when one is due; several are one. Within one process.
+// One thread sleeps until another wakes it: a token that is left by wake() and consumed by sleep().
+// A token left while nobody sleeps is kept, so a wake-up is never lost, whatever the two have
+// agreed by other means (the command queue's sleeping bit) about when one is due; several are one.
+// Within one process.
 //
-// state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing; wake() goes from
-// anywhere to kToken, and makes the system call only if it came from kAsleep.
+// state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
+// wake() goes from anywhere to kToken, and makes the system call only if it came from kAsleep.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,8 @@ namespace heddle::queue {
 
 // Blocks in the kernel, on a word of this process.
 struct SystemFutex {
-  // Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for no reason.
+  // Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for
+  // no reason.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns);
   static void wake_one(std::atomic<std::uint32_t>* word);
 };
@@ -25,8 +27,8 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  // One thread at a time. True: woken. False: the time is over, or a signal came; ask again or look at what you wait
-  // for.
+  // One thread at a time. True: woken. False: the time is over, or a signal came; ask again or look
+  // at what you wait for.
   [[nodiscard]] bool sleep(std::int64_t timeout_ns) {
     std::uint32_t state = kNothing;
     if (state_.compare_exchange_strong(state, kAsleep, std::memory_order_acquire, std::memory_order_acquire)) {

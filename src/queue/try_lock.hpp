@@ -1,10 +1,12 @@
 // A lock that is tried and never waited for: who finds an object busy skips it.
 //
-// Invariant: held == 1 exactly while one thread is between a successful try_lock() and its unlock().
+// Invariant: held == 1 exactly while one thread is between a successful try_lock() and its
+// unlock().
 //
-// A thread that skips may leave work behind that the holder, on its way out, no longer sees: the holder looks, finds
-// nothing, the other adds and finds the lock held, the holder unlocks. Either somebody comes by again (a progress
-// loop), or leaving must be one step with the look: the sleeping bit of CommandQueue, which needs no lock beside it.
+// A thread that skips may leave work behind that the holder, on its way out, no longer sees: the
+// holder looks, finds nothing, the other adds and finds the lock held, the holder unlocks. Either
+// somebody comes by again (a progress loop), or leaving must be one step with the look: the
+// sleeping bit of CommandQueue, which needs no lock beside it.
 #pragma once
 
 #include <atomic>

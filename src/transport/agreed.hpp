@@ -1,5 +1,6 @@
-// Settings of the layers above by which both ends of a message count: if they differed, one would wait for credit that the other
-// never gives. They travel in each transport's card, and ranks that differ do not meet.
+// Settings of the layers above by which both ends of a message count: if they differed, one would
+// wait for credit that the other never gives. They travel in each transport's card, and ranks that
+// differ do not meet.
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,9 @@ inline constexpr std::uint32_t kMaxHeaderBytes = 128;
 
 // A region of a peer (or one's own) after import.
 struct RemoteMemory {
-  std::byte* direct = nullptr;  // address in this process for plain loads and stores; null: commands only
-  std::uint32_t opcodes = 0;    // which of put, get, atomic this memory accepts as commands
+  // address in this process for plain loads and stores; null: commands only
+  std::byte* direct = nullptr;
+  std::uint32_t opcodes = 0;  // which of put, get, atomic this memory accepts as commands
   std::uint32_t rank = 0;
   std::uint64_t bytes = 0;
   std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
@@ -50,12 +51,15 @@ struct Command {
   bool alone = false;              // in: put, get: see TransportWorker::post()
   bool inlined = false;            // in: message: the packet, of `bytes` bytes, lies in `packet`
   bool done = false;               // out: finished during post(); no completion will follow
-  bool source_free = false;        // out: source reusable already; no source_free completion will follow
-  std::uint8_t atomic_op = 0;      // heddle_atomic_op
+  // out: source reusable already; no source_free completion will follow
+  bool source_free = false;
+  std::uint8_t atomic_op = 0;  // heddle_atomic_op
   std::uint32_t rank = 0;
-  std::uint32_t worker = 0;     // message: the target's worker number. else: the worker that serves, if any must
+  // message: the target's worker number. else: the worker that serves, if any must
+  std::uint32_t worker = 0;
   std::uint32_t immediate = 0;  // message
-  // Message that is not inlined. Header, zeros up to a multiple of 8, payload: one contiguous packet.
+  // Message that is not inlined. Header, zeros up to a multiple of 8, payload: one contiguous
+  // packet.
   std::uint32_t header_bytes = 0;
   const void* header = nullptr;
   // Message that is not inlined, put: source (not written). Get, atomic: destination (atomic: null:
@@ -142,8 +146,8 @@ inline void copy_words(std::byte* to, const std::byte* from, std::uint64_t bytes
   }
 }
 
-// Writes the packet of a message, which lies nowhere yet as a whole, or in the command. Room is needed
-// for packet_bytes(), and for zeros up to a multiple of 8 if it is inlined.
+// Writes the packet of a message, which lies nowhere yet as a whole, or in the command. Room is
+// needed for packet_bytes(), and for zeros up to a multiple of 8 if it is inlined.
 inline void write_packet(const Command& command, std::byte* to) {
   if (command.inlined) {
     copy_words(to, command.packet, command.bytes);

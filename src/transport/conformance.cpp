@@ -41,7 +41,7 @@ Command message_to(std::uint32_t rank, std::uint32_t worker, const std::vector<s
   return command;
 }
 
-// ---- Port ---------------------------------------------------------------------------------------------------------------
+// ---- Port ---------------------------------------------------------------------------------------
 
 std::size_t Port::post(std::span<Command> batch) {
   for (Command& command : batch) {
@@ -127,7 +127,7 @@ void Port::check_lent() {
   lent_.clear();
 }
 
-// ---- World --------------------------------------------------------------------------------------------------------------
+// ---- World --------------------------------------------------------------------------------------
 
 World::World(const Setting& setting, std::uint32_t ranks, std::uint32_t workers) : job_(ranks) {
   base::Config::Overrides variables = setting.variables;

@@ -1,9 +1,10 @@
 // What every transport must do, as tests that know nothing but the contract in transport.hpp.
 //
-// A Setting is one way to set up one transport; conformance_test.cpp lists them, conformance_*.cpp hold the tests. A World
-// is a job of a few ranks in this process with their transports. A Port is one worker with the books that the contract
-// asks for: it fails the test if a completion is missing, comes twice or comes in the wrong order, or if message data
-// changes before the next poll.
+// A Setting is one way to set up one transport; conformance_test.cpp lists them, conformance_*.cpp
+// hold the tests. A World is a job of a few ranks in this process with their transports. A Port is
+// one worker with the books that the contract asks for: it fails the test if a completion is
+// missing, comes twice or comes in the wrong order, or if message data changes before the next
+// poll.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,7 +63,8 @@ class Port {
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] TransportWorker& worker() { return *worker_; }
 
-  // Posts the batch with fresh tokens; returns how many were accepted. Those that were not are as before.
+  // Posts the batch with fresh tokens; returns how many were accepted. Those that were not are as
+  // before.
   std::size_t post(std::span<Command> batch);
   // One command: its token, or 0: not accepted.
   Token post_one(Command command);
@@ -133,7 +135,8 @@ class World {
 
   // Polls every open port once.
   void pump();
-  // Pumps until the condition holds. False: it did not within a time that is far longer than it takes.
+  // Pumps until the condition holds. False: it did not within a time that is far longer than it
+  // takes.
   [[nodiscard]] bool until(const std::function<bool()>& condition);
   // Posts, pumping as long as it is not accepted. 0: never was.
   Token must_post(Port& port, const Command& command);

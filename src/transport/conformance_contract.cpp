@@ -1,4 +1,5 @@
-// The conformance suite: the sentences of transport.hpp that the other files do not need on their way.
+// The conformance suite: the sentences of transport.hpp that the other files do not need on their
+// way.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -54,7 +55,8 @@ void expect_letters(World& world, const std::vector<Arrival>& arrivals, std::siz
   }
 }
 
-// Inlined and others are messages of one order; the source of an inlined one is the caller's at once.
+// Inlined and others are messages of one order; the source of an inlined one is the caller's at
+// once.
 TEST_P(Conformance, InlinedMessagesAreMessages) {
   constexpr std::uint32_t kMessages = 800;
   World world(GetParam(), 2);
@@ -184,7 +186,8 @@ TEST_P(Conformance, FreeSourcesOfPutsMayBeWritten) {
   }
 }
 
-// A full target takes a part of a batch, from its beginning, and the rest may be posted again as it is.
+// A full target takes a part of a batch, from its beginning, and the rest may be posted again as it
+// is.
 TEST_P(Conformance, ABatchIsCutWhereTheRoomEnds) {
   World world(GetParam(), 2);
   Port& from = world.port(0);

@@ -62,7 +62,8 @@ TEST_P(Conformance, CommandsToADeadPeerCompleteWithPeerFailed) {
   world.transport(0).release(*memory);
 }
 
-// What is under way when the peer dies completes, one way or the other, without the peer doing anything.
+// What is under way when the peer dies completes, one way or the other, without the peer doing
+// anything.
 TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   constexpr std::uint64_t kBytes = 300'000;
   std::vector<std::byte> region(kBytes);
@@ -76,7 +77,8 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   std::vector<Token> tokens;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     for (const Command& command : one_of_each(*memory, buffers[i], kBytes)) {
-      for (int attempt = 0; attempt < 20; ++attempt) {  // the victim does not poll, so not all may be accepted
+      // the victim does not poll, so not all may be accepted
+      for (int attempt = 0; attempt < 20; ++attempt) {
         const Token token = port.post_one(command);
         port.poll();
         if (token == 0) continue;
@@ -100,14 +102,16 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   // Nothing touches the victim's or our memory any more.
   std::fill(region.begin(), region.end(), std::byte{0x77});
   for (int i = 0; i < 100; ++i) port.poll();
-  // UCX's shared memory alone cannot be cut off from a peer that lives, as this one does (transport/ucx/README.md).
+  // UCX's shared memory alone cannot be cut off from a peer that lives, as this one does
+  // (transport/ucx/README.md).
   const std::string name = name_of(GetParam());
   const bool untouched = std::all_of(region.begin(), region.end(), [](std::byte b) { return b == std::byte{0x77}; });
   EXPECT_TRUE(untouched || name == "ucx_posix" || name == "ucx_sysv");
   world.transport(0).release(*memory);
 }
 
-// The same for short messages that are posted together, of which some are on their way, some wait, and some are refused.
+// The same for short messages that are posted together, of which some are on their way, some wait,
+// and some are refused.
 TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
   World world(GetParam(), 3);
   Port& port = world.port(0);
@@ -159,7 +163,8 @@ TEST_P(Conformance, MessagesOfADeadPeerAreWholeOrMissing) {
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, data[0])), HEDDLE_DONE);
 }
 
-// A worker that was closed takes no more messages; its senders are not held up for ever, and other workers get theirs.
+// A worker that was closed takes no more messages; its senders are not held up for ever, and other
+// workers get theirs.
 TEST_P(Conformance, AClosedWorkerDoesNotHoldUpItsSenders) {
   World world(GetParam(), 2, 2);
   const auto data = pattern(1, 500);
@@ -255,7 +260,8 @@ TEST_P(Conformance, ThreadsSurviveADeath) {
       }
     }
     EXPECT_EQ(refused_by_death, 20U);
-    // What was accepted may wait for its receiver: so each receives until nothing of anybody is under way.
+    // What was accepted may wait for its receiver: so each receives until nothing of anybody is
+    // under way.
     bool quiet = false;
     while (finished.load() < kLiving && !deadline.over()) {
       if (!quiet && port.outstanding() == 0) {

@@ -195,7 +195,8 @@ TEST_P(Conformance, AtomicsDoWhatTheySay) {
   }
 }
 
-// Threads of several ranks and workers transfer at once; each has a part of the target for itself, and all count in one word.
+// Threads of several ranks and workers transfer at once; each has a part of the target for itself,
+// and all count in one word.
 TEST_P(Conformance, TransfersOfManyThreadsDoNotDisturbEachOther) {
   constexpr std::uint32_t kRanks = 3;
   constexpr std::uint32_t kWorkers = 2;

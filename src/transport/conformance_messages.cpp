@@ -186,7 +186,8 @@ TEST_P(Conformance, MessagesWaitForAWorkerThatIsOpenedLater) {
   ASSERT_TRUE(world.quiet());
 }
 
-// Nobody receives: the transport must stop accepting, having accepted no more than its stated memory, and lose nothing.
+// Nobody receives: the transport must stop accepting, having accepted no more than its stated
+// memory, and lose nothing.
 TEST_P(Conformance, BackPressureIsBoundedAndLosesNothing) {
   constexpr std::size_t kBytes = 200;
   constexpr std::size_t kBatch = 16;

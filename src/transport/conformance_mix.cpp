@@ -15,7 +15,8 @@ constexpr std::uint32_t kWorkers = 2;
 constexpr std::uint64_t kSlot = 20'000;
 constexpr std::uint64_t kSlots = 32;
 
-// One rank's part of the mix: a region where every worker of every rank has slots of its own, each used once at a time.
+// One rank's part of the mix: a region where every worker of every rank has slots of its own, each
+// used once at a time.
 struct Region {
   std::vector<std::byte> bytes = std::vector<std::byte>(kRanks * kWorkers * kSlots * kSlot);
   LocalMemory local;

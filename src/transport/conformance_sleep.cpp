@@ -1,4 +1,5 @@
-// The conformance suite: sleeping until something arrives. A wake-up that is lost shows as a wait that lasts its full time.
+// The conformance suite: sleeping until something arrives. A wake-up that is lost shows as a wait
+// that lasts its full time.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -147,7 +148,8 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
     }
     std::vector<std::byte> data = pattern(round, region.size());
     std::vector<std::byte> back(region.size());
-    // Read by a get: ThreadSanitizer does not know that what two mappings of a segment show is one memory.
+    // Read by a get: ThreadSanitizer does not know that what two mappings of a segment show is one
+    // memory.
     for (const Opcode opcode : {Opcode::put, Opcode::get}) {
       Command command;
       command.opcode = opcode;

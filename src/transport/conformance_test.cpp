@@ -1,4 +1,5 @@
-// The ways in which transports are set up for the conformance suite. A new transport: a few rows here.
+// The ways in which transports are set up for the conformance suite. A new transport: a few rows
+// here.
 #include "transport/conformance.hpp"
 #include "transport/test_ucx.hpp"
 

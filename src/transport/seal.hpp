@@ -1,5 +1,5 @@
-// Tells what ranks of one job have written from what came by accident, or from another job: a checksum that depends on the job's
-// secret. Not against an attacker who computes.
+// Tells what ranks of one job have written from what came by accident, or from another job: a
+// checksum that depends on the job's secret. Not against an attacker who computes.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,15 @@
-// What carries operations between processes: the contract every transport fulfils, and the conformance suite checks.
+// What carries operations between processes: the contract every transport fulfils, and the
+// conformance suite checks.
 //
-// A Transport is opened once per context; a TransportWorker once per worker. Commands go down through post(), plain
-// completion records come up through poll(). A transport never calls the engine, never allocates an operation, and never blocks: what cannot be
-// taken now is not accepted. After open it throws nothing but std::bad_alloc, where the first use of a peer has no memory: then nothing has
-// happened.
+// A Transport is opened once per context; a TransportWorker once per worker. Commands go down
+// through post(), plain completion records come up through poll(). A transport never calls the
+// engine, never allocates an operation, and never blocks: what cannot be taken now is not accepted.
+// After open it throws nothing but std::bad_alloc, where the first use of a peer has no memory:
+// then nothing has happened.
 //
-// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at a time. Where one_thread says so,
-// both only by one and the same thread, from open() to the destructors: see there.
+// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at
+// a time. Where one_thread says so, both only by one and the same thread, from open() to the
+// destructors: see there.
 #pragma once
 
 #include <algorithm>
@@ -33,37 +36,46 @@ enum class Sleeping : std::uint8_t {
   free     // nothing while nobody sleeps
 };
 
-// Limits and abilities; constant once the transport is open. Selection, `heddle info` and the conformance suite read it.
+// Limits and abilities; constant once the transport is open. Selection, `heddle info` and the
+// conformance suite read it.
 struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
-  bool direct = false;        // allocated regions of some rank may import as direct memory: direct_to() tells of which
-  bool copies_messages = false;    // a message that post() accepts has been copied, also one that is not inlined
-  bool ordered_messages = false;   // messages of one worker to one worker arrive in the order of posting
+  // allocated regions of some rank may import as direct memory: direct_to() tells of which
+  bool direct = false;
+  // a message that post() accepts has been copied, also one that is not inlined
+  bool copies_messages = false;
+  // messages of one worker to one worker arrive in the order of posting
+  bool ordered_messages = false;
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command
-  std::uint64_t fetch_bytes = 0;   // a longer message is better fetched by its receiver with a get; 0: never
-  std::uint32_t max_workers = 0;   // per process
+  // a longer message is better fetched by its receiver with a get; 0: never
+  std::uint64_t fetch_bytes = 0;
+  std::uint32_t max_workers = 0;  // per process
   Sleeping sleeping = Sleeping::impossible;
-  // The library behind it takes calls of one thread only. open() and its result's functions and destructor, and those of its workers,
-  // are then for that thread, which is the same for all transports of the process that say so; but capabilities, describe,
-  // release, common_words, counters and what is about sleeping, which call no library, are for all.
+  // The library behind it takes calls of one thread only. open() and its result's functions and
+  // destructor, and those of its workers, are then for that thread, which is the same for all
+  // transports of the process that say so; but capabilities, describe, release, common_words,
+  // counters and what is about sleeping, which call no library, are for all.
   bool one_thread = false;
-  std::uint64_t memory_per_peer = 0;  // bytes of buffers per connected pair of workers (one direction)
-  std::uint32_t key_bytes = 48;       // of the keys of its regions: zeros follow
+  // bytes of buffers per connected pair of workers (one direction)
+  std::uint64_t memory_per_peer = 0;
+  std::uint32_t key_bytes = 48;  // of the keys of its regions: zeros follow
 };
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 inline constexpr std::size_t kKeyBytes = 48;
 inline constexpr std::size_t kWideKeyBytes = 80;
 
-// What one peer needs to reach a region through this transport. Carried as bytes; import() must treat it as hostile.
+// What one peer needs to reach a region through this transport. Carried as bytes; import() must
+// treat it as hostile.
 struct MemoryKey {
   std::array<std::byte, kKeyBytes> bytes{};
 };
 
-// What any peer needs, where ranks are reached in different ways. Transport::key_for() gives what one of them needs.
+// What any peer needs, where ranks are reached in different ways. Transport::key_for() gives what
+// one of them needs.
 struct WideKey {
   WideKey() = default;
   // One key that serves all.
@@ -88,10 +100,12 @@ struct LocalMemory {
   std::uint64_t second_id = 0;  // transport's own, if one does not do
 };
 
-// ---- completions -----------------------------------------------------------------------------------------------------
+// ---- completions --------------------------------------------------------------------------------
 
 enum class Event : std::uint8_t {
-  done,         // the command with this token is finished at the target (message: in the target's memory), or failed
+  // the command with this token is finished at the target (message: in the target's memory), or
+  // failed
+  done,
   source_free,  // the source of the command with this token may be reused; `done` follows
   message       // a message has arrived: data (header then payload), valid until the next poll()
 };
@@ -107,7 +121,7 @@ struct Completion {
   std::uint32_t worker = 0;  // message: source
 };
 
-// ---- the two interfaces ---------------------------------------------------------------------------------------------------
+// ---- the two interfaces -------------------------------------------------------------------------
 
 struct WorkerCounters {
   std::uint64_t malformed = 0;  // arrivals refused by the transport
@@ -120,40 +134,46 @@ class TransportWorker {
   TransportWorker& operator=(const TransportWorker&) = delete;
   virtual ~TransportWorker() = default;
 
-  // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try again).
-  // What goes to one peer is made visible to it together, so that several commands at once cost less
-  // than one by one. An inlined message that is accepted has been copied. For each accepted
-  // command either `done` is set or exactly one Event::done with its token comes from a later poll(), whatever happens to
-  // the peer. A command to a peer known as failed is accepted and completes with PEER_FAILED. If memory runs out behind an accepted command, the
-  // batch ends there.
-  // `alone`: the peer makes no progress, and may be waiting for this. The command is done within post(), or not accepted
-  // (where the transport cannot do that, and where it fails).
+  // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try
+  // again).
+  // What goes to one peer is made visible to it together, so that several commands at once cost
+  // less than one by one. An inlined message that is accepted has been copied. For each accepted
+  // command either `done` is set or exactly one Event::done with its token comes from a later
+  // poll(), whatever happens to the peer. A command to a peer known as failed is accepted and
+  // completes with PEER_FAILED. If memory runs out behind an accepted command, the batch ends
+  // there.
+  // `alone`: the peer makes no progress, and may be waiting for this. The command is done within
+  // post(), or not accepted (where the transport cannot do that, and where it fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
 
-  // Makes progress and fetches what has happened; returns the number of records written. Releases the message data of the
-  // previous poll.
+  // Makes progress and fetches what has happened; returns the number of records written. Releases
+  // the message data of the previous poll.
   [[nodiscard]] virtual std::size_t poll(std::span<Completion> completions) = 0;
 
-  // The peer is dead: everything outstanding towards it completes with PEER_FAILED in later polls; what arrived whole
-  // from it before may still be delivered.
+  // The peer is dead: everything outstanding towards it completes with PEER_FAILED in later polls;
+  // what arrived whole from it before may still be delivered.
   virtual void peer_failed(std::uint32_t rank) = 0;
 
   struct Target {
     std::uint32_t rank;
     std::uint32_t worker;
   };
-  // True: that worker of a peer was closed, so a request sent to it may never be answered. False where it is not known.
+  // True: that worker of a peer was closed, so a request sent to it may never be answered. False
+  // where it is not known.
   [[nodiscard]] virtual bool closed(Target target) {
     static_cast<void>(target);
     return false;
   }
 
-  // For Transport::wait(), which see. True: what arrives for this worker from now on rings the transport's bell (once).
+  // For Transport::wait(), which see. True: what arrives for this worker from now on rings the
+  // transport's bell (once).
   // False: the worker has something under way that only poll() moves on.
   [[nodiscard]] virtual bool arm() { return false; }
-  // Any thread, at any time: nothing has arrived since the last arm(), as far as can be seen from outside.
+  // Any thread, at any time: nothing has arrived since the last arm(), as far as can be seen from
+  // outside.
   [[nodiscard]] virtual bool armed() const { return false; }
-  // After Transport::settle(). True: there is something for poll() already, though perhaps not in its very next call.
+  // After Transport::settle(). True: there is something for poll() already, though perhaps not in
+  // its very next call.
   [[nodiscard]] virtual bool has_arrivals() { return true; }
 
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
@@ -178,20 +198,23 @@ class Transport {
     static_cast<void>(rank);
     return capabilities().name;
   }
-  // Allocated regions of that rank may import as direct memory. Alike for both of two ranks with the same settings.
+  // Allocated regions of that rank may import as direct memory. Alike for both of two ranks with
+  // the same settings.
   [[nodiscard]] virtual bool direct_to(std::uint32_t rank) const {
     static_cast<void>(rank);
     return capabilities().direct;
   }
-  // A connection with that rank broke, or could not be made: commands to it end with PEER_FAILED, though the bootstrap may not have heard of
-  // a death, or never will. 0: none did; else its place among the ranks that were lost. Any thread.
+  // A connection with that rank broke, or could not be made: commands to it end with PEER_FAILED,
+  // though the bootstrap may not have heard of a death, or never will. 0: none did; else its place
+  // among the ranks that were lost. Any thread.
   [[nodiscard]] virtual std::uint32_t lost(std::uint32_t rank) const {
     static_cast<void>(rank);
     return 0;
   }
 
-  // lost(), and for a while the bootstrap has not told of a death that would explain it: a network is cut. Nothing comes from that rank any more, so
-  // it is to be taken for failed. Bootstrap::note_given_up() is called then. Any thread.
+  // lost(), and for a while the bootstrap has not told of a death that would explain it: a network
+  // is cut. Nothing comes from that rank any more, so it is to be taken for failed.
+  // Bootstrap::note_given_up() is called then. Any thread.
   [[nodiscard]] virtual bool given_up(std::uint32_t rank) const {
     static_cast<void>(rank);
     return false;
@@ -206,19 +229,22 @@ class Transport {
   // Memory of the caller.
   [[nodiscard]] virtual base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) = 0;
   virtual void withdraw(const LocalMemory& memory) = 0;
-  // Memory of the caller that `rank` alone will import: the others' ways to it need not be made. Otherwise as enroll().
+  // Memory of the caller that `rank` alone will import: the others' ways to it need not be made.
+  // Otherwise as enroll().
   [[nodiscard]] virtual base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
     static_cast<void>(rank);
     return enroll(address, bytes);
   }
 
-  // The key by which memory of this rank is reached by `rank`; and by which that of `rank` is reached here.
+  // The key by which memory of this rank is reached by `rank`; and by which that of `rank` is
+  // reached here.
   [[nodiscard]] virtual MemoryKey key_for(std::uint32_t rank, const WideKey& key) const {
     static_cast<void>(rank);
     return key.front();
   }
 
-  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one. PEER_FAILED: the peer has died.
+  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one.
+  // PEER_FAILED: the peer has died.
   // AGAIN: its card is not here yet; call again.
   [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
   // The same, but waits for the card, which other ranks hand on: not for who makes progress.
@@ -235,13 +261,15 @@ class Transport {
   }
   virtual void release(const RemoteMemory& memory) = 0;
 
-  // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay, whoever dies. Empty: there are
-  // none, or this rank cannot reach them yet (call again).
+  // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay,
+  // whoever dies. Empty: there are none, or this rank cannot reach them yet (call again).
   [[nodiscard]] virtual std::span<std::atomic<std::uint64_t>> common_words() { return {}; }
 
-  // Queues whose commands are released by what arrives. Null: there are none, and never will be. They end with the transport.
+  // Queues whose commands are released by what arrives. Null: there are none, and never will be.
+  // They end with the transport.
   [[nodiscard]] virtual SessionQueues* sessions() { return nullptr; }
-  // Barriers and small reductions by the interface. Null: there are none, and never will be. They end with the transport.
+  // Barriers and small reductions by the interface. Null: there are none, and never will be. They
+  // end with the transport.
   [[nodiscard]] virtual BarrierGates* gates() { return nullptr; }
 
   // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
@@ -252,10 +280,11 @@ class Transport {
   //   each worker: has_arrivals() says false
   //   wait(seen, timeout)
   //
-  // Then wait() returns when, since bell(), for an armed worker a message or a peer's transfer has arrived, a peer has died
-  // or left, or ring() was called; or after the time; or for no reason. What is not armed does not wake: a put to direct
-  // memory (who waits for a word must look at it), a worker opened meanwhile, and room in the ring or mailbox of a peer
-  // that was full (who has a command to post must try again).
+  // Then wait() returns when, since bell(), for an armed worker a message or a peer's transfer has
+  // arrived, a peer has died or left, or ring() was called; or after the time; or for no reason.
+  // What is not armed does not wake: a put to direct memory (who waits for a word must look at it),
+  // a worker opened meanwhile, and room in the ring or mailbox of a peer that was full (who has a
+  // command to post must try again).
   // Any thread; several may wait.
   [[nodiscard]] virtual std::uint32_t bell() { return 0; }
   virtual void settle() {}
@@ -278,18 +307,21 @@ struct Entry {
 };
 std::span<const Entry> table();
 
-// Opens by name. "NEAR,FAR": the ranks of one's own node by NEAR, the others by FAR (joint/joint.hpp). "fault+NAME" wraps NAME in the
-// fault decorator. Unknown: HEDDLE_ERR_CONFIG listing what there is.
+// Opens by name. "NEAR,FAR": the ranks of one's own node by NEAR, the others by FAR
+// (joint/joint.hpp). "fault+NAME" wraps NAME in the fault decorator. Unknown: HEDDLE_ERR_CONFIG
+// listing what there is.
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment);
 // Whether that one has to be opened by the thread for all calls. False for an unknown one.
 bool one_thread(const std::string& name, const base::Environment& environment);
 
-// CONFIG: choose() would refuse that, wherever the ranks are: an unknown name, or settings that contradict each other.
+// CONFIG: choose() would refuse that, wherever the ranks are: an unknown name, or settings that
+// contradict each other.
 base::Status check_choice(const char* asked, const base::Config& config);
-// The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else, by where the
-// ranks are, one or both of HEDDLE_TRANSPORTS. The same on all ranks that have the same settings. CONFIG: the settings contradict
-// each other, or the ranks are on several nodes and nothing is named that reaches others.
+// The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what
+// HEDDLE_TRANSPORT says; else, by where the ranks are, one or both of HEDDLE_TRANSPORTS. The same
+// on all ranks that have the same settings. CONFIG: the settings contradict each other, or the
+// ranks are on several nodes and nothing is named that reaches others.
 base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config);
 
 }  // namespace heddle::transport

@@ -1,26 +1,31 @@
-// A board: where a worker shows one sending worker the receives that wait for long messages of that worker, and where the two
-// agree who copies. It lies in memory of the receiver that both map.
+// A board: where a worker shows one sending worker the receives that wait for long messages of that
+// worker, and where the two agree who copies. It lies in memory of the receiver that both map.
 //
 // Stages of a place, in its word with a generation:
 //   free  -> shown   receiver: all of its line is written
-//   shown -> free    receiver: the receive was cancelled, or a message that the sender had sent before took it
+//   shown -> free    receiver: the receive was cancelled, or a message that the sender had sent
+//                    before took it
 //   shown -> taken   sender: its message belongs to this receive; `offer` says where its data is
 //   taken -> free    receiver, when both have ended with it
-// Both leave `shown` by compare-and-swap, so exactly one has it: a receive that was cancelled is never written to, and one that
-// the sender has taken is never given to another message. A place that is taken is copied in parts: who has time claims the next
-// by adding to `next`, the sender to put it, the receiver to get it, and adds its length to `finished` when it is copied.
+// Both leave `shown` by compare-and-swap, so exactly one has it: a receive that was cancelled is
+// never written to, and one that the sender has taken is never given to another message. A place
+// that is taken is copied in parts: who has time claims the next by adding to `next`, the sender to
+// put it, the receiver to get it, and adds its length to `finished` when it is copied.
 //
-// Why the sender's choice is the one that the receiver would have made. The sender takes only while `seen` equals the number of
-// messages that it has left to the receiver to match (everything it sent, except what it took a place for), so each of these
-// was matched, and what it took was withdrawn, before the sender looked. Of the places that fit it takes the earliest, among
-// those that were all there when it looked (`count`). The receiver shows a receive only if every receive that was posted before
-// and could take the same message is shown too: no receive with a mask or a wild source is posted then, and the one of the same
-// source and tag before it is shown. So when a message of the sender's is matched by taking, no message that came before it is
-// unmatched, and no earlier receive that fits it is left. What the sender sends later and the receiver matches finds the taken
-// receive gone: the receiver's own compare-and-swap fails, and it goes on to the next.
+// Why the sender's choice is the one that the receiver would have made. The sender takes only while
+// `seen` equals the number of messages that it has left to the receiver to match (everything it
+// sent, except what it took a place for), so each of these was matched, and what it took was
+// withdrawn, before the sender looked. Of the places that fit it takes the earliest, among those
+// that were all there when it looked (`count`). The receiver shows a receive only if every receive
+// that was posted before and could take the same message is shown too: no receive with a mask or a
+// wild source is posted then, and the one of the same source and tag before it is shown. So when a
+// message of the sender's is matched by taking, no message that came before it is unmatched, and no
+// earlier receive that fits it is left. What the sender sends later and the receiver matches finds
+// the taken receive gone: the receiver's own compare-and-swap fails, and it goes on to the next.
 //
-// Hostile peers: either may write anything. Each reads what it uses once, checks it against its own memory's range, and ends its
-// side when `finished` reaches its own length; more than wrong data in the buffers that were shown cannot come of it.
+// Hostile peers: either may write anything. Each reads what it uses once, checks it against its own
+// memory's range, and ends its side when `finished` reaches its own length; more than wrong data in
+// the buffers that were shown cannot come of it.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +51,8 @@ constexpr std::uint64_t generation_of(std::uint64_t word) {
 }
 
 struct alignas(64) BoardPlace {
-  // Written by the receiver while it is free. The atomic ones are read by the sender before it has taken the place: relaxed, the
-  // word orders them.
+  // Written by the receiver while it is free. The atomic ones are read by the sender before it has
+  // taken the place: relaxed, the word orders them.
   std::atomic<std::uint64_t> word;    // acquire, release and both: partner is the other side's
   std::atomic<std::uint64_t> tag;     // of which all bits count
   std::atomic<std::uint64_t> number;  // in the order of posting
@@ -56,25 +61,30 @@ struct alignas(64) BoardPlace {
   // Written by the sender before it takes the place.
   alignas(64) Offer offer;
   // Both.
-  std::atomic<std::uint64_t> next;      // bytes that were claimed; relaxed: claiming orders nothing
-  std::atomic<std::uint64_t> finished;  // bytes that are copied, or given up; release when raised, acquire when read
-  std::atomic<std::int32_t> status;     // the first error; written before `finished` is raised
-  std::atomic<std::uint32_t> shared;    // the receiver copies without the sender's help, who may copy as well
+  std::atomic<std::uint64_t> next;  // bytes that were claimed; relaxed: claiming orders nothing
+  // bytes that are copied, or given up; release when raised, acquire when read
+  std::atomic<std::uint64_t> finished;
+  std::atomic<std::int32_t> status;  // the first error; written before `finished` is raised
+  // the receiver copies without the sender's help, who may copy as well
+  std::atomic<std::uint32_t> shared;
   std::atomic<std::uint64_t>
-      left;  // sender: the generation that it has ended with. Release; partner: the receiver's acquire
+      // sender: the generation that it has ended with. Release; partner: the receiver's acquire
+      left;
 };
 static_assert(sizeof(BoardPlace) == 256);
 
 struct Board {
   // Written by the receiver.
-  alignas(64) std::atomic<std::uint64_t> seen;  // messages matched or kept. Release; partner: the sender's acquire
-  std::atomic<std::uint64_t> count;             // receives shown so far. Release; partner: the sender's acquire
-  std::atomic<std::uint32_t> live;              // bit i: places[i] may be shown; a hint
+  // messages matched or kept. Release; partner: the sender's acquire
+  alignas(64) std::atomic<std::uint64_t> seen;
+  // receives shown so far. Release; partner: the sender's acquire
+  std::atomic<std::uint64_t> count;
+  std::atomic<std::uint32_t> live;  // bit i: places[i] may be shown; a hint
   alignas(64) BoardPlace places[kBoardPlaces];
 };
 static_assert(sizeof(Board) <= 4096 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-// ---- the protocol of a place: templates, so that the schedule explorer runs the code itself ------------------------------------
+// ---- the protocol of a place: templates, so that the schedule explorer runs the code itself -----
 
 // Receiver, while the place is free: all else that stands there has been written.
 template <class Place>
@@ -91,7 +101,8 @@ bool withdraw_place(Place& place, std::uint64_t generation) {
   return place.word.compare_exchange_strong(word, place_word(generation, Stage::free), std::memory_order_acq_rel,
                                             std::memory_order_acquire);
 }
-// Sender, with the word that it has found there, with acquire; `offer` is written. False: the receiver has taken it back.
+// Sender, with the word that it has found there, with acquire; `offer` is written. False: the
+// receiver has taken it back.
 template <class Place>
 bool take_place(Place& place, std::uint64_t word) {
   return place.word.compare_exchange_strong(word, place_word(generation_of(word), Stage::taken),
@@ -112,8 +123,8 @@ struct Part {
   std::uint64_t at = 0;
   std::uint64_t bytes = 0;
 };
-// Claims the next part of at most `most` bytes of `total`. False: none is left, and *part is as it was: who keeps it between calls
-// must not be left with a part that the other side has claimed.
+// Claims the next part of at most `most` bytes of `total`. False: none is left, and *part is as it
+// was: who keeps it between calls must not be left with a part that the other side has claimed.
 template <class Place>
 bool claim_part(Place& place, std::uint64_t total, std::uint64_t most, Part* part) {
   std::uint64_t next = place.next.load(std::memory_order_relaxed);
@@ -131,7 +142,8 @@ template <class Place>
 void finish_part(Place& place, std::uint64_t bytes, std::int32_t status) {
   std::int32_t none = HEDDLE_DONE;
   if (status != HEDDLE_DONE) place.status.compare_exchange_strong(none, status, std::memory_order_relaxed);
-  // Release: what was copied, and the status. Acquire: who sees all of it finished sees what those before have done.
+  // Release: what was copied, and the status. Acquire: who sees all of it finished sees what those
+  // before have done.
   place.finished.fetch_add(bytes, std::memory_order_acq_rel);
 }
 // What nobody has claimed will not be copied.
@@ -144,8 +156,9 @@ template <class Place>
 [[nodiscard]] bool all_finished(const Place& place, std::uint64_t total) {
   return place.finished.load(std::memory_order_acquire) >= total;
 }
-// Sender: its message has ended, perhaps before its time. What it has claimed and what nobody has is not copied; and where the
-// receiver still copies, the data may be gone: who sees the bytes that it finishes then sees this status.
+// Sender: its message has ended, perhaps before its time. What it has claimed and what nobody has
+// is not copied; and where the receiver still copies, the data may be gone: who sees the bytes that
+// it finishes then sees this status.
 template <class Place>
 void abandon_place(Place& place, const Part& claimed, std::uint64_t total) {
   if (all_finished(place, total)) return;

@@ -22,7 +22,8 @@ struct PackedRegion {
   bool narrow = false;  // read from a narrow one: the key is what one rank needs
 };
 
-inline constexpr std::size_t kNarrowRegionBytes = 96;  // where the key has no more than kTransportKeyBytes
+// where the key has no more than kTransportKeyBytes
+inline constexpr std::size_t kNarrowRegionBytes = 96;
 inline constexpr std::size_t kPackedRegionBytes = 128;
 static_assert(kPackedRegionBytes <= HEDDLE_PACKED_REGION_BYTES);
 
@@ -33,7 +34,8 @@ std::array<std::byte, kNarrowRegionBytes> encode_narrow(const PackedRegion& regi
 // How many bytes of what encode() gave matter.
 std::size_t packed_bytes(const PackedRegion& region);
 
-// PROTOCOL: wrong length, magic or checksum. VERSION: another layout. Ranges are for the caller to judge.
+// PROTOCOL: wrong length, magic or checksum. VERSION: another layout. Ranges are for the caller to
+// judge.
 base::Result<PackedRegion> decode_region(std::span<const std::byte> bytes);
 
 // FNV-1a, for checksums against accidents and for digests; no protection against forgery.

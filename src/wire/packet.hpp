@@ -1,8 +1,9 @@
-// What travels in a message: 32 immediate bits that say what it is, and for all but a small active message a packet header.
+// What travels in a message: 32 immediate bits that say what it is, and for all but a small active
+// message a packet header.
 //
-// Encode and decode stand side by side; decode treats every byte as hostile and never reads past what it was given.
-// Byte order is the machine's: all processes of a job run on machines of one byte order (checked by the version word of the
-// packed region and of the transports' cards).
+// Encode and decode stand side by side; decode treats every byte as hostile and never reads past
+// what it was given. Byte order is the machine's: all processes of a job run on machines of one
+// byte order (checked by the version word of the packed region and of the transports' cards).
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,15 @@
 
 namespace heddle::wire {
 
-// ---- immediate -------------------------------------------------------------------------------------------------------
+// ---- immediate ----------------------------------------------------------------------------------
 
 //   bits 29–31  kind
-//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp
-//   fragment: bit 28: no part of a large active message but an offer of one; bit 27: for the extension of the worker
-//   user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply whose value is credit in bytes
-//   the others: zero
-// All kinds are taken. One more protocol takes a bit of `fragment` and a row in row_of(), as the extension does.
+//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp fragment: bit
+//   28: no part of a large active message but an offer of one; bit 27: for the extension of the
+//   worker user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply
+//   whose value is credit in bytes the others: zero
+// All kinds are taken. One more protocol takes a bit of `fragment` and a row in row_of(), as the
+// extension does.
 enum class Kind : std::uint32_t {
   invalid = 0,
   active_message = 1,
@@ -35,7 +37,8 @@ enum class Kind : std::uint32_t {
 };
 
 inline constexpr std::uint32_t kKindShift = 29;
-inline constexpr std::uint32_t kHandlerNumbers = HEDDLE_AM_USER + HEDDLE_AM_HANDLERS;  // of both classes
+// of both classes
+inline constexpr std::uint32_t kHandlerNumbers = HEDDLE_AM_USER + HEDDLE_AM_HANDLERS;
 inline constexpr std::uint32_t kHandlerMask = HEDDLE_AM_HANDLERS - 1;
 inline constexpr std::uint32_t kHeaderShift = 10;
 inline constexpr std::uint32_t kHeaderMask = 0x7F;
@@ -103,11 +106,12 @@ inline std::optional<ActiveMessage> decode_am(std::uint32_t immediate, std::span
                        static_cast<std::uint32_t>(packet.size() - padded)};
 }
 
-// ---- part of a large active message ------------------------------------------------------------------------------------
+// ---- part of a large active message -------------------------------------------------------------
 
 // The part with offset 0 carries the message's header (padded to 8) between this and its payload.
 struct FragmentHeader {
-  std::uint64_t token;        // the sender's; returned in the reply when the whole message has arrived
+  // the sender's; returned in the reply when the whole message has arrived
+  std::uint64_t token;
   std::uint64_t message;      // number of the message, per sending worker
   std::uint64_t total_bytes;  // of the whole payload
   std::uint64_t offset;       // of this part in the payload
@@ -123,12 +127,13 @@ struct Fragment {
 };
 std::optional<Fragment> decode_fragment(std::span<const std::byte> packet);
 
-// ---- large active message that the receiver fetches -------------------------------------------------------------------
+// ---- large active message that the receiver fetches ---------------------------------------------
 
 inline constexpr std::uint32_t kAmOffer = immediate_of(Kind::fragment) | 1U << 28;
 inline constexpr std::size_t kAmOfferKeyBytes = 48;
 
-// Its payload lies in the sender's memory until the reply to the token. The message's header follows.
+// Its payload lies in the sender's memory until the reply to the token. The message's header
+// follows.
 struct AmOfferHeader {
   std::uint64_t token;    // the sender's; returned in the reply when the payload has been fetched
   std::uint64_t bytes;    // of the payload
@@ -145,7 +150,7 @@ struct AmOffer {
 };
 std::optional<AmOffer> decode_am_offer(std::span<const std::byte> packet);
 
-// ---- put, get and atomics by message, where a transport lacks them -------------------------------------------------------
+// ---- put, get and atomics by message, where a transport lacks them ------------------------------
 
 enum class RequestKind : std::uint32_t { put = 0, get = 1, atomic = 2 };
 

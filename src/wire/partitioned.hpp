@@ -1,4 +1,5 @@
-// What the two sides of a partitioned operation tell each other, as messages to the extension of the peer's worker.
+// What the two sides of a partitioned operation tell each other, as messages to the extension of
+// the peer's worker.
 #pragma once
 
 #include <array>
@@ -15,11 +16,14 @@
 namespace heddle::wire {
 
 enum class PartitionedKind : std::uint32_t {
-  offer = 1,  // sender → worker: there is a send. `number`: which of this worker's to that worker, from 0
-  accept,     // receiver → sender: it is matched; the places follow. `number`: the run that the receiver is in
-  begun,      // receiver → sender: `number`: the run that it has begun
-  refused,    // to either: `status` says why there is nothing; `bytes` and `partitions` are the other's
-  freed       // to either: the other is gone
+  // sender → worker: there is a send. `number`: which of this worker's to that worker, from 0
+  offer = 1,
+  // receiver → sender: it is matched; the places follow. `number`: the run that the receiver is in
+  accept,
+  begun,  // receiver → sender: `number`: the run that it has begun
+  // to either: `status` says why there is nothing; `bytes` and `partitions` are the other's
+  refused,
+  freed  // to either: the other is gone
 };
 
 struct PartitionedHeader {
@@ -35,7 +39,8 @@ struct PartitionedHeader {
 };
 static_assert(sizeof(PartitionedHeader) == 56);
 
-// Where the sender puts parts: the data `offset` bytes into a region (none if there are no bytes), and a word for each of its parts.
+// Where the sender puts parts: the data `offset` bytes into a region (none if there are no bytes),
+// and a word for each of its parts.
 struct PartitionedPlaces {
   std::uint64_t offset;
   std::array<std::byte, kNarrowRegionBytes> data;

@@ -1,12 +1,14 @@
 // Tagged messages on the wire.
 //
-//   immediate  bit 28: an offer; bit 27: no message but a word about messages, bits 0–26 say which; else bits 0–26: number of
-//              the message among those of one worker to one worker, where the transport does not keep their order (else zero)
-//   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's memory when it is wanted
+//   immediate  bit 28: an offer; bit 27: no message but a word about messages, bits 0–26 say which;
+//              else bits 0–26: number of the message among those of one worker to one worker, where
+//              the transport does not keep their order (else zero)
+//   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's
+//              memory when it is wanted
 //
 // Words, which are not numbered:
-//   credit     from receiver to sender: how many bytes of memory the messages that were received or dropped had taken, all
-//              together
+//   credit     from receiver to sender: how many bytes of memory the messages that were received or
+//              dropped had taken, all together
 //   board      from receiver to sender, once: where it shows its receives (board.hpp)
 //   taken      from sender to receiver: look at this place of the board, it was taken
 #pragma once
@@ -94,7 +96,8 @@ struct TakenPlace {
 };
 static_assert(sizeof(TakenPlace) == 16);
 
-// The body of a word of another kind than credit; whether it names anything is for the reader to find out.
+// The body of a word of another kind than credit; whether it names anything is for the reader to
+// find out.
 template <class Body>
 std::optional<Body> decode_word(std::span<const std::byte> packet) {
   Body body;
@@ -103,8 +106,8 @@ std::optional<Body> decode_word(std::span<const std::byte> packet) {
   return body;
 }
 
-// What a message takes of the receiver's memory while nobody has received it, payload and all that is known about it: both
-// sides count the same.
+// What a message takes of the receiver's memory while nobody has received it, payload and all that
+// is known about it: both sides count the same.
 inline constexpr std::uint64_t kTaggedNode = 176;
 inline constexpr std::uint64_t kTaggedLeast = 256;
 constexpr std::uint64_t tagged_charge(std::uint64_t payload_bytes) {

@@ -1,5 +1,5 @@
-// Small messages that wait while the transport is busy leave as one packet. The other tests of the API run with aggregation as
-// well (CMakeLists.txt); here is what is different.
+// Small messages that wait while the transport is busy leave as one packet. The other tests of the
+// API run with aggregation as well (CMakeLists.txt); here is what is different.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 constexpr std::uint64_t kMessages = 3000;
 constexpr std::uint64_t kLongBytes = 3000;  // too long for company
 
-// A fabric that takes 64 messages at a time, and one that refuses most posts and reorders what it takes.
+// A fabric that takes 64 messages at a time, and one that refuses most posts and reorders what it
+// takes.
 const std::vector<Setting>& busy_settings() {
   static const std::vector<Setting> settings = {
       {"slow_messages", "fault+loopback-messages", {{"HEDDLE_FAULT_LATENCY", "100us"}}},
@@ -42,7 +43,8 @@ class Aggregation : public testing::TestWithParam<Setting> {
   }
 };
 
-// What handlers have seen. Relaxed: in some settings they run on another thread, whose rank waits for the number alone.
+// What handlers have seen. Relaxed: in some settings they run on another thread, whose rank waits
+// for the number alone.
 struct Seen {
   std::atomic<std::uint64_t> count{0};
   std::atomic<std::uint64_t> wrong{0};

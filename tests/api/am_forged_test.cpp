@@ -1,5 +1,6 @@
-// Offers of large active messages that no Heddle sends, and answers to nothing: rank 1 is a bare transport that posts what it
-// likes. Each is counted, answered where there is somebody to answer, and dropped; the worker goes on.
+// Offers of large active messages that no Heddle sends, and answers to nothing: rank 1 is a bare
+// transport that posts what it likes. Each is counted, answered where there is somebody to answer,
+// and dropped; the worker goes on.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -137,7 +138,8 @@ TEST_P(AmForged, MemoryThatWasTakenBackIsNotRead) {
   std::memcpy(head.key, local.key.bytes.data(), sizeof head.key);
   forger_->transport().withdraw(local);
   if (std::string_view(GetParam()) == "shm") {
-    // The kernel's copy does not ask the owner's table: the bytes are read or not, the worker goes on.
+    // The kernel's copy does not ask the owner's table: the bytes are read or not, the worker goes
+    // on.
     const Status status = answer_to(head);
     EXPECT_TRUE(status == HEDDLE_DONE || status == HEDDLE_ERR_CANCELLED) << heddle_status_name(status);
     EXPECT_EQ(answer_to(good_), HEDDLE_DONE);

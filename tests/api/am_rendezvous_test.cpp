@@ -1,5 +1,5 @@
-// Large active messages that their receiver fetches: lengths about the threshold against a plain model, bounds of memory and of
-// operations, deaths and closed workers in each stage.
+// Large active messages that their receiver fetches: lengths about the threshold against a plain
+// model, bounds of memory and of operations, deaths and closed workers in each stage.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ Setting with(Setting setting, std::initializer_list<Variable> more) {
   return setting;
 }
 
-// Ranks of this thread, which drives them all; closed in threads of their own since leaving is collective.
+// Ranks of this thread, which drives them all; closed in threads of their own since leaving is
+// collective.
 struct Ranks {
   Ranks(const char* transport, std::uint32_t count) : job(count, transport) {
     for (std::uint32_t rank = 0; rank < count; ++rank) {
@@ -76,7 +77,7 @@ std::byte expected(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>(number * 31 + at * 7 + (at >> 9));
 }
 
-// ---- the model: each message arrives once, whole, at its handler, and each completion comes once ---------------------------
+// ---- the model: each message arrives once, whole, at its handler, and each completion comes once
 
 struct Message {
   std::uint64_t number = 0;
@@ -229,11 +230,12 @@ INSTANTIATE_TEST_SUITE_P(All, AmRendezvous, testing::ValuesIn(all_parameters()),
                            return std::string(std::get<0>(one.param).name) + "_" + std::get<1>(one.param);
                          });
 
-// ---- several threads of each rank on one worker -----------------------------------------------------------------------------
+// ---- several threads of each rank on one worker -------------------------------------------------
 
 class AmThreads : public testing::TestWithParam<const char*> {};
 
-// The stores are too small for what is on its way: which thread ends a task decides who goes on with the fetches.
+// The stores are too small for what is on its way: which thread ends a task decides who goes on
+// with the fetches.
 TEST_P(AmThreads, SendAndRunTasksSideBySide) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kEach = 20;
@@ -290,7 +292,7 @@ TEST_P(AmThreads, SendAndRunTasksSideBySide) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, AmThreads, testing::Values("shared", "offload", "delegate", "mutex"));
 
-// ---- bounds ------------------------------------------------------------------------------------------------------------------
+// ---- bounds -------------------------------------------------------------------------------------
 
 class AmBounds : public testing::TestWithParam<Setting> {
  protected:
@@ -348,7 +350,8 @@ TEST_P(AmBounds, WhatThereIsNoRoomForWaits) {
   EXPECT_EQ(handled, 20);
 }
 
-// The store of USER messages is full: further ones wait for handlers, and nothing else waits for them.
+// The store of USER messages is full: further ones wait for handlers, and nothing else waits for
+// them.
 TEST_P(AmBounds, AFullStoreHoldsUpItsClassOnly) {
   const Variables little(
       std::vector<Variable>{{"HEDDLE_AM_REASSEMBLY_BYTES", "700K"}, {"HEDDLE_AM_USER_BYTES", "64M"}});
@@ -380,7 +383,7 @@ TEST_P(AmBounds, AFullStoreHoldsUpItsClassOnly) {
   EXPECT_EQ(ranks.workers[0].stats().dropped, 0U);
 }
 
-// ---- ends --------------------------------------------------------------------------------------------------------------------
+// ---- ends ---------------------------------------------------------------------------------------
 
 TEST_P(AmBounds, AReceiverThatDiesInAnyStageEndsTheOperation) {
   bool arrived = false;
@@ -450,7 +453,8 @@ TEST_P(AmBounds, ASenderThatDiesInAnyStageHoldsUpNobody) {
   EXPECT_TRUE(arrived) << "the last stage was not reached";
 }
 
-// What it has offered is fetched before; what was offered to it is handled or cancelled, and nobody waits for it.
+// What it has offered is fetched before; what was offered to it is handled or cancelled, and nobody
+// waits for it.
 TEST_P(AmBounds, ClosingAWorkerEndsItsOffersAndThoseToIt) {
   const Variables little(std::vector<Variable>{{"HEDDLE_AM_REASSEMBLY_BYTES", "700K"}});
   for (int steps = 0; steps < 4; ++steps) {

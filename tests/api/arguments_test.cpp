@@ -39,7 +39,8 @@ TEST_F(Arguments, ABarrierTakesNoWorkerOfAnotherContext) {
   worker = {};
 }
 
-// A context keeps a counter while its own workers name it: one of another context could be gone before the operation ends.
+// A context keeps a counter while its own workers name it: one of another context could be gone
+// before the operation ends.
 TEST_F(Arguments, ACompletionTakesNoCounterOfAnotherContext) {
   Context other = Context::join();
   const Counter counter = other.counter();

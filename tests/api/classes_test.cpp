@@ -1,5 +1,6 @@
-// Active-message classes: NETWORK handlers run in whoever makes progress and may not wait; USER handlers run only in threads
-// that call heddle_run_tasks, and may do everything. In every sharing mode.
+// Active-message classes: NETWORK handlers run in whoever makes progress and may not wait; USER
+// handlers run only in threads that call heddle_run_tasks, and may do everything. In every sharing
+// mode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +41,8 @@ class Deadline {
 // Sharing mode, transport, progress policy.
 using Parameter = std::tuple<heddle_sharing, const char*, const char*>;
 
-// Two ranks of this thread, each with a worker in the mode under test. Credit for eight small messages.
+// Two ranks of this thread, each with a worker in the mode under test. Credit for eight small
+// messages.
 class Classes : public testing::TestWithParam<Parameter> {
  protected:
   static constexpr int kCredit = 8;
@@ -77,7 +79,8 @@ class Classes : public testing::TestWithParam<Parameter> {
   }
   template <class Done>
   bool progress_until(Done&& done) {
-    // Asked no more once it is true: an executor that looks in makes try_quiet say AGAIN for a moment.
+    // Asked no more once it is true: an executor that looks in makes try_quiet say AGAIN for a
+    // moment.
     for (Deadline deadline; deadline.open(); progress()) {
       if (done()) return true;
     }
@@ -182,7 +185,8 @@ TEST_P(Classes, AFullStoreRefusesUserMessagesAndNothingElse) {
   EXPECT_EQ(workers_[1].stats().dropped, 0U);
 }
 
-// Messages for which nobody has registered a handler are dropped at their turn, and their credit comes back.
+// Messages for which nobody has registered a handler are dropped at their turn, and their credit
+// comes back.
 TEST_P(Classes, WithoutAHandlerTheyAreDroppedAtTheirTurn) {
   std::uint64_t sent = 0;
   for (Deadline deadline; sent < 100 && deadline.open();) {
@@ -286,7 +290,8 @@ TEST_P(Classes, UserHandlersMayBlock) {
   EXPECT_EQ(region.memory<std::uint64_t>()[0], 50U);
 }
 
-// Both ranks flood each other while several threads of each run what comes: grants never wait behind messages without credit.
+// Both ranks flood each other while several threads of each run what comes: grants never wait
+// behind messages without credit.
 TEST_P(Classes, FloodsInBothDirectionsWithManyThreads) {
   constexpr std::uint64_t kMessages = 2000;
   std::array<Seen, 2> seen;
@@ -345,7 +350,7 @@ TEST_P(Classes, WhoWaitsForCreditOfTheDeadOrClosedIsTold) {
   workers_[1] = contexts_[1].open_worker(mode());
 }
 
-// ---- what may not wait ------------------------------------------------------------------------------------------------------
+// ---- what may not wait --------------------------------------------------------------------------
 
 struct Waits {
   heddle_context context;
@@ -364,7 +369,8 @@ struct Waits {
 constexpr std::size_t kPosts = 10;
 constexpr std::size_t kWaits = 10;
 
-// Every call that would have to wait: nothing is free for an operation, and those under way do not end.
+// Every call that would have to wait: nothing is free for an operation, and those under way do not
+// end.
 void wait_inside(const heddle_am_arrival* arrival, void* arg) {
   auto& waits = *static_cast<Waits*>(arg);
   std::uint64_t& word = waits.word;
@@ -466,7 +472,8 @@ TEST_P(Inside, EveryCallThatWouldWaitIsRefusedWhicheverWorkerItIsAbout) {
   }));
 }
 
-// One that waits in its own code holds up its worker, but neither other workers nor threads that make progress on this one.
+// One that waits in its own code holds up its worker, but neither other workers nor threads that
+// make progress on this one.
 TEST_P(Inside, AHandlerThatBlocksHoldsUpItsWorkerAlone) {
   struct Stuck {
     std::atomic<bool> in{false};
@@ -510,7 +517,8 @@ TEST_P(Inside, AHandlerThatBlocksHoldsUpItsWorkerAlone) {
   }
   stuck.out.store(true);
   entered.join();
-  while (!stuck.left.load()) std::this_thread::yield();  // an executor may run it: it must not outlive what it reads
+  // an executor may run it: it must not outlive what it reads
+  while (!stuck.left.load()) std::this_thread::yield();
 }
 
 std::string name_of_parameter(const testing::TestParamInfo<Parameter>& test) {

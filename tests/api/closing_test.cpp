@@ -42,7 +42,8 @@ class Closing : public testing::TestWithParam<Setting> {
   Variables variables_{GetParam().variables};
 };
 
-// A long message to oneself that nobody has received: nobody ever will, so leaving gives it up instead of waiting for ever.
+// A long message to oneself that nobody has received: nobody ever will, so leaving gives it up
+// instead of waiting for ever.
 TEST(Leaving, GivesUpWhatNobodyWillDo) {
   for (const char* transport : {"shm", "loopback-messages"}) {
     const Job job(1, transport);
@@ -94,7 +95,8 @@ TEST(Napping, NoticesThatAWorkerWasClosed) {
   }
 }
 
-// The receiver closes in the moment in which it has the message; the transport refuses most of what is posted.
+// The receiver closes in the moment in which it has the message; the transport refuses most of what
+// is posted.
 TEST_P(Closing, TellsTheSenderFirst) {
   const Job job(2, GetParam().transport);
   Context receiving = job.join(0);
@@ -144,7 +146,8 @@ std::string mode_name(const testing::TestParamInfo<Mode>& tested) {
 
 class Silent : public testing::TestWithParam<Mode> {};
 
-// The peer lives, makes progress, and does not receive. Nothing of the message is lost: the peer receives it after all.
+// The peer lives, makes progress, and does not receive. Nothing of the message is lost: the peer
+// receives it after all.
 TEST_P(Silent, PeerLeavesTheWorkerOpen) {
   const Variables variables({{"HEDDLE_CLOSE_TIMEOUT", "30ms"}, {"HEDDLE_SHARING", GetParam().sharing}});
   const Job job(2, GetParam().transport);

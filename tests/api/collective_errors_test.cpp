@@ -1,4 +1,5 @@
-// What is wrong is told with the values: by one member of its own arguments, by all where they do not agree.
+// What is wrong is told with the values: by one member of its own arguments, by all where they do
+// not agree.
 #include <array>
 #include <complex>
 
@@ -169,7 +170,7 @@ TEST(CollectiveState, StartedTwiceAndFreedWhileActive) {
   }
 }
 
-// ---- members that do not agree -------------------------------------------------------------------------------------------
+// ---- members that do not agree ------------------------------------------------------------------
 
 struct Odd {
   const char* name;
@@ -209,7 +210,8 @@ const std::vector<Odd>& odds() {
        [](heddle_team team, bool odd, heddle_collective* made) {
          const Status begun = heddle_allgather_start(team, t_here.data(), t_there.data(), odd ? 128 : 16, made);
          if (begun != HEDDLE_POSTED) return begun;
-         return heddle_collective_wait(std::exchange(*made, {}), HEDDLE_FOREVER);  // its end tells it
+         // its end tells it
+         return heddle_collective_wait(std::exchange(*made, {}), HEDDLE_FOREVER);
        }},
   };
   return all;

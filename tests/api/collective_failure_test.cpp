@@ -1,4 +1,5 @@
-// A rank that dies in the middle of an operation: the others are told, nobody waits for ever, and all can leave.
+// A rank that dies in the middle of an operation: the others are told, nobody waits for ever, and
+// all can leave.
 #include <array>
 #include <atomic>
 #include <optional>
@@ -38,7 +39,8 @@ bool needs_the_dead(Operation operation, std::uint32_t rank) {
   }
 }
 
-// What stays until all ranks are through: others may still write where the dead one had its buffers.
+// What stays until all ranks are through: others may still write where the dead one had its
+// buffers.
 struct Shared {
   std::atomic<std::uint32_t> begun{0};
   std::atomic<std::uint32_t> through{0};
@@ -75,7 +77,8 @@ void run_with_a_death(const char* transport, Body&& body) {
 }
 
 void die(const Member& member, const Shared& shared) {
-  // It does nothing more, but for what the others may need of it to begin: messages that it owes them.
+  // It does nothing more, but for what the others may need of it to begin: messages that it owes
+  // them.
   constexpr int kPatience = 2000;
   int turns = 0;
   const auto turn = [&] {

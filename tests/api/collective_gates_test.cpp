@@ -1,5 +1,6 @@
-// Barriers and small reductions by barrier gates: who computes between start and wait is not needed, results are those of software to the
-// last bit, several at once do not meet, and where gates are not enough all members use software. On the emulator of uTofu.
+// Barriers and small reductions by barrier gates: who computes between start and wait is not
+// needed, results are those of software to the last bit, several at once do not meet, and where
+// gates are not enough all members use software. On the emulator of uTofu.
 #include <array>
 #include <atomic>
 #include <numeric>
@@ -391,7 +392,8 @@ TEST_F(Gates, MisuseIsRefused) {
   });
 }
 
-// Blocking calls that do not agree, with arguments known from before: told, instead of waiting for ever.
+// Blocking calls that do not agree, with arguments known from before: told, instead of waiting for
+// ever.
 TEST_F(Gates, CallsThatDifferAreTold) {
   run_members(2, "utofu", [](const Member& member) {
     heddle_team team{};

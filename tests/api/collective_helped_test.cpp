@@ -1,4 +1,5 @@
-// Helpers and collectives: one that loses its core inside an operation is fetched by who waits for that operation.
+// Helpers and collectives: one that loses its core inside an operation is fetched by who waits for
+// that operation.
 #include <sched.h>
 
 #include <atomic>
@@ -11,7 +12,8 @@
 namespace heddle::test {
 namespace {
 
-// The sum of bytes; a helper of the lowest priority stays inside until it is brought to another core.
+// The sum of bytes; a helper of the lowest priority stays inside until it is brought to another
+// core.
 struct PutAside {
   std::atomic<int> inside_on{-1};  // the helper's core
   std::atomic<bool> brought{false};

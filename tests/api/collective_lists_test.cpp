@@ -1,5 +1,6 @@
-// Blocks of any lengths: what is wrong with lists is told, by both members that it concerns with both values; and what the common
-// tests of operations do not show: lists that change, elements of different lengths, runs and handles.
+// Blocks of any lengths: what is wrong with lists is told, by both members that it concerns with
+// both values; and what the common tests of operations do not show: lists that change, elements of
+// different lengths, runs and handles.
 #include <array>
 #include <numeric>
 #include <random>
@@ -95,7 +96,8 @@ TEST(Lists, OverlapIsFoundBlockByBlock) {
   });
 }
 
-// Lists that do not fit: both members say both lengths, the others whose call it was; the team goes on.
+// Lists that do not fit: both members say both lengths, the others whose call it was; the team goes
+// on.
 TEST(Lists, ThatDoNotFitAreToldToAllMembers) {
   for (const char* transport : kTransports) {
     run_members(4, transport, [](const Member& member) {

@@ -1,5 +1,6 @@
-// Persistent broadcasts that the network's interface carries out: who computes between start and wait is not needed, the results are
-// those of the software, and where there are not enough queues the software runs them. On the emulator of uTofu.
+// Persistent broadcasts that the network's interface carries out: who computes between start and
+// wait is not needed, the results are those of the software, and where there are not enough queues
+// the software runs them. On the emulator of uTofu.
 #include <array>
 #include <atomic>
 
@@ -251,7 +252,8 @@ TEST_F(Offloaded, MisuseIsRefused) {
   });
 }
 
-// Without a root nothing comes; without a middle nothing passes. Last in this file: what has not ended keeps its queues.
+// Without a root nothing comes; without a middle nothing passes. Last in this file: what has not
+// ended keeps its queues.
 TEST_F(Offloaded, ZTheDeathOfAMemberIsTold) {
   constexpr std::uint32_t kRanks = 3;
   for (const std::uint32_t dead : {0U, 1U}) {

@@ -1,4 +1,5 @@
-// Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against what it has to give.
+// Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against what it has
+// to give.
 #include "api/test_collective.hpp"
 
 namespace heddle::test {

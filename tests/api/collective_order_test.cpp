@@ -1,4 +1,5 @@
-// Several operations under way at once, many runs of one, more ranks than cores, ranks that come late or early.
+// Several operations under way at once, many runs of one, more ranks than cores, ranks that come
+// late or early.
 #include <array>
 #include <atomic>
 
@@ -15,7 +16,8 @@ INSTANTIATE_TEST_SUITE_P(Over, Outstanding, testing::Values("shm", "loopback", "
                            return name;
                          });
 
-// All kinds of one team are begun, then ended in an order that is not that of beginning and not the same at all ranks.
+// All kinds of one team are begun, then ended in an order that is not that of beginning and not the
+// same at all ranks.
 TEST_P(Outstanding, OperationsOfOneTeamEndInAnyOrder) {
   run_members(3, GetParam(), [](const Member& member) {
     const std::vector<Operation> operations = all_operations();

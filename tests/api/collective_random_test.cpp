@@ -1,5 +1,6 @@
-// Random collectives against what each has to give, over every transport: operations, sizes, roots, algorithms, memory and forms from a seed
-// that all ranks share, several under way at once; and that a hundred thousand starts leave nothing behind.
+// Random collectives against what each has to give, over every transport: operations, sizes, roots,
+// algorithms, memory and forms from a seed that all ranks share, several under way at once; and
+// that a hundred thousand starts leave nothing behind.
 #include <malloc.h>
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Reductions through the interface: types, functions of the program, the same bits everywhere; the wrappers of C++.
+// Reductions through the interface: types, functions of the program, the same bits everywhere; the
+// wrappers of C++.
 #include <array>
 #include <complex>
 #include <random>
@@ -111,7 +112,8 @@ TEST(Reductions, ByAFunctionOfTheProgram) {
   }
 }
 
-// Sums that round differently in every order have the same bits at all ranks, and again in the next run.
+// Sums that round differently in every order have the same bits at all ranks, and again in the next
+// run.
 TEST(Reductions, HaveTheSameBitsEverywhere) {
   for (const char* algorithm : {"allreduce.doubling", "allreduce.ring"}) {
     for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {

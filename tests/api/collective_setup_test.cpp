@@ -1,4 +1,5 @@
-// How operations are made ready: memory of their own for slots, mistakes of one call and of all, what other waits move on.
+// How operations are made ready: memory of their own for slots, mistakes of one call and of all,
+// what other waits move on.
 #include <cstring>
 #include <vector>
 
@@ -9,7 +10,8 @@ namespace {
 
 const heddle_reduction kSum{HEDDLE_UINT64, HEDDLE_SUM, nullptr, nullptr, 0};
 
-// The root's slots are too large for the arena, and lie in a region of their own; the other has none.
+// The root's slots are too large for the arena, and lie in a region of their own; the other has
+// none.
 TEST(CollectiveSetup, SlotsOfOneMemberMayHaveARegionOfTheirOwn) {
   run_members(2, "shm", [](Member& member) {
     constexpr std::size_t kCount = 256 * 1024;
@@ -108,7 +110,8 @@ TEST(CollectiveSetup, WhatIsUnderWayMovesInOtherWaits) {
   }
 }
 
-// The internal worker has the last number; where the application has taken all, every rank is told, as often as it asks.
+// The internal worker has the last number; where the application has taken all, every rank is told,
+// as often as it asks.
 TEST(CollectiveSetup, ATeamNeedsAWorkerWhereMemoryIsNotMapped) {
   const std::vector<std::pair<const char*, const char*>> few = {{"HEDDLE_MAX_WORKERS", "2"}};
   const Variables variables(few);

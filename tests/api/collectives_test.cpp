@@ -49,7 +49,8 @@ struct Member {
 // After so many barriers further ones go by memory: the first asks for what the second finds.
 constexpr int kToMemory = 3;
 
-// Three ranks, each in a thread: `before` barriers, then rank 1 calls `odd`, the others `even`; then `after`.
+// Three ranks, each in a thread: `before` barriers, then rank 1 calls `odd`, the others `even`;
+// then `after`.
 class Mismatch {
  public:
   template <class After>
@@ -196,7 +197,8 @@ TEST_P(Collectives, ARankThatDiesBeforeItComesIsToldToAllOthers) {
   together(contexts, [](Context& context) { context = {}; });
 }
 
-// What was written before a barrier is read after it, while ranks come and wait in every order, by memory and otherwise.
+// What was written before a barrier is read after it, while ranks come and wait in every order, by
+// memory and otherwise.
 TEST(Exchange, BarriersAndExchangesInTurnKeepTheirOrder) {
   constexpr std::uint32_t kRanks = 4;
   constexpr int kRounds = 2000;

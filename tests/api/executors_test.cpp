@@ -102,7 +102,8 @@ TEST_P(Executors, WorkersOfOneExecutorDoNotDisturbEachOther) {
   EXPECT_EQ(handled.load(), static_cast<std::uint64_t>(kThreads * rounds) * 50);
 }
 
-// Though threads of the application make progress all the while, and post calls from their handlers.
+// Though threads of the application make progress all the while, and post calls from their
+// handlers.
 TEST_P(Executors, CallsRunOnOneThreadWhichIsNotTheApplications) {
   struct Calls {
     heddle_worker worker{};
@@ -153,7 +154,8 @@ TEST_P(Executors, CallsRunOnOneThreadWhichIsNotTheApplications) {
   for (const std::thread::id& other : others) EXPECT_NE(calls.first, other);
 }
 
-// Nobody calls the library on the receiver's side, and nothing of its own is under way: its executor sleeps, and wakes for each.
+// Nobody calls the library on the receiver's side, and nothing of its own is under way: its
+// executor sleeps, and wakes for each.
 TEST_P(Executors, WhatArrivesWakesASleepingExecutor) {
   for (const char* transport : {"shm", "loopback", "fault+shm"}) {
     std::atomic<int> count{0};
@@ -184,7 +186,8 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Processor time is counted, so others on the machine do not matter; ThreadSanitizer has a thread of its own.
+// Processor time is counted, so others on the machine do not matter; ThreadSanitizer has a thread
+// of its own.
 TEST_P(Executors, UseNoProcessorWhileNothingHappens) {
   constexpr double kSeconds = 1;
   const double bound = kSeconds * (base::kThreadSanitizer ? 0.05 : 0.005);

@@ -1,5 +1,5 @@
-// Memory runs out at every allocation in turn: no exception leaves a C function (it would end this program), every call
-// returns a status, and what was posted still ends.
+// Memory runs out at every allocation in turn: no exception leaves a C function (it would end this
+// program), every call returns a status, and what was posted still ends.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,8 @@ namespace {
 class ExhaustedEverywhere : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExhaustedEverywhere, OperationsEnd) {
-  // A worker's first message that its receiver has no memory for is lost over ucx: there the receiver has memory, and a thread that has some.
+  // A worker's first message that its receiver has no memory for is lost over ucx: there the
+  // receiver has memory, and a thread that has some.
   const bool lossy = std::string(GetParam()) == "ucx";
   with_every_allocation_failing([lossy](long allocations) {
     const Job job(2, GetParam());

@@ -1,5 +1,6 @@
-// A network that is cut: who only waits to receive is told, though the process at the other end lives. The tests' way to cut it is to shut down
-// the connections, all of which are in this process. Networks: tests/hosts.
+// A network that is cut: who only waits to receive is told, though the process at the other end
+// lives. The tests' way to cut it is to shut down the connections, all of which are in this
+// process. Networks: tests/hosts.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

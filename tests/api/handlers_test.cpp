@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kNetwork = 3;
 constexpr std::uint32_t kUser = HEDDLE_AM_USER + 3;
 
-// ---- registering while messages arrive -------------------------------------------------------------------------------------
+// ---- registering while messages arrive ----------------------------------------------------------
 
 struct Seen {
   std::atomic<std::uint64_t> first{0};
@@ -76,7 +76,8 @@ TEST_P(Registering, EachMessageMeetsAHandlerWithItsOwnArgument) {
   EXPECT_EQ(seen.torn, 0U);
 }
 
-// Nothing is allocated, so nothing is kept of the handlers that were replaced, and there is nothing to search.
+// Nothing is allocated, so nothing is kept of the handlers that were replaced, and there is nothing
+// to search.
 TEST_P(Registering, TakesNoMemoryHoweverOften) {
   constexpr std::size_t kTimes = 100'000;
   const std::uint32_t number = GetParam();
@@ -102,7 +103,7 @@ TEST_P(Registering, TakesNoMemoryHoweverOften) {
 INSTANTIATE_TEST_SUITE_P(Classes, Registering, testing::Values(kNetwork, kUser),
                          [](const auto& test) { return test.param == kNetwork ? "network" : "user"; });
 
-// ---- settings by which both ends count -----------------------------------------------------------------------------------------
+// ---- settings by which both ends count ----------------------------------------------------------
 
 class Differing : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
@@ -139,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Windows, Differing,
                          testing::Combine(testing::Values("shm", "loopback"),
                                           testing::Values("HEDDLE_TAG_CREDIT_BYTES", "HEDDLE_AM_USER_BYTES")));
 
-// ---- handlers that would end what they run on ------------------------------------------------------------------------------
+// ---- handlers that would end what they run on ---------------------------------------------------
 
 // Runs a function in the USER handler of `worker`.
 struct InHandler {

@@ -64,7 +64,8 @@ class HangReport : public testing::Test {
     other.join();
   }
   void open(heddle_sharing sharing) { worker_ = context_.open_worker(sharing); }
-  // The first `count` lines that rank 0 writes during call(), which ends when rank 1 makes progress and `release` has run.
+  // The first `count` lines that rank 0 writes during call(), which ends when rank 1 makes progress
+  // and `release` has run.
   template <class Call, class Release>
   std::string report(std::size_t count, Call&& call, Release&& release) {
     std::string told;
@@ -261,7 +262,8 @@ TEST(HangReportOfCollectives, NamesTheMemberThatHasNotCome) {
   const char* two = "barrier of 0 bytes on a team of 3, rank 2 there: it waits for member 1\n";
   const auto has = [&](const char* words) { return told.find(words) != std::string::npos; };
   run_members(3, "shm", [&](const Member& member) {
-    must(member.world.barrier(), "the first barrier");  // from here on the operation is ready, and is run alone
+    // from here on the operation is ready, and is run alone
+    must(member.world.barrier(), "the first barrier");
     // One of them may come late too, and the other be told several times before.
     if (member.rank() == 1) {
       for (std::size_t lines = 2; lines < 60 && !(has(zero) && has(two)); ++lines) told = errors.lines(lines);

@@ -1,4 +1,5 @@
-// What is told, to callers and in the log: the values that were wrong, and nothing about what is in order.
+// What is told, to callers and in the log: the values that were wrong, and nothing about what is in
+// order.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -111,7 +112,8 @@ TEST(Messages, ARegionThatIsTooLargeIsToldTheLimit) {
   EXPECT_TRUE(has(heddle_last_error(), "which can hold 70368744177664 in all")) << heddle_last_error();
 }
 
-// An answer that was under way when its sender died, and is found after the operation has ended with PEER_FAILED.
+// An answer that was under way when its sender died, and is found after the operation has ended
+// with PEER_FAILED.
 TEST(Messages, TheLateAnswerOfADeadRankIsCountedAndNotReported) {
   Caught caught;
   std::uint64_t dropped = 0;
@@ -122,13 +124,15 @@ TEST(Messages, TheLateAnswerOfADeadRankIsCountedAndNotReported) {
     const RemoteRegion remote = two.contexts[0].unpack(region.pack());
     const heddle_am_handler nothing = [](const heddle_am_arrival*, void*) {};
     two.contexts[0].register_am(1, nothing, nullptr);
-    ASSERT_GE(two.workers[1].try_am({0, 0}, {1, 0, nullptr, nullptr, 0}), 0);  // has met rank 0, and can answer it
+    // has met rank 0, and can answer it
+    ASSERT_GE(two.workers[1].try_am({0, 0}, {1, 0, nullptr, nullptr, 0}), 0);
     two.progress(10);
     ASSERT_EQ(two.workers[0].try_atomic(HEDDLE_ADD64, remote.at(0), 1), HEDDLE_POSTED);
     ASSERT_EQ(heddle_inproc_fail(two.job.handle(), 1), HEDDLE_DONE);
     ASSERT_GE(two.workers[0].progress(), 0);
     ASSERT_EQ(two.workers[0].try_quiet(), HEDDLE_ERR_PEER_FAILED);
-    for (int i = 0; i < 100; ++i) ASSERT_GE(two.workers[1].progress(), 0);  // the dead rank's last answer
+    // the dead rank's last answer
+    for (int i = 0; i < 100; ++i) ASSERT_GE(two.workers[1].progress(), 0);
     two.progress(100);
     EXPECT_EQ(memory[0], 1U);
     dropped = two.workers[0].stats().dropped;

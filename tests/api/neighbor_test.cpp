@@ -1,5 +1,5 @@
-// Exchanges among neighbours: what the common tests of operations do not show. Halos of a torus, lists that do not name each other,
-// members without neighbours.
+// Exchanges among neighbours: what the common tests of operations do not show. Halos of a torus,
+// lists that do not name each other, members without neighbours.
 #include <array>
 #include <numeric>
 
@@ -53,7 +53,8 @@ TEST(Neighbors, HaloOfARing) {
   }
 }
 
-// A star: one block of the middle to all, one of each to the middle; the others are no neighbours. The last member has none.
+// A star: one block of the middle to all, one of each to the middle; the others are no neighbours.
+// The last member has none.
 TEST(Neighbors, AllgatherOfAStarBesideAMemberWithoutNeighbours) {
   for (const char* transport : kTransports) {
     run_members(4, transport, [](const Member& member) {

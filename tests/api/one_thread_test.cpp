@@ -1,4 +1,5 @@
-// HEDDLE_UTOFU_SINGLE_THREAD on a library that ends the process when two threads call it (UTOFU_EMU_ONE_THREAD).
+// HEDDLE_UTOFU_SINGLE_THREAD on a library that ends the process when two threads call it
+// (UTOFU_EMU_ONE_THREAD).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +66,8 @@ TEST(WorkerMode, IsTheOneThatWasAskedFor) {
   EXPECT_EQ(heddle_worker_mode({12345}, &mode), HEDDLE_ERR_HANDLE);
 }
 
-// Functions of the application run where the library is called, through whichever worker of whichever context.
+// Functions of the application run where the library is called, through whichever worker of
+// whichever context.
 TEST_P(OneThread, AllFunctionsRunOnTheSameThread) {
   const Job job(2, GetParam());
   std::atomic<std::uint64_t> met{0};
@@ -115,7 +117,8 @@ TEST_P(OneThread, TheCallerIsToldWhatWasWrong) {
   EXPECT_NE(std::string(heddle_last_error()).find("0x1000"), std::string::npos) << heddle_last_error();
 }
 
-// Several threads of two ranks, each with workers that it opens, memory that it registers, and operations of every kind.
+// Several threads of two ranks, each with workers that it opens, memory that it registers, and
+// operations of every kind.
 TEST_P(OneThread, ThreadsWithWorkersAndRegionsOfTheirOwn) {
   constexpr std::uint32_t kThreads = 3;
   constexpr std::uint64_t kEach = 12;

@@ -1,4 +1,5 @@
-// Every operation of the API with the same meaning over every transport, plain and decorated with faults.
+// Every operation of the API with the same meaning over every transport, plain and decorated with
+// faults.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -232,7 +233,8 @@ TEST_P(Operations, WaitingFormsBringTheValue) {
         ASSERT_EQ(three[1], 2 * kTimes);
         ASSERT_EQ(worker.get_wait({}, (*remote)[of].at(64)), HEDDLE_DONE);
       }
-      context.barrier(worker);  // a get beside an atomic of the same word is a race, though none changes it
+      // a get beside an atomic of the same word is a race, though none changes it
+      context.barrier(worker);
       for (std::uint32_t of = 0; of < 2; ++of) {
         std::uint32_t low = 0;
         ASSERT_EQ(worker.fetch_atomic_wait(HEDDLE_OR32, (*remote)[of].at(8), {0, 0, &low}), HEDDLE_DONE);
@@ -280,7 +282,8 @@ TEST_P(Operations, ACounterOfAllReachesTheNumberOfOperations) {
         one(worker.put_signal(source, at, signal, &completion));
         one(worker.put_strided_signal(source.data(), at, shape, signal, &completion));
         one(worker.get(std::span(back).first(8), at, &completion));
-        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();  // gets write to one place
+        // gets write to one place
+        ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();
         one(worker.get_strided(back.data(), at, shape, &completion));
         ASSERT_EQ(worker.wait(counter, number), HEDDLE_DONE) << heddle_last_error();
         one(worker.get_list({&segment, 1}, &completion));
@@ -342,7 +345,8 @@ TEST_P(Operations, AtomicsFromAllRanksLoseNothing) {
     const auto first = context.exchange(allocated);
     const auto second = context.exchange(registered);
     constexpr std::uint64_t kAdds = 300;
-    void* mapped = nullptr;  // by the processor where it can reach the word: atomic towards the others all the same
+    // by the processor where it can reach the word: atomic towards the others all the same
+    void* mapped = nullptr;
     const bool direct = heddle_remote_pointer(first[0].at(16), &mapped) == HEDDLE_DONE;
     for (std::uint64_t i = 0; i < kAdds; ++i) {
       accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, first[0].at(16), 1, nullptr));
@@ -415,7 +419,8 @@ constexpr std::uint64_t kAnswer = 2;  // lives longer than any message
 
 TEST_P(Operations, HandlersMayReply) {
   run(2, [](Context& context, Worker& worker) {
-    struct State {  // atomic: handlers may run on an executor or a helper while this thread is outside of calls
+    // atomic: handlers may run on an executor or a helper while this thread is outside of calls
+    struct State {
       Worker* worker;
       std::atomic<int> pings{0};
       std::atomic<int> pongs{0};
@@ -453,7 +458,8 @@ TEST_P(Operations, FenceOrdersAPutBeforeAMessage) {
     const auto remote = context.exchange(region);
     struct State {
       std::uint64_t* word;
-      std::atomic<std::uint64_t> seen{0};  // the handler may run on an engine thread; this also hands back what it read
+      // the handler may run on an engine thread; this also hands back what it read
+      std::atomic<std::uint64_t> seen{0};
       std::atomic<int> wrong{0};
     } state{region.memory<std::uint64_t>().data()};
     context.register_am(
@@ -469,7 +475,8 @@ TEST_P(Operations, FenceOrdersAPutBeforeAMessage) {
         &state);
     context.barrier(worker);
     if (context.rank() == 0) {
-      std::vector<std::uint64_t> values(301);  // a source belongs to its operation until that has ended
+      // a source belongs to its operation until that has ended
+      std::vector<std::uint64_t> values(301);
       std::iota(values.begin(), values.end(), 0);
       for (std::size_t i = 1; i <= 300; ++i) {
         accepted(worker.put(bytes_of(values[i]), remote[1].at(0)));

@@ -1,4 +1,5 @@
-// What fence promises, seen by the rank that is written to: who sees a later operation sees the earlier ones.
+// What fence promises, seen by the rank that is written to: who sees a later operation sees the
+// earlier ones.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -68,7 +69,8 @@ TEST_P(Order, AWholeBlockIsThereBeforeTheFlagAfterAFence) {
     const Region control = context.alloc(64);
     const auto blocks = context.exchange(data);
     const auto controls = context.exchange(control);
-    const auto flags = control.memory<std::uint64_t>();  // 0: block number. 1: number that was checked
+    // 0: block number. 1: number that was checked
+    const auto flags = control.memory<std::uint64_t>();
     for (std::uint64_t i = 1; i <= kBlocks; ++i) {
       if (context.rank() == 0) {
         const std::vector<std::uint64_t> source(kWords, i);

@@ -1,4 +1,5 @@
-// What may go wrong with partitioned operations: wrong calls, sides that do not fit, peers that are gone. Nobody waits for ever.
+// What may go wrong with partitioned operations: wrong calls, sides that do not fit, peers that are
+// gone. Nobody waits for ever.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -142,7 +143,8 @@ TEST(PartitionedErrors, PeersThatFree) {
       for (const std::uint32_t frees : {0U, 1U}) {
         for (const int runs : {0, 2}) {
           std::array<std::byte, 8> data{};
-          const std::uint64_t tag = frees * 2 + (runs > 0 ? 1 : 0);  // a freed send still takes a receive
+          // a freed send still takes a receive
+          const std::uint64_t tag = frees * 2 + (runs > 0 ? 1 : 0);
           PartitionedSend send;
           PartitionedReceive receive;
           const bool sends = context.rank() == 0;
@@ -230,7 +232,7 @@ TEST(PartitionedErrors, SendsWithoutReceivesAreBounded) {
   });
 }
 
-// ---- inside handlers ---------------------------------------------------------------------------------------------------------
+// ---- inside handlers ----------------------------------------------------------------------------
 
 struct Inside {
   heddle_partitioned send{};
@@ -273,7 +275,8 @@ TEST(PartitionedErrors, InsideHandlersOfItsWorker) {
   }
 }
 
-// Handlers of one worker mark parts of another's send while that is busy: nobody waits for the other.
+// Handlers of one worker mark parts of another's send while that is busy: nobody waits for the
+// other.
 TEST(PartitionedErrors, InsideHandlersOfAnotherWorker) {
   run_alone("loopback-messages", [](Context& context, Worker& worker) {
     Worker shared = context.open_worker(HEDDLE_SHARING_SHARED);
@@ -313,7 +316,7 @@ TEST(PartitionedErrors, InsideHandlersOfAnotherWorker) {
   });
 }
 
-// ---- a rank that dies ----------------------------------------------------------------------------------------------------------
+// ---- a rank that dies ---------------------------------------------------------------------------
 
 // Rank 1 dies where `stage` says; rank 0, a sender or a receiver, is told.
 enum class Stage { unmatched, between_runs, in_a_run };

@@ -1,5 +1,5 @@
-// Partitioned send and receive against a sequential reference: every transport, both sides cut differently, several threads that mark
-// parts in any order, again and again.
+// Partitioned send and receive against a sequential reference: every transport, both sides cut
+// differently, several threads that mark parts in any order, again and again.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -160,7 +160,8 @@ TEST_P(PartitionedTransports, BothWaysAndToOneself) {
   });
 }
 
-// The send is offered before there is a receive, marked before that is started, and the other way round; equal tags match in order.
+// The send is offered before there is a receive, marked before that is started, and the other way
+// round; equal tags match in order.
 TEST_P(PartitionedTransports, WhoeverIsFirst) {
   const Variables variables(GetParam().variables);
   const Job job(2, GetParam().transport);
@@ -197,7 +198,7 @@ TEST_P(PartitionedTransports, WhoeverIsFirst) {
   });
 }
 
-// ---- several threads that mark ---------------------------------------------------------------------------------------------
+// ---- several threads that mark ------------------------------------------------------------------
 
 struct Threads {
   const char* name;

@@ -1,4 +1,5 @@
-// What has to be done for thousands of operations at once is done in portions: one call of progress is short.
+// What has to be done for thousands of operations at once is done in portions: one call of progress
+// is short.
 #include <gtest/gtest.h>
 
 #include <array>

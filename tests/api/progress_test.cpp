@@ -1,4 +1,5 @@
-// Progress policies: who advances a worker whose owner computes, and what that costs when nothing happens.
+// Progress policies: who advances a worker whose owner computes, and what that costs when nothing
+// happens.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -67,8 +68,8 @@ TEST(PolicyNames, AnUnknownOneDoesNotUseTheRankUp) {
   EXPECT_EQ(heddle_inproc_close(job), HEDDLE_DONE);
 }
 
-// A number that other threads raise. Who awaits it is away from the library and leaves its core to helpers, which under
-// SCHED_IDLE get none otherwise.
+// A number that other threads raise. Who awaits it is away from the library and leaves its core to
+// helpers, which under SCHED_IDLE get none otherwise.
 class Tally {
  public:
   Tally& operator++() {
@@ -125,9 +126,11 @@ class Progress : public testing::TestWithParam<Case> {
   LoadedMachine loaded_;
 };
 
-// The peer's get of registered memory is served, by messages or by a transfer, though the owner never calls the library.
+// The peer's get of registered memory is served, by messages or by a transfer, though the owner
+// never calls the library.
 TEST_P(Progress, AnOwnerThatComputesIsServed) {
-  const Variables owner_needed(One{{"HEDDLE_SHM_CMA", "0"}});  // the kernel would copy without the owner
+  // the kernel would copy without the owner
+  const Variables owner_needed(One{{"HEDDLE_SHM_CMA", "0"}});
   Tally answered;
   std::array<heddle_context, 2> contexts{};
   std::vector<std::uint64_t> memory(100'000, 7);
@@ -200,13 +203,14 @@ TEST_P(Progress, LargeMessagesArriveWhileBothSidesCompute) {
   });
 }
 
-// An owner that comes and goes while messages stream in: each is handled once, and handlers and the owner's calls never
-// overlap. `plain` is for ThreadSanitizer.
+// An owner that comes and goes while messages stream in: each is handled once, and handlers and the
+// owner's calls never overlap. `plain` is for ThreadSanitizer.
 TEST_P(Progress, OwnerAndHelpersTakeTurns) {
   constexpr std::uint64_t kMessages = 3000;
   struct Plain {
     std::uint64_t count = 0;
-    std::atomic<std::uint64_t> handled{0};  // relaxed: it must not order what `count` is there to find unordered
+    // relaxed: it must not order what `count` is there to find unordered
+    std::atomic<std::uint64_t> handled{0};
   } plain;
   Received replies;
   const Job job(2, GetParam().setting.transport);
@@ -246,7 +250,8 @@ TEST_P(Progress, OwnerAndHelpersTakeTurns) {
         if (i % 3 == 0) {
           ASSERT_GE(heddle_worker_progress(worker.handle()), 0);
         }
-        // Busy elsewhere and off its core, where helpers that get only free ones can run. Nothing depends on how long.
+        // Busy elsewhere and off its core, where helpers that get only free ones can run. Nothing
+        // depends on how long.
         if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 300));
         ASSERT_EQ(heddle_worker_stats_read(worker.handle(), &stats), HEDDLE_DONE);
       }
@@ -273,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(All, Progress,
                            return name;
                          });
 
-// ---- without helpers, and the exceptions ------------------------------------------------------------------------------------
+// ---- without helpers, and the exceptions --------------------------------------------------------
 
 heddle_status get_from_a_computing_peer(const char* policy, std::uint64_t no_help, std::int64_t timeout_ns) {
   const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
@@ -321,7 +326,8 @@ TEST(NoHelp, AWorkerCanRefuseHelp) {
   EXPECT_EQ(get_from_a_computing_peer("adaptive", 0, kLong), HEDDLE_DONE);
 }
 
-// An owner that only tries is not inside long enough to be caught outside, and makes no progress: it is helped all the same.
+// An owner that only tries is not inside long enough to be caught outside, and makes no progress:
+// it is helped all the same.
 TEST(Helped, AnOwnerThatOnlyTriesIsHelped) {
   for (const char* policy : {"dedicated:1", "adaptive"}) {
     const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
@@ -348,7 +354,8 @@ TEST(Helped, AnOwnerThatOnlyTriesIsHelped) {
   }
 }
 
-// The same for one that only sends, by the short way, which is no visit of the owner's: what it waits for arrives.
+// The same for one that only sends, by the short way, which is no visit of the owner's: what it
+// waits for arrives.
 TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
   for (const char* policy : {"dedicated:1", "adaptive"}) {
     const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
@@ -381,7 +388,8 @@ TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
   }
 }
 
-// An owner that has waited for a helper moves it to its own core, perhaps only when the helper has gone on. It goes home.
+// An owner that has waited for a helper moves it to its own core, perhaps only when the helper has
+// gone on. It goes home.
 TEST(Helped, AHelperThatWasMovedGoesHome) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -412,7 +420,8 @@ TEST(Helped, AHelperThatWasMovedGoesHome) {
   }
 }
 
-// A handler that a helper of the lowest priority runs: it is put aside there, and goes on only when it is brought to another core.
+// A handler that a helper of the lowest priority runs: it is put aside there, and goes on only when
+// it is brought to another core.
 struct PutAside {
   std::atomic<int> inside_on{-1};  // the helper's core
   std::atomic<int> count{0};
@@ -436,7 +445,8 @@ void be_put_aside(const heddle_am_arrival*, void* arg) {
   test->count.fetch_add(1);
 }
 
-// With a helper put aside inside a worker, who posts there, and who waits there, fetches it and goes on.
+// With a helper put aside inside a worker, who posts there, and who waits there, fetches it and
+// goes on.
 TEST(Helped, AHelperThatWasPutAsideInAnyModeIsFetched) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -474,8 +484,8 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The promise is 0.1 % of a core. Processor time is counted, so others on the machine do not matter; ThreadSanitizer has a
-// thread of its own.
+// The promise is 0.1 % of a core. Processor time is counted, so others on the machine do not
+// matter; ThreadSanitizer has a thread of its own.
 TEST(Adaptive, NothingHappensAtNoCost) {
   constexpr double kSeconds = 3;
   const double bound = kSeconds * (base::kThreadSanitizer ? 0.02 : 0.001);
@@ -499,7 +509,8 @@ TEST(Adaptive, NothingHappensAtNoCost) {
       await_helpers(context.handle());
       if (context.rank() == 0) {
         asleep.wait(false);
-        // Helpers go to sleep when they get round to it; if they never did, no window would be quiet.
+        // Helpers go to sleep when they get round to it; if they never did, no window would be
+        // quiet.
         for (int window = 0; window < 5 && (window == 0 || used >= bound); ++window) {
           const double before = cpu_seconds();
           std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));

@@ -1,5 +1,5 @@
-// Small-message offload: a message is only registered when it is posted, and submitted by a helper or by who waits. The meaning of
-// everything stays.
+// Small-message offload: a message is only registered when it is posted, and submitted by a helper
+// or by who waits. The meaning of everything stays.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,8 @@ Variables variables_of(const Way& way) {
 // What handlers have seen; they run one at a time, perhaps on a helper.
 struct Seen {
   std::uint64_t wrong = 0;
-  std::atomic<std::uint64_t> count{0};  // release; partners: the acquire loads of who reads the rest
+  // release; partners: the acquire loads of who reads the rest
+  std::atomic<std::uint64_t> count{0};
 };
 
 // Every byte of a payload is the number in its header.

@@ -1,5 +1,6 @@
-// Regions and counters released while operations that name them are on their way: every operation ends once, with
-// HEDDLE_ERR_HANDLE if something of it was left to be posted, and nothing is touched that is gone (see the asan preset).
+// Regions and counters released while operations that name them are on their way: every operation
+// ends once, with HEDDLE_ERR_HANDLE if something of it was left to be posted, and nothing is
+// touched that is gone (see the asan preset).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ struct Ending {
 // Two ranks in one thread, over messages: an operation ends only when both make progress.
 class Release : public testing::Test {
  protected:
-  static constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than fits into the peer's mailbox
+  // more than fits into the peer's mailbox
+  static constexpr std::size_t kBytes = std::size_t{16} << 20;
 
   void TearDown() override { leave(); }
   void leave() {
@@ -58,8 +60,8 @@ class Release : public testing::Test {
   Context origin_ = job_.join(0);
   Context owner_ = job_.join(1);
   Worker worker_ = origin_.open_worker();
-  Worker peer_ =
-      owner_.open_worker(HEDDLE_SHARING_EXCLUSIVE);  // an executor would serve it before anything is released
+  // an executor would serve it before anything is released
+  Worker peer_ = owner_.open_worker(HEDDLE_SHARING_EXCLUSIVE);
   Region region_ = owner_.alloc(kBytes);
   RemoteRegion remote_ = origin_.unpack(region_.pack());
   std::vector<std::byte> local_ = std::vector<std::byte>(kBytes, std::byte{7});
@@ -124,8 +126,8 @@ TEST_F(Release, OfTheSignalsRegion) {
   EXPECT_EQ(region_.memory<std::uint64_t>()[1], 0U) << "the word was changed all the same";
 }
 
-// A list over three ranks of which one has taken its region back: by answers of the owners, or by the transport, which does not
-// say whose piece it was.
+// A list over three ranks of which one has taken its region back: by answers of the owners, or by
+// the transport, which does not say whose piece it was.
 class ReleaseOfAList : public testing::TestWithParam<const char*> {
  protected:
   static constexpr std::size_t kSize = 3;
@@ -165,7 +167,8 @@ class ReleaseOfAList : public testing::TestWithParam<const char*> {
   // POSTED, also where another thread executes it.
   void put() { ASSERT_GE(workers_[0].try_put_list(segments_), 0) << heddle_last_error(); }
 
-  // Puts into registered memory of another rank need its progress, so that nothing is done within the call.
+  // Puts into registered memory of another rank need its progress, so that nothing is done within
+  // the call.
   const Variables variables_{{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}};
   Job job_{kSize, GetParam()};
   std::array<Context, kSize> contexts_;

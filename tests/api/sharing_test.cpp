@@ -1,5 +1,5 @@
-// Sharing modes: every operation with the same meaning, whichever threads post it. The other tests of the API run in every mode
-// as well (CMakeLists.txt); here are several threads on one worker.
+// Sharing modes: every operation with the same meaning, whichever threads post it. The other tests
+// of the API run in every mode as well (CMakeLists.txt); here are several threads on one worker.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,7 +25,8 @@ class Sharing : public testing::TestWithParam<Parameter> {
  protected:
   static constexpr std::uint32_t kThreads = 4;
 
-  // Runs body on each of two ranks with one worker in the mode under test; then waits for everybody.
+  // Runs body on each of two ranks with one worker in the mode under test; then waits for
+  // everybody.
   void run(const std::function<void(Context&, Worker&)>& body) {
     const auto& [sharing, setting] = GetParam();
     auto all = setting.variables;
@@ -47,7 +48,8 @@ std::uint32_t peer_of(const Context& context) {
   return 1 - context.rank();
 }
 
-// What arrives is summed in plain variables: handlers run one at a time, and ThreadSanitizer sees if they do not.
+// What arrives is summed in plain variables: handlers run one at a time, and ThreadSanitizer sees
+// if they do not.
 struct Arrivals {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -167,15 +169,17 @@ TEST_P(Sharing, CallsRunOneAtATimeAndMayPostButNotWait) {
   });
 }
 
-// Each message is answered from its handler until it has made its way; in the queueing modes the answers are posted by a thread
-// that is inside.
+// Each message is answered from its handler until it has made its way; in the queueing modes the
+// answers are posted by a thread that is inside.
 TEST_P(Sharing, HandlersPostOnTheirOwnWorker) {
   struct Relay {
     Worker* worker;
     std::uint32_t peer;
-    std::atomic<std::uint64_t>* ended;  // of both ranks: who has all its own must still pass others on
+    // of both ranks: who has all its own must still pass others on
+    std::atomic<std::uint64_t>* ended;
     std::mutex mutex{};
-    std::vector<std::uint64_t> refused{};  // a handler cannot wait until there is room: others send these on
+    // a handler cannot wait until there is room: others send these on
+    std::vector<std::uint64_t> refused{};
   };
   std::atomic<std::uint64_t> ended{0};
   run([&](Context& context, Worker& worker) {
@@ -322,7 +326,8 @@ TEST_P(QueueingMode, FromInsideSeesWhatIsQueuedAndNotItself) {
   EXPECT_EQ(alone.flush, HEDDLE_DONE);
 }
 
-// A handler that ran on another thread posts past the queue, so no producer wakes the executor for it.
+// A handler that ran on another thread posts past the queue, so no producer wakes the executor for
+// it.
 TEST_P(QueueingMode, SleepingExecutorTakesUpWhatAHandlerPostedElsewhere) {
   if (GetParam() != HEDDLE_SHARING_OFFLOAD) GTEST_SKIP() << "there is an executor in offload mode only";
   struct Relay {
@@ -355,7 +360,8 @@ TEST_P(QueueingMode, SleepingExecutorTakesUpWhatAHandlerPostedElsewhere) {
   origin_.register_am(7, nullptr, nullptr);
 }
 
-// Messages arrive before the worker is open, and until it is closed; the executor, where there is one, runs their handlers.
+// Messages arrive before the worker is open, and until it is closed; the executor, where there is
+// one, runs their handlers.
 TEST_P(QueueingMode, HandlersKnowTheirWorkerFromOpeningToClosing) {
   struct Seen {
     std::atomic<std::uint64_t> all{0};

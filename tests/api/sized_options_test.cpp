@@ -1,4 +1,5 @@
-// Structures with a size: those of older and newer headers are accepted, what cannot be meant is refused.
+// Structures with a size: those of older and newer headers are accepted, what cannot be meant is
+// refused.
 #include "api/options.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +92,8 @@ TEST(Options, OfAnOlderProgramTakeTheDefaults) {
     std::uint64_t second;
   };
   Grown own{0, 1, 2};
-  // Two of them, so that a compiler that cannot see the size need not fear for what lies behind the first.
+  // Two of them, so that a compiler that cannot see the size need not fear for what lies behind the
+  // first.
   const std::array<Grown, 2> older{{{16, 10, 99}, {}}};
   ASSERT_EQ(api::read_options("grown options", older.data(), 16, &own), HEDDLE_DONE);
   EXPECT_EQ(own.first, 10U);

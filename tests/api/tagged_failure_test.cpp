@@ -1,5 +1,5 @@
-// Tagged messages when a rank dies, a worker is closed, or what is asked is wrong. One thread drives all ranks, so that each
-// stage of a long message is met.
+// Tagged messages when a rank dies, a worker is closed, or what is asked is wrong. One thread
+// drives all ranks, so that each stage of a long message is met.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -77,7 +77,8 @@ TEST_P(TaggedFailure, ReceivesFromTheDeadEndAndOthersGoOn) {
     const heddle_completion completion = outcomes.at(i).completion();
     return worker.try_recv(wanted, writable_bytes_of(room.at(i)), &receives.at(i), &completion);
   };
-  ASSERT_GE(ranks.workers[1].try_send({0, 0}, 99, bytes_of(value)), 0);  // nobody will have received it
+  // nobody will have received it
+  ASSERT_GE(ranks.workers[1].try_send({0, 0}, 99, bytes_of(value)), 0);
   heddle_receive found;
   ranks.until([&] { return worker.try_probe(from(1, 99), &found) == HEDDLE_DONE; });
   ASSERT_EQ(post(0, from(1, 1)), HEDDLE_POSTED);
@@ -160,7 +161,8 @@ TEST_P(TaggedFailure, ALongMessageWhoseSenderDiesInAnyStageEnds) {
       ASSERT_GE(ranks.workers[1].progress(), 0);
       std::this_thread::yield();
     }
-    // What is said to be there is there: a sender that died after its data was on its way may still be DONE.
+    // What is said to be there is there: a sender that died after its data was on its way may still
+    // be DONE.
     EXPECT_TRUE(outcome.status == HEDDLE_DONE || (!arrived && outcome.status == HEDDLE_ERR_PEER_FAILED))
         << heddle_status_name(outcome.status) << " after " << steps << " steps";
     if (outcome.status == HEDDLE_DONE) {
@@ -200,7 +202,8 @@ TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
     std::this_thread::yield();
   }
   EXPECT_EQ(offered.status, HEDDLE_ERR_CANCELLED);
-  // Short ones are dropped; when the credit is used up it is told that nobody will ever receive them.
+  // Short ones are dropped; when the credit is used up it is told that nobody will ever receive
+  // them.
   Status status = HEDDLE_DONE;
   while (status >= 0) {
     status = ranks.workers[0].try_send({1, 0}, 1, bytes_of(value));
@@ -209,7 +212,8 @@ TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
   EXPECT_EQ(status, HEDDLE_ERR_CANCELLED) << heddle_last_error();
 }
 
-// A cancelled receive of one callback may be posted again by it, and others may be posted and cancelled.
+// A cancelled receive of one callback may be posted again by it, and others may be posted and
+// cancelled.
 TEST_P(TaggedFailure, CompletionsMayPostAndCancelReceives) {
   struct State {
     Worker* worker;
@@ -297,7 +301,8 @@ TEST(TaggedArguments, AreChecked) {
   expect_error(heddle_try_recv(closed, &wanted, &value, 8, &receive, nullptr), HEDDLE_ERR_HANDLE, "worker");
 }
 
-// While another thread is inside a shared worker, what cannot be posted now says so in the receive too.
+// While another thread is inside a shared worker, what cannot be posted now says so in the receive
+// too.
 TEST(TaggedArguments, AReceiveThatWasNotPostedSaysSo) {
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHARING", "shared"}});
   Context context = Context::join();

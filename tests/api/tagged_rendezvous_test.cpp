@@ -1,5 +1,6 @@
-// Long tagged messages for receives that were posted before: who copies, and that the sender's choice of a receive is the one
-// that matching would have made. One thread drives both ranks, so that each step is where the test puts it.
+// Long tagged messages for receives that were posted before: who copies, and that the sender's
+// choice of a receive is the one that matching would have made. One thread drives both ranks, so
+// that each step is where the test puts it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -131,7 +132,8 @@ TEST(Rendezvous, TheSenderCopiesWhileTheReceiverComputes) {
   }
 }
 
-// The word that tells the receiver which receive was taken finds no room for as long as the data takes; then it must be told yet.
+// The word that tells the receiver which receive was taken finds no room for as long as the data
+// takes; then it must be told yet.
 TEST(Rendezvous, AReceiverIsToldThoughItsRingWasFullTillTheDataWasThere) {
   Pair pair;
   pair.get_acquainted();
@@ -262,7 +264,8 @@ TEST(Rendezvous, ACancelledReceiveIsNotWrittenToAndOneThatWasTakenIsNotCancelled
 }
 
 TEST(Rendezvous, AReceiverThatClosesLeavesNothingToBeWritten) {
-  for (const int steps : {-1, 0, 1, 2}) {  // not taken; taken, and so many steps of the sender after its grace
+  // not taken; taken, and so many steps of the sender after its grace
+  for (const int steps : {-1, 0, 1, 2}) {
     Pair pair;
     pair.get_acquainted();
     const std::vector<std::byte> data = pattern(300'000, 9);
@@ -308,7 +311,8 @@ TEST(Rendezvous, AReceiveThatWasTakenEndsWhenItsSenderFails) {
     if (steps == 1000) {
       EXPECT_EQ(receipt.data, data);
     }
-    check(heddle_inproc_fail(pair.job.handle(), kReceiver));  // so that the dead rank's worker waits for nobody
+    // so that the dead rank's worker waits for nobody
+    check(heddle_inproc_fail(pair.job.handle(), kReceiver));
     pair.workers[kSender] = {};
     EXPECT_EQ(sent.times, 1);
   }
@@ -332,8 +336,9 @@ TEST(Rendezvous, ASendThatTookAReceiveEndsWhenItsReceiverFails) {
   }
 }
 
-// Each rank in a thread of its own, so that both copy at once; with helpers, a third and a fourth. A part that both believed to
-// have got would be missing from the data, or end the receive with an error.
+// Each rank in a thread of its own, so that both copy at once; with helpers, a third and a fourth.
+// A part that both believed to have got would be missing from the data, or end the receive with an
+// error.
 void send_and_receive_at_once(const char* progress) {
   constexpr std::uint64_t kMessages = 400;
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", progress}});
@@ -351,7 +356,8 @@ void send_and_receive_at_once(const char* progress) {
       if (context.rank() == kSender) {
         Outcome sent;
         const heddle_completion completion = sent.completion();
-        // Mostly the receive is posted first, so that some are taken; and mostly just before, so that it is a race who copies.
+        // Mostly the receive is posted first, so that some are taken; and mostly just before, so
+        // that it is a race who copies.
         if (i % 4 != 0) {
           ASSERT_TRUE(within_time([&] { return posted.load(std::memory_order_acquire) > i; }, [&] { turn(worker); }));
         }
@@ -388,10 +394,11 @@ TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
   send_and_receive_at_once("adaptive");
 }
 
-// ---- operations ----------------------------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
-// Of two workers that send to each other each needs operations to fetch what the other has sent. Every third message is an active
-// one: what has no room must be told so, and not wait in the queue before the receives.
+// Of two workers that send to each other each needs operations to fetch what the other has sent.
+// Every third message is an active one: what has no room must be told so, and not wait in the queue
+// before the receives.
 class Operations : public testing::TestWithParam<Setting> {};
 
 TEST_P(Operations, AreNotAllTakenByLongSends) {
@@ -427,7 +434,8 @@ TEST_P(Operations, AreNotAllTakenByLongSends) {
       if (status == HEDDLE_DONE) outcome = {1, status};
     }
   };
-  // Till all that there is room for are tagged ones, which nobody receives yet; the next is an active one, and has none.
+  // Till all that there is room for are tagged ones, which nobody receives yet; the next is an
+  // active one, and has none.
   ASSERT_TRUE(within_time([&] { return sides[0].begun >= 17 && sides[1].begun >= 17; },
                           [&] {
                             for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -483,7 +491,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"delegate", "shm", {{"HEDDLE_SHARING", "delegate"}}}),
     name_of);
 
-// ---- the sender's choice against a model ---------------------------------------------------------------------------------------
+// ---- the sender's choice against a model --------------------------------------------------------
 
 enum class Step : std::uint8_t {
   send_long_a,
@@ -502,7 +510,8 @@ constexpr std::uint64_t kSteps = static_cast<std::uint64_t>(Step::kCount);
 constexpr std::size_t kLong = 600;  // above HEDDLE_TAG_EAGER_BYTES as this test sets it
 constexpr std::size_t kShort = 24;
 
-// Whatever the steps and their times, a receive gets the earliest message that fits it and that no earlier receive got.
+// Whatever the steps and their times, a receive gets the earliest message that fits it and that no
+// earlier receive got.
 class Play {
  public:
   explicit Play(Pair& pair) : pair_(pair) {}

@@ -1,4 +1,5 @@
-// Tagged messages with the same meaning over every transport, plain and decorated with faults, and in every sharing mode.
+// Tagged messages with the same meaning over every transport, plain and decorated with faults, and
+// in every sharing mode.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -135,7 +136,8 @@ TEST_P(TaggedMessages, OneSourcesMessagesComeInTheOrderOfSendingWhateverTheirLen
   });
 }
 
-// What is known to come, or to be here: AGAIN may also mean that another thread is inside the worker.
+// What is known to come, or to be here: AGAIN may also mean that another thread is inside the
+// worker.
 template <class Look>
 void find(Worker& worker, Look&& look) {
   Status status = look();
@@ -286,14 +288,16 @@ TEST_P(TaggedMessages, ProbeLeavesAMessageAndClaimTakesIt) {
       EXPECT_EQ(room, source);
       accepted(worker.recv_claimed({}, &dropped));
       ASSERT_EQ(worker.wait(dropped, kLong), HEDDLE_DONE);
-      ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();  // a dropped message ends as a received one
+      // a dropped message ends as a received one
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
       EXPECT_EQ(worker.try_probe({kAnybody, 0, 0}, &found), HEDDLE_AGAIN);
       context.barrier(worker);
     }
   });
 }
 
-// A sender without credit is answered with AGAIN; everything else goes on meanwhile, and nothing is lost.
+// A sender without credit is answered with AGAIN; everything else goes on meanwhile, and nothing is
+// lost.
 TEST_P(TaggedMessages, MessagesThatNobodyReceivesAreBoundedAndStopNothingElse) {
   const Variables small(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", "64K"}});
   run(2, [](Context& context, Worker& worker) {
@@ -340,8 +344,8 @@ TEST_P(TaggedMessages, MessagesThatNobodyReceivesAreBoundedAndStopNothingElse) {
   });
 }
 
-// What two lists say: a message takes the earliest receive that fits, a receive the earliest message. With one source the
-// outcome does not depend on when they meet.
+// What two lists say: a message takes the earliest receive that fits, a receive the earliest
+// message. With one source the outcome does not depend on when they meet.
 struct Plan {
   struct Message {
     std::uint64_t tag;

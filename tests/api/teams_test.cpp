@@ -1,4 +1,5 @@
-// Teams: who is in them and in which order, many at once, with threads of their own; what is refused.
+// Teams: who is in them and in which order, many at once, with threads of their own; what is
+// refused.
 #include <array>
 #include <numeric>
 
@@ -8,7 +9,8 @@
 namespace heddle::test {
 namespace {
 
-// The members of the team by their numbers in the job, as an operation of the team itself sees them.
+// The members of the team by their numbers in the job, as an operation of the team itself sees
+// them.
 std::vector<std::uint32_t> members_of(const Member& member, const Team& team) {
   std::vector<std::uint32_t> all(team.size());
   const std::uint32_t me = member.rank();
@@ -124,8 +126,9 @@ TEST_P(Teams, ManyAreOpenAtOnce) {
 // Each thread of a rank with a team of its own.
 TEST_P(Teams, AreIndependentInDifferentThreads) {
   constexpr std::uint32_t kThreads = 3;
-  // There each rank has mappings of its own of the memory that all share. ThreadSanitizer knows memory by its address, so it does not
-  // see that a peer has told one thread of this rank, through its mapping, that another one is done with a place that both write to.
+  // There each rank has mappings of its own of the memory that all share. ThreadSanitizer knows
+  // memory by its address, so it does not see that a peer has told one thread of this rank, through
+  // its mapping, that another one is done with a place that both write to.
   if (base::kThreadSanitizer && std::string(GetParam()) == "shm")
     GTEST_SKIP() << "skipped: ThreadSanitizer sees no order through two mappings of one memory";
   run_members(3, GetParam(), [](const Member& member) {
@@ -155,7 +158,7 @@ TEST_P(Teams, AreIndependentInDifferentThreads) {
   });
 }
 
-// ---- what is refused ---------------------------------------------------------------------------------------------------
+// ---- what is refused ----------------------------------------------------------------------------
 
 void expect_error(Status status, Status expected, const char* words) {
   EXPECT_EQ(status, expected) << heddle_status_name(status) << ": " << heddle_last_error();

@@ -1,5 +1,5 @@
-// For tests of collective operations: ranks as threads, one of which that has failed is waited for by nobody; and what every
-// operation has to give, computed one byte after the other.
+// For tests of collective operations: ranks as threads, one of which that has failed is waited for
+// by nobody; and what every operation has to give, computed one byte after the other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,8 @@ struct Member {
   [[nodiscard]] std::uint32_t rank() const { return context.rank(); }
 };
 
-// Runs `body` once per rank with a team of all. A rank whose body throws is a failure of the test and of the rank: the others are told.
+// Runs `body` once per rank with a team of all. A rank whose body throws is a failure of the test
+// and of the rank: the others are told.
 template <class Body>
 void run_members(std::uint32_t ranks, const char* transport, Body&& body) {
   const Job job(ranks, transport);
@@ -61,7 +62,7 @@ void run_members(std::uint32_t ranks, const char* transport, Body&& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- what is asked, and what has to come ---------------------------------------------------------------------------------
+// ---- what is asked, and what has to come --------------------------------------------------------
 
 inline const heddle_reduction kSumOfBytes{HEDDLE_UINT8, HEDDLE_SUM, nullptr, nullptr, 0};
 
@@ -97,7 +98,8 @@ inline std::vector<std::uint32_t> peers_of(Operation operation, std::uint32_t ra
   return all;
 }
 
-// The bytes that one member gives to another where members list their blocks: none, or about as many as asked.
+// The bytes that one member gives to another where members list their blocks: none, or about as
+// many as asked.
 inline std::uint64_t listed_bytes(Operation operation, std::uint64_t bytes, std::uint32_t root, std::uint32_t from,
                                   std::uint32_t to) {
   if (operation == Operation::gatherv && to != root) return 0;
@@ -110,7 +112,8 @@ inline Blocks listed(Operation operation, std::uint64_t bytes, std::uint32_t roo
                      std::uint32_t size, bool sends) {
   const std::vector<std::uint32_t> peers = peers_of(operation, rank, size, sends);
   const auto count = static_cast<std::uint32_t>(peers.size());
-  const bool neighbors = operation == Operation::neighbor_alltoallv;  // whose blocks are told apart by their places
+  // whose blocks are told apart by their places
+  const bool neighbors = operation == Operation::neighbor_alltoallv;
   // All that an allgatherv or a gatherv gives is one block.
   const bool one = sends && (operation == Operation::allgatherv || operation == Operation::gatherv);
   Blocks blocks;
@@ -316,7 +319,8 @@ class Part {
   Blocks receive_blocks_;
   std::vector<std::uint32_t> sources_;  // by block
   std::vector<std::uint32_t> targets_;
-  std::vector<std::size_t> begins_;  // of the blocks for this member in what the others give, by block
+  // of the blocks for this member in what the others give, by block
+  std::vector<std::size_t> begins_;
   Region region_;
   std::vector<std::byte> own_;
   std::span<std::byte> memory_;

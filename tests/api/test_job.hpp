@@ -30,7 +30,8 @@ inline std::string name_of(const testing::TestParamInfo<Setting>& info) {
   return info.param.name;
 }
 
-// Sets the variables for its life. The environment is process-wide: not for concurrent tests in one process.
+// Sets the variables for its life. The environment is process-wide: not for concurrent tests in one
+// process.
 class Variables {
  public:
   explicit Variables(const std::vector<std::pair<const char*, const char*>>& variables) : variables_(variables) {

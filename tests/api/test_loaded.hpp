@@ -12,8 +12,9 @@
 
 namespace heddle::test {
 
-// A machine that others load leaves next to nothing to helpers under SCHED_IDLE: that is what they promise. What is tested is
-// that they serve. So when that lasts, they get their turn like everybody, if the kernel lets us.
+// A machine that others load leaves next to nothing to helpers under SCHED_IDLE: that is what they
+// promise. What is tested is that they serve. So when that lasts, they get their turn like
+// everybody, if the kernel lets us.
 class LoadedMachine {
  public:
   LoadedMachine() : thread_([this] { watch(); }) {}

@@ -40,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, Waiting,
                                          Case{"fault+shm", HEDDLE_SHARING_EXCLUSIVE}),
                          case_name);
 
-// Processor time is counted, so others on the machine do not matter. Each kind of wait, ended by rank 1 after a while.
+// Processor time is counted, so others on the machine do not matter. Each kind of wait, ended by
+// rank 1 after a while.
 TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   const Case given = GetParam();
   std::atomic<std::uint64_t> raised{0};
@@ -108,12 +109,13 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   });
 }
 
-// ---- heddle_worker_wait: what another thread has moved --------------------------------------------------------------------------
+// ---- heddle_worker_wait: what another thread has moved ------------------------------------------
 
 // Long enough never to be reached; not HEDDLE_FOREVER, which returns now and then.
 constexpr std::int64_t kLong = 100'000'000'000;
 
-// A thread's waits on one worker remember what it has seen there, however many others it waits on between.
+// A thread's waits on one worker remember what it has seen there, however many others it waits on
+// between.
 TEST(WaitingOnMany, WhatWasSeenOnceIsNotToldAgain) {
   constexpr std::uint32_t kWorkers = 12;
   Job(1, "loopback").run([&](Context& context, Worker&) {
@@ -169,7 +171,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, MovedByAnother,
                                          Moved{"helped", HEDDLE_SHARING_EXCLUSIVE, "dedicated:1", false}),
                          [](const auto& moved) { return moved.param.name; });
 
-// What happens between the look at a flag and the wait ends the wait: each kind of end that another thread may bring about.
+// What happens between the look at a flag and the wait ends the wait: each kind of end that another
+// thread may bring about.
 TEST_P(MovedByAnother, BeforeTheWaitBeginsIsNotMissed) {
   const Moved given = GetParam();
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", given.progress}});
@@ -186,7 +189,8 @@ TEST_P(MovedByAnother, BeforeTheWaitBeginsIsNotMissed) {
     const auto told = [](void* arg, heddle_status) { static_cast<std::atomic<std::uint32_t>*>(arg)->fetch_add(1); };
     ASSERT_EQ(heddle_am_register(context.handle(), 3, raise, &flag), HEDDLE_DONE);
     ASSERT_EQ(heddle_am_register(context.handle(), HEDDLE_AM_USER, raise, &flag), HEDDLE_DONE);
-    // Another thread, till the flag is raised; this one is outside of calls on the worker meanwhile.
+    // Another thread, till the flag is raised; this one is outside of calls on the worker
+    // meanwhile.
     const auto others = [&](std::uint32_t wanted, const std::function<void()>& step) {
       std::thread other([&] {
         const Deadline deadline;

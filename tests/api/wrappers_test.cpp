@@ -11,7 +11,7 @@
 namespace heddle::test {
 namespace {
 
-// ---- owners ------------------------------------------------------------------------------------------------------------
+// ---- owners -------------------------------------------------------------------------------------
 
 template <class Owner>
 void expect_one_owner(Owner first, Owner second, bool (*open)(decltype(first.handle()))) {
@@ -96,7 +96,7 @@ TEST(Errors, CarryStatusAndMessage) {
   EXPECT_THROW(static_cast<void>(Context().size()), Error);
 }
 
-// ---- what they wrap ----------------------------------------------------------------------------------------------------
+// ---- what they wrap -----------------------------------------------------------------------------
 
 class Wrappers : public testing::Test {
  protected:
@@ -232,7 +232,8 @@ struct Detached {
   };
 };
 
-// The results are named: g++ 12 loses the awaited object when `co_await` stands inside a larger condition.
+// The results are named: g++ 12 loses the awaited object when `co_await` stands inside a larger
+// condition.
 Detached exchange_values(Worker& worker, heddle_remote target, std::array<std::uint64_t, 3>* values, int* steps) {
   const Status put = co_await worker.async_put(bytes_of((*values)[0]), target);
   *steps += put == HEDDLE_DONE ? 1 : 100;

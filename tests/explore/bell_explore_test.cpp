@@ -1,4 +1,5 @@
-// src/queue: the bell, and arming as the shm transport does it; the code itself, with the explorer's barrier().
+// src/queue: the bell, and arming as the shm transport does it; the code itself, with the
+// explorer's barrier().
 #include <gtest/gtest.h>
 
 #include "expect.hpp"

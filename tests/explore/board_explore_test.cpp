@@ -43,7 +43,8 @@ struct Place {
   Atomic<std::uint64_t> left;
 };
 
-// kUses: how often the place is shown; kBytes: of each message, one to a part. A byte of the buffer is 0 till it is copied, once.
+// kUses: how often the place is shown; kBytes: of each message, one to a part. A byte of the buffer
+// is 0 till it is copied, once.
 template <Case kCase, std::uint64_t kUses, std::uint64_t kBytes, Bug kBug = Bug::none>
 struct BoardModel final : Model {
   Place place;
@@ -172,7 +173,8 @@ struct BoardModel final : Model {
   }
 };
 
-// Who closes does not wait for the other: the data that is read then may be wrong, and must be said to be.
+// Who closes does not wait for the other: the data that is read then may be wrong, and must be said
+// to be.
 constexpr Options kData{.weak = false, .races = false};
 // All schedules of two uses are more than there is time for.
 constexpr Options kBounded{.weak = false, .preemptions = 3};

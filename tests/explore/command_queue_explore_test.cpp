@@ -1,4 +1,5 @@
-// src/queue: the command queue with its sleeper, and the try lock; the code itself, over the explorer's atomics.
+// src/queue: the command queue with its sleeper, and the try lock; the code itself, over the
+// explorer's atomics.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -68,7 +69,8 @@ class TornExchange : public Atomic<T> {
   }
 };
 
-// What each case does with one queue of two records: how many commands each producer queues, of how many records.
+// What each case does with one queue of two records: how many commands each producer queues, of how
+// many records.
 struct Shape {
   std::uint32_t producers;
   std::uint32_t commands;  // of each producer
@@ -179,7 +181,8 @@ constexpr Shape kTwoByTwoAsleep{2, 2, 1, true};
 constexpr Shape kOneByThreeHesitant{1, 3, 1, false, true};
 constexpr Shape kTwoByOneHesitant{2, 1, 1, true, true};
 
-// All schedules of the largest cases are more than there is time for: the largest are bounded in their preemptions.
+// All schedules of the largest cases are more than there is time for: the largest are bounded in
+// their preemptions.
 constexpr Options kBounded{.weak = false, .preemptions = 2};
 
 TEST(CommandQueue, HoldsInAllSchedules) {
@@ -220,7 +223,8 @@ TEST(CommandQueue, PlantedBugsAreFound) {
                                                                             kOrdered, "waits for ever");
 }
 
-// Nobody is the consumer: whoever is told to wake it is it. The role passes on through the sleeping bit.
+// Nobody is the consumer: whoever is told to wake it is it. The role passes on through the sleeping
+// bit.
 template <template <class> class A, std::uint32_t kCommands, bool kHelper>
 struct DelegateModel final : Model {
   using Queue = queue::CommandQueue<Body, A>;

@@ -1,6 +1,7 @@
-// src/protocol: the credit of senders (SendCredit: a model beside the code; UserCredits: the code itself), and the handshake by which
-// a helper that goes to sleep and a thread that leaves something under way see each other (engine/gate.cpp, must_call_helpers(),
-// and engine/progress/helpers.cpp, sleep()): a model beside the code.
+// src/protocol: the credit of senders (SendCredit: a model beside the code; UserCredits: the code
+// itself), and the handshake by which a helper that goes to sleep and a thread that leaves
+// something under way see each other (engine/gate.cpp, must_call_helpers(), and
+// engine/progress/helpers.cpp, sleep()): a model beside the code.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,11 +14,12 @@ namespace {
 
 constexpr Options kBounded{.weak = false, .preemptions = 3};
 
-// ---- SendCredit: reserve<true>(), give_back<true>(), learn() -----------------------------------------------------------------------
+// ---- SendCredit: reserve<true>(), give_back<true>(), learn() ------------------------------------
 
 enum class CreditBug { none, adds_without_looking_back, forgets_to_give_back, learns_blindly };
 
-// Senders with one charge each share a window of one; the receiver frees what has arrived and tells so, twice.
+// Senders with one charge each share a window of one; the receiver frees what has arrived and tells
+// so, twice.
 template <std::uint32_t kSenders, CreditBug kBug = CreditBug::none>
 struct SendCreditModel final : Model {
   static constexpr std::uint64_t kCharge = 4;
@@ -85,10 +87,10 @@ TEST(SendCredit, PlantedBugsAreFound) {
   expect_finds<SendCreditModel<1, CreditBug::learns_blindly>>("believes whatever it is told", kOrdered, "not so");
 }
 
-// ---- UserCredits ------------------------------------------------------------------------------------------------------------------
+// ---- UserCredits --------------------------------------------------------------------------------
 
-// Threads take a half window each from a window of one and a half, at the first message to the rank; one of them gives its own back, and
-// the receiver grants one.
+// Threads take a half window each from a window of one and a half, at the first message to the
+// rank; one of them gives its own back, and the receiver grants one.
 template <template <class> class A, std::uint32_t kTakers>
 struct UserCreditsModel final : Model {
   static constexpr std::uint64_t kCharge = 4;
@@ -122,12 +124,13 @@ TEST(UserCredits, PlantedBugsAreFound) {
   expect_finds<UserCreditsModel<TornSwap, 2>>("a compare-and-swap that is none", kBounded, "used is what was taken");
 }
 
-// ---- the gate and the helpers -------------------------------------------------------------------------------------------------------
+// ---- the gate and the helpers -------------------------------------------------------------------
 
 enum class SleepBug { none, no_barrier, looks_first, does_not_ring };
 
-// A thread enters, counts itself in, leaves something under way, and looks whether a helper sleeps; a helper says that it sleeps, lets
-// the barrier pass, and looks whether anybody has entered since its last visit.
+// A thread enters, counts itself in, leaves something under way, and looks whether a helper sleeps;
+// a helper says that it sleeps, lets the barrier pass, and looks whether anybody has entered since
+// its last visit.
 template <SleepBug kBug>
 struct SleepModel final : Model {
   Atomic<std::uint64_t> entries{0};

@@ -1,5 +1,5 @@
-// src/queue: delegation over the command queue, as engine/gate.cpp puts them together in delegate mode; the code itself, over
-// the explorer's atomics.
+// src/queue: delegation over the command queue, as engine/gate.cpp puts them together in delegate
+// mode; the code itself, over the explorer's atomics.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,8 @@
 namespace heddle::explore {
 namespace {
 
-// A read-modify-write with release waits until all earlier stores of its thread are visible, and nothing acquires from it.
+// A read-modify-write with release waits until all earlier stores of its thread are visible, and
+// nothing acquires from it.
 template <bool kAfterExit, bool kAfterPublish>
 struct ModelFences {
   static inline Atomic<std::uint32_t>* word = nullptr;  // of the execution under way
@@ -37,8 +38,9 @@ struct Shape {
   bool short_way = false;  // posts try DelegateGate::post_now() first
 };
 
-// Every post is Gate::post(): started here and now by who is inside, behind what was queued before it; else queued.
-// Nobody comes by when the threads have ended, so each command must have been executed by then.
+// Every post is Gate::post(): started here and now by who is inside, behind what was queued before
+// it; else queued. Nobody comes by when the threads have ended, so each command must have been
+// executed by then.
 template <Shape kShape, Bug kBug = Bug::none, template <class> class A = Atomic, class Fences = BothFences>
 struct DelegationModel final : Model {
   using Queue = queue::CommandQueue<Body, A>;

@@ -20,7 +20,8 @@ struct KernelFutex {
 
 enum class Bug { none, publishes_late, does_not_look };
 
-// Makers set bits in one word, as sources do when they have filled a ring; the engine takes them all.
+// Makers set bits in one word, as sources do when they have filled a ring; the engine takes them
+// all.
 template <Bug kBug, std::uint32_t kMakers>
 struct DoorbellModel final : Model {
   Atomic<std::uint32_t> gate;

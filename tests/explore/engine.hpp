@@ -1,11 +1,13 @@
 // The machinery of the schedule explorer; its users include explorer.hpp.
 //
-// One execution: the threads of a model run as fibers, each up to its next visible action; the engine then decides which
-// action happens. A decision is a node on a stack; the next execution repeats all decisions but the last that still has
-// an untried choice. When none has, every schedule was seen.
+// One execution: the threads of a model run as fibers, each up to its next visible action; the
+// engine then decides which action happens. A decision is a node on a stack; the next execution
+// repeats all decisions but the last that still has an untried choice. When none has, every
+// schedule was seen.
 //
-// Sleep sets leave out schedules that differ only in the order of independent actions (Godefroid): every outcome, race
-// and deadlock is still met. This needs that threads share nothing but Atomic, Plain and Memory.
+// Sleep sets leave out schedules that differ only in the order of independent actions (Godefroid):
+// every outcome, race and deadlock is still met. This needs that threads share nothing but Atomic,
+// Plain and Memory.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +26,17 @@ inline constexpr std::uint32_t kMostThreads = 4;
 inline constexpr std::uint32_t kNoLocation = UINT32_MAX;
 
 struct Options {
-  // Relaxed and release stores wait in a store buffer of their thread and become visible in any order that C++ permits:
-  // per location in order, a release store after all earlier stores of its thread. So a store may also be seen after
-  // later loads of its thread.
+  // Relaxed and release stores wait in a store buffer of their thread and become visible in any
+  // order that C++ permits: per location in order, a release store after all earlier stores of its
+  // thread. So a store may also be seen after later loads of its thread.
   bool weak = true;
-  // Happens-before is tracked; an access to Plain or Memory that is not ordered against another fails. This finds a
-  // missing acquire as well as a missing release. Without it plain stores pass through the store buffer like relaxed
-  // ones, so that a missing release is found by the wrong data that it causes.
+  // Happens-before is tracked; an access to Plain or Memory that is not ordered against another
+  // fails. This finds a missing acquire as well as a missing release. Without it plain stores pass
+  // through the store buffer like relaxed ones, so that a missing release is found by the wrong
+  // data that it causes.
   bool races = true;
-  int preemptions = -1;  // at most so many changes away from a thread that could go on; -1: any number, all schedules
+  // at most so many changes away from a thread that could go on; -1: any number, all schedules
+  int preemptions = -1;
   std::uint64_t most_schedules = 2'000'000;  // `complete` is false if these did not suffice
 };
 
@@ -44,7 +48,8 @@ struct Outcome {
   [[nodiscard]] bool passed() const { return failure.empty() && complete; }
 };
 
-// What is explored. Made anew for each execution; the constructor and finish() run alone, before and after the threads.
+// What is explored. Made anew for each execution; the constructor and finish() run alone, before
+// and after the threads.
 class Model {
  public:
   Model() = default;
@@ -100,13 +105,14 @@ class Engine {
 
   std::uint64_t load(std::uint32_t location, std::memory_order order);
   void store(std::uint32_t location, std::uint64_t value, std::memory_order order);
-  // `change` is given the old value and says by true that *value is to be stored; returns the old value. `failure` is the
-  // order when nothing is stored.
+  // `change` is given the old value and says by true that *value is to be stored; returns the old
+  // value. `failure` is the order when nothing is stored.
   template <class Change>
   std::uint64_t update(std::uint32_t location, std::memory_order order, std::memory_order failure, Change change);
   std::uint64_t plain_load(std::uint32_t location);
   void plain_store(std::uint32_t location, std::uint64_t value);
-  // For bytes that were read directly. Never an action: without Options::races it has nothing to say.
+  // For bytes that were read directly. Never an action: without Options::races it has nothing to
+  // say.
   void note_plain_read(std::uint32_t location) {
     if (options_.races) plain_load(location);
   }

@@ -1,6 +1,6 @@
-// The engine's counter, and how it learns of failures. Models beside the code, which stands on std::atomic: each function
-// here does the atomic operations of the function that it is named after; whoever changes one changes the other.
-// The table of handlers is the code itself.
+// The engine's counter, and how it learns of failures. Models beside the code, which stands on
+// std::atomic: each function here does the atomic operations of the function that it is named
+// after; whoever changes one changes the other. The table of handlers is the code itself.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,11 +13,12 @@
 namespace heddle::explore {
 namespace {
 
-// ---- engine::Counter --------------------------------------------------------------------------------------------------
+// ---- engine::Counter ----------------------------------------------------------------------------
 
 enum class CounterBug { none, raised_before_data, raised_relaxed, shared_without_update, read_relaxed };
 
-// `kWriters` == 1: the counter of one exclusive worker (`only`), raised without a read-modify-write.
+// `kWriters` == 1: the counter of one exclusive worker (`only`), raised without a
+// read-modify-write.
 template <CounterBug kBug, std::uint32_t kWriters, std::uint32_t kRaises>
 struct CounterModel final : Model {
   Atomic<std::uint64_t> value_;
@@ -48,7 +49,8 @@ struct CounterModel final : Model {
       if (kBug != CounterBug::raised_before_data) raise();
     }
   }
-  // heddle_counter_wait for each of the operations, or for all of them where their order is not known.
+  // heddle_counter_wait for each of the operations, or for all of them where their order is not
+  // known.
   void read() {
     std::uint64_t last = 0;
     for (std::uint32_t i = kWriters == 1 ? 0 : kWriters * kRaises - 1; i < kWriters * kRaises; ++i) {
@@ -81,11 +83,12 @@ TEST(Counter, PlantedBugsAreFound) {
       "two writers without an update", {.weak = false, .races = false}, "waits for ever");
 }
 
-// ---- the failure epoch ------------------------------------------------------------------------------------------------
+// ---- the failure epoch --------------------------------------------------------------------------
 
 enum class EpochBug { none, epoch_before_flag, epoch_relaxed, seen_after_looking };
 
-// The bootstrap's thread finds two ranks dead; an engine::Worker must learn of both, however its progress falls.
+// The bootstrap's thread finds two ranks dead; an engine::Worker must learn of both, however its
+// progress falls.
 template <EpochBug kBug>
 struct EpochModel final : Model {
   static constexpr std::uint32_t kDead = 2;
@@ -140,7 +143,7 @@ TEST(FailureEpoch, PlantedBugsAreFound) {
   expect_finds<EpochModel<EpochBug::seen_after_looking>>("epoch noted after looking", kInterleaved, "waits for ever");
 }
 
-// ---- releasing what a queued command names: Gate::drain, Context::reclaim, Worker::names_remote ---------------------------
+// ---- releasing what a queued command names: Gate::drain, Context::reclaim, Worker::names_remote
 
 enum class ReleaseBug { none, marks_before_queue, released_before_marked };
 
@@ -152,7 +155,8 @@ struct ReleaseModel final : Model {
   using Queue = queue::CommandQueue<Body, Atomic>;
 
   Queue queue{2};
-  Atomic<std::uint32_t> mark{0};  // MarkTable: the operation that the command becomes, which does not end here
+  // MarkTable: the operation that the command becomes, which does not end here
+  Atomic<std::uint32_t> mark{0};
   Plain<std::uint32_t> destroyed;
 
   ReleaseModel() {
@@ -190,14 +194,15 @@ TEST(Release, PlantedBugsAreFound) {
   expect_finds<ReleaseModel<ReleaseBug::released_before_marked>>("released before marked", kInterleaved, "stays");
 }
 
-// ---- registering handlers while messages arrive: engine::HandlerTable -------------------------------------------------------
+// ---- registering handlers while messages arrive: engine::HandlerTable ---------------------------
 
 constexpr std::uint32_t kHandlers = 4;
 template <std::uint32_t kIndex>
 void handle(const heddle_am_arrival* /*message*/, void* /*arg*/) {}
 constexpr std::array<heddle_am_handler, kHandlers> kFunctions{handle<0>, handle<1>, handle<2>, handle<3>};
 
-// Planted: a reader that does not look again. Its second look is the only relaxed load that `g_registers` does not announce.
+// Planted: a reader that does not look again. Its second look is the only relaxed load that
+// `g_registers` does not announce.
 bool g_registers = false;
 template <class T>
 class LooksOnce : public Atomic<T> {
@@ -212,7 +217,8 @@ class LooksOnce : public Atomic<T> {
   mutable T seen_{};  // by the one reader
 };
 
-// The first handler is there from the beginning; a thread registers the others while another one looks.
+// The first handler is there from the beginning; a thread registers the others while another one
+// looks.
 template <template <class> class A, std::uint32_t kLooks>
 struct HandlersModel final : Model {
   engine::HandlerTable<1, A> table;

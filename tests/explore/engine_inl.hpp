@@ -6,7 +6,7 @@
 
 namespace heddle::explore {
 
-// ---- executions -------------------------------------------------------------------------------------------------------
+// ---- executions ---------------------------------------------------------------------------------
 
 inline void Engine::run_all(Make make) {
   do {
@@ -98,7 +98,7 @@ inline void Engine::fail(const std::string& what) {
   if (!alone()) throw Abandon{};
 }
 
-// ---- scheduling -------------------------------------------------------------------------------------------------------
+// ---- scheduling ---------------------------------------------------------------------------------
 
 // A visible action of the running thread comes next; returns when it is to happen.
 inline void Engine::point(const Action& action) {
@@ -125,7 +125,8 @@ inline void Engine::switch_to(std::uint32_t from, std::uint32_t to) {
   running_ = from;
 }
 
-// Lets stores out of the buffers as chosen; returns the thread whose turn it is, kMain at the end of the execution.
+// Lets stores out of the buffers as chosen; returns the thread whose turn it is, kMain at the end
+// of the execution.
 inline std::uint32_t Engine::decide() {
   for (;;) {
     find_options();
@@ -171,7 +172,8 @@ inline bool Engine::choose(Action* action) {
   }
   *action = node.options[node.chosen];
   if (options_.preemptions >= 0) {
-    // A bound and sleep sets do not go together: the schedule that was tried elsewhere may have been out of bounds.
+    // A bound and sleep sets do not go together: the schedule that was tried elsewhere may have
+    // been out of bounds.
     if (action->kind != Kind::flush && last_ != kMain && action->thread != last_ && !threads_[last_].finished &&
         enabled(threads_[last_])) {
       ++preempted_;
@@ -227,8 +229,8 @@ inline bool Engine::flushable(const Thread& thread, std::size_t entry) const {
   return true;
 }
 
-// Neither order of the two can make a difference to anybody. A store that leaves its buffer counts as done by somebody
-// else than its thread.
+// Neither order of the two can make a difference to anybody. A store that leaves its buffer counts
+// as done by somebody else than its thread.
 inline bool Engine::independent(const Action& a, const Action& b) const {
   if (a.kind != Kind::flush && b.kind != Kind::flush && a.thread == b.thread) return false;
   const auto writes = [](const Action& x) {
@@ -240,7 +242,8 @@ inline bool Engine::independent(const Action& a, const Action& b) const {
     const Action& other = a.kind == Kind::pause ? b : a;
     return !writes(other) || plain(other);
   }
-  // Raw memory is read without an action of its own, after any action of a thread that does not write it.
+  // Raw memory is read without an action of its own, after any action of a thread that does not
+  // write it.
   const auto raw = [&](const Action& x, const Action& y) {
     return x.kind == Kind::flush && plain(x) && y.kind != Kind::flush && x.thread != y.thread;
   };
@@ -248,7 +251,7 @@ inline bool Engine::independent(const Action& a, const Action& b) const {
   return a.location != b.location || a.location == kNoLocation || (!writes(a) && !writes(b));
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 inline std::uint64_t Engine::load(std::uint32_t location, std::memory_order order) {
   point({running_, Kind::load, location, order});
@@ -314,12 +317,14 @@ std::uint64_t Engine::update(std::uint32_t location, std::memory_order order, st
     for (std::uint32_t i = 0; i < kMostThreads; ++i) released[i] = std::max(released[i], thread.clock[i]);
     ++thread.clock[running_];
   }
-  commit(running_, location, value, true, released);  // goes on with the release sequence that it found
+  // goes on with the release sequence that it found
+  commit(running_, location, value, true, released);
   return old;
 }
 
 inline std::uint64_t Engine::plain_load(std::uint32_t location) {
-  // With races found, the order of plain accesses that do not race is fixed by the atomics: no action of its own.
+  // With races found, the order of plain accesses that do not race is fixed by the atomics: no
+  // action of its own.
   if (!options_.races) return load(location, std::memory_order_relaxed);
   Location& place = locations_[location];
   if (alone()) return place.value;
@@ -370,7 +375,8 @@ inline void Engine::flush(const Action& action) {
   commit(action.thread, out.location, out.value, out.release, out.clock);
 }
 
-// The kernel makes every thread pass a full fence: all stores are visible afterwards. Orders nothing for check_race.
+// The kernel makes every thread pass a full fence: all stores are visible afterwards. Orders
+// nothing for check_race.
 inline void Engine::barrier() {
   const Action action{running_, Kind::barrier};
   point(action);
@@ -399,7 +405,7 @@ inline void Engine::collect() {
   }
 }
 
-// ---- reports ----------------------------------------------------------------------------------------------------------
+// ---- reports ------------------------------------------------------------------------------------
 
 inline std::string Engine::where(std::uint32_t location) const {
   const char* text = locations_[location].name;

@@ -15,8 +15,9 @@ inline constexpr Options kOrdered{};                   // weak memory, races fou
 inline constexpr Options kByData{.races = false};      // weak memory, plain data delayed
 inline constexpr Options kInterleaved{.weak = false};  // sequentially consistent
 
-// With AddressSanitizer a schedule takes five times as long, and is watched for what it does to memory: the first ones of a
-// large case show that. All of them, and what they prove of the order, belong to the builds without.
+// With AddressSanitizer a schedule takes five times as long, and is watched for what it does to
+// memory: the first ones of a large case show that. All of them, and what they prove of the order,
+// belong to the builds without.
 inline constexpr std::uint64_t kMostWithAddressSanitizer = 20'000;
 
 template <class M>

@@ -1,4 +1,5 @@
-// The schedule explorer: runs all interleavings of a few threads over Atomic and Plain, and reports the first that fails.
+// The schedule explorer: runs all interleavings of a few threads over Atomic and Plain, and reports
+// the first that fails.
 //
 //   struct Handover final : explore::Model {
 //     explore::Plain<int> data;
@@ -16,13 +17,15 @@
 //   };
 //   const explore::Outcome outcome = explore::explore<Handover>({});
 //
-// Contract for models: threads share nothing but Atomic, Plain and Memory (what else there is belongs to one thread, or is
-// written by threads and read in finish()); every loop that waits calls pause() and then looks at an Atomic before anything
-// else; nothing depends on time, addresses or chance.
+// Contract for models: threads share nothing but Atomic, Plain and Memory (what else there is
+// belongs to one thread, or is written by threads and read in finish()); every loop that waits
+// calls pause() and then looks at an Atomic before anything else; nothing depends on time,
+// addresses or chance.
 //
-// What is covered: all interleavings, stores that become visible late and out of order (Options::weak), missing release
-// and acquire as data races (Options::races), waiting for ever. What is not: loads of two atomics that are reordered with
-// each other, compare_exchange_weak failing for no reason, fences.
+// What is covered: all interleavings, stores that become visible late and out of order
+// (Options::weak), missing release and acquire as data races (Options::races), waiting for ever.
+// What is not: loads of two atomics that are reordered with each other, compare_exchange_weak
+// failing for no reason, fences.
 #pragma once
 
 #include <cstdint>
@@ -126,7 +129,8 @@ class Plain {
   std::uint32_t location_;
 };
 
-// Planted bugs, for a template that takes its atomics as a parameter: every store, or every load, has lost its order.
+// Planted bugs, for a template that takes its atomics as a parameter: every store, or every load,
+// has lost its order.
 template <class T>
 class RelaxedStores : public Atomic<T> {
  public:
@@ -155,7 +159,8 @@ class TornSwap : public Atomic<T> {
   }
 };
 
-// In a loop that waits: goes on when another thread's store to an Atomic has become visible since the last look.
+// In a loop that waits: goes on when another thread's store to an Atomic has become visible since
+// the last look.
 inline void pause() {
   Engine::current().pause();
 }

@@ -1,4 +1,5 @@
-// src/queue: the asymmetric hand-over; the code itself, over the explorer's atomics, with its membarrier as barrier().
+// src/queue: the asymmetric hand-over; the code itself, over the explorer's atomics, with its
+// membarrier as barrier().
 #include <gtest/gtest.h>
 
 #include "expect.hpp"
@@ -114,13 +115,15 @@ struct TryEnterModel final : Model {
   void finish() override { check(!handover.looks_claimed() && !handover.looks_inside(), "everybody has left"); }
 };
 
-// Its urgent helper looks for as long as it takes: if the owner did not step back, both would wait for ever.
+// Its urgent helper looks for as long as it takes: if the owner did not step back, both would wait
+// for ever.
 struct PatientSystem : ModelSystem<Bug::none> {
   static constexpr std::uint32_t kUrgentLooks = ~std::uint32_t{0};
   static void relax() { pause(); }
 };
 
-// Thread 1 claims urgently, against an owner that comes and goes; a second helper, which is not urgent, may overtake either.
+// Thread 1 claims urgently, against an owner that comes and goes; a second helper, which is not
+// urgent, may overtake either.
 template <template <class> class A, class System, Shape kShape>
 struct UrgentModel final : Model {
   queue::Handover<A, System> handover;

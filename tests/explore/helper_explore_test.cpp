@@ -1,4 +1,5 @@
-// src/queue: the helpers' claim, beside a lock that is tried, as engine/gate.cpp puts them together; the code itself.
+// src/queue: the helpers' claim, beside a lock that is tried, as engine/gate.cpp puts them
+// together; the code itself.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,8 +14,8 @@ namespace {
 
 enum class Bug { none, claims_late, no_wake };
 
-// Who sleeps is woken by release() alone, as by the kernel: `wakes` is its own. A helper that was put aside runs on only when it is
-// brought: it waits for `moves`.
+// Who sleeps is woken by release() alone, as by the kernel: `wakes` is its own. A helper that was
+// put aside runs on only when it is brought: it waits for `moves`.
 struct ClaimSystem {
   static inline Atomic<std::uint32_t>* wakes = nullptr;
   static inline Atomic<std::uint32_t>* moves = nullptr;
@@ -36,7 +37,8 @@ struct DeafSystem : ClaimSystem {
   static void wake(Word*) {}
 };
 
-// Threads 1 … are helpers, each put aside once inside; thread 0 wants to be inside once, and waits for nobody but a helper.
+// Threads 1 … are helpers, each put aside once inside; thread 0 wants to be inside once, and waits
+// for nobody but a helper.
 template <std::uint32_t kHelpers, Bug kBug = Bug::none>
 struct ClaimModel final : Model {
   using System = std::conditional_t<kBug == Bug::no_wake, DeafSystem, ClaimSystem>;

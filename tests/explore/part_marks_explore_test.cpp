@@ -32,7 +32,8 @@ class SeenLate : public Atomic<T> {
   void store(T value, std::memory_order) { Atomic<T>::store(value, std::memory_order_release); }
 };
 
-// Threads that mark one part each (kSame: all the same one), and one that opens the run: the places are there from then on.
+// Threads that mark one part each (kSame: all the same one), and one that opens the run: the places
+// are there from then on.
 template <std::uint32_t kMarkers, bool kSame = false, Bug kBug = Bug::none, template <class> class A = Atomic>
 struct MarksModel final : Model {
   using Marks = queue::PartMarks<A>;
@@ -92,7 +93,8 @@ struct MarksModel final : Model {
   }
 };
 
-// A thread that marks the part of the next run, when that of the first has ended, while who has opened the first may still look.
+// A thread that marks the part of the next run, when that of the first has ended, while who has
+// opened the first may still look.
 template <template <class> class A = Atomic>
 struct NextRunModel final : Model {
   queue::PartMarks<A> marks{1, false};

@@ -28,7 +28,8 @@ class Relaxed : public Atomic<T> {
   void store(T value, std::memory_order) { Atomic<T>::store(value, std::memory_order_relaxed); }
 };
 
-// Region n begins at byte 100 n and has n bytes. One thread puts region 2 into the slot of region 1, the other reads.
+// Region n begins at byte 100 n and has n bytes. One thread puts region 2 into the slot of region
+// 1, the other reads.
 template <class Slot>
 struct SlotModel final : Model {
   static std::byte* at(std::uint64_t number) { return reinterpret_cast<std::byte*>(100 * number); }

@@ -1,4 +1,5 @@
-// src/memory: memory goes while a cache looks up what it keeps of it; the log itself, around which the kernel is played.
+// src/memory: memory goes while a cache looks up what it keeps of it; the log itself, around which
+// the kernel is played.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace {
 
 using memory::Gone;
 
-// Planted: the generation is not made odd before the unmapping thread goes on; only a later event count tells.
+// Planted: the generation is not made odd before the unmapping thread goes on; only a later event
+// count tells.
 template <class Log>
 struct LateLog : Log {
   static constexpr bool kAnnounced = false;
@@ -21,8 +23,9 @@ struct AnnouncedLog : Log {
   static constexpr bool kAnnounced = true;
 };
 
-// Three threads: the program unmaps memory and maps something else at the same address, which is then used by the thread that owns
-// the cache; the watch plays the kernel's event. `pages` is what lies at the address: 1 the old, 2 the new.
+// Three threads: the program unmaps memory and maps something else at the same address, which is
+// then used by the thread that owns the cache; the watch plays the kernel's event. `pages` is what
+// lies at the address: 1 the old, 2 the new.
 template <class Log>
 struct LookupModel final : Model {
   LookupModel() { log.open(); }
@@ -53,7 +56,8 @@ struct LookupModel final : Model {
   // What it keeps, registered before the other threads began, is of page 1.
   void cache() {
     const std::uint64_t seen = 2;
-    const std::uint32_t now = pages.load(std::memory_order_acquire);  // the program hands the address over
+    // the program hands the address over
+    const std::uint32_t now = pages.load(std::memory_order_acquire);
     std::uint64_t generation = log.generation();
     if (generation == seen) {
       check(now == 1, "what is used has not gone");
@@ -72,7 +76,8 @@ struct LookupModel final : Model {
   }
 };
 
-// A reader that is slow: the log has room for two events, the writer writes four. Event n is [10 n, 10 n + 1).
+// A reader that is slow: the log has room for two events, the writer writes four. Event n is [10 n,
+// 10 n + 1).
 template <class Log>
 struct OverrunModel final : Model {
   OverrunModel() { log.open(); }

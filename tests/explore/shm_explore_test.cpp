@@ -1,6 +1,7 @@
-// The protocols of src/transport/shm between two processes, as models beside the code: that code stands on std::atomic over
-// mapped memory. Each function here does the atomic operations of the function that it is named after, in its order and with
-// its memory orders; whoever changes one changes the other. The words of a chunk are made by the code itself (bounce.hpp).
+// The protocols of src/transport/shm between two processes, as models beside the code: that code
+// stands on std::atomic over mapped memory. Each function here does the atomic operations of the
+// function that it is named after, in its order and with its memory orders; whoever changes one
+// changes the other. The words of a chunk are made by the code itself (bounce.hpp).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +16,7 @@ namespace shm = transport::shm;
 using shm::chunk_word;
 using shm::ChunkState;
 
-// ---- bounce chunks ----------------------------------------------------------------------------------------------------
+// ---- bounce chunks ------------------------------------------------------------------------------
 
 enum class ChunkBug {
   none,
@@ -25,9 +26,9 @@ enum class ChunkBug {
   done_before_copied,
 };
 
-// One chunk, lent for a first put, taken back if the target has not looked, and lent again for a second put. The target
-// serves both announcements late or early. What the announcement holds travels in the ring, which is explored by itself:
-// here a release store per announcement.
+// One chunk, lent for a first put, taken back if the target has not looked, and lent again for a
+// second put. The target serves both announcements late or early. What the announcement holds
+// travels in the ring, which is explored by itself: here a release store per announcement.
 template <ChunkBug kBug>
 struct ChunkModel final : Model {
   static constexpr std::uint32_t kPuts = 2;
@@ -148,7 +149,7 @@ TEST(BounceChunk, PlantedBugsAreFound) {
   expect_finds<ChunkModel<ChunkBug::done_before_copied>>("done before copied", kOrdered, "race");
 }
 
-// ---- new rings --------------------------------------------------------------------------------------------------------
+// ---- new rings ----------------------------------------------------------------------------------
 
 enum class ConnectBug {
   none,
@@ -158,8 +159,9 @@ enum class ConnectBug {
   bits_before_attention,  // of the receiver: attention is lowered after the bitmap is taken
 };
 
-// Home::open_ring of two senders and Worker::discover of one receiver. The appending to a ring list is under a mutex of the
-// sender's process; each sender here is a process with one thread. The bitmap is one word for both.
+// Home::open_ring of two senders and Worker::discover of one receiver. The appending to a ring list
+// is under a mutex of the sender's process; each sender here is a process with one thread. The
+// bitmap is one word for both.
 template <ConnectBug kBug, std::uint32_t kSenders, std::uint32_t kRings>
 struct ConnectModel final : Model {
   struct Process {

@@ -1,5 +1,5 @@
-// interfaces/openshmem/: the words of teams and active sets (groups.cpp), and locks (locks.cpp): models
-// beside the code.
+// interfaces/openshmem/: the words of teams and active sets (groups.cpp), and locks (locks.cpp):
+// models beside the code.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kUses = 3;  // so that a place is used again
 
-// ---- teams ----------------------------------------------------------------------------------------------------------------
+// ---- teams --------------------------------------------------------------------------------------
 
 enum class TeamBug {
   none,
@@ -22,17 +22,21 @@ enum class TeamBug {
   waits_for_equal,  // who is told twice before he looks waits for ever
 };
 
-// sync() and exchange() of two members in one round: each has a word that the other sets to the number of the use. kBoard: what
-// is told lies on the teller's own board, and is read after the sync (publish()); else in the line beside the word (exchange()).
+// sync() and exchange() of two members in one round: each has a word that the other sets to the
+// number of the use. kBoard: what is told lies on the teller's own board, and is read after the
+// sync (publish()); else in the line beside the word (exchange()).
 template <bool kBoard, TeamBug kBug = TeamBug::none>
 struct TeamModel final : Model {
   struct Line {
     Atomic<std::uint64_t> number;
     Plain<std::uint64_t> payload;
   };
-  std::array<std::array<Line, 2>, 2> lines;                  // of whom, by parity: written by the other
-  std::array<std::array<Plain<std::uint64_t>, 2>, 2> board;  // of whom, by parity: written by the owner
-  std::array<Plain<std::uint64_t>, 2> before;                // stored before each use, and read after it
+  // of whom, by parity: written by the other
+  std::array<std::array<Line, 2>, 2> lines;
+  // of whom, by parity: written by the owner
+  std::array<std::array<Plain<std::uint64_t>, 2>, 2> board;
+  // stored before each use, and read after it
+  std::array<Plain<std::uint64_t>, 2> before;
 
   [[nodiscard]] std::uint32_t threads() const override { return 2; }
   void run(std::uint32_t me) override {
@@ -79,7 +83,8 @@ TEST(ShmemTeam, PlantedBugsAreFound) {
 
 enum class ShowBug { none, root_goes_on, counted_relaxed, told_relaxed };
 
-// show(): the root's memory is fetched by two others, and may be changed when both have told that they have it.
+// show(): the root's memory is fetched by two others, and may be changed when both have told that
+// they have it.
 template <ShowBug kBug = ShowBug::none>
 struct ShowModel final : Model {
   std::array<Atomic<std::uint64_t>, 3> told;  // of each member, by the root
@@ -113,11 +118,12 @@ TEST(ShmemShow, PlantedBugsAreFound) {
   expect_finds<ShowModel<ShowBug::told_relaxed>>("told without release", kOrdered, "race");
 }
 
-// ---- active sets ----------------------------------------------------------------------------------------------------------
+// ---- active sets --------------------------------------------------------------------------------
 
 enum class SetBug { none, cleared_by_store, heard_relaxed };
 
-// sync() of an active set: words in the program's memory that are zero before and after each use, so they count.
+// sync() of an active set: words in the program's memory that are zero before and after each use,
+// so they count.
 template <SetBug kBug = SetBug::none>
 struct ActiveSetModel final : Model {
   std::array<Atomic<std::uint64_t>, 2> words;
@@ -152,7 +158,7 @@ TEST(ShmemActiveSet, PlantedBugsAreFound) {
   expect_finds<ActiveSetModel<SetBug::heard_relaxed>>("heard without acquire", kOrdered, "race");
 }
 
-// ---- locks ----------------------------------------------------------------------------------------------------------------
+// ---- locks --------------------------------------------------------------------------------------
 
 enum class LockBug {
   none,
@@ -162,7 +168,8 @@ enum class LockBug {
   test_draws,       // test_lock draws a ticket, and goes away if it is not served
 };
 
-// set_lock(), test_lock() and clear_lock(); the home's two words. Thread kTester tests, once and then till it gets in.
+// set_lock(), test_lock() and clear_lock(); the home's two words. Thread kTester tests, once and
+// then till it gets in.
 template <std::uint32_t kThreads, LockBug kBug = LockBug::none>
 struct LockModel final : Model {
   static constexpr std::uint32_t kTester = kThreads - 1;

@@ -1,5 +1,6 @@
-// What the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: built with libFuzzer (HEDDLE_FUZZ), or with
-// replay.cpp, which gives it seeded random inputs, so that every build tries it a little.
+// What the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: built with libFuzzer
+// (HEDDLE_FUZZ), or with replay.cpp, which gives it seeded random inputs, so that every build tries
+// it a little.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What a rank sends its launcher, and the launcher a rank: decode alone, and a broker that is served a stream by one rank of
-// three while another, well behaved, must not be harmed.
+// What a rank sends its launcher, and the launcher a rank: decode alone, and a broker that is
+// served a stream by one rank of three while another, well behaved, must not be harmed.
 #include <sys/socket.h>
 #include <unistd.h>
 

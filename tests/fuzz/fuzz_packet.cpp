@@ -1,4 +1,5 @@
-// Messages as they come from a peer: what decode accepts must lie inside the packet, and reassembly must keep its bound.
+// Messages as they come from a peer: what decode accepts must lie inside the packet, and reassembly
+// must keep its bound.
 #include "fuzz.hpp"
 #include "protocol/aggregation.hpp"
 #include "protocol/reassembly.hpp"

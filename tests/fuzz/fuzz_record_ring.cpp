@@ -1,5 +1,5 @@
-// A ring whose other side writes anything: the consumer must stay inside, come to an end, and the producer must never be led
-// to write where it must not by a wrong head.
+// A ring whose other side writes anything: the consumer must stay inside, come to an end, and the
+// producer must never be led to write where it must not by a wrong head.
 #include <array>
 
 #include "fuzz.hpp"

@@ -1,5 +1,6 @@
-// Packed regions and transport keys: noise, and what is worse, bytes that are well formed and lie. Through the C API on a job
-// of one, with the shm transport: whatever is unpacked may be read through without a crash.
+// Packed regions and transport keys: noise, and what is worse, bytes that are well formed and lie.
+// Through the C API on a job of one, with the shm transport: whatever is unpacked may be read
+// through without a crash.
 #include "fuzz.hpp"
 #include "heddle/heddle.h"
 #include "transport/shm/layout.hpp"

@@ -1,5 +1,5 @@
-// Runs a fuzzer without libFuzzer: the files named on the command line, or seeded random inputs that grow from short to long
-// and from zeroes to noise. Deterministic.
+// Runs a fuzzer without libFuzzer: the files named on the command line, or seeded random inputs
+// that grow from short to long and from zeroes to noise. Deterministic.
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   std::vector<std::uint8_t> input;
   for (unsigned i = 0; i < kRandomInputs; ++i) {
     input.resize(random() % (1 + kLongest * i / kRandomInputs));
-    const unsigned zeroes = static_cast<unsigned>(random() % 4);  // lengths and counts are small numbers mostly
+    // lengths and counts are small numbers mostly
+    const unsigned zeroes = static_cast<unsigned>(random() % 4);
     for (std::uint8_t& byte : input) {
       byte = random() % 4 < zeroes ? std::uint8_t{0} : static_cast<std::uint8_t>(random());
     }

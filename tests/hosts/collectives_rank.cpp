@@ -1,4 +1,5 @@
-// A rank for hosts_test.py: collective operations at random, from a seed that all ranks share, each compared with what it has to give.
+// A rank for hosts_test.py: collective operations at random, from a seed that all ranks share, each
+// compared with what it has to give.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

@@ -1,9 +1,12 @@
-// A rank for hosts_test.py: works with its partner, half the job away and so on the other host, until something happens.
-//   link_rank link KINDS         until an operation says PEER_FAILED, though the partner lives: the network between them is cut
-//   link_rank death KINDS        until an operation says PEER_FAILED, as the partner has been killed
+// A rank for hosts_test.py: works with its partner, half the job away and so on the other host,
+// until something happens.
+//   link_rank link KINDS         until an operation says PEER_FAILED, though the partner lives: the
+//                                network between them is cut
+//   link_rank death KINDS        until an operation says PEER_FAILED, as the partner has been
+//                                killed
 //   link_rank file:PATH KINDS    until there is a file PATH; nothing may fail
-// KINDS: names of operations, separated by commas; rank r of the first half, and its partner, take one by r. "receive": after some messages each
-// waits for one that never comes.
+// KINDS: names of operations, separated by commas; rank r of the first half, and its partner, take
+// one by r. "receive": after some messages each waits for one that never comes.
 // Prints "busyR PID" when it works, "told R" and "left R".
 #include <signal.h>
 #include <unistd.h>

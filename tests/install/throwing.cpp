@@ -1,6 +1,7 @@
-// An outside program with a mistake: rank 1 leaves its region, throws, and unwinds past its context, while the others wait
-// for it: with the argument "barrier" in one, with "signal" for a value that only it would put. With "caught" it catches the
-// error inside the context's scope, and all leave as usual.
+// An outside program with a mistake: rank 1 leaves its region, throws, and unwinds past its
+// context, while the others wait for it: with the argument "barrier" in one, with "signal" for a
+// value that only it would put. With "caught" it catches the error inside the context's scope, and
+// all leave as usual.
 #include <cstdint>
 #include <cstdio>
 #include <heddle/heddle.hpp>

@@ -1,7 +1,9 @@
-/* To be compiled with -fsanitize=thread, as a user's program may be, beside a library that is not: two threads hand data to each
- * other by heddle_put_signal (or a put and an atomic) and heddle_signal_wait. They are ranks of an inproc job, or workers of one rank.
+/* To be compiled with -fsanitize=thread, as a user's program may be, beside a library that is not:
+ * two threads hand data to each other by heddle_put_signal (or a put and an atomic) and
+ * heddle_signal_wait. They are ranks of an inproc job, or workers of one rank.
  *
- *   tsan_user RANKS TRANSPORT HOW      HOW: signal, atomic, or race: one thread reads once what the other may write
+ *   tsan_user RANKS TRANSPORT HOW      HOW: signal, atomic, or race: one thread reads once what the
+ *                                      other may write
  */
 #include <heddle/heddle.h>
 #include <pthread.h>

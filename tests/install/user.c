@@ -1,4 +1,5 @@
-/* An outside program in C: every rank puts its number to the next one, and says what it received. */
+/* An outside program in C: every rank puts its number to the next one, and says what it
+ * received. */
 #include <heddle/heddle.h>
 #include <inttypes.h>
 #include <stdio.h>

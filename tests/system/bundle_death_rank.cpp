@@ -1,6 +1,7 @@
-// A rank for bundle_death_test.cpp: two threads of rank 0 pour short messages into one offload worker, for ranks 1 and 2 by turns of several;
-// rank 2 kills itself in the midst of them. Rank 0 says "told" for each thread that hears of it; it and rank 1 say "survived RANK" when all for
-// rank 1 have come, in their order.
+// A rank for bundle_death_test.cpp: two threads of rank 0 pour short messages into one offload
+// worker, for ranks 1 and 2 by turns of several; rank 2 kills itself in the midst of them. Rank 0
+// says "told" for each thread that hears of it; it and rank 1 say "survived RANK" when all for rank
+// 1 have come, in their order.
 #include <signal.h>
 #include <unistd.h>
 

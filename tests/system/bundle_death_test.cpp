@@ -1,4 +1,5 @@
-// A rank is killed while short messages to it leave by bundles (decision 0038): nothing hangs, who sends is told, the messages to others arrive.
+// A rank is killed while short messages to it leave by bundles (decision 0038): nothing hangs, who
+// sends is told, the messages to others arrive.
 #include <algorithm>
 #include <ostream>
 

@@ -1,6 +1,7 @@
-// A rank for collective_death_test.cpp: repeats the collective operation named by the first argument, in the form of the second, with
-// blocks of so many doubles as the third says, until rank 1, which takes part, is killed by a second thread of its own somewhere in
-// the midst. Prints "pid", "told RANK" for who was told by the operation, and "survived RANK".
+// A rank for collective_death_test.cpp: repeats the collective operation named by the first
+// argument, in the form of the second, with blocks of so many doubles as the third says, until rank
+// 1, which takes part, is killed by a second thread of its own somewhere in the midst. Prints
+// "pid", "told RANK" for who was told by the operation, and "survived RANK".
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,7 +24,8 @@ using bench::work::Form;
 
 constexpr std::uint32_t kVictim = 1;
 constexpr std::uint64_t kRoundsBeforeDeath = 20;
-// With a death known: an operation that needs nothing of the dead may go well again and again, but not for ever.
+// With a death known: an operation that needs nothing of the dead may go well again and again, but
+// not for ever.
 constexpr std::uint64_t kRoundsAfterwards = 200;
 
 Form form_of(std::string_view name) {

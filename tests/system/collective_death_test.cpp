@@ -1,4 +1,5 @@
-// A rank is killed in the midst of each collective operation: no other hangs, who needs it is told by the operation, and all can leave.
+// A rank is killed in the midst of each collective operation: no other hangs, who needs it is told
+// by the operation, and all can leave.
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -72,7 +73,8 @@ TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
   words.insert(words.end(), {HEDDLE_COLLECTIVE_DEATH_RANK, one.operation, one.form, one.doubles});
   Launched job(words);
   const int status = job.wait();
-  // UCX 1.13 ends its process when it answers a request for an atomic, and the connection to who has asked breaks in this moment.
+  // UCX 1.13 ends its process when it answers a request for an atomic, and the connection to who
+  // has asked breaks in this moment.
   if (job.err().find("ucp_request.inl") != std::string::npos) GTEST_SKIP() << "skipped: UCX's own fall: " << job.err();
   EXPECT_EQ(status, 128 + SIGKILL) << job.out() << job.err();
   EXPECT_EQ(job.numbers("pid").size(), 1U) << job.out() << job.err();

@@ -1,11 +1,13 @@
 // A rank for crowd_test.cpp.
 //   crowd_rank known             only joins
 //   crowd_rank all               sends a message to every other rank, and gets one from each
-//   crowd_rank incast MESSAGES   the others send so many messages of 4 KiB to rank 0, which does not receive before nobody can send any more,
-//                                and is slow then
-// Rank 0 says, as a mean of all ranks if it does not say otherwise: "anon BYTES", the memory of a rank when all have joined; "took MS", the longest of
-// them, "peer BYTES", what the memory of a rank has grown by for each peer that it has met; "stuck NUMBER", messages sent before rank 0
-// received; "receiver BYTES" and "sender BYTES": by how much rank 0's memory has grown at the most, and that of the sender that needs most.
+//   crowd_rank incast MESSAGES   the others send so many messages of 4 KiB to rank 0, which does
+//                                not receive before nobody can send any more, and is slow then
+// Rank 0 says, as a mean of all ranks if it does not say otherwise: "anon BYTES", the memory of a
+// rank when all have joined; "took MS", the longest of them, "peer BYTES", what the memory of a
+// rank has grown by for each peer that it has met; "stuck NUMBER", messages sent before rank 0
+// received; "receiver BYTES" and "sender BYTES": by how much rank 0's memory has grown at the most,
+// and that of the sender that needs most.
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,7 +67,8 @@ std::uint64_t memory_of_this_process() {
   return bytes;
 }
 
-// Since then. Pages that were swapped out meanwhile are not counted, so it may have shrunk: then it has not grown.
+// Since then. Pages that were swapped out meanwhile are not counted, so it may have shrunk: then it
+// has not grown.
 std::uint64_t grown_since(std::uint64_t before) {
   const std::uint64_t now = memory_of_this_process();
   return now > before ? now - before : 0;
@@ -124,7 +127,8 @@ void meet_all(Job& job) {
   say("peer", static_cast<long long>(mean(grown)));
 }
 
-// Sends from number `sent` on, until there are `messages` or `turns` in a row have sent none. Returns how many went, `sent` those before.
+// Sends from number `sent` on, until there are `messages` or `turns` in a row have sent none.
+// Returns how many went, `sent` those before.
 std::uint64_t send_some(Job& job, std::uint64_t sent, std::uint64_t messages, std::uint64_t turns) {
   const Deadline deadline("messages cannot be sent");
   for (std::uint64_t idle = 0; sent < messages && idle < turns;) {

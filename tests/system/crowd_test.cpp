@@ -1,4 +1,5 @@
-// 64 processes over ucx: all meet all; all send to one that is slow. What it takes is printed; what must not grow is checked.
+// 64 processes over ucx: all meet all; all send to one that is slow. What it takes is printed; what
+// must not grow is checked.
 #include "launched.hpp"
 
 namespace heddle::tests {
@@ -36,7 +37,8 @@ void expect_well(Launched* job, int ranks) {
   EXPECT_EQ(job->numbers("left").size(), static_cast<std::size_t>(ranks));
 }
 
-// A rank that is not met costs next to nothing, one that is met its connections and the room for its messages.
+// A rank that is not met costs next to nothing, one that is met its connections and the room for
+// its messages.
 TEST(Crowd, AllMeetAll) {
   Launched few = run(kFew, {"known"});
   expect_well(&few, kFew);

@@ -1,6 +1,7 @@
-// A rank for storm_test.cpp: rank 0 floods rank 1 with tagged messages that nobody receives and with USER messages that nobody runs. The
-// address space of rank 1 ends long before the credit of rank 0 does. When the flood is over rank 1 gets memory again and
-// takes what was kept: each message was taken, or dropped and counted.
+// A rank for storm_test.cpp: rank 0 floods rank 1 with tagged messages that nobody receives and
+// with USER messages that nobody runs. The address space of rank 1 ends long before the credit of
+// rank 0 does. When the flood is over rank 1 gets memory again and takes what was kept: each
+// message was taken, or dropped and counted.
 #include <sys/resource.h>
 #include <unistd.h>
 

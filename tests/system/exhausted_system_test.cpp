@@ -1,5 +1,5 @@
-// The address space of a receiver ends while messages that nobody takes arrive: no crash and no hang; each is taken later, or was dropped
-// and counted; and the job goes on.
+// The address space of a receiver ends while messages that nobody takes arrive: no crash and no
+// hang; each is taken later, or was dropped and counted; and the job goes on.
 #include <ostream>
 
 #include "launched.hpp"

@@ -1,5 +1,6 @@
-// A rank for failure_test.cpp: ranks 0 and 2 repeat the operation named by the first argument towards rank 1, which kills
-// itself from a second thread while the first serves them. Prints "told NS" (since the death) and "survived RANK".
+// A rank for failure_test.cpp: ranks 0 and 2 repeat the operation named by the first argument
+// towards rank 1, which kills itself from a second thread while the first serves them. Prints "told
+// NS" (since the death) and "survived RANK".
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,8 +25,10 @@ constexpr std::uint64_t kRoundsBeforeDeath = 30;
 
 // In rank 0's allocated region, mapped by all: it outlives the victim.
 struct Board {
-  std::array<std::atomic<std::uint64_t>, 3> rounds;  // relaxed by the survivors; relaxed by the victim
-  std::atomic<std::int64_t> death_ns;  // release by the victim before it dies; acquire by the survivors once told
+  // relaxed by the survivors; relaxed by the victim
+  std::array<std::atomic<std::uint64_t>, 3> rounds;
+  // release by the victim before it dies; acquire by the survivors once told
+  std::atomic<std::int64_t> death_ns;
 };
 static_assert(sizeof(Board) <= 64);
 
@@ -158,8 +161,9 @@ void told(Rank& rank) {
   say("told", now_ns() - death);
 }
 
-// Each round a slot that is free is posted. Ends with the first PEER_FAILED, from a call or a completion, and then waits for
-// what is in flight: every completion comes, once, with DONE or PEER_FAILED.
+// Each round a slot that is free is posted. Ends with the first PEER_FAILED, from a call or a
+// completion, and then waits for what is in flight: every completion comes, once, with DONE or
+// PEER_FAILED.
 void until_told(Rank& rank, Post post) {
   std::vector<Slot> slots(4);
   const Deadline deadline("the death is not told to the operations");
@@ -242,7 +246,8 @@ void until_barrier_tells(Rank& rank) {
   }
 }
 
-// The survivors, with each other: an atomic, a put with signal on both kinds of memory, and messages of both sizes.
+// The survivors, with each other: an atomic, a put with signal on both kinds of memory, and
+// messages of both sizes.
 void talk(Rank& rank) {
   const std::uint32_t other = 2 - rank.rank;
   Slot slot;
@@ -348,7 +353,8 @@ void set_up(Rank& rank) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  ::alarm(80);                    // a call that blocks for ever ends the rank, and the test finds it missing
+  // a call that blocks for ever ends the rank, and the test finds it missing
+  ::alarm(80);
   const std::string_view name = argc > 1 ? argv[1] : "";
   const Operation* operation = nullptr;
   for (const Operation& each : kOperations) {

@@ -1,5 +1,6 @@
-// A rank for handler_test.cpp: code of the application that the library runs in rank 1 throws; the first argument says which.
-// The others wait for rank 1, are told, and leave. Prints "survived RANK".
+// A rank for handler_test.cpp: code of the application that the library runs in rank 1 throws; the
+// first argument says which. The others wait for rank 1, are told, and leave. Prints "survived
+// RANK".
 #include <stdexcept>
 #include <string_view>
 #include <vector>

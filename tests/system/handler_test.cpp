@@ -1,4 +1,5 @@
-// What a handler, a callback or a call on the engine throws ends its process, in every sharing mode; the others are told.
+// What a handler, a callback or a call on the engine throws ends its process, in every sharing
+// mode; the others are told.
 #include <ostream>
 #include <tuple>
 

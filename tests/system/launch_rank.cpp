@@ -1,5 +1,5 @@
-// A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with 0 if all was as it
-// should be, with 99 and a line on standard error if not.
+// A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with
+// 0 if all was as it should be, with 99 and a line on standard error if not.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -127,7 +127,8 @@ int one_dies() {
   return 0;
 }
 
-// Rank 0 kills itself while the others wait for it. Who is not ended at once is told, and ends in good order.
+// Rank 0 kills itself while the others wait for it. Who is not ended at once is told, and ends in
+// good order.
 int first_dies() {
   const auto bootstrap = join();
   const Status met = barrier(*bootstrap);
@@ -144,7 +145,8 @@ int first_dies() {
   return 0;
 }
 
-// As first-dies, but rank 0 has a child that lives on until rank 1 has ended: it must not keep what the others know rank 0 by.
+// As first-dies, but rank 0 has a child that lives on until rank 1 has ended: it must not keep what
+// the others know rank 0 by.
 int first_dies_with_a_child() {
   const auto bootstrap = join();
   check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
@@ -200,7 +202,8 @@ void await_end(std::int32_t pid) {
   }
 }
 
-// Rank 1 leaves in good order and ends last, with the code given; the others end with 4 because it has left.
+// Rank 1 leaves in good order and ends last, with the code given; the others end with 4 because it
+// has left.
 int one_leaves_first(int code) {
   const auto bootstrap = join();
   check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
@@ -271,8 +274,8 @@ int stubborn() {
   for (;;) ::pause();
 }
 
-// Rank 1 publishes its card only when rank 0 has asked for it many times: a fetch that waits would wait for ever. Then
-// several threads of all ranks ask for all cards at once.
+// Rank 1 publishes its card only when rank 0 has asked for it many times: a fetch that waits would
+// wait for ever. Then several threads of all ranks ask for all cards at once.
 int first_contact() {
   const auto bootstrap = join();
   if (bootstrap->rank() == 0) {
@@ -374,7 +377,8 @@ int elsewhere() {
   return stubborn();
 }
 
-// The process that joins has a session of its own, and is stopped: nothing but SIGKILL to it by number ends it.
+// The process that joins has a session of its own, and is stopped: nothing but SIGKILL to it by
+// number ends it.
 int other_session() {
   const pid_t child = ::fork();
   if (child == 0) {

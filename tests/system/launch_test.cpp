@@ -1,4 +1,5 @@
-// The real launcher with real processes: what it reports, whom it tells, and that nothing stays behind.
+// The real launcher with real processes: what it reports, whom it tells, and that nothing stays
+// behind.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -56,7 +57,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   return children;
 }
 
-// ---- the ordinary ------------------------------------------------------------------------------------------------
+// ---- the ordinary -------------------------------------------------------------------------------
 
 TEST(launch, ranks_find_each_other) {
   Launched job(words({"-n", "4"}, {kRank, "all-together"}));
@@ -156,7 +157,7 @@ TEST(launch, nothing_of_the_launcher_is_left_open_in_a_rank) {
   for (const long long fds : job.numbers("fds")) EXPECT_EQ(fds, plain.numbers("fds")[0] + 1) << "one more: the socket";
 }
 
-// ---- failures ----------------------------------------------------------------------------------------------------
+// ---- failures -----------------------------------------------------------------------------------
 
 TEST(launch, the_exit_code_is_that_of_the_first_that_failed) {
   Launched job(shell({"-n", "3"}, "[ $HEDDLE_LOCAL_RANK != 1 ] || { echo pid $$; exit 3; }"));
@@ -171,8 +172,8 @@ TEST(launch, a_signal_is_named) {
   EXPECT_TRUE(has(job.err(), ") was killed by signal 9 (Killed)\n"));
 }
 
-// On an emulated machine who breaks a rule aborts and the others exit because of it. All ends are seen at one look: the launcher is
-// stopped meanwhile.
+// On an emulated machine who breaks a rule aborts and the others exit because of it. All ends are
+// seen at one look: the launcher is stopped meanwhile.
 TEST(launch, of_an_emulated_machine_the_one_that_aborted_is_named) {
   const std::string go = testing::TempDir() + "heddle_go_" + std::to_string(::getpid());
   Launched job(shell({"-n", "3", "--utofu", "3"}, "echo ready; while [ ! -e " + go +
@@ -322,7 +323,7 @@ TEST(launch, words_that_make_no_sense_are_named) {
   }
 }
 
-// ---- output that nobody reads -----------------------------------------------------------------------------------
+// ---- output that nobody reads -------------------------------------------------------------------
 
 TEST(launch, a_time_limit_holds_although_nobody_reads_the_output) {
   Launched job(shell({"-n", "2", "--tag", "--timeout", "2"}, "yes"));
@@ -364,7 +365,7 @@ TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
   }
 }
 
-// ---- signals, orphans --------------------------------------------------------------------------------------------
+// ---- signals, orphans ---------------------------------------------------------------------------
 
 TEST(launch, signals_are_forwarded) {
   Launched job(shell({"-n", "2"}, "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done"));
@@ -425,7 +426,8 @@ TEST(launch, a_terminal_going_away_does_not_end_the_guardian_before_the_ranks) {
   EXPECT_TRUE(ended(pidfd, 10'000));
 }
 
-// A file whose next open for execution waits until the lease is given back, or the kernel takes it (45 s).
+// A file whose next open for execution waits until the lease is given back, or the kernel takes it
+// (45 s).
 class Leased {
  public:
   Leased() {
@@ -502,7 +504,7 @@ TEST(launch, what_a_rank_leaves_running_ends_with_the_job) {
   }
 }
 
-// ---- joining -----------------------------------------------------------------------------------------------------
+// ---- joining ------------------------------------------------------------------------------------
 
 TEST(launch, a_process_joins_once_and_its_children_not_at_all) {
   Launched job(words({"-n", "2"}, {kRank, "misuse"}));

@@ -1,4 +1,5 @@
-// The launchers of clusters with real processes: the same binaries that `heddle run` starts, started by others.
+// The launchers of clusters with real processes: the same binaries that `heddle run` starts,
+// started by others.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -179,7 +180,8 @@ TEST_P(Launchers, an_abort_ends_the_job_with_its_code) {
   const int code = job.wait();
   // srun may end by another code after an abort by pmi2, also by 0; what it prints is right.
   const bool told = GetParam().needs_cluster && (code > 0 || count(job.err(), "Exited with exit code 42") > 0);
-  // Hydra's proxy may find mpiexec gone when it tells how its ranks ended, and then that is the job's end.
+  // Hydra's proxy may find mpiexec gone when it tells how its ranks ended, and then that is the
+  // job's end.
   const bool stumbled = code > 0 && count(job.err(), "[proxy:") > 0 &&
                         count(job.err(), "write error") + count(job.err(), "unable to return exit status") > 0;
   EXPECT_TRUE(code == 42 || told || stumbled) << code << job.err();
@@ -192,8 +194,9 @@ bool has_failed(Launched& job) {
   return job.wait() != 0 || count(job.err(), "srun: error: ") > 0;
 }
 
-// By what code is the launcher's affair: most tell the signal, but hydra ends the other ranks while they, having been told of the death,
-// take their leave of it; where it still owes one that it has just ended an answer, it ends itself, by a code of its own.
+// By what code is the launcher's affair: most tell the signal, but hydra ends the other ranks while
+// they, having been told of the death, take their leave of it; where it still owes one that it has
+// just ended an answer, it ends itself, by a code of its own.
 TEST_P(Launchers, a_killed_rank_ends_the_job) {
   Launched job(words(3, {kRank, "one-dies"}));
   EXPECT_TRUE(has_failed(job)) << job.err();
@@ -261,7 +264,8 @@ TEST_F(Promised, numbers_that_are_none) {
 }
 
 TEST_F(Promised, a_pmix_server_that_is_gone) {
-  // A rank marks itself by a name that is the machine's: two runs of this test must not have the same.
+  // A rank marks itself by a name that is the machine's: two runs of this test must not have the
+  // same.
   const std::string nobody = "nobody" + std::to_string(::getpid());
   Launched job(
       with({"PMIX_NAMESPACE=" + nobody, "PMIX_RANK=0", "PMIX_SERVER_URI4=" + nobody + ".0;tcp4://127.0.0.1:1"}));

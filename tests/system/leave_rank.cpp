@@ -1,5 +1,6 @@
-// A rank for launchers_test.cpp: all leave, and rank 1 is stopped between the meeting and its word that it leaves, by the end of a receive that
-// nobody has sent for. Rank 0 prints "rank 0 has left after NS" and wakes it.
+// A rank for launchers_test.cpp: all leave, and rank 1 is stopped between the meeting and its word
+// that it leaves, by the end of a receive that nobody has sent for. Rank 0 prints "rank 0 has left
+// after NS" and wakes it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -19,7 +20,8 @@ constexpr int kDeadlineMs = 80'000;
 void end_at_deadline() {
   const pid_t rank = ::getpid();
   if (::fork() != 0) return;
-  for (const int fd : {0, 1, 2}) ::close(fd);  // else the launcher waits for what this process may print
+  // else the launcher waits for what this process may print
+  for (const int fd : {0, 1, 2}) ::close(fd);
   pollfd end{static_cast<int>(::syscall(SYS_pidfd_open, rank, 0)), POLLIN, 0};
   if (end.fd >= 0 && ::poll(&end, 1, kDeadlineMs) == 0) ::kill(rank, SIGKILL);
   ::_exit(0);

@@ -1,5 +1,6 @@
-// A rank for oversub_test.cpp: many threads, on a worker each or all on one, in the sharing mode of HEDDLE_SHARING. Each thread puts,
-// updates and sends to its like in other ranks and waits for theirs. Arguments: workers (1 or threads), threads, rounds.
+// A rank for oversub_test.cpp: many threads, on a worker each or all on one, in the sharing mode of
+// HEDDLE_SHARING. Each thread puts, updates and sends to its like in other ranks and waits for
+// theirs. Arguments: workers (1 or threads), threads, rounds.
 #include <unistd.h>
 
 #include <array>
@@ -33,7 +34,8 @@ struct Job {
   std::vector<heddle_worker> workers;
   std::vector<heddle_remote_region> remote;
   Shared* shared = nullptr;
-  std::array<std::atomic<std::uint64_t>, kMostThreads> messages{};  // release by handlers, acquire in signal_wait
+  // release by handlers, acquire in signal_wait
+  std::array<std::atomic<std::uint64_t>, kMostThreads> messages{};
 };
 
 void count(const heddle_am_arrival* message, void* arg) {

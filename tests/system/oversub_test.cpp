@@ -1,5 +1,6 @@
-// 8 processes of 8 threads on the cores there are, in every sharing mode and under every progress policy: they finish, and nothing is
-// lost. How long it takes is the bench's matter (`heddle bench oversubscription`); the times here only end what hangs.
+// 8 processes of 8 threads on the cores there are, in every sharing mode and under every progress
+// policy: they finish, and nothing is lost. How long it takes is the bench's matter (`heddle bench
+// oversubscription`); the times here only end what hangs.
 #include "launched.hpp"
 
 namespace heddle::tests {

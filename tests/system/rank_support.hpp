@@ -1,4 +1,5 @@
-// For rank programs over the C API: they end with 99 and a line on standard error when something is not as it should be.
+// For rank programs over the C API: they end with 99 and a line on standard error when something is
+// not as it should be.
 #pragma once
 
 #include <sched.h>

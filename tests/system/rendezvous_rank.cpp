@@ -1,9 +1,11 @@
-// A rank for rendezvous_test.cpp: of two that exchange a long tagged message one kills itself in the stage that the arguments name.
+// A rank for rendezvous_test.cpp: of two that exchange a long tagged message one kills itself in
+// the stage that the arguments name.
 //
 //   sender|receiver   what rank 1 is, which dies
-//   STAGE             shown: the receive is posted, nothing is sent; taken: the message is sent, nobody has copied;
-//                     pushed, fetched: the sender, or the receiver, has made STEPS steps; both: both have, at once;
-//                     done: the one that dies has heard of the end, the other has not
+//   STAGE             shown: the receive is posted, nothing is sent; taken: the message is sent,
+//                     nobody has copied; pushed, fetched: the sender, or the receiver, has made
+//                     STEPS steps; both: both have, at once; done: the one that dies has heard of
+//                     the end, the other has not
 //   STEPS
 //
 // Prints "pid PID" of the dead, "status NUMBER" that the survivor has heard, and "survived RANK".
@@ -30,7 +32,8 @@ constexpr std::uint64_t kWarmTag = 1;
 constexpr std::uint64_t kTag = 2;
 constexpr std::uint64_t kMostWarm = 1000;
 
-// In the survivor's allocated region, mapped by both. Release and acquire: what one has done before it says so is done.
+// In the survivor's allocated region, mapped by both. Release and acquire: what one has done before
+// it says so is done.
 struct Board {
   std::atomic<std::uint64_t> posted;  // warm receives
   std::atomic<std::uint64_t> warmed;  // warm sends that have ended
@@ -153,7 +156,8 @@ void await_death(const Rank& rank) {
   ::close(pidfd);
 }
 
-// It looks at its rings, and copies what there is to be copied, so often; after the time that the sender leaves to the receiver.
+// It looks at its rings, and copies what there is to be copied, so often; after the time that the
+// sender leaves to the receiver.
 void make_steps(const Rank& rank) {
   for (const std::int64_t end = now_ns() + 10'000; now_ns() < end;) sched_yield();
   for (std::uint64_t i = 0; i < rank.steps; ++i) turn(rank);
@@ -244,7 +248,8 @@ void set_up(Rank& rank) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  ::alarm(80);                    // a call that blocks for ever ends the rank, and the test finds it missing
+  // a call that blocks for ever ends the rank, and the test finds it missing
+  ::alarm(80);
   check(argc == 4, "sender|receiver STAGE STEPS");
   Rank rank;
   set_up(rank);

@@ -1,5 +1,5 @@
-// Of two ranks that exchange a long tagged message one is killed in each stage of it: the other is told, by that message, nothing is
-// written or read afterwards, and nothing hangs.
+// Of two ranks that exchange a long tagged message one is killed in each stage of it: the other is
+// told, by that message, nothing is written or read afterwards, and nothing hangs.
 #include <ostream>
 #include <string_view>
 
@@ -44,7 +44,8 @@ std::vector<Case> cases() {
         if (path.pushes) add("pushed", steps);
         add("both", steps, true);
       }
-      // A receiver that has everything may die before its sender is told. Through the bounce pool neither comes so far alone.
+      // A receiver that has everything may die before its sender is told. Through the bounce pool
+      // neither comes so far alone.
       const bool alone = sender ? path.pushes : std::string_view(path.name) != "bounce";
       if (alone) add("done", 0, true, sender);
     }

@@ -1,5 +1,6 @@
-// A rank for scale_test.cpp. Each worker, driven by a thread of its own or all by one, sends numbered messages to the same
-// worker of its neighbours in a ring and to worker 0 of rank 0. Arguments: workers, threads (workers or 1), messages.
+// A rank for scale_test.cpp. Each worker, driven by a thread of its own or all by one, sends
+// numbered messages to the same worker of its neighbours in a ring and to worker 0 of rank 0.
+// Arguments: workers, threads (workers or 1), messages.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,7 +76,8 @@ std::uint64_t root_messages(const Job& job, std::uint32_t worker) {
   return job.rank == 0 && worker == 0 ? job.messages * job.size * job.workers_per_rank : 0;
 }
 
-// The workers from `first` on, by this thread: a message from each in turn, so that all have some in flight.
+// The workers from `first` on, by this thread: a message from each in turn, so that all have some
+// in flight.
 void drive(Job& job, std::uint32_t first, std::uint32_t count) {
   const auto progress = [&] {
     int events = 0;
@@ -127,9 +129,11 @@ void verify(const Job& job) {
 }
 
 struct Memory {
-  std::uint64_t mapped = 0;  // RssAnon + RssShmem: shared pages count once for each that has touched them
+  // RssAnon + RssShmem: shared pages count once for each that has touched them
+  std::uint64_t mapped = 0;
 
-  std::array<std::uint64_t, 128> inodes{};  // of memfds that are open here: all of a machine share one numbering
+  // of memfds that are open here: all of a machine share one numbering
+  std::array<std::uint64_t, 128> inodes{};
   std::array<std::uint64_t, 128> bytes{};
   std::uint64_t files = 0;
 };
@@ -155,7 +159,8 @@ Memory memory_of_this_process() {
   return memory;
 }
 
-// Rank 0 says what all ranks have together: "mapped", "files" (each memfd once), "bytes" (of those).
+// Rank 0 says what all ranks have together: "mapped", "files" (each memfd once), "bytes" (of
+// those).
 void say_memory(const Job& job) {
   const Memory mine = memory_of_this_process();
   std::vector<Memory> all(job.size);

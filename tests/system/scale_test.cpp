@@ -1,4 +1,5 @@
-// Many processes and threads on few cores: the job starts, every message arrives once, it ends, and its memory is bounded.
+// Many processes and threads on few cores: the job starts, every message arrives once, it ends, and
+// its memory is bounded.
 #include "launched.hpp"
 
 namespace heddle::tests {

@@ -1,6 +1,8 @@
-// A rank for storm_test.cpp: threads that put, get, update and send of every kind to random peers, while peers are killed from outside.
-// Arguments: the ranks that will be killed, separated by commas; threads on one worker (shared) or with one each (exclusive); how many threads;
-// after how many steps the rank says that it is busy: 1 lets deaths come while ranks make their first contact; `all` or `atomics`.
+// A rank for storm_test.cpp: threads that put, get, update and send of every kind to random peers,
+// while peers are killed from outside.
+// Arguments: the ranks that will be killed, separated by commas; threads on one worker (shared) or
+// with one each (exclusive); how many threads; after how many steps the rank says that it is busy:
+// 1 lets deaths come while ranks make their first contact; `all` or `atomics`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +39,8 @@ struct Job {
   std::vector<heddle_remote_region> allocated;
   std::vector<heddle_remote_region> registered;
   std::atomic<std::uint64_t> arrived{0};  // relaxed: only looked at
-  std::atomic<std::uint32_t> over{0};     // threads of survivors that have nothing under way; release by the handler
+  // threads of survivors that have nothing under way; release by the handler
+  std::atomic<std::uint32_t> over{0};
   std::atomic<std::uint32_t> busy{0};
 };
 

@@ -1,5 +1,6 @@
-// Ranks are killed from outside, at any instruction, while all send, put, get and update of every kind: the survivors are told, go on with
-// each other, and leave; the launcher names a death and leaves nothing behind.
+// Ranks are killed from outside, at any instruction, while all send, put, get and update of every
+// kind: the survivors are told, go on with each other, and leave; the launcher names a death and
+// leaves nothing behind.
 #include <sched.h>
 
 #include <cerrno>
@@ -95,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Quick, Storm,
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Slow, Storm, testing::ValuesIn(every_mode_and_policy()), case_name);
 
-// ---- over ucx, from the first contact on ----------------------------------------------------------------------------------
+// ---- over ucx, from the first contact on --------------------------------------------------------
 
 struct Deaths {
   const char* sharing;
@@ -115,8 +116,9 @@ std::string deaths_name(const testing::TestParamInfo<Deaths>& about) {
   return name;
 }
 
-// UCX itself may end a survivor (docs/guide.md, limits): by an assertion, which its own later releases have not, and where it answers a request of
-// the dead. Nothing else may, and nobody may hang.
+// UCX itself may end a survivor (docs/guide.md, limits): by an assertion, which its own later
+// releases have not, and where it answers a request of the dead. Nothing else may, and nobody may
+// hang.
 bool ended_by_ucx(const std::string& err) {
   for (const char* words : {"ucp_request.c:", "ucp_request.inl:", "wireup_ep.c:", "tcp_ep.c:"}) {
     for (std::size_t at = 0; (at = err.find(words, at)) != std::string::npos; ++at) {

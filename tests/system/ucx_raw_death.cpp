@@ -1,7 +1,9 @@
-// What deaths over TCP make of UCX alone: no part of Heddle is in this program. Three processes with three workers each fetch and add at each other's
-// memory, by endpoints that handle errors of peers; one is killed at a random moment. Counted are survivors that UCX has ended, and operations
+// What deaths over TCP make of UCX alone: no part of Heddle is in this program. Three processes
+// with three workers each fetch and add at each other's memory, by endpoints that handle errors of
+// peers; one is killed at a random moment. Counted are survivors that UCX has ended, and operations
 // to the dead that have not ended a second after their endpoint was closed by force.
-// Arguments: how many deaths, and within how many microseconds of all being busy. LD_LIBRARY_PATH chooses the UCX.
+// Arguments: how many deaths, and within how many microseconds of all being busy. LD_LIBRARY_PATH
+// chooses the UCX.
 #include <dlfcn.h>
 #include <poll.h>
 #include <sched.h>
@@ -59,7 +61,7 @@ struct Job {
   std::array<Rank, kRanks> ranks;
 };
 
-// ---- UCX ----------------------------------------------------------------------------------------------------------------
+// ---- UCX ----------------------------------------------------------------------------------------
 
 struct Ucx {
 #define RAW_FUNCTION(name) decltype(&ucp_##name) name = find<decltype(&ucp_##name)>("ucp_" #name)
@@ -270,7 +272,7 @@ class Process {
   std::array<std::array<Endpoint, kRanks>, kWorkers> endpoints_;
 };
 
-// ---- deaths -------------------------------------------------------------------------------------------------------------
+// ---- deaths -------------------------------------------------------------------------------------
 
 struct Counts {
   std::uint32_t well = 0;

@@ -1,5 +1,5 @@
-// A rank for unattended_test.cpp: rank 0 waits in a read from a pipe and calls nothing, while rank 1 puts, gets, updates and sends to it for the
-// first time; rank 1 then wakes it.
+// A rank for unattended_test.cpp: rank 0 waits in a read from a pipe and calls nothing, while rank
+// 1 puts, gets, updates and sends to it for the first time; rank 1 then wakes it.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// A rank that waits in the kernel and makes no calls is reached for the first time by all that others do: puts, gets, atomics, messages.
+// A rank that waits in the kernel and makes no calls is reached for the first time by all that
+// others do: puts, gets, atomics, messages.
 #include <ostream>
 
 #include "launched.hpp"

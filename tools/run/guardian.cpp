@@ -55,13 +55,15 @@ struct Charges {
   ::_exit(0);
 }
 
-// Keeps nothing of the launcher's: no terminal, no descriptors that would hold a reader's pipe open. All signals are blocked.
+// Keeps nothing of the launcher's: no terminal, no descriptors that would hold a reader's pipe
+// open. All signals are blocked.
 [[noreturn]] void become_guardian(int pipe) {
   ::setsid();
   ::prctl(PR_SET_NAME, "heddle-guardian");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int output :
-       {STDOUT_FILENO, STDERR_FILENO}) {  // whoever reads the job's output must not wait for the guardian
+       // whoever reads the job's output must not wait for the guardian
+       {STDOUT_FILENO, STDERR_FILENO}) {
     null >= 0 ? ::dup2(null, output) : ::close(output);
   }
   ::dup2(pipe, STDIN_FILENO);

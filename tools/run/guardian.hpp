@@ -1,10 +1,11 @@
 // The process that outlives a killed launcher just long enough to end the ranks.
 //
-// The launcher holds the write end of a pipe, and so does each child until its exec; each child announces its process
-// group there before it runs anything. When the launcher ends in whatever way, the pipe closes, and the guardian kills
-// every announced group, and its first process wherever that has gone (a rank may change its group), held by a pidfd so
-// that no other process can be meant. The launcher announces processes that have joined from elsewhere.
-// (PR_SET_PDEATHSIG ends the ranks themselves as well, unless they have cleared it; the guardian gets the rest.)
+// The launcher holds the write end of a pipe, and so does each child until its exec; each child
+// announces its process group there before it runs anything. When the launcher ends in whatever
+// way, the pipe closes, and the guardian kills every announced group, and its first process
+// wherever that has gone (a rank may change its group), held by a pidfd so that no other process
+// can be meant. The launcher announces processes that have joined from elsewhere. (PR_SET_PDEATHSIG
+// ends the ranks themselves as well, unless they have cleared it; the guardian gets the rest.)
 #pragma once
 
 #include <sys/types.h>

@@ -130,8 +130,8 @@ base::Status Launcher::start_ranks() {
   return HEDDLE_DONE;
 }
 
-// The program could not be started in some rank; or the pipe ends, when every child has got past its exec, which may take
-// any time (a file system that does not answer).
+// The program could not be started in some rank; or the pipe ends, when every child has got past
+// its exec, which may take any time (a file system that does not answer).
 void Launcher::take_failures() {
   if (!failures_.valid()) return;
   SpawnFailure failed{};
@@ -206,12 +206,14 @@ void Launcher::handle(const Watch& watch) {
   }
 }
 
-// Before the process learns that it has joined, so that there is no moment at which the guardian does not know a member.
+// Before the process learns that it has joined, so that there is no moment at which the guardian
+// does not know a member.
 void Launcher::joined(std::uint32_t rank) {
   Rank& it = ranks_[rank];
   const pid_t pid = broker_->pid(rank);
   if (pid <= 1 || pid == it.child.pid) return;
-  // A process that has ended already has closed its socket, or will be missed by nobody but the one we started.
+  // A process that has ended already has closed its socket, or will be missed by nobody but the one
+  // we started.
   it.joined_pidfd = open_pidfd(pid);
   // A guardian that is gone was killed by somebody; the job goes on without.
   if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(pid));
@@ -225,7 +227,8 @@ void Launcher::serve_socket(std::uint32_t rank) {
   if (!broker_->problem(rank).empty()) {
     failure(1, "%s %u (pid %d) was cut off: %s", names_.rank, rank, it.child.pid, broker_->problem(rank).c_str());
   } else if (stage_ == Stage::running) {
-    // Usually its death, which says more, follows at once; if not, this is where its time starts to run.
+    // Usually its death, which says more, follows at once; if not, this is where its time starts to
+    // run.
     lost_ = rank;
     enter(Stage::grace);
   }
@@ -244,8 +247,8 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
           names_.leaving);
 }
 
-// On an emulated machine who breaks a rule aborts, and the others, which hear of it, exit: when all have ended at one look, the one that
-// was killed by a signal is the one to name.
+// On an emulated machine who breaks a rule aborts, and the others, which hear of it, exit: when all
+// have ended at one look, the one that was killed by a signal is the one to name.
 std::optional<std::uint32_t> Launcher::killed_first(std::uint32_t rank) const {
   if (options_.utofu.shape.empty()) return std::nullopt;
   const auto how = [](const Rank& one) {
@@ -275,7 +278,8 @@ void Launcher::process_ended(std::uint32_t rank) {
   it.child.pidfd.reset();
 }
 
-// Somebody has gone before this rank whose process has not ended: how it ends may say why this one has failed.
+// Somebody has gone before this rank whose process has not ended: how it ends may say why this one
+// has failed.
 bool Launcher::after_another(std::uint32_t rank) const {
   if (!broker_->has_joined(rank)) return false;
   for (const std::uint32_t other : broker_->departures()) {
@@ -295,7 +299,8 @@ void Launcher::judge_held() {
 
 void Launcher::judge(std::uint32_t rank) {
   const pid_t pid = ranks_[rank].child.pid;
-  // It stays a zombie until the end of the job, so that its number, which names its group, is not given to others.
+  // It stays a zombie until the end of the job, so that its number, which names its group, is not
+  // given to others.
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
     failure(kSystemCode, "%s %u (pid %d) cannot be waited for: %s", names_.rank, rank, pid, std::strerror(errno));
@@ -307,7 +312,8 @@ void Launcher::judge(std::uint32_t rank) {
             info.si_status, ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
   } else if (info.si_status != 0) {
     if (!held_) held_ = Held{rank, info.si_status};
-    if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};  // it went before that one
+    // it went before that one
+    if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};
     enter(Stage::grace);
   } else if (was_in && broker_->membership(rank) != Membership::left) {
     failure(1, "%s %u (pid %d) exited without %s", names_.rank, rank, pid, names_.leaving);
@@ -339,7 +345,8 @@ void Launcher::take_abort() {
   if (!abort || abort_taken_) return;
   abort_taken_ = true;
   const char* colon = abort->message.empty() ? "" : ": ";
-  if (abort->code == 0 && abort->message.empty()) {  // it has done its work; what the others die of is no failure
+  // it has done its work; what the others die of is no failure
+  if (abort->code == 0 && abort->message.empty()) {
     if (!code_) code_ = 0;
     return enter(Stage::terminating);
   }
@@ -404,9 +411,9 @@ void Launcher::enter(Stage stage) {
   }
 }
 
-// all: the groups of ranks that have ended as well, for what they have left running. Their numbers are still theirs:
-// the ranks are not reaped before finish(). A process that has left the group (setpgid, setsid) gets the signal by itself;
-// one that is still in it must not get it twice.
+// all: the groups of ranks that have ended as well, for what they have left running. Their numbers
+// are still theirs: the ranks are not reaped before finish(). A process that has left the group
+// (setpgid, setsid) gets the signal by itself; one that is still in it must not get it twice.
 void Launcher::signal_ranks(int signal, bool all) {
   for (const Rank& it : ranks_) {
     const pid_t group = it.child.pid;
@@ -451,9 +458,10 @@ void Launcher::finish() {
   finish_output();
 }
 
-// What the ranks wrote before they ended. A process that has left its group may still hold a pipe: no waiting for it.
-// Whoever reads the output may take all the time there is, as with any other program (a pager, a stopped terminal), unless
-// the job was ended by a signal or by its time limit, or one of these comes now.
+// What the ranks wrote before they ended. A process that has left its group may still hold a pipe:
+// no waiting for it. Whoever reads the output may take all the time there is, as with any other
+// program (a pager, a stopped terminal), unless the job was ended by a signal or by its time limit,
+// or one of these comes now.
 void Launcher::finish_output() {
   patience_.signals = signals_.get();
   patience_.until_ns = timeout_at_ns_;

@@ -1,5 +1,5 @@
-// One job from its start to its end: starts the ranks, serves their bootstrap, notices deaths, passes signals and output
-// on, and sees to it that everything has ended when it returns.
+// One job from its start to its end: starts the ranks, serves their bootstrap, notices deaths,
+// passes signals and output on, and sees to it that everything has ended when it returns.
 #pragma once
 
 #include <poll.h>
@@ -27,7 +27,8 @@ class Launcher {
   struct Rank {
     Child child;
     bool running = false;
-    base::Fd joined_pidfd;  // if another process than the one started has joined (a script's child, say)
+    // if another process than the one started has joined (a script's child, say)
+    base::Fd joined_pidfd;
     bool lost_told = false;
     TaggedStream output;
     TaggedStream error;
@@ -63,7 +64,8 @@ class Launcher {
   [[nodiscard]] int wait_ms() const;
   void check_deadlines();
   void enter(Stage stage);
-  // The first failure decides the exit code and is printed; later ones follow from it or from our ending the job.
+  // The first failure decides the exit code and is printed; later ones follow from it or from our
+  // ending the job.
   [[gnu::format(printf, 3, 4)]] void failure(int code, const char* format, ...);
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
   void signal_ranks(int signal, bool all);
@@ -96,7 +98,8 @@ class Launcher {
   int interrupts_ = 0;
   Patience patience_;        // with the readers of the output, once all ranks have ended
   std::optional<int> code_;  // of the first failure
-  // A rank that has failed although another one, which left the job before it, still runs: it may only have been told of that one.
+  // A rank that has failed although another one, which left the job before it, still runs: it may
+  // only have been told of that one.
   struct Held {
     std::uint32_t rank;
     int code;

@@ -169,8 +169,10 @@ base::Status interpret(const Words& words, Options* options) {
   return status;
 }
 
-// The words as CLI::App::parse takes them, last first. -np, which other launchers have, becomes -n: a name of two letters
-// after one dash is none for CLI. -n=2 becomes -n 2: CLI takes =2 for the value of a name of one letter. Only where an option may stand: not as a value, not after the program's name.
+// The words as CLI::App::parse takes them, last first. -np, which other launchers have, becomes -n:
+// a name of two letters after one dash is none for CLI. -n=2 becomes -n 2: CLI takes =2 for the
+// value of a name of one letter. Only where an option may stand: not as a value, not after the
+// program's name.
 std::vector<std::string> reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value) {
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {

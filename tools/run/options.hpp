@@ -36,8 +36,8 @@ struct Options {
   std::vector<std::string> command;  // program and arguments
 };
 
-// The words of the command, its name first. ARGUMENT with a message for the user if they make no sense. Asked for help or the
-// version, *answer is the text to print.
+// The words of the command, its name first. ARGUMENT with a message for the user if they make no
+// sense. Asked for help or the version, *answer is the text to print.
 base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer);
 
 }  // namespace heddle::tools::run

@@ -26,8 +26,8 @@ Sink::Sink(int fd) : fd_(fd) {
   own_.reset(::open(path.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-// PIPE_BUF: what a pipe that polls writable takes whole, so that lines of others do not come between, and without blocking
-// where the descriptor could not be had anew.
+// PIPE_BUF: what a pipe that polls writable takes whole, so that lines of others do not come
+// between, and without blocking where the descriptor could not be had anew.
 Sink::Wrote Sink::write_some() {
   const char* from = pending_.data() + written_;
   const std::size_t most = std::min<std::size_t>(pending_.size() - written_, PIPE_BUF);
@@ -126,7 +126,8 @@ void TaggedStream::serve() {
 }
 
 void TaggedStream::drain(Patience* patience) {
-  // A pipe holds a megabyte at most unless somebody privileged has enlarged it; serve() takes 128 KiB.
+  // A pipe holds a megabyte at most unless somebody privileged has enlarged it; serve() takes 128
+  // KiB.
   constexpr int kMostServes = 16;
   for (int i = 0; i < kMostServes; ++i) {
     pollfd readable{pipe_.get(), POLLIN, 0};

@@ -158,7 +158,8 @@ base::Status allow_descriptors(std::size_t count, rlimit* before) {
 
 rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks) {
   rlimit files = given;
-  if (given.rlim_cur >= ranks + kUsualDescriptors) return files;  // RLIM_INFINITY is the largest number
+  // RLIM_INFINITY is the largest number
+  if (given.rlim_cur >= ranks + kUsualDescriptors) return files;
   files.rlim_cur = std::min<rlim_t>(std::max(given.rlim_cur, kUsualDescriptors) + ranks, given.rlim_max);
   return files;
 }

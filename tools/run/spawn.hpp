@@ -38,20 +38,23 @@ struct Child {
   base::Fd error;
 };
 
-// pidfd_open(2), invalid where there is no such process. (The header of glibc 2.36 cannot be linked with from C++.)
+// pidfd_open(2), invalid where there is no such process. (The header of glibc 2.36 cannot be linked
+// with from C++.)
 base::Fd open_pidfd(pid_t pid);
 
 // cpus: where it shall run.
 base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus);
 
-// The cores of each rank: `threads` cores of its own, beginning again at the first when they are used up (*wrapped).
+// The cores of each rank: `threads` cores of its own, beginning again at the first when they are
+// used up (*wrapped).
 base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t threads, bool* wrapped);
 
 // Makes sure that `count` descriptors can be open; *before: the limits as they were.
 base::Status allow_descriptors(std::size_t count, rlimit* before);
 
-// The limit of a rank: it meets each peer with a descriptor of its own. As given if that leaves it kUsualDescriptors,
-// otherwise raised, as far as the hard limit goes; beyond, a rank is told NO_MEMORY for the peer that is one too many.
+// The limit of a rank: it meets each peer with a descriptor of its own. As given if that leaves it
+// kUsualDescriptors, otherwise raised, as far as the hard limit goes; beyond, a rank is told
+// NO_MEMORY for the peer that is one too many.
 inline constexpr rlim_t kUsualDescriptors = 256;
 rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks);
 

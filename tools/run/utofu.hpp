@@ -17,13 +17,15 @@ struct UtofuMachine {
   std::uint32_t per_node = 1;
 };
 
-// SHAPE[:PPN], nodes along up to six axes, 2x3x1; without PPN as many processes on a node as the ranks need.
+// SHAPE[:PPN], nodes along up to six axes, 2x3x1; without PPN as many processes on a node as the
+// ranks need.
 base::Result<UtofuMachine> read_utofu(std::string_view text, std::uint32_t ranks);
 
 // The memory that the processes share; it goes with the last of them.
 base::Result<base::Fd> make_utofu_world();
 
-// The variables that all processes get. The library's folder is behind those that LD_LIBRARY_PATH names already.
+// The variables that all processes get. The library's folder is behind those that LD_LIBRARY_PATH
+// names already.
 std::vector<std::pair<std::string, std::string>> utofu_environment(const UtofuMachine& machine, std::uint32_t ranks,
                                                                    int world);
 

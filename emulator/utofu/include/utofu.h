@@ -1,13 +1,15 @@
 /* The uTofu interface: one-sided communication and barriers on the Tofu interconnect.
  *
- * Written for the emulator in this folder. Names, values, layouts and signatures are those of the interface's version
- * 1.0, so a program that was compiled with the vendor's header runs with this library, and the other way round.
+ * Written for the emulator in this folder. Names, values, layouts and signatures are those of the
+ * interface's version 1.0, so a program that was compiled with the vendor's header runs with this
+ * library, and the other way round.
  *
- * Words: a TNI is one of a node's network interfaces; a CQ one of its command queues, with a queue for commands (TOQ), one for
- * what happened to them on this side (TCQ) and one for notices of remote ends (MRQ); a VCQ is a program's share of a CQ. A VBG is
- * a barrier gate. A STADD names a byte of registered memory. Every function returns UTOFU_SUCCESS or a negative
- * enum utofu_return_code, unless it says otherwise. A handle without UTOFU_VCQ_FLAG_THREAD_SAFE may be used by one thread
- * at a time, in all functions together. */
+ * Words: a TNI is one of a node's network interfaces; a CQ one of its command queues, with a queue
+ * for commands (TOQ), one for what happened to them on this side (TCQ) and one for notices of
+ * remote ends (MRQ); a VCQ is a program's share of a CQ. A VBG is a barrier gate. A STADD names a
+ * byte of registered memory. Every function returns UTOFU_SUCCESS or a negative enum
+ * utofu_return_code, unless it says otherwise. A handle without UTOFU_VCQ_FLAG_THREAD_SAFE may be
+ * used by one thread at a time, in all functions together. */
 #ifndef UTOFU_H
 #define UTOFU_H
 
@@ -45,9 +47,10 @@ extern "C" {
 #define UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM (1UL << 8)
 
 /* utofu_create_vcq, utofu_create_vcq_with_cmp_id */
-#define UTOFU_VCQ_FLAG_THREAD_SAFE (1UL << 0)  /* the library takes a lock in each call */
-#define UTOFU_VCQ_FLAG_EXCLUSIVE (1UL << 1)    /* the only VCQ of its CQ */
-#define UTOFU_VCQ_FLAG_SESSION_MODE (1UL << 2) /* commands wait for credits (SPS) of arriving ones */
+#define UTOFU_VCQ_FLAG_THREAD_SAFE (1UL << 0) /* the library takes a lock in each call */
+#define UTOFU_VCQ_FLAG_EXCLUSIVE (1UL << 1)   /* the only VCQ of its CQ */
+/* commands wait for credits (SPS) of arriving ones */
+#define UTOFU_VCQ_FLAG_SESSION_MODE (1UL << 2)
 
 /* utofu_alloc_vbg */
 #define UTOFU_VBG_FLAG_THREAD_SAFE (1UL << 0)
@@ -56,15 +59,21 @@ extern "C" {
 #define UTOFU_REG_MEM_FLAG_READ_ONLY (1UL << 0)
 
 /* Of one-sided commands. Bits that are not named are to be 0. */
-#define UTOFU_ONESIDED_FLAG_STRONG_ORDER (1UL << 0) /* written in order, after earlier ones of the same pair and path */
+/* written in order, after earlier ones of the same pair and path */
+#define UTOFU_ONESIDED_FLAG_STRONG_ORDER (1UL << 0)
 #define UTOFU_ONESIDED_FLAG_PACKET_RESPONSE (1UL << 1)
-#define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2) /* a notice at the target when all is there */
-#define UTOFU_ONESIDED_FLAG_PADDING (1UL << 3)           /* may write all of the target's cache line */
+/* a notice at the target when all is there */
+#define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2)
+/* may write all of the target's cache line */
+#define UTOFU_ONESIDED_FLAG_PADDING (1UL << 3)
 #define UTOFU_ONESIDED_FLAG_CACHE_INJECTION (1UL << 5)
 #define UTOFU_ONESIDED_FLAG_DELAY_START (1UL << 8)
-#define UTOFU_ONESIDED_FLAG_TCQ_NOTICE (1UL << 14)       /* utofu_poll_tcq tells when the source may be changed */
-#define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE (1UL << 15) /* a notice here when the target has acknowledged */
-#define UTOFU_ONESIDED_FLAG_SPS(sps) ((unsigned long int)(sps) << 24) /* 0 to 15 credits for the target's CQ */
+/* utofu_poll_tcq tells when the source may be changed */
+#define UTOFU_ONESIDED_FLAG_TCQ_NOTICE (1UL << 14)
+/* a notice here when the target has acknowledged */
+#define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE (1UL << 15)
+/* 0 to 15 credits for the target's CQ */
+#define UTOFU_ONESIDED_FLAG_SPS(sps) ((unsigned long int)(sps) << 24)
 #define UTOFU_ONESIDED_FLAG_PATH(path_id) ((unsigned long int)(path_id) << 28)
 
 #define UTOFU_VBG_ID_NULL ((utofu_vbg_id_t) - 1)
@@ -194,7 +203,8 @@ struct utofu_barrier_caps {
   size_t max_double_reduction;
 };
 
-/* A gate's two inputs (src) and two outputs (dst): one of this node (lcl), one of another (rmt); UTOFU_VBG_ID_NULL: unused. */
+/* A gate's two inputs (src) and two outputs (dst): one of this node (lcl), one of another (rmt);
+ * UTOFU_VBG_ID_NULL: unused. */
 struct utofu_vbg_setting {
   utofu_vbg_id_t vbg_id;
   utofu_vbg_id_t src_lcl_vbg_id;
@@ -231,7 +241,8 @@ int utofu_query_my_coords(uint8_t coords[]);
 /* VCQs. */
 
 int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_hdl_t* vcq_hdl);
-/* With an id that utofu_construct_vcq_id computes anywhere from the number that a component of software has. */
+/* With an id that utofu_construct_vcq_id computes anywhere from the number that a component of
+ * software has. */
 int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
                                  utofu_vcq_hdl_t* vcq_hdl);
 int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl);
@@ -248,7 +259,8 @@ int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t
 int utofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t* path_id);
 int utofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[]);
 
-/* Memory. What is registered with a VCQ is known to its CQ, for commands of its own and of others to it. */
+/* Memory. What is registered with a VCQ is known to its CQ, for commands of its own and of others
+ * to it. */
 
 int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd);
 /* stag: below num_reserved_stags; addr: a multiple of stag_address_alignment. */
@@ -258,8 +270,9 @@ int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, un
 int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* stadd);
 int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags);
 
-/* Commands: posted at once. A stride is num_blocks commands of `length` bytes each, `stride` apart on both sides. mtu and gap
- * shape the packets. UTOFU_ERR_BUSY: nothing was posted. cbdata is what utofu_poll_tcq gives back. */
+/* Commands: posted at once. A stride is num_blocks commands of `length` bytes each, `stride` apart
+ * on both sides. mtu and gap shape the packets. UTOFU_ERR_BUSY: nothing was posted. cbdata is what
+ * utofu_poll_tcq gives back. */
 
 int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
               size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
@@ -297,8 +310,8 @@ int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t ol
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata);
 
-/* Commands: written to `desc` (aligned to 8, at least max_toq_desc_size, for a stride 32 bytes a block) for utofu_post_toq, any
- * number of times. *desc_size: how many bytes were written. */
+/* Commands: written to `desc` (aligned to 8, at least max_toq_desc_size, for a stride 32 bytes a
+ * block) for utofu_post_toq, any number of times. *desc_size: how many bytes were written. */
 
 int utofu_prepare_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
@@ -348,8 +361,8 @@ int utofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* de
 
 /* One or several prepared commands, one after the other. All are posted, or none. */
 int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void* cbdata);
-/* The next command with UTOFU_ONESIDED_FLAG_TCQ_NOTICE that is done, in order; also makes room in the TOQ. With an error of its
- * own, *cbdata is that of the command. */
+/* The next command with UTOFU_ONESIDED_FLAG_TCQ_NOTICE that is done, in order; also makes room in
+ * the TOQ. With an error of its own, *cbdata is that of the command. */
 int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata);
 int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice);
 int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count);

@@ -1,13 +1,15 @@
-/* A pipelined broadcast along a chain that the network interfaces carry out: rank 0 puts the segments of a message to
- * rank 1, and the arrival of a segment releases (SPS) the command that puts it on to the next rank, which waits in a
- * session-mode queue. Once all have started, no processor between the first rank and the last does anything.
+/* A pipelined broadcast along a chain that the network interfaces carry out: rank 0 puts the
+ * segments of a message to rank 1, and the arrival of a segment releases (SPS) the command that
+ * puts it on to the next rank, which waits in a session-mode queue. Once all have started, no
+ * processor between the first rank and the last does anything.
  *
- * Readiness goes the other way, through a second session-mode queue: a rank is ready when it has posted its commands and
- * its successor is ready. Two events, so two places: a nop takes the credit of whichever comes first, and behind it
- * waits the put that tells the predecessor. One's own event is a put to oneself. Commands are prepared once and posted
- * anew for every broadcast.
+ * Readiness goes the other way, through a second session-mode queue: a rank is ready when it has
+ * posted its commands and its successor is ready. Two events, so two places: a nop takes the credit
+ * of whichever comes first, and behind it waits the put that tells the predecessor. One's own event
+ * is a put to oneself. Commands are prepared once and posted anew for every broadcast.
  *
- *   bcast [BROADCASTS [SEGMENTS [BYTES]]]     prints "bcast: N broadcasts of N segments to N processes: right" */
+ *   bcast [BROADCASTS [SEGMENTS [BYTES]]]     prints "bcast: N broadcasts of N segments to N
+ *                                             processes: right" */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@
 enum { kMostSegments = 24, kDescriptor = 64 };
 
 struct card {
-  utofu_vcq_id_t data; /* the queue that segments are addressed to: it is released by them, except at the last rank */
+  /* the queue that segments are addressed to: it is released by them, except at the last rank */
+  utofu_vcq_id_t data;
   utofu_stadd_t buffer;
   utofu_vcq_id_t ready; /* the queue that the successor's readiness is addressed to */
   utofu_stadd_t word;
@@ -76,8 +79,8 @@ static void prepare_report(struct chain* chain, const struct card* previous, int
   append(chain, chain->report.bytes, &chain->report.size, command, bytes, code, "utofu_prepare_put_piggyback8");
 }
 
-/* Middle: segments and readiness each arrive at a session-mode queue. The first and the last have no commands that wait
- * for one or the other, and use their plain queue for it. */
+/* Middle: segments and readiness each arrive at a session-mode queue. The first and the last have
+ * no commands that wait for one or the other, and use their plain queue for it. */
 static void join(struct chain* chain) {
   struct meeting* const meeting = &chain->meeting;
   meet_begin(meeting);
@@ -108,7 +111,8 @@ static void start(struct chain* chain, uint64_t broadcast) {
   if (chain->first) {
     for (size_t i = 0; i < chain->segments * chain->bytes; i++) chain->buffer[i] = pattern(broadcast, i);
     if (chain->last) return;
-    const struct utofu_mrq_notice notice = next_notice(meeting, chain->plain); /* all the others are ready */
+    /* all the others are ready */
+    const struct utofu_mrq_notice notice = next_notice(meeting, chain->plain);
     if (notice.notice_type != UTOFU_MRQ_TYPE_RMT_PUT) wrong(meeting, "notice of type %d", notice.notice_type);
   }
   if (!chain->last)
@@ -129,7 +133,8 @@ static void finish(struct chain* chain, uint64_t broadcast) {
     if (next_sent(meeting, chain->ready) != chain) wrong(meeting, "the wrong command was completed");
     if (!chain->last) next_sent(meeting, chain->plain);
   }
-  if (!chain->last) next_sent(meeting, chain->data); /* the last segment was passed on: so all had arrived */
+  /* the last segment was passed on: so all had arrived */
+  if (!chain->last) next_sent(meeting, chain->data);
   if (chain->last && !chain->first) {
     const struct utofu_mrq_notice notice = next_notice(meeting, chain->plain);
     if (notice.notice_type != UTOFU_MRQ_TYPE_RMT_PUT) wrong(meeting, "notice of type %d", notice.notice_type);

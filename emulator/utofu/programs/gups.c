@@ -1,13 +1,16 @@
-/* Random updates of words all over the job: each thread of each process adds (XOR) to random words of random processes' tables.
- * It does the same sequence twice, so that in the end all tables must be zero again.
+/* Random updates of words all over the job: each thread of each process adds (XOR) to random words
+ * of random processes' tables. It does the same sequence twice, so that in the end all tables must
+ * be zero again.
  *
  *   gups [THREADS [VCQS [UPDATES [WORDS [atomic|get-put]]]]]
  *
- * threads, VCQs, updates a thread (each done twice), words of a table; and how: by atomic operations, of which up to 32 are in flight, or
- * by a get that is waited for and a put that is, as the benchmark does that papers use. There updates are lost, since two
- * may read the same value; here each thread has words of its own in every table, so that none may be.
+ * threads, VCQs, updates a thread (each done twice), words of a table; and how: by atomic
+ * operations, of which up to 32 are in flight, or by a get that is waited for and a put that is, as
+ * the benchmark does that papers use. There updates are lost, since two may read the same value;
+ * here each thread has words of its own in every table, so that none may be.
  *
- * prints millions of updates a second of all processes, on the wall and, if it is switched on, in the timing model. */
+ * prints millions of updates a second of all processes, on the wall and, if it is switched on, in
+ * the timing model. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -68,7 +71,8 @@ static void collect(struct thread* thread) {
   struct gups* const gups = thread->gups;
   struct utofu_mrq_notice notice;
   void* cbdata;
-  const int sent = utofu_poll_tcq(gups->queues[thread->queue], 0, &cbdata); /* makes room in the queue of commands */
+  /* makes room in the queue of commands */
+  const int sent = utofu_poll_tcq(gups->queues[thread->queue], 0, &cbdata);
   if (sent != UTOFU_ERR_NOT_FOUND) must(&gups->meeting, sent, "utofu_poll_tcq");
   const int code = utofu_poll_mrq(gups->queues[thread->queue], 0, &notice);
   if (code == UTOFU_ERR_NOT_FOUND) {

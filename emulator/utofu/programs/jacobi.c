@@ -1,8 +1,9 @@
-/* Heat in a plate: Jacobi iterations on a grid cut into blocks, one per process, with a halo of one cell. Halos go by
- * one-sided puts into the neighbour's grid, rows in one piece and columns as strided puts, followed on the same VCQ by
- * the number of the step as a piggyback put; both with STRONG_ORDER, so that who sees the number has the halo. No
- * notice, no barrier between steps: only the four neighbours wait for each other. At the end every process compares its
- * block bit by bit with the same computation done alone.
+/* Heat in a plate: Jacobi iterations on a grid cut into blocks, one per process, with a halo of one
+ * cell. Halos go by one-sided puts into the neighbour's grid, rows in one piece and columns as
+ * strided puts, followed on the same VCQ by the number of the step as a piggyback put; both with
+ * STRONG_ORDER, so that who sees the number has the halo. No notice, no barrier between steps: only
+ * the four neighbours wait for each other. At the end every process compares its block bit by bit
+ * with the same computation done alone.
  *
  *   jacobi [STEPS [COLUMNS]]     prints "jacobi: N steps on a NxN grid of NxN processes: right" */
 #include <inttypes.h>
@@ -12,7 +13,8 @@
 
 #include "meet.h"
 
-enum { kUp, kDown, kLeft, kRight, kSides, kRows = 16 }; /* rows of a block: one command each of a strided put */
+/* rows of a block: one command each of a strided put */
+enum { kUp, kDown, kLeft, kRight, kSides, kRows = 16 };
 
 struct card {
   utofu_vcq_id_t vcq;
@@ -25,7 +27,8 @@ struct plate {
   int process_rows, process_columns; /* of the grid of processes */
   size_t columns;                    /* of a block */
   utofu_vcq_hdl_t vcq;
-  double* grid;             /* two of them, for even and odd steps, each (kRows + 2) x (columns + 2) */
+  /* two of them, for even and odd steps, each (kRows + 2) x (columns + 2) */
+  double* grid;
   volatile uint64_t* flags; /* one per side: the step whose halo is there, plus one */
   utofu_stadd_t grid_stadd;
   utofu_stadd_t flags_stadd;
@@ -91,7 +94,8 @@ static void join(struct plate* plate, size_t columns) {
   meet_neighbours(plate); /* nobody sends before all have put their blocks in order */
 }
 
-/* The block's cells along one side into the halo of the neighbour there, and then the number of the step. */
+/* The block's cells along one side into the halo of the neighbour there, and then the number of the
+ * step. */
 static void send_side(struct plate* plate, uint64_t step, int side) {
   static const int kOpposite[kSides] = {kDown, kUp, kRight, kLeft};
   const size_t columns = plate->columns;
@@ -124,7 +128,8 @@ static void exchange(struct plate* plate, uint64_t step) {
     if (plate->beside[side].rank >= 0) send_side(plate, step, side);
   for (int side = 0; side < kSides; side++)
     while (plate->beside[side].rank >= 0 && peek(&plate->flags[side]) < step + 1) give_way();
-  /* The queue is first in first out: when a nop behind the puts is done, their sources have been read. */
+  /* The queue is first in first out: when a nop behind the puts is done, their sources have been
+   * read. */
   int code;
   while ((code = utofu_nop(plate->vcq, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, plate)) == UTOFU_ERR_BUSY) {
     void* cbdata;

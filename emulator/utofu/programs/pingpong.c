@@ -1,11 +1,12 @@
-/* Ping-pong of many threads, as in the measurements of UCX on Fugaku: thread t of a rank plays with thread t of its
- * partner; there are as many VCQs as asked for, and neighbouring threads share one if there are more threads. Messages
- * up to 32 bytes go by piggyback; the receiver polls the last word of the message. Every message is checked.
+/* Ping-pong of many threads, as in the measurements of UCX on Fugaku: thread t of a rank plays with
+ * thread t of its partner; there are as many VCQs as asked for, and neighbouring threads share one
+ * if there are more threads. Messages up to 32 bytes go by piggyback; the receiver polls the last
+ * word of the message. Every message is checked.
  *
  *   pingpong [THREADS [VCQS [MOST_BYTES [ROUNDS]]]]
  *
- * prints for each size half the time of a round trip, as the clock on the wall has it and, if the library has a timing
- * model that is switched on, as the model has it. */
+ * prints for each size half the time of a round trip, as the clock on the wall has it and, if the
+ * library has a timing model that is switched on, as the model has it. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -68,7 +69,8 @@ static void throw_ball(struct player* player, uint64_t serial) {
   const size_t words = player->game->words;
   const size_t bytes = words * sizeof(uint64_t);
   const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
-  while (atomic_load(&player->sent) != player->posted) collect_sent(player); /* the outbox is free */
+  /* the outbox is free */
+  while (atomic_load(&player->sent) != player->posted) collect_sent(player);
   for (size_t i = 0; i + 1 < words; i++) player->outbox[i] = pattern(serial, i);
   player->outbox[words - 1] = serial;
   int code;

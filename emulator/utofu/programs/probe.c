@@ -1,11 +1,14 @@
-/* What the documentation of uTofu leaves open, asked of the machine and library at hand: a table of answers, to be read
- * beside docs/tofu.md. On the emulator the answers are what the emulator was written to do; on a real machine they are facts.
+/* What the documentation of uTofu leaves open, asked of the machine and library at hand: a table of
+ * answers, to be read beside docs/tofu.md. On the emulator the answers are what the emulator was
+ * written to do; on a real machine they are facts.
  *
  *   probe               all questions that cannot do harm; it says at the end which were left out
- *   probe QUESTION...   those; the names are in the table. mrq-depth, edata, zero-length and dead-stadd are only asked by
- *                       name: the first ends the job by design, the others may stop a queue for good.
+ *   probe QUESTION...   those; the names are in the table. mrq-depth, edata, zero-length and
+ *                       dead-stadd are only asked by name: the first ends the job by design, the
+ *                       others may stop a queue for good.
  *
- * One process asks itself. Of two, on different nodes, the second helps to ask about order. More are refused. */
+ * One process asks itself. Of two, on different nodes, the second helps to ask about order. More
+ * are refused. */
 #define _POSIX_C_SOURCE 200809L
 #include "probe.h"
 

@@ -1,4 +1,5 @@
-/* The parts of the probe: questions that the documentation of uTofu leaves open, asked of the library and machine at hand. */
+/* The parts of the probe: questions that the documentation of uTofu leaves open, asked of the
+ * library and machine at hand. */
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -24,8 +25,8 @@ void answer(const char* question, const char* format, ...);
 /* "ERR_BUSY" and the like, as far as the probe meets them. */
 const char* code_name(int code);
 
-/* Polls until something is found, or for PROBE_PATIENCE seconds (0.3 unless set): the code of the last poll. A machine that
- * needs longer for one command is taken for one that does not do it. */
+/* Polls until something is found, or for PROBE_PATIENCE seconds (0.3 unless set): the code of the
+ * last poll. A machine that needs longer for one command is taken for one that does not do it. */
 int poll_tcq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, void** cbdata);
 int poll_mrq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, struct utofu_mrq_notice* notice);
 

@@ -39,8 +39,9 @@ void ask_atomicity(struct probe* probe) {
   drain(probe);
 }
 
-/* Order. The sender fills words with the number of the round: by one long put, or by a long put and then a short one into the
- * last word. The watcher waits for the last word and looks whether all others are there. */
+/* Order. The sender fills words with the number of the round: by one long put, or by a long put and
+ * then a short one into the last word. The watcher waits for the last word and looks whether all
+ * others are there. */
 enum { kEnd = 1, kOneRelaxed, kOneOrdered, kTwoRelaxed, kTwoOrdered };
 
 struct order_card {
@@ -48,7 +49,8 @@ struct order_card {
   utofu_stadd_t stadd;
 };
 
-/* Layout of the probe's memory here: watched words; the sender's words; the mailbox of the helper. */
+/* Layout of the probe's memory here: watched words; the sender's words; the mailbox of the
+ * helper. */
 enum { kSourceAt = 3 * 1024, kMailboxAt = 7 * 1024 };
 
 static void send_words(struct probe* probe, const struct order_card* to, int what, uint64_t round) {
@@ -243,7 +245,8 @@ void ask_dead_stadd(struct probe* probe) {
   free(memory);
 }
 
-/* The same memory registered with every VCQ of a TNI: which of them agree on its address, and are those the ones of one CQ? */
+/* The same memory registered with every VCQ of a TNI: which of them agree on its address, and are
+ * those the ones of one CQ? */
 void ask_same_stadd(struct probe* probe) {
   enum { kMost = 16 };
   utofu_tni_id_t* tnis;

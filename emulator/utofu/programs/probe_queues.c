@@ -162,7 +162,8 @@ void ask_credits_of_two_slots(struct probe* probe) {
   close_session(probe, &session);
 }
 
-/* A get with SPS(1) to the session-mode VCQ, and then one from it: at which end does the credit count? */
+/* A get with SPS(1) to the session-mode VCQ, and then one from it: at which end does the credit
+ * count? */
 void ask_credits_of_get(struct probe* probe) {
   struct session session;
   if (!open_session(probe, &session, "credits-of-get")) return;

@@ -1,10 +1,12 @@
-/* How many small operations many threads get done in a second: thread t of a rank works on memory of thread t of its partner,
- * with up to 32 operations in flight. As many VCQs as asked for; neighbouring threads share one if there are more threads,
- * under the library's lock (THREAD_SAFE) or one of the program's own. All that was done is checked.
+/* How many small operations many threads get done in a second: thread t of a rank works on memory
+ * of thread t of its partner, with up to 32 operations in flight. As many VCQs as asked for;
+ * neighbouring threads share one if there are more threads, under the library's lock (THREAD_SAFE)
+ * or one of the program's own. All that was done is checked.
  *
  *   rate put|get|add [THREADS [VCQS [BYTES [OPERATIONS [library|mutex]]]]]
  *
- * prints millions of operations a second of one rank, on the clock on the wall and, if it is switched on, in the model. */
+ * prints millions of operations a second of one rank, on the clock on the wall and, if it is
+ * switched on, in the model. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -87,7 +89,8 @@ static void check_got(const struct worker* worker, uint64_t serial) {
       wrong(&rate->meeting, "thread %d got something else in operation %" PRIu64, worker->number, serial);
 }
 
-/* One completion, of whichever thread. Puts are done when they have left (TCQ), the others when the answer is there. */
+/* One completion, of whichever thread. Puts are done when they have left (TCQ), the others when the
+ * answer is there. */
 static void collect(struct worker* worker) {
   struct rate* const rate = worker->rate;
   void* cbdata = NULL;
@@ -105,7 +108,8 @@ static void collect(struct worker* worker) {
   atomic_fetch_add(&whose->done, 1);
 }
 
-/* Places in the queue of commands become free by polling it, even if no command asked to be told there. */
+/* Places in the queue of commands become free by polling it, even if no command asked to be told
+ * there. */
 static void make_room(struct worker* worker) {
   if (worker->rate->kind == kPut) return; /* collect() does */
   void* cbdata;

@@ -1,6 +1,7 @@
-/* A token goes round a ring of processes, a number of laps, in the two ways that a receiver can wait: by polling the
- * last word of the message in memory (STRONG_ORDER: it is written last), and by a notice in the message receive queue.
- * The token carries a payload of many packets, checked at each stop.
+/* A token goes round a ring of processes, a number of laps, in the two ways that a receiver can
+ * wait: by polling the last word of the message in memory (STRONG_ORDER: it is written last), and
+ * by a notice in the message receive queue. The token carries a payload of many packets, checked at
+ * each stop.
  *
  *   ring [LAPS [WORDS]]         prints "ring: N laps of N processes, N words: right" */
 #include <inttypes.h>
@@ -19,7 +20,8 @@ struct ring {
   struct meeting meeting;
   utofu_vcq_hdl_t vcq;
   utofu_vcq_id_t right;
-  utofu_stadd_t right_inbox; /* two slots: token n goes to slot n % 2, so that none is overwritten while it is read */
+  /* two slots: token n goes to slot n % 2, so that none is overwritten while it is read */
+  utofu_stadd_t right_inbox;
   volatile uint64_t* inbox;
   uint64_t* outbox;
   utofu_stadd_t registered[2]; /* inbox, outbox */
@@ -91,7 +93,8 @@ int main(int argc, char** argv) {
   const size_t words = argc > 2 ? whole_number(argv[2], 1, kMostPutBytes / sizeof(uint64_t), kUsage) : 3000;
   struct ring ring;
   join(&ring, words);
-  const uint64_t first = 2 * (uint64_t)ring.meeting.size; /* not zero, which the memory holds; rank 0 passes it */
+  /* not zero, which the memory holds; rank 0 passes it */
+  const uint64_t first = 2 * (uint64_t)ring.meeting.size;
   laps(&ring, first, rounds, 0);
   laps(&ring, first + rounds * (uint64_t)ring.meeting.size, rounds, 1);
   close_vcq(&ring.meeting, ring.vcq, ring.registered, 2);

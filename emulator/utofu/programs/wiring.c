@@ -4,8 +4,9 @@ static void clear(struct gate_wiring* gate) {
   *gate = (struct gate_wiring){kNoGate, kNoGate, kNoGate, kNoGate, kNoGate, kNoGate};
 }
 
-/* The gates of a rank form a ring: start, relay 1 … relay k-1, and back to start, which does the last combination. In
- * the way from gate j-1 to gate j, the same value goes to gate j of partner j. */
+/* The gates of a rank form a ring: start, relay 1 … relay k-1, and back to start, which does the
+ * last combination. In the way from gate j-1 to gate j, the same value goes to gate j of partner
+ * j. */
 int wire_doubling(int rank, int size, struct gate_wiring gates[kMostGates]) {
   int stages = 0;
   while (1 << stages < size) stages++;
@@ -26,7 +27,8 @@ int wire_doubling(int rank, int size, struct gate_wiring gates[kMostGates]) {
   return count;
 }
 
-/* Children of a rank in the binomial tree: rank + 2^j for every 2^j below its lowest bit set (any, for rank 0). */
+/* Children of a rank in the binomial tree: rank + 2^j for every 2^j below its lowest bit set (any,
+ * for rank 0). */
 static int children_of(int rank, int size) {
   int children = 0;
   while ((rank & (1 << children)) == 0 && rank + (1 << children) < size) children++;
@@ -44,8 +46,9 @@ static int place_of(int rank) {
   return place;
 }
 
-/* Gates of a rank with m children: 0 the start gate; 1 … m combine with child 0 … m-1 on the way up; m+1 … 2m pass the
- * result on to child 0 … m-1 on the way down. A leaf has the start gate alone: it sends up and gets the result. */
+/* Gates of a rank with m children: 0 the start gate; 1 … m combine with child 0 … m-1 on the way
+ * up; m+1 … 2m pass the result on to child 0 … m-1 on the way down. A leaf has the start gate
+ * alone: it sends up and gets the result. */
 static int up_gate(int child) {
   return 1 + child;
 }
@@ -78,7 +81,8 @@ int wire_tree(int rank, int size, struct gate_wiring gates[kMostGates]) {
     gates[0].src_local = count - 1;
   }
   if (rank == 0) {
-    const int first = children > 0 ? down_gate(children, 0) : 0; /* alone: the start gate feeds itself */
+    /* alone: the start gate feeds itself */
+    const int first = children > 0 ? down_gate(children, 0) : 0;
     gates[top].dst_local = first;
     gates[first].src_local = top;
   } else {

@@ -159,7 +159,8 @@ int atomics(Place& place) {
     void* data = nullptr;
     CHECK(utofu_poll_tcq(peer.vcq, 0, &data) == UTOFU_ERR_NOT_FOUND);
   }
-  // A lock by compare and swap, 4 bytes; under it a plain counter is changed by get and put of a piggyback.
+  // A lock by compare and swap, 4 bytes; under it a plain counter is changed by get and put of a
+  // piggyback.
   for (std::uint64_t i = 0; i < 20; ++i) {
     do {
       CHECK(utofu_cswap4(peer.vcq, place.note(0, 0), 0, place.process() + 1, place.note(0, 1) + 16, 1,
@@ -252,7 +253,8 @@ int answers(Place& place) {
   return peer.close(place);
 }
 
-// A program that looks at memory, makes no call meanwhile, and has the only core: how often it was made to give that away.
+// A program that looks at memory, makes no call meanwhile, and has the only core: how often it was
+// made to give that away.
 int poll_memory_on_one_core(Place& place) {
   constexpr std::uint64_t kMessages = 30;
   cpu_set_t one;

@@ -57,7 +57,8 @@ int post(const Peer& peer, const Place& place, Kind kind) {
   return UTOFU_ERR_INVALID_ARG;
 }
 
-// Process 0 keeps on until process 1, which is killed in the middle of it, does not answer any more; never waits for ever.
+// Process 0 keeps on until process 1, which is killed in the middle of it, does not answer any
+// more; never waits for ever.
 int until_the_peer_is_gone(Place& place, Kind kind) {
   Peer peer;
   CHECK(peer.open(place) == 0);

@@ -1,5 +1,5 @@
-// Strict mode: what the network interfaces promise, and no more. In single steps where the order is looked at, else with the engine's
-// thread.
+// Strict mode: what the network interfaces promise, and no more. In single steps where the order is
+// looked at, else with the engine's thread.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +28,8 @@ constexpr std::size_t kPacket = 1920;
 
 class EngineRules : public ::testing::Test {
  protected:
-  // The parent never calls the library, so that the child of each test starts with a world of its own.
+  // The parent never calls the library, so that the child of each test starts with a world of its
+  // own.
   template <class Program>
   static void expect_caught(const char* mode, Program&& program, const char* message) {
     const auto run = [&] {
@@ -163,8 +164,8 @@ TEST_F(EngineRules, EverythingIsInOrderInPlainMode) {
   });
 }
 
-// Programs that split their messages into packets of 256 bytes look at the last word of each, while what follows is still on its way.
-// How often a word that comes before it was not there.
+// Programs that split their messages into packets of 256 bytes look at the last word of each, while
+// what follows is still on its way. How often a word that comes before it was not there.
 std::size_t packets_without_their_data(std::size_t puts) {
   constexpr std::size_t kBytes = 16'384;
   constexpr std::size_t kWords = 256 / sizeof(std::uint64_t);
@@ -183,7 +184,8 @@ std::size_t packets_without_their_data(std::size_t puts) {
     for (std::size_t packet = 0; packet < kBytes / 256; ++packet) {
       const std::atomic_ref last(target[(packet + 1) * kWords - 1]);
       const auto there = [&] { return last.load(std::memory_order_acquire) == value; };
-      unsigned spins = 100'000;  // the moment is short: it is met by a thread that does nothing but look
+      // the moment is short: it is met by a thread that does nothing but look
+      unsigned spins = 100'000;
       while (!there() && --spins != 0) continue;
       const bool came = spins != 0 || heddle::test::within_time(there);
       // Backwards: those that were written last have had the least time to come.
@@ -272,7 +274,8 @@ TEST_F(EngineRules, DelayedCommandsBeginWithTheNextThatIsNot) {
   }
 }
 
-// A batch that is posted at once: what comes after its last command without the flag waits for the next.
+// A batch that is posted at once: what comes after its last command without the flag waits for the
+// next.
 TEST_F(EngineRules, APostedBatchIsHeldFromItsLastDelayedCommandsOn) {
   expect_clean(
       "plain",

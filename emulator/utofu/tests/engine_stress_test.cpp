@@ -14,7 +14,8 @@ constexpr std::size_t kThreads = 4;
 constexpr std::uint64_t kOperations = 3000;
 constexpr std::size_t kWords = 512;  // of each thread's own part
 
-// Word 0 of each is added to by all; the first half is read by others, the second half written by the thread's own gets.
+// Word 0 of each is added to by all; the first half is read by others, the second half written by
+// the thread's own gets.
 struct Part {
   explicit Part(std::uint16_t tni, unsigned long flags) : queue(tni, flags), words(2 * kWords, tni) {
     words[0] = 0;

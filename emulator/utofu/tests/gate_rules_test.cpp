@@ -38,7 +38,8 @@ struct Two {
   std::array<utofu_vbg_id_t, 2> gates{};
 };
 
-// The parent never calls the library, so that the child of each test starts with a world of its own.
+// The parent never calls the library, so that the child of each test starts with a world of its
+// own.
 template <class Program>
 void expect_caught(Program&& program, const char* message) {
   const auto run = [&] {

@@ -1,6 +1,7 @@
-/* Pins the interface: every value, layout and signature of utofu.h 1.0. Compiled against the emulator's header always, and
- * against the vendor's where CMake is told where that is; both programs then run on the emulator, so what was compiled elsewhere
- * runs here. With a wrong header it does not compile (-Werror). */
+/* Pins the interface: every value, layout and signature of utofu.h 1.0. Compiled against the
+ * emulator's header always, and against the vendor's where CMake is told where that is; both
+ * programs then run on the emulator, so what was compiled elsewhere runs here. With a wrong header
+ * it does not compile (-Werror). */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// Every INVALID_* code that an argument of the functions for VCQs, memory and commands can cause, in each of them.
+// Every INVALID_* code that an argument of the functions for VCQs, memory and commands can cause,
+// in each of them.
 #include <gtest/gtest.h>
 #include <utofu.h>
 

@@ -1,4 +1,5 @@
-// VCQs, ids, paths and registered memory as programs see them, in strict mode on a machine with all axes.
+// VCQs, ids, paths and registered memory as programs see them, in strict mode on a machine with all
+// axes.
 #include <gtest/gtest.h>
 #include <utofu.h>
 

@@ -1,4 +1,5 @@
-/* A program that meets by MPI: everybody tells all others its VCQ and memory, and puts to each of them. */
+/* A program that meets by MPI: everybody tells all others its VCQ and memory, and puts to each of
+ * them. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -25,7 +25,8 @@ const bool kEnvironment = [] {
 
 class Rules : public ::testing::Test {
  protected:
-  // The parent never calls the library, so that the child of each test starts with a world of its own.
+  // The parent never calls the library, so that the child of each test starts with a world of its
+  // own.
   template <class Program>
   static void expect_caught(Program&& program, const char* message) {
     const auto run = [&] {
@@ -232,7 +233,8 @@ TEST_F(Rules, ALocalRangeEndsWhereItWasRegistered) {
       "names local memory [0-9a-f]+, 8 bytes");
 }
 
-// Rule 7: a program that looks for the beginning of its buffer, or for the id with its path, in a notice finds neither.
+// Rule 7: a program that looks for the beginning of its buffer, or for the id with its path, in a
+// notice finds neither.
 TEST_F(Rules, NoticesHaveEndAddressesAndRawIds) {
   expect_clean([] {
     Pair pair;
@@ -263,7 +265,8 @@ TEST_F(Rules, NoticesHaveEndAddressesAndRawIds) {
   });
 }
 
-// A program that frees a queue whose commands are still on their way. One step of the engine for each call, so that it certainly does.
+// A program that frees a queue whose commands are still on their way. One step of the engine for
+// each call, so that it certainly does.
 TEST_F(Rules, AVcqIsNotFreedUnderItsCommands) {
   expect_caught(
       [] {
@@ -335,7 +338,8 @@ TEST_F(Rules, WhatIsWrongHereIsSaidInPlainModeToo) {
       "a command of VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names local memory .* it ends before");
 }
 
-// Where rules are only reported, a loop that breaks one says so a few times, and how often at the end.
+// Where rules are only reported, a loop that breaks one says so a few times, and how often at the
+// end.
 TEST_F(Rules, ReportsDoNotFlood) {
   expect_clean(
       [] {
@@ -350,8 +354,9 @@ TEST_F(Rules, ReportsDoNotFlood) {
       "32 more lines like this one were left out: a command of VCQ");
 }
 
-// Memory that is taken away while it is registered: plain mode dies of it, and says of what. It is protected and not
-// unmapped, for another thread's mapping (an arena, a stack) could come to lie where it was, and be touched.
+// Memory that is taken away while it is registered: plain mode dies of it, and says of what. It is
+// protected and not unmapped, for another thread's mapping (an arena, a stack) could come to lie
+// where it was, and be touched.
 TEST_F(Rules, WhatTheInterfaceCannotTouchIsNamed) {
   const auto program = [] {
     ::setenv("UTOFU_EMU_MODE", "plain", 1);
@@ -371,7 +376,8 @@ TEST_F(Rules, WhatTheInterfaceCannotTouchIsNamed) {
       "[0-9a-f]+");
 }
 
-// Rule 9: two threads, one handle. They go on until they are caught, however long the scheduler keeps them apart.
+// Rule 9: two threads, one handle. They go on until they are caught, however long the scheduler
+// keeps them apart.
 void poll_for_ever(utofu_vcq_hdl_t handle) {
   utofu_mrq_notice notice{};
   for (;;) (void)utofu_poll_mrq(handle, 0, &notice);
@@ -435,7 +441,8 @@ TEST_F(Rules, NobodyCanKnowAnIdOrAnAddress) {
   });
 }
 
-// Rule 12: the command waits in the queue of a session without credits, so it is certainly not done.
+// Rule 12: the command waits in the queue of a session without credits, so it is certainly not
+// done.
 TEST_F(Rules, MemoryIsNotDeregisteredUnderACommand) {
   expect_caught(
       [] {

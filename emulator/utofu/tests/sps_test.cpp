@@ -156,7 +156,8 @@ int trial(Place& /*place*/, bool strict, std::uint64_t seed) {
   return it.close();
 }
 
-// In the timing model a command runs from its own credit on, not from the last one that the engine has found.
+// In the timing model a command runs from its own credit on, not from the last one that the engine
+// has found.
 int two_credits(Place& /*place*/) {
   constexpr int kCalls = 100;
   Trial it;

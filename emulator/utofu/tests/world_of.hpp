@@ -85,7 +85,8 @@ std::vector<int> run_world(std::uint32_t processes, const Variables& variables, 
   return ends;
 }
 
-// Until poll() says something else than NOT_FOUND, which it returns; NOT_FOUND: not within the time.
+// Until poll() says something else than NOT_FOUND, which it returns; NOT_FOUND: not within the
+// time.
 template <class Poll>
 int poll_until(Poll&& poll) {
   int status = UTOFU_ERR_NOT_FOUND;

@@ -1,5 +1,5 @@
-// Divides a range of bytes. It knows offsets only and its books lie outside of the range, so the same calls give the same
-// offsets on every PE, whatever the programs write there.
+// Divides a range of bytes. It knows offsets only and its books lie outside of the range, so the
+// same calls give the same offsets on every PE, whatever the programs write there.
 //
 // Best fit, lowest address first: deterministic, and the cost is that of a tree.
 #pragma once
@@ -14,7 +14,8 @@ namespace heddle::shmem::memory {
 
 class Allocator {
  public:
-  static constexpr std::size_t kGranule = 16;  // every offset and length is a multiple: enough for any type
+  // every offset and length is a multiple: enough for any type
+  static constexpr std::size_t kGranule = 16;
 
   // Hands out [begin, end); both multiples of kGranule.
   Allocator(std::size_t begin, std::size_t end);

@@ -29,7 +29,8 @@ struct Agreement {
   std::uint64_t static_identity;
 };
 
-// Collective: exchanges the region, in which the segment begins at `skew`, and fills in the segment.
+// Collective: exchanges the region, in which the segment begins at `skew`, and fills in the
+// segment.
 void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   backing.remotes.resize(n);

@@ -27,14 +27,16 @@ std::size_t page_bytes() {
   return bytes;
 }
 
-// Program variables are read as what lies in the pages. The sanitizers must not look: between variables lies what they forbid.
+// Program variables are read as what lies in the pages. The sanitizers must not look: between
+// variables lies what they forbid.
 #if defined(__clang__)
 #define HEDDLE_SHMEM_RAW [[gnu::noinline, clang::no_sanitize("address", "thread", "undefined")]]
 #else
 #define HEDDLE_SHMEM_RAW [[gnu::noinline, gnu::no_sanitize("address", "thread", "undefined")]]
 #endif
 
-// Copies page by page; a page of zeros is not written, so that what the program never touched takes no memory.
+// Copies page by page; a page of zeros is not written, so that what the program never touched takes
+// no memory.
 HEDDLE_SHMEM_RAW void copy_pages(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t words_in_page = page_bytes() / sizeof(std::uint64_t);
   const auto* source = reinterpret_cast<const volatile std::uint64_t*>(from);
@@ -53,7 +55,8 @@ std::byte* private_copy(const Moved& moved) {
   return static_cast<std::byte*>(memory);
 }
 
-// The kernel's own: UCX puts itself in front of the C library's, in the whole process, and loses the last argument (as of 1.13).
+// The kernel's own: UCX puts itself in front of the C library's, in the whole process, and loses
+// the last argument (as of 1.13).
 std::byte* move_mapping(std::byte* from, std::size_t bytes_now, std::size_t bytes, int flags, std::byte* to) {
   const long at = ::syscall(SYS_mremap, from, bytes_now, bytes, flags, to);
   return at == -1 ? nullptr
@@ -115,7 +118,8 @@ int look_at(dl_phdr_info* info, std::size_t /*size*/, void* argument) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];
     if (header.p_type == PT_GNU_RELRO) {
       relro_begin = (info->dlpi_addr + header.p_vaddr) & ~(page - 1);
-      relro_end = (info->dlpi_addr + header.p_vaddr + header.p_memsz) & ~(page - 1);  // as the loader rounds it
+      // as the loader rounds it
+      relro_end = (info->dlpi_addr + header.p_vaddr + header.p_memsz) & ~(page - 1);
     }
     if (header.p_type == PT_NOTE) identity = hash_note(*info, header, identity);
   }
@@ -125,7 +129,8 @@ int look_at(dl_phdr_info* info, std::size_t /*size*/, void* argument) {
     std::uintptr_t begin = (info->dlpi_addr + header.p_vaddr) & ~(page - 1);
     const std::uintptr_t end = (info->dlpi_addr + header.p_vaddr + header.p_memsz + page - 1) & ~(page - 1);
     if (relro_begin <= begin && begin < relro_end) begin = std::min(relro_end, end);
-    // Linkers that make several writable segments put RELRO into one of its own; the data is what is larger.
+    // Linkers that make several writable segments put RELRO into one of its own; the data is what
+    // is larger.
     if (end - begin <= search.found.bytes) continue;
     search.found = {reinterpret_cast<std::byte*>(begin), end - begin, 0};  // NOLINT(performance-no-int-to-ptr)
   }
@@ -143,8 +148,8 @@ StaticData find_static_data() {
 }
 
 bool move_to(std::byte* region, const StaticData& data) {
-  // A second mapping of the same pages, first somewhere: that only works with shared ones, which is found out here. Only then
-  // is the data replaced, in one step that cannot fail half-way.
+  // A second mapping of the same pages, first somewhere: that only works with shared ones, which is
+  // found out here. Only then is the data replaced, in one step that cannot fail half-way.
   std::byte* second = move_mapping(region, 0, data.bytes, MREMAP_MAYMOVE, nullptr);
   if (second == nullptr) return false;
   static const int handlers = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -153,8 +158,8 @@ bool move_to(std::byte* region, const StaticData& data) {
     return false;
   }
   copy_pages(region, data.begin, data.bytes);
-  // Heddle's memory is not for children; a child's variables must be there before the handlers have run, since what the C
-  // library or another handler reads first may be one of them.
+  // Heddle's memory is not for children; a child's variables must be there before the handlers have
+  // run, since what the C library or another handler reads first may be one of them.
   if (::madvise(second, data.bytes, MADV_DOFORK) != 0 || !map_over(data.begin, second, data.bytes)) {
     ::munmap(second, data.bytes);
     return false;

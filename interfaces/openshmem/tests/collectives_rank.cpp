@@ -1,5 +1,6 @@
-// Every collective, over every type, on teams and active sets of many shapes, against what each PE computes by itself. Nothing
-// separates one call from the next except where the standard asks for it, so that a word used again too early is noticed.
+// Every collective, over every type, on teams and active sets of many shapes, against what each PE
+// computes by itself. Nothing separates one call from the next except where the standard asks for
+// it, so that a word used again too early is noticed.
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -14,7 +15,8 @@
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{4} << 20U;  // of each array
-constexpr int kRadix = 8;                              // of the library: up to so many PEs synchronise in one round
+// of the library: up to so many PEs synchronise in one round
+constexpr int kRadix = 8;
 unsigned char* source_array;
 unsigned char* dest_array;
 long psyncs[2][SHMEM_SYNC_SIZE];
@@ -39,7 +41,8 @@ struct Value<std::complex<F>> {
   static std::complex<F> of(unsigned x) { return {static_cast<F>(x % 3 + 1), static_cast<F>(x % 2)}; }
 };
 
-// What PE `pe` has at place i in call number `call`. Small, so that products of floating-point numbers are exact.
+// What PE `pe` has at place i in call number `call`. Small, so that products of floating-point
+// numbers are exact.
 template <class T>
 T value(int pe, std::size_t i, unsigned call) {
   return Value<T>::of(static_cast<unsigned>(pe) * 7U + static_cast<unsigned>(i) * 5U + call * 11U +

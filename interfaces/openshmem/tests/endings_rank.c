@@ -18,10 +18,12 @@ static void tell_the_right(void) {
   expected_left = (me + n - 1) % n;
 }
 
-/* Registered before shmem's own handler, so it runs after it: what was put before the end has arrived. */
+/* Registered before shmem's own handler, so it runs after it: what was put before the end has
+ * arrived. */
 static int is_child;
 static void check_arrival(void) {
-  if (is_child) _exit(0); /* what only threads of the PE could reach looks like a leak in the child */
+  /* what only threads of the PE could reach looks like a leak in the child */
+  if (is_child) _exit(0);
   if (expected_left >= 0 && from_left != expected_left) _exit(9);
 }
 

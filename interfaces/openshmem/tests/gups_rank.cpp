@@ -1,7 +1,9 @@
-// Random updates of a table over all PEs (GUPS), by threads with a context and a stream of random numbers each.
+// Random updates of a table over all PEs (GUPS), by threads with a context and a stream of random
+// numbers each.
 //
-// An update xors a random number into the word that it chooses. Applied twice, all updates give the first table again: exactly
-// if they are atomic; by get, xor, put some are lost to races, of which the benchmark's rules allow one in a hundred.
+// An update xors a random number into the word that it chooses. Applied twice, all updates give the
+// first table again: exactly if they are atomic; by get, xor, put some are lost to races, of which
+// the benchmark's rules allow one in a hundred.
 #include <shmem.h>
 
 #include <cstdint>
@@ -16,8 +18,9 @@ namespace {
 
 enum class Form { atomic, get_put };
 
-// Whose words a thread updates. ThreadSanitizer rightly reports threads of one PE that get and put one word without an order
-// between them: there each thread has words of its own for that, and the races that the benchmark allows are those between PEs.
+// Whose words a thread updates. ThreadSanitizer rightly reports threads of one PE that get and put
+// one word without an order between them: there each thread has words of its own for that, and the
+// races that the benchmark allows are those between PEs.
 enum class Words { of_all, own };
 #ifdef __SANITIZE_THREAD__
 constexpr Words kGetPutWords = Words::own;
@@ -31,7 +34,8 @@ struct Table {
   Words words_of;      // which of them a thread updates
 };
 
-// splitmix64. Seeds are spread by another number than the steps, or the streams would be one, each a few numbers ahead of the next.
+// splitmix64. Seeds are spread by another number than the steps, or the streams would be one, each
+// a few numbers ahead of the next.
 class Stream {
  public:
   explicit Stream(std::uint64_t seed) : state_(seed * 0xd1342543de82ef95ULL) {}

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kLocks = 3;
 long locks[kLocks];
-long guarded[kLocks][2];  // on PE 0: two words that must be equal, changed by loads and stores that are not atomic
+// on PE 0: two words that must be equal, changed by loads and stores that are not atomic
+long guarded[kLocks][2];
 
 void change(int which, int& wrong) {
   const long first = shmem_g(&guarded[which][0], 0);

@@ -1,4 +1,5 @@
-/* Makes one mistake, named by its argument, on the last PE; the others wait. misuse_test.py knows what must be said. */
+/* Makes one mistake, named by its argument, on the last PE; the others wait. misuse_test.py knows
+ * what must be said. */
 #include <pthread.h>
 #include <shmem.h>
 #include <shmemx.h>
@@ -168,7 +169,8 @@ static int together(const char* name) {
     shmem_finalize();
     exit(failures != 0);
   } else if (strcmp(name, "looks-like-a-mistake") == 0) {
-    /* Elements that lie between others', memory that is a block again, a block to its last byte, a broadcast in place. */
+    /* Elements that lie between others', memory that is a block again, a block to its last byte, a
+     * broadcast in place. */
     long* block = shmem_malloc(9 * sizeof(long));
     EXPECT(block != NULL, "a new block");
     shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 1, 2, 2, 2);

@@ -1,5 +1,6 @@
-/* The last PE only spins: in its own loop on memory, in shmem_test, in an atomic fetch on itself, in shmem_signal_fetch. Everybody else
- * completes put, get, atomics and signals to it all the same, and only then lets it go on. */
+/* The last PE only spins: in its own loop on memory, in shmem_test, in an atomic fetch on itself,
+ * in shmem_signal_fetch. Everybody else completes put, get, atomics and signals to it all the same,
+ * and only then lets it go on. */
 #include <sched.h>
 #include <shmem.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Static data of every kind, in memory that peers map: what it holds survives the beginning, the end and a fork. */
+/* Static data of every kind, in memory that peers map: what it holds survives the beginning, the
+ * end and a fork. */
 #include <shmem.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,8 @@ static size_t resident_pages(const char* begin, size_t bytes) {
   return resident;
 }
 
-/* A child has its own copy, as of any memory: it sees what was, and what it writes is nobody else's. */
+/* A child has its own copy, as of any memory: it sees what was, and what it writes is nobody
+ * else's. */
 static void check_fork(int me) {
   zero = 5;
   const pid_t child = fork();

@@ -1,6 +1,6 @@
-// A check for every operation of the table, as a template over the element's type. Each is run for each function of that
-// operation: without a context, with the default one, a private and a shareable one; towards every PE; on the symmetric heap and on
-// static data.
+// A check for every operation of the table, as a template over the element's type. Each is run for
+// each function of that operation: without a context, with the default one, a private and a
+// shareable one; towards every PE; on the symmetric heap and on static data.
 #pragma once
 
 #include <sched.h>
@@ -26,8 +26,8 @@ struct Job {
   int me = 0;
   int n = 0;
   std::array<shmem_ctx_t, 3> contexts{};
-  // For each way of calling two areas of the same shape, in the heap and static, each with a part for each PE that may write there;
-  // and a signal for each area.
+  // For each way of calling two areas of the same shape, in the heap and static, each with a part
+  // for each PE that may write there; and a signal for each area.
   std::array<std::byte*, kAreas> areas{};
   std::array<std::uint64_t*, kAreas> signals{};
 };
@@ -63,8 +63,8 @@ void fill(T* at, T what) {
   for (std::size_t i = 0; i < kElements; ++i) at[i] = what;
 }
 
-// Runs body(call, context, round, area) for every way in which the function can be called, and for both areas of it;
-// call(arguments…) is the call.
+// Runs body(call, context, round, area) for every way in which the function can be called, and for
+// both areas of it; call(arguments…) is the call.
 template <class F, class G, class Body>
 void each_way(F plain, G with_context, const Body& body) {
   for (int area = 0; area < 2; ++area) {
@@ -81,9 +81,10 @@ void each_way(F plain, G with_context, const Body& body) {
 #define EXPECT_SAME(actual, wanted, name, ...) \
   EXPECT((actual) == (wanted), "%s " __VA_OPT__("[%zu] ") "round %d", name __VA_OPT__(, ) __VA_ARGS__, round)
 
-// ---- put ------------------------------------------------------------------------------------------------------------
+// ---- put ----------------------------------------------------------------------------------------
 
-// Everybody writes its part on every PE by write(call, dest, pe); then everybody looks at all parts: look(part, writer).
+// Everybody writes its part on every PE by write(call, dest, pe); then everybody looks at all
+// parts: look(part, writer).
 template <class T, class F, class G, class Write, class Look>
 void written_everywhere(F plain, G with_context, const Write& write, const Look& look) {
   for (int area = 0; area < kAreas; ++area) {
@@ -213,9 +214,10 @@ void put_signal_nbi(const char* name, F plain, G with_context) {
   put_signal<T>(name, plain, with_context);
 }
 
-// ---- get --------------------------------------------------------------------------------------------------------------
+// ---- get ----------------------------------------------------------------------------------------
 
-// Everybody fills its own part; everybody reads each PE's by read(call, part, pe, round, into), and look(into, pe, round) follows.
+// Everybody fills its own part; everybody reads each PE's by read(call, part, pe, round, into), and
+// look(into, pe, round) follows.
 template <class T, class F, class G, class Read, class Look>
 void read_from_everywhere(F plain, G with_context, const Read& read, const Look& look) {
   for (int area = 0; area < kAreas; ++area) {

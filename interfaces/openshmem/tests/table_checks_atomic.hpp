@@ -1,5 +1,5 @@
-// The checks of the atomic operations: see table_checks.hpp. Each PE works on every PE's word, all at the same time; what must
-// come out does not depend on who was first.
+// The checks of the atomic operations: see table_checks.hpp. Each PE works on every PE's word, all
+// at the same time; what must come out does not depend on who was first.
 #pragma once
 
 #include "table_checks.hpp"
@@ -8,7 +8,8 @@ namespace checks {
 
 inline constexpr int kRepeats = 5;
 
-// Sets the word of each area to `start` on every PE, runs work(call, word, pe) towards every PE, and then look(word's value).
+// Sets the word of each area to `start` on every PE, runs work(call, word, pe) towards every PE,
+// and then look(word's value).
 template <class T, class F, class G, class Work, class Look>
 void on_every_word(F plain, G with_context, T start, const Work& work, const Look& look) {
   for (int area = 0; area < kAreas; ++area) {

@@ -1,5 +1,6 @@
-// The checks of the functions that wait and test: see table_checks.hpp. They have no contexts. The PE before writes the entries, so
-// that waiting really waits; its order is what the loops below expect nothing of.
+// The checks of the functions that wait and test: see table_checks.hpp. They have no contexts. The
+// PE before writes the entries, so that waiting really waits; its order is what the loops below
+// expect nothing of.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace checks {
 
 inline constexpr std::size_t kEntries = 8;
 
-// The entries are 10 here; then body(entries, raise), where raise(i, v) sets entry i of the next PE to v. In turn in the heap and
-// in static data.
+// The entries are 10 here; then body(entries, raise), where raise(i, v) sets entry i of the next PE
+// to v. In turn in the heap and in static data.
 template <class T, class Body>
 void with_entries(const Body& body) {
   static int turn = 0;
@@ -72,12 +73,13 @@ void wait(const char* name, F call, std::nullptr_t) {
   });
 }
 
-// ---- several ----------------------------------------------------------------------------------------------------------
+// ---- several ------------------------------------------------------------------------------------
 
 // Entries 2 and 5 are left out.
 inline constexpr int kStatus[kEntries] = {0, 0, 1, 0, 0, 7, 0, 0};
 
-// The value, or values, that a form of the call takes: entry i is compared with v, or with v + i % 2.
+// The value, or values, that a form of the call takes: entry i is compared with v, or with v + i
+// % 2.
 template <class T>
 struct Compared {
   std::vector<T> values;
@@ -110,7 +112,8 @@ void wait_until_all_vector(const char* name, F call, std::nullptr_t) {
   wait_until_all<T>(name, call, nullptr);
 }
 
-// Every entry that counts is found in the end, each once if it is left out when it was found, and none before it is raised.
+// Every entry that counts is found in the end, each once if it is left out when it was found, and
+// none before it is raised.
 template <class T, class Find>
 void all_are_found(const char* name, T* entries, const Find& find) {
   std::vector<int> status(kStatus, kStatus + kEntries);

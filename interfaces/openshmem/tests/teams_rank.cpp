@@ -1,4 +1,5 @@
-// Teams: what splits give, that agreement holds among PEs and among threads, that thousands of teams leave nothing behind.
+// Teams: what splits give, that agreement holds among PEs and among threads, that thousands of
+// teams leave nothing behind.
 #include <shmem.h>
 
 #include <algorithm>
@@ -135,7 +136,8 @@ void check_contexts() {
   EXPECT(shmem_team_create_ctx(SHMEM_TEAM_INVALID, 0, &ctx) != 0 && ctx == SHMEM_CTX_INVALID, "of no team");
 }
 
-// Teams end for all PEs at the same number, and are there again afterwards; what was told to one is not heard by the next.
+// Teams end for all PEs at the same number, and are there again afterwards; what was told to one is
+// not heard by the next.
 void check_many() {
   std::vector<shmem_team_t> teams;
   shmem_team_t team = SHMEM_TEAM_INVALID;
@@ -161,7 +163,8 @@ void check_many() {
   }
 }
 
-// Each thread has a parent of its own and splits it while the others do: they take slots from one pool.
+// Each thread has a parent of its own and splits it while the others do: they take slots from one
+// pool.
 void check_threads() {
   constexpr int kThreads = 4;
   static long sums[kThreads][2];

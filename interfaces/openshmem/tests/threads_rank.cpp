@@ -1,5 +1,6 @@
-// Many threads in each PE: with a private context each, all on one shared context, and on the default context; contexts made and
-// destroyed by all at the same time, and more of them than there are workers. Thread t of a PE talks to thread t of the next.
+// Many threads in each PE: with a private context each, all on one shared context, and on the
+// default context; contexts made and destroyed by all at the same time, and more of them than there
+// are workers. Thread t of a PE talks to thread t of the next.
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -43,7 +44,8 @@ void in_threads(const std::function<void(int)>& body) {
   }
 }
 
-// Data, then the flag behind a fence; the reader acknowledges, so that the next data does not come too early.
+// Data, then the flag behind a fence; the reader acknowledges, so that the next data does not come
+// too early.
 void exchange(int t, shmem_ctx_t ctx, int round) {
   const int next = (g_me + 1) % g_n;
   const int before = (g_me + g_n - 1) % g_n;

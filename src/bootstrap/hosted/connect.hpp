@@ -11,9 +11,10 @@ struct Connection {
   bool local = false;  // it passes descriptors
 };
 
-// A connection to the host whose contact this is, both sides having proved that they know the secret. By the local socket
-// where both are on one machine, else by the first address that answers. BOOTSTRAP: nobody answers, or who does is not
-// rank 0 of this job, or it refuses (this rank has been joined before). VERSION.
+// A connection to the host whose contact this is, both sides having proved that they know the
+// secret. By the local socket where both are on one machine, else by the first address that
+// answers. BOOTSTRAP: nobody answers, or who does is not rank 0 of this job, or it refuses (this
+// rank has been joined before). VERSION.
 base::Result<Connection> connect(const Contact& contact, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::hosted

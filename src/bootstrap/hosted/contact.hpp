@@ -9,8 +9,8 @@
 
 namespace heddle::bootstrap::hosted {
 
-// A kernel, with what decides whether two processes on it can meet by a local socket, pass descriptors and name each other
-// by pid: the namespaces of network and processes.
+// A kernel, with what decides whether two processes on it can meet by a local socket, pass
+// descriptors and name each other by pid: the namespaces of network and processes.
 using Machine = std::array<std::uint8_t, 16>;
 base::Result<Machine> this_machine();
 

@@ -43,7 +43,8 @@ struct Opened {
   bool other = false;  // it is another file
 };
 
-// Looked at first, and opened when it is the right file: the number may be that of another process, and the file a device.
+// Looked at first, and opened when it is the right file: the number may be that of another process,
+// and the file a device.
 Opened open_same(const std::string& path, const DescriptorName& name) {
   Opened opened;
   const int number = ::open(path.c_str(), O_PATH | O_CLOEXEC);

@@ -45,8 +45,8 @@ std::vector<Address> own_addresses(std::uint16_t port) {
   return found;
 }
 
-// Each rank's connection; where possible also its process, its card's descriptor and what the transports open for a peer; and
-// what the program opens, which is not known.
+// Each rank's connection; where possible also its process, its card's descriptor and what the
+// transports open for a peer; and what the program opens, which is not known.
 base::Status allow_descriptors(std::uint32_t ranks) {
   constexpr rlim_t kOthers = 256;
   constexpr rlim_t kFewest = 32;
@@ -74,7 +74,8 @@ base::Fd watch_process(int socket) {
 }  // namespace
 
 Host::Host(const Options& options)
-    // A rank knows the secret before it comes; the broker's welcome, which is not encrypted, does not repeat it.
+    // A rank knows the secret before it comes; the broker's welcome, which is not encrypted, does
+    // not repeat it.
     : options_(options), broker_(options.size, JobSecret{}), seated_(options.size), processes_(options.size) {}
 
 base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
@@ -119,7 +120,8 @@ Host::~Host() {
 }
 
 base::Status Host::listen_locally() {
-  local_listener_ = make_socket(AF_UNIX, SOCK_NONBLOCK);  // who knocks may be gone before the door is opened
+  // who knocks may be gone before the door is opened
+  local_listener_ = make_socket(AF_UNIX, SOCK_NONBLOCK);
   const LocalName name(contact_.socket_name());
   if (!local_listener_.valid() || ::bind(local_listener_.get(), name.address(), name.length()) != 0 ||
       ::listen(local_listener_.get(), SOMAXCONN) != 0) {
@@ -208,7 +210,8 @@ void Host::serve_seats() {
     }
     if (watched_[i].kind != Watched::Kind::seat || (!ready && !broker_.congested())) continue;
     broker_.serve(rank);
-    // It had proved itself and ended before it joined: nobody else may come in its place, so the others must not wait.
+    // It had proved itself and ended before it joined: nobody else may come in its place, so the
+    // others must not wait.
     if (broker_.socket(rank) < 0 && broker_.membership(rank) == local::Membership::outside) broker_.ended(rank);
   }
 }
@@ -276,7 +279,8 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
   Guest guest;
   guest.socket = ProcessFd::make([=] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); });
   if (!guest.socket.valid()) {
-    // It has vanished again, or there is no descriptor, or worse: the last two would be said again at once.
+    // It has vanished again, or there is no descriptor, or worse: the last two would be said again
+    // at once.
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;
     return;
   }

@@ -1,7 +1,9 @@
-// Rank 0's side where a foreign launcher has started the job: a broker of our own, as `heddle run` has one, on a thread.
+// Rank 0's side where a foreign launcher has started the job: a broker of our own, as `heddle run`
+// has one, on a thread.
 //
-// Rank 0 listens on a local socket (and, for other machines, on TCP); ranks prove that they belong to the job (proof.hpp) and
-// are then the broker's. Who proves nothing is cut off, counted and told once to the log, and costs a bounded amount of memory.
+// Rank 0 listens on a local socket (and, for other machines, on TCP); ranks prove that they belong
+// to the job (proof.hpp) and are then the broker's. Who proves nothing is cut off, counted and told
+// once to the log, and costs a bounded amount of memory.
 #pragma once
 
 #include <poll.h>
@@ -28,14 +30,15 @@ class Host {
     std::uint32_t size = 1;
     bool other_machines = false;  // ranks may come by TCP
     base::Log log;
-    std::int64_t leave_ns =
-        30'000'000'000;  // so long the destructor waits for ranks that have met with all others to leave
+    // so long the destructor waits for ranks that have met with all others to leave
+    std::int64_t leave_ns = 30'000'000'000;
   };
-  // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not allowed, or there are no sockets,
-  // no thread, no random numbers.
+  // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not
+  // allowed, or there are no sockets, no thread, no random numbers.
   static base::Result<std::unique_ptr<Host>> open(const Options& options);
-  // Waits for the others to leave, or to be found dead, if leave() was called; for Options::leave_ns if all were about to leave, after which
-  // a warning names those who have not. Otherwise their connections end at once.
+  // Waits for the others to leave, or to be found dead, if leave() was called; for
+  // Options::leave_ns if all were about to leave, after which a warning names those who have not.
+  // Otherwise their connections end at once.
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -54,7 +57,8 @@ class Host {
   [[nodiscard]] std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  // All ranks may come at once and have proved nothing yet; beyond them, so many strangers. One more, and the oldest is cut off.
+  // All ranks may come at once and have proved nothing yet; beyond them, so many strangers. One
+  // more, and the oldest is cut off.
   static constexpr std::size_t kMaxStrangers = 64;
   static constexpr std::int64_t kGuestTimeoutNs = 30'000'000'000;
 
@@ -111,11 +115,13 @@ class Host {
   // The thread's.
   local::Broker broker_;
   std::vector<bool> seated_;
-  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by clone(2) alone keeps its connection
-  // (process_fd.hpp), also when the rank is dead. Of other machines the connection's end tells all that can be known.
+  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by
+  // clone(2) alone keeps its connection (process_fd.hpp), also when the rank is dead. Of other
+  // machines the connection's end tells all that can be known.
   std::vector<base::Fd> processes_;
   std::vector<Guest> guests_;
-  std::vector<pollfd> polled_;    // valid ones only: poll counts all against the limit of descriptors
+  // valid ones only: poll counts all against the limit of descriptors
+  std::vector<pollfd> polled_;
   std::vector<Watched> watched_;  // what each of them is
   bool pausing_ = false;          // nobody can be let in for now
   base::SystemClock clock_;

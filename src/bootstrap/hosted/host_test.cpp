@@ -91,7 +91,8 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
   say(stranger, &knock, sizeof knock);
   Answer answer;
   ASSERT_EQ(::recv(stranger.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
-  say(stranger, answer.code.data(), answer.code.size());  // what the host has proved proves nothing of its guest
+  // what the host has proved proves nothing of its guest
+  say(stranger, answer.code.data(), answer.code.size());
   expect_cut_off(stranger);
   EXPECT_TRUE(refused(*host, 2));
   expect_open(host->contact(), 1, 2);
@@ -121,7 +122,8 @@ TEST(host, a_rank_is_seated_once) {
   ASSERT_TRUE(local::greet({first->socket.get(), 1, 3}, reader).ok());
   for (const std::uint32_t rank : {0U, 1U, 3U, ~0U}) {
     const auto again = connect(host->contact(), rank);
-    if (again) expect_cut_off(again->socket);  // the proof was good: it is told by the end of the connection
+    // the proof was good: it is told by the end of the connection
+    if (again) expect_cut_off(again->socket);
   }
   EXPECT_TRUE(refused(*host, 4));
   expect_open(host->contact(), 2, 3);
@@ -168,7 +170,8 @@ TEST(host, all_ranks_may_knock_before_one_has_proved_itself) {
   EXPECT_EQ(host->refused(), 0U);
 }
 
-// What rank 0 is told next, after its welcome; false: nothing within the time that only a fault takes.
+// What rank 0 is told next, after its welcome; false: nothing within the time that only a fault
+// takes.
 bool next_frame(int socket, local::Reader& reader, local::Frame* frame) {
   while (reader.next(frame) != HEDDLE_DONE) {
     pollfd readable{socket, POLLIN, 0};
@@ -207,7 +210,8 @@ struct Pipe {
   base::Fd writes;
 };
 
-// What a process that is killed has been told and has told, and how long its child lives: until the test closes `until`.
+// What a process that is killed has been told and has told, and how long its child lives: until the
+// test closes `until`.
 struct Pipes {
   Pipe where;
   Pipe go;
@@ -270,8 +274,8 @@ void expect_killed(pid_t process) {
 
 class DeathWithAChild : public testing::TestWithParam<bool> {};
 
-// Of a rank of this machine its process is known. Of one of another machine there is nothing but the connection, which its child must not
-// keep.
+// Of a rank of this machine its process is known. Of one of another machine there is nothing but
+// the connection, which its child must not keep.
 TEST_P(DeathWithAChild, of_a_rank_is_told) {
   const bool apart = GetParam();
   const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
@@ -318,7 +322,8 @@ TEST_P(DeathWithAChild, of_rank_0_ends_its_connections) {
 
 INSTANTIATE_TEST_SUITE_P(host, DeathWithAChild, testing::Bool());
 
-// A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met to leave.
+// A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met
+// to leave.
 TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_only) {
   auto opened = Host::open({3, false, base::Log(), 1'000'000});
   ASSERT_TRUE(opened.ok());
@@ -362,7 +367,8 @@ TEST(host, a_large_job_is_allowed_its_descriptors) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// poll counts what it is given against the limit, and a rank that has not come yet is nothing to look at.
+// poll counts what it is given against the limit, and a rank that has not come yet is nothing to
+// look at.
 TEST(host, ranks_that_have_not_come_count_for_nothing) {
   const rlimit before = descriptors();
   const auto host = open_host(400);

@@ -15,11 +15,13 @@
 namespace heddle::bootstrap::hosted {
 namespace {
 
-// Rank 0 takes frames on a thread of its own, whatever the program does. If it takes none for so long it is stopped, or the machine is lost,
-// which the kernel tells of connections to other machines after the same time (prepare_stream).
+// Rank 0 takes frames on a thread of its own, whatever the program does. If it takes none for so
+// long it is stopped, or the machine is lost, which the kernel tells of connections to other
+// machines after the same time (prepare_stream).
 constexpr std::int64_t kBrokerTakesNothingNs = 30'000'000'000;
 
-// What a rank has before it is a member. Made and ended from one thread; the launcher's calls are the service's.
+// What a rank has before it is a member. Made and ended from one thread; the launcher's calls are
+// the service's.
 struct Joining {
   std::unique_ptr<Service> service;
   std::unique_ptr<Launcher> launcher;
@@ -39,7 +41,8 @@ class Hosted final : public local::Member {
 
   [[nodiscard]] const char* name() const override { return parts_.launcher->name(); }
   [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return hosts_[rank]; }
-  // With the descriptor's name behind the bytes: descriptors pass through rank 0, and only on its machine.
+  // With the descriptor's name behind the bytes: descriptors pass through rank 0, and only on its
+  // machine.
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   [[nodiscard]] base::Result<Card> fetch_bytes(std::uint32_t rank) override;
@@ -69,7 +72,8 @@ Hosted::~Hosted() {
   }
   parts_.host.reset();  // the others may still be on their way out: waits for them
   static_cast<void>(parts_.service->call([this] {
-    // A launcher that sees a rank end without this ends the others: as it should if the rank did not leave.
+    // A launcher that sees a rank end without this ends the others: as it should if the rank did
+    // not leave.
     if (left_) parts_.launcher->finish();
     parts_.launcher.reset();
     return HEDDLE_DONE;
@@ -231,7 +235,8 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
   if (status != HEDDLE_DONE) {
     const std::string why = base::last_message();
-    // Not finished: a launcher that hears nothing more of this rank ends the job, which could not come together.
+    // Not finished: a launcher that hears nothing more of this rank ends the job, which could not
+    // come together.
     static_cast<void>(joining.service->call([&] {
       joining.launcher.reset();
       return HEDDLE_DONE;

@@ -1,5 +1,6 @@
-// A job that a foreign launcher has started: rank 0 hosts the broker that `heddle run` would have, the launcher only tells the
-// others where, and ends the job if somebody aborts it. See docs/decisions/0031-foreign-launchers.md.
+// A job that a foreign launcher has started: rank 0 hosts the broker that `heddle run` would have,
+// the launcher only tells the others where, and ends the job if somebody aborts it. See
+// docs/decisions/0031-foreign-launchers.md.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ namespace heddle::bootstrap::hosted {
 using OpenLauncher = std::function<base::Result<std::unique_ptr<Launcher>>()>;
 
 // Joins; blocks until all ranks have. If rank 0 dies, all others count as failed for everybody.
-// Errors: those of the launcher; BOOTSTRAP (rank 0 cannot be reached, or refuses), VERSION, PEER_FAILED (a rank died while
-// the job met), SYSTEM.
+// Errors: those of the launcher; BOOTSTRAP (rank 0 cannot be reached, or refuses), VERSION,
+// PEER_FAILED (a rank died while the job met), SYSTEM.
 base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher, const base::Environment& environment);
 
 }  // namespace heddle::bootstrap::hosted

@@ -1,4 +1,5 @@
-// Jobs of a launcher that only tells one value: how they meet, what their exchanges give, and what deaths mean.
+// Jobs of a launcher that only tells one value: how they meet, what their exchanges give, and what
+// deaths mean.
 #include "bootstrap/hosted/hosted.hpp"
 
 #include <fcntl.h>
@@ -72,7 +73,8 @@ TEST(hosted, ranks_meet) {
     const auto contact = decode_contact(space.value());
     ASSERT_TRUE(contact.ok());
     EXPECT_EQ(bootstrap.secret(), contact->secret);
-    EXPECT_TRUE(contact->addresses.empty());  // nobody listens to the network for a job of one machine
+    // nobody listens to the network for a job of one machine
+    EXPECT_TRUE(contact->addresses.empty());
     const base::Fd file = file_with(rank);
     EXPECT_EQ(bootstrap.publish({file.get(), ::getpid(), bytes_of(rank, 7), nullptr}), HEDDLE_DONE);
     for (std::uint32_t peer = 0; peer < 5; ++peer) expect_card(bootstrap, peer, true);
@@ -90,7 +92,8 @@ TEST(hosted, a_job_of_one) {
   (*joined)->leave();
 }
 
-// Odd ranks are told of another machine, so they come by TCP, which passes no descriptors; but being here they can open them.
+// Odd ranks are told of another machine, so they come by TCP, which passes no descriptors; but
+// being here they can open them.
 TEST(hosted, ranks_of_other_machines_come_by_tcp) {
   Space space(4);
   run(4, [&](std::uint32_t rank) {
@@ -219,8 +222,8 @@ TEST(hosted, a_wrong_contact_is_told) {
   };
   for (const Bad& bad : all) {
     Space space(2);
-    // Rank 0 would wait for its peer for ever: a launcher ends it when the other ends without having finished. Here another
-    // comes in the place of the one that was turned away.
+    // Rank 0 would wait for its peer for ever: a launcher ends it when the other ends without
+    // having finished. Here another comes in the place of the one that was turned away.
     run(2, [&](std::uint32_t rank) {
       if (rank == 1) {
         EXPECT_EQ(join(space, 1, true, bad.alter).status(), bad.status);

@@ -2,10 +2,12 @@
 //
 //   rank   → host   Knock:  who I am, a random number
 //   host   → rank   Answer: a random number, and a code over both numbers that needs the secret
-//   rank   → host   Code:   another one over the same, so that neither can be sent back to its sender
+//   rank   → host   Code:   another one over the same, so that neither can be sent back to its
+//                           sender
 //
-// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. What comes after it is not encrypted and not
-// signed: whoever can change packets on the way can take over the connection (docs/clusters.md).
+// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. What comes after
+// it is not encrypted and not signed: whoever can change packets on the way can take over the
+// connection (docs/clusters.md).
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// One thread that makes all calls of a library which need not be thread-safe: a queue of commands, and a result for each.
+// One thread that makes all calls of a library which need not be thread-safe: a queue of commands,
+// and a result for each.
 #pragma once
 
 #include <condition_variable>
@@ -13,20 +14,22 @@
 
 namespace heddle::bootstrap::hosted {
 
-// Any thread may call; commands are run in the order of their calls. For set-up and the end of a job, not for hot paths.
+// Any thread may call; commands are run in the order of their calls. For set-up and the end of a
+// job, not for hot paths.
 class Service {
  public:
   using Work = std::function<base::Status()>;
 
   // SYSTEM: there is no thread.
   static base::Result<std::unique_ptr<Service>> start();
-  // Runs what has been asked for, then ends the thread. In a forked child, where the thread does not exist, nothing.
+  // Runs what has been asked for, then ends the thread. In a forked child, where the thread does
+  // not exist, nothing.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // Runs `work` on the thread and waits for it. Its status is returned, and its message is the caller's last_message(). STATE: in
-  // a forked child; the work is not done.
+  // Runs `work` on the thread and waits for it. Its status is returned, and its message is the
+  // caller's last_message(). STATE: in a forked child; the work is not done.
   base::Status call(Work work);
 
  private:
@@ -37,7 +40,8 @@ class Service {
     std::string message;
   };
 
-  // Destroyed where the thread is: in a forked child the destructor would wait for the thread that waits in the parent.
+  // Destroyed where the thread is: in a forked child the destructor would wait for the thread that
+  // waits in the parent.
   union Condition {
     Condition() : of() {}
     ~Condition() {}

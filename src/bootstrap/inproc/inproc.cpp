@@ -155,8 +155,8 @@ base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
   lock.unlock();
   const std::uint32_t missing = result->missing;
   if (missing == Gathered::kNobody) *all = result->all;
-  // The last one to let go deletes it. It does so under the lock, which a ThreadSanitizer in the user's program sees, unlike the
-  // count of the references.
+  // The last one to let go deletes it. It does so under the lock, which a ThreadSanitizer in the
+  // user's program sees, unlike the count of the references.
   lock.lock();
   result = nullptr;
   return missing == Gathered::kNobody ? HEDDLE_DONE : fail_missing(missing);

@@ -1,4 +1,5 @@
-// A job whose ranks are threads of one process: for tests, explorers and simulations, and the job of one.
+// A job whose ranks are threads of one process: for tests, explorers and simulations, and the job
+// of one.
 #pragma once
 
 #include <memory>
@@ -14,11 +15,12 @@ namespace heddle::bootstrap::inproc {
 
 class Member;
 
-// What the ranks of the job share. Pass its address as Options::inproc_job. It must outlive the bootstraps opened on it.
-// All functions may be called from any thread.
+// What the ranks of the job share. Pass its address as Options::inproc_job. It must outlive the
+// bootstraps opened on it. All functions may be called from any thread.
 class Job {
  public:
-  // 1 to kMaxRanks ranks; another number, or a system without random numbers, is told by opening on it.
+  // 1 to kMaxRanks ranks; another number, or a system without random numbers, is told by opening on
+  // it.
   explicit Job(std::uint32_t size);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -26,9 +28,9 @@ class Job {
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
-  // Declares a rank dead, as a launcher does when a process dies: the others see it in failed(), their epoch grows, its
-  // card is taken away. The rank's own exchanges and fetches end with PEER_FAILED from now on.
-  // A rank that does not exist: HEDDLE_ERR_RANK.
+  // Declares a rank dead, as a launcher does when a process dies: the others see it in failed(),
+  // their epoch grows, its card is taken away. The rank's own exchanges and fetches end with
+  // PEER_FAILED from now on. A rank that does not exist: HEDDLE_ERR_RANK.
   base::Status fail(std::uint32_t rank);
 
   // A bootstrap is open on it.

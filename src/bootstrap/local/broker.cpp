@@ -54,7 +54,8 @@ void Broker::serve(std::uint32_t rank) {
     if (status == HEDDLE_AGAIN) continue;
     seat.problem = base::last_message();
     seat.socket.reset();
-    // What comes after it has left in good order (another process that tries to join) changes nothing about that.
+    // What comes after it has left in good order (another process that tries to join) changes
+    // nothing about that.
     if (seat.membership != Membership::left) gone(rank, Membership::lost);
     return;
   }
@@ -171,7 +172,8 @@ void Broker::finish_round() {
   const Gathered gathered = gather_.take();
   const bool whole = gathered.missing == Gathered::kNobody;
   const auto payload = whole ? std::make_shared<const std::vector<std::byte>>(encode_parts(gathered.all)) : nullptr;
-  // Rank 0 last: where it is the one that hosts this broker, it may go, and the broker with it, as soon as it has its own.
+  // Rank 0 last: where it is the one that hosts this broker, it may go, and the broker with it, as
+  // soon as it has its own.
   for (auto rank = waiting.rbegin(); rank != waiting.rend(); ++rank) {
     seats_[*rank].outbox.add({FrameType::result, 0, gathered.missing}, payload);
     flush(*rank);
@@ -206,7 +208,8 @@ void Broker::gone(std::uint32_t rank, Membership how) {
 
 void Broker::flush(std::uint32_t rank) {
   Seat& seat = seats_[rank];
-  // A socket that cannot be written to is left to the reading side, which sees what came before its end.
+  // A socket that cannot be written to is left to the reading side, which sees what came before its
+  // end.
   if (seat.socket.valid()) static_cast<void>(seat.outbox.flush(seat.socket.get()));
 }
 

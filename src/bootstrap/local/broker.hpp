@@ -1,5 +1,5 @@
-// The launcher's side of a local job: keeps the cards, gathers the exchanges, tells who is gone. No threads, no waiting:
-// whoever owns it polls the sockets and calls serve().
+// The launcher's side of a local job: keeps the cards, gathers the exchanges, tells who is gone. No
+// threads, no waiting: whoever owns it polls the sockets and calls serve().
 #pragma once
 
 #include <functional>
@@ -29,14 +29,15 @@ class Broker {
  public:
   Broker(std::uint32_t size, const JobSecret& secret);
 
-  // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind, which may not pass
-  // descriptors: that rank gets cards without.
+  // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind,
+  // which may not pass descriptors: that rank gets cards without.
   void attach(std::uint32_t rank, ProcessFd socket, bool passes_descriptors = true) {
     seats_[rank].socket = std::move(socket);
     seats_[rank].passes_descriptors = passes_descriptors;
   }
 
-  // Called for each process that joins, before it learns that it has: what must be true of every member is arranged there.
+  // Called for each process that joins, before it learns that it has: what must be true of every
+  // member is arranged there.
   void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
 
   // Closes all connections: nobody will serve them any more, and nobody shall wait for an answer.
@@ -45,33 +46,37 @@ class Broker {
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
   [[nodiscard]] short events(std::uint32_t rank) const;
-  // Some socket looks writable but the kernel refuses descriptors for now: call serve() again soon in any case.
+  // Some socket looks writable but the kernel refuses descriptors for now: call serve() again soon
+  // in any case.
   [[nodiscard]] bool congested() const;
 
   // Reads and answers what this rank has sent, and writes what waits for it. Never blocks.
   void serve(std::uint32_t rank);
 
-  // The rank's process has ended. Serves what it sent before, then tells the others unless it had left.
+  // The rank's process has ended. Serves what it sent before, then tells the others unless it had
+  // left.
   void ended(std::uint32_t rank);
 
   [[nodiscard]] Membership membership(std::uint32_t rank) const { return seats_[rank].membership; }
   [[nodiscard]] bool anybody_joined() const;
   // Has been a member at some time.
   [[nodiscard]] bool has_joined(std::uint32_t rank) const { return seats_[rank].has_joined; }
-  // The process that joined: by the kernel's word if the socket has SO_PASSCRED (then 0 for one that has no number in our
-  // pid namespace), else by its own; 0 before.
+  // The process that joined: by the kernel's word if the socket has SO_PASSCRED (then 0 for one
+  // that has no number in our pid namespace), else by its own; 0 before.
   [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
   // Why the broker cut the rank off; empty: it did not.
   [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
-  // Who is no member any more, in the order in which they went, well or not. What a member does because of another's going comes
-  // after that in here.
+  // Who is no member any more, in the order in which they went, well or not. What a member does
+  // because of another's going comes after that in here.
   [[nodiscard]] const std::vector<std::uint32_t>& departures() const { return departures_; }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
 
  private:
-  static constexpr std::size_t kMaxWaiting = 256;  // frames; a rank that does not take them is not read from either
-  static constexpr std::size_t kMaxWanted = std::size_t{64} * kMaxRanks;  // fetches waiting for one card
+  // frames; a rank that does not take them is not read from either
+  static constexpr std::size_t kMaxWaiting = 256;
+  // fetches waiting for one card
+  static constexpr std::size_t kMaxWanted = std::size_t{64} * kMaxRanks;
 
   struct CardEntry {
     std::int32_t pid = 0;

@@ -166,7 +166,8 @@ base::Status send_frame(int socket, Header header, std::span<const std::byte> pa
 base::Status try_send_header(int socket, const Header& header, std::int64_t timeout_ns) {
   for (;;) {
     const ssize_t count = send_rest(socket, header, {}, -1, 0, MSG_DONTWAIT);
-    // A local socket takes a header whole or not at all. TCP may cut it at the end of a segment: the rest is waited for.
+    // A local socket takes a header whole or not at all. TCP may cut it at the end of a segment:
+    // the rest is waited for.
     if (count >= 0) return send_remaining(socket, header, {}, -1, static_cast<std::size_t>(count), timeout_ns);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return HEDDLE_AGAIN;
     if (errno != EINTR) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");

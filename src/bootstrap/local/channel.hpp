@@ -1,4 +1,5 @@
-// Frames over a stream socket, with descriptors: reading them one by one, writing them at once or as the socket takes them.
+// Frames over a stream socket, with descriptors: reading them one by one, writing them at once or
+// as the socket takes them.
 #pragma once
 
 #include <deque>
@@ -13,30 +14,33 @@ namespace heddle::bootstrap::local {
 struct Frame {
   Header header;
   std::vector<std::byte> payload;
-  base::Fd fd;           // with kHasFd
-  bool fd_lost = false;  // with kHasFd: this process had no descriptor left for it, so fd is not valid
+  base::Fd fd;  // with kHasFd
+  // with kHasFd: this process had no descriptor left for it, so fd is not valid
+  bool fd_lost = false;
 };
 
 // Cuts the stream into frames. One thread.
 //
-// A descriptor arrives with or before the last byte of its frame, and descriptors keep the order of their frames; so the
-// n-th frame with kHasFd owns the n-th descriptor. One that could not be installed (too many are open) keeps its place in
-// that order. As each frame carries at most one, and recvmsg stops after the first message that had any, a truncation
-// stands for exactly one descriptor.
+// A descriptor arrives with or before the last byte of its frame, and descriptors keep the order of
+// their frames; so the n-th frame with kHasFd owns the n-th descriptor. One that could not be
+// installed (too many are open) keeps its place in that order. As each frame carries at most one,
+// and recvmsg stops after the first message that had any, a truncation stands for exactly one
+// descriptor.
 class Reader {
  public:
   Reader(Direction direction, std::uint32_t size) : direction_(direction), size_(size) {}
 
   enum class Fill { data, nothing, closed };
-  // One recvmsg with the flags given (MSG_DONTWAIT: `nothing` if there is nothing). closed: by the other end, or the
-  // socket is broken.
+  // One recvmsg with the flags given (MSG_DONTWAIT: `nothing` if there is nothing). closed: by the
+  // other end, or the socket is broken.
   [[nodiscard]] Fill fill(int socket, int flags);
 
-  // The process that sent what the last fill() gave, as the kernel says; 0: it is of another pid namespace; -1: not known
-  // (the socket has no SO_PASSCRED).
+  // The process that sent what the last fill() gave, as the kernel says; 0: it is of another pid
+  // namespace; -1: not known (the socket has no SO_PASSCRED).
   [[nodiscard]] pid_t sender() const { return sender_; }
 
-  // DONE: *frame is the next one. AGAIN: fill first. Otherwise the stream is not well formed and stays so.
+  // DONE: *frame is the next one. AGAIN: fill first. Otherwise the stream is not well formed and
+  // stays so.
   [[nodiscard]] base::Status next(Frame* frame);
 
  private:
@@ -51,12 +55,14 @@ class Reader {
   pid_t sender_ = -1;
 };
 
-// Writes a whole frame, waiting while the socket takes nothing, but not longer than timeout_ns at a time. BOOTSTRAP: the other end is
-// closed, or has taken nothing for so long; a part of the frame may have been written, so the connection is of no use any more.
+// Writes a whole frame, waiting while the socket takes nothing, but not longer than timeout_ns at a
+// time. BOOTSTRAP: the other end is closed, or has taken nothing for so long; a part of the frame
+// may have been written, so the connection is of no use any more.
 base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1,
                         std::int64_t timeout_ns = base::Timeout::kForever);
 
-// A frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP: as above.
+// A frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP: as
+// above.
 [[nodiscard]] base::Status try_send_header(int socket, const Header& header,
                                            std::int64_t timeout_ns = base::Timeout::kForever);
 

@@ -1,4 +1,5 @@
-// Frames and descriptors over a real socket pair, when descriptors run out and when the other end does not play by the rules.
+// Frames and descriptors over a real socket pair, when descriptors run out and when the other end
+// does not play by the rules.
 #include "bootstrap/local/channel.hpp"
 
 #include <fcntl.h>

@@ -1,8 +1,10 @@
-// What passes between a rank and its launcher: frames of 16 bytes of header and a payload, over a stream socket.
+// What passes between a rank and its launcher: frames of 16 bytes of header and a payload, over a
+// stream socket.
 //
-// Both ends are of one machine, so numbers travel as they lie in memory. A rank says hello first; the launcher answers
-// with a welcome. Both begin with magic and version in every version of the protocol, so that two versions can always
-// tell each other apart. Whoever reads checks everything: nothing here trusts its input.
+// Both ends are of one machine, so numbers travel as they lie in memory. A rank says hello first;
+// the launcher answers with a welcome. Both begin with magic and version in every version of the
+// protocol, so that two versions can always tell each other apart. Whoever reads checks everything:
+// nothing here trusts its input.
 #pragma once
 
 #include <array>
@@ -35,9 +37,11 @@ enum class FrameType : std::uint16_t {
   abort = 6,  // value: exit code, 0-255; payload: message
   // launcher to rank
   welcome = 64,  // payload: Welcome
-  card = 65,     // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead
-  result = 66,   // of an exchange. rank: kNobody and payload as encode_parts(), or who was missing and no payload
-  gone = 67      // rank has died or left
+  // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead
+  card = 65,
+  // of an exchange. rank: kNobody and payload as encode_parts(), or who was missing and no payload
+  result = 66,
+  gone = 67  // rank has died or left
 };
 inline constexpr std::uint16_t kHasFd = 1;
 
@@ -71,15 +75,18 @@ static_assert(sizeof(Welcome) == 40);
 
 enum class Direction { to_launcher, to_rank };
 
-// The header at the start of `bytes` (at least sizeof(Header)). PROTOCOL: unknown type for the direction, unknown flags,
-// a payload longer than the type may have, a rank that the job of `size` ranks does not have.
+// The header at the start of `bytes` (at least sizeof(Header)). PROTOCOL: unknown type for the
+// direction, unknown flags, a payload longer than the type may have, a rank that the job of `size`
+// ranks does not have.
 base::Result<Header> decode_header(std::span<const std::byte> bytes, Direction direction, std::uint32_t size);
 
-// BOOTSTRAP: not ours at all (magic). VERSION: another version; the message names both. PROTOCOL: wrong length.
+// BOOTSTRAP: not ours at all (magic). VERSION: another version; the message names both. PROTOCOL:
+// wrong length.
 base::Result<Hello> decode_hello(std::span<const std::byte> payload);
 base::Result<Welcome> decode_welcome(std::span<const std::byte> payload);
 
-// The parts of an exchange: for each rank 4 bytes of length, then all the parts one after the other.
+// The parts of an exchange: for each rank 4 bytes of length, then all the parts one after the
+// other.
 std::vector<std::byte> encode_parts(const std::vector<std::vector<std::byte>>& parts);
 base::Result<std::vector<std::vector<std::byte>>> decode_parts(std::span<const std::byte> payload, std::uint32_t size);
 

@@ -98,7 +98,8 @@ base::Status Member::send(Header header, std::span<const std::byte> payload, int
   return status;
 }
 
-// The connection is of no use any more, and the listening thread may not have seen that yet: it hears nothing of a broker that is stopped.
+// The connection is of no use any more, and the listening thread may not have seen that yet: it
+// hears nothing of a broker that is stopped.
 void Member::give_up() {
   ::shutdown(socket_, SHUT_RDWR);
 }
@@ -126,7 +127,8 @@ base::Status Member::ask(std::uint32_t rank) {
   if (!sending) return HEDDLE_AGAIN;  // another thread sends; the next call asks
   const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, send_timeout_ns_);
   if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
-  if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();  // what the next call is told depends on lost()
+  // what the next call is told depends on lost()
+  if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();
   return HEDDLE_AGAIN;
 }
 

@@ -1,4 +1,5 @@
-// A rank's end of the launch protocol, whoever the broker at the other end belongs to: the launcher, or another rank.
+// A rank's end of the launch protocol, whoever the broker at the other end belongs to: the
+// launcher, or another rank.
 #pragma once
 
 #include <mutex>
@@ -14,16 +15,17 @@ struct Seat {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   bool passes_descriptors = true;  // the socket is a local one
-  // How long the broker may take nothing of what it is sent; then the connection counts as broken. For ever: a launcher, which a
-  // user may stop, and whose end would be this rank's.
+  // How long the broker may take nothing of what it is sent; then the connection counts as broken.
+  // For ever: a launcher, which a user may stop, and whose end would be this rank's.
   std::int64_t send_timeout_ns = base::Timeout::kForever;
 };
 
-// Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed, somebody else answers),
-// VERSION, PROTOCOL.
+// Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed,
+// somebody else answers), VERSION, PROTOCOL.
 base::Result<Welcome> greet(const Seat& seat, Reader& reader);
 
-// After the greeting. Over a socket that passes no descriptors, cards are published and fetched without. One thread listens to what the broker sends. The socket stays the caller's.
+// After the greeting. Over a socket that passes no descriptors, cards are published and fetched
+// without. One thread listens to what the broker sends. The socket stays the caller's.
 class Member : public Bootstrap {
  public:
   Member(const Seat& seat, const JobSecret& secret, Reader reader);
@@ -44,10 +46,12 @@ class Member : public Bootstrap {
   void leave() override;
 
  protected:
-  // The broker has gone, or has broken the protocol, before this rank left. On the listening thread, which ends after it.
+  // The broker has gone, or has broken the protocol, before this rank left. On the listening
+  // thread, which ends after it.
   virtual void lost(const char* what, const char* why) = 0;
 
-  // Whoever derives calls it in its destructor, since the thread may be in lost(). Nothing is sent or heard afterwards.
+  // Whoever derives calls it in its destructor, since the thread may be in lost(). Nothing is sent
+  // or heard afterwards.
   void end();
   // False in a forked child, which must leave connection and thread alone.
   [[nodiscard]] bool is_own_process() const;
@@ -55,8 +59,8 @@ class Member : public Bootstrap {
   base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
   // publish() of a card whose bytes may be longer by kMaxCardTail.
   base::Status publish_checked(const Card& card);
-  // For lost(), where the job is to be told instead of the process ended: from now on every other rank counts as gone, and
-  // an exchange fails because of `missing`.
+  // For lost(), where the job is to be told instead of the process ended: from now on every other
+  // rank counts as gone, and an exchange fails because of `missing`.
   void count_all_gone(std::uint32_t missing);
 
  private:
@@ -90,18 +94,22 @@ class Member : public Bootstrap {
   std::thread thread_;
   // Release when raised, before failure_epoch_; partner: the acquire load in failed().
   std::unique_ptr<std::atomic<bool>[]> gone_;
-  // Release when set, before the socket is shut down; partner: the acquire load of the listening thread at its end.
+  // Release when set, before the socket is shut down; partner: the acquire load of the listening
+  // thread at its end.
   std::atomic<bool> closing_{false};
 
-  std::mutex send_mutex_;  // one frame at a time; held while the socket takes a long one, so fetch() only tries it
-  std::mutex mutex_;       // guards what follows; never held for longer than a few instructions. May be held when
-                           // send_mutex_ is tried, not the other way round
+  // one frame at a time; held while the socket takes a long one, so fetch() only tries it
+  std::mutex send_mutex_;
+  // guards what follows; never held for longer than a few instructions. May be held when
+  // send_mutex_ is tried, not the other way round
+  std::mutex mutex_;
   std::vector<CardBox> boxes_;
   Exchange exchange_ = Exchange::none;
   std::uint32_t missing_ = Gathered::kNobody;
   std::vector<std::vector<std::byte>> parts_;
   bool published_ = false;
-  std::uint32_t keeper_ = Gathered::kNobody;  // whose end was the end of all; after count_all_gone()
+  // whose end was the end of all; after count_all_gone()
+  std::uint32_t keeper_ = Gathered::kNobody;
 };
 
 }  // namespace heddle::bootstrap::local

@@ -113,7 +113,8 @@ base::Result<std::string> Client::share(const std::string& value) {
 }
 
 void Client::finish() {
-  // Nothing depends on the answer, but a launcher may take a process that is gone before it for one that has died.
+  // Nothing depends on the answer, but a launcher may take a process that is gone before it for one
+  // that has died.
   static_cast<void>(ask("cmd=finalize", "finalize_ack", kAnswerTimeoutMs));
 }
 

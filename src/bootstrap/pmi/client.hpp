@@ -1,4 +1,5 @@
-// The rank's side of PMI-1, the line protocol that hydra's mpiexec and Slurm's srun --mpi=pmi2 speak over PMI_FD.
+// The rank's side of PMI-1, the line protocol that hydra's mpiexec and Slurm's srun --mpi=pmi2
+// speak over PMI_FD.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,8 @@ struct Given {
 
 class Client final : public hosted::Launcher {
  public:
-  // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or refuses; VERSION: it does not speak PMI-1.
+  // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or refuses; VERSION: it does
+  // not speak PMI-1.
   static base::Result<std::unique_ptr<Client>> open(const Given& given);
 
   [[nodiscard]] const char* name() const override { return "pmi"; }
@@ -31,7 +33,8 @@ class Client final : public hosted::Launcher {
   explicit Client(const Given& given) : given_(given) {}
   base::Status greet();
   base::Status send(const std::string& line) const;
-  // The next line, which must be this command and not say that something failed. timeout_ms: -1 for ever.
+  // The next line, which must be this command and not say that something failed. timeout_ms: -1 for
+  // ever.
   base::Result<Line> expect(std::string_view command, int timeout_ms);
   base::Result<Line> ask(const std::string& line, std::string_view answer, int timeout_ms);
   base::Result<std::string> get(const char* key);

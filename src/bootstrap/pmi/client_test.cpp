@@ -160,7 +160,8 @@ TEST(pmi_client, bad_greetings_are_told) {
   }
 }
 
-// Changed bytes anywhere: the client ends with a value or an error, and does not wait for what does not come.
+// Changed bytes anywhere: the client ends with a value or an error, and does not wait for what does
+// not come.
 TEST(pmi_client, garbage_does_no_harm) {
   std::mt19937 random(3);
   const std::vector<std::string> good = after_greeting(

@@ -1,4 +1,5 @@
-// A line of the PMI-1 protocol: "cmd=get_result rc=0 value=…". Nothing here trusts what the other end says.
+// A line of the PMI-1 protocol: "cmd=get_result rc=0 value=…". Nothing here trusts what the other
+// end says.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,9 @@ inline constexpr std::size_t kMaxLine = 4096;
 
 class Line {
  public:
-  // text: without the newline. Nothing: it is too long, has bytes that are not printable, or does not begin with cmd=.
-  // Words without "=" are passed over, as some servers write messages with blanks. The first of two alike counts.
+  // text: without the newline. Nothing: it is too long, has bytes that are not printable, or does
+  // not begin with cmd=. Words without "=" are passed over, as some servers write messages with
+  // blanks. The first of two alike counts.
   static std::optional<Line> parse(std::string_view text);
 
   [[nodiscard]] std::string_view command() const { return fields_.front().second; }
@@ -28,7 +30,8 @@ class Line {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-// From the value of PMI_process_mapping, "(vector,(first node,nodes,ranks of each),…)": all ranks are on one node.
+// From the value of PMI_process_mapping, "(vector,(first node,nodes,ranks of each),…)": all ranks
+// are on one node.
 // False: they are not, or the text is not such a mapping.
 bool maps_to_one_node(std::string_view mapping);
 

@@ -11,7 +11,8 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// A socket's name is cut at 107 bytes, and PMIx allows namespaces of 255: what tells two marks apart stands first. FNV-1a.
+// A socket's name is cut at 107 bytes, and PMIx allows namespaces of 255: what tells two marks
+// apart stands first. FNV-1a.
 std::string mark_name(const std::string& name_space, const std::string& rank) {
   std::uint64_t digest = 0xcbf29ce484222325U;
   for (const char c : name_space) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3U;

@@ -1,4 +1,5 @@
-// One process is a rank: a child of a rank inherits the launcher's variables, and would wait for the others for ever.
+// One process is a rank: a child of a rank inherits the launcher's variables, and would wait for
+// the others for ever.
 #pragma once
 
 #include <string>
@@ -7,8 +8,9 @@
 
 namespace heddle::bootstrap::pmix {
 
-// Marks this process as the rank, as long as it lives: by a local socket whose name says which rank of which job, so that it is
-// gone when the process is. Never waits. STATE: another process has the mark. Another user's socket of that name is no mark.
+// Marks this process as the rank, as long as it lives: by a local socket whose name says which rank
+// of which job, so that it is gone when the process is. Never waits. STATE: another process has the
+// mark. Another user's socket of that name is no mark.
 base::Status mark_process(const std::string& name_space, const std::string& rank);
 
 }  // namespace heddle::bootstrap::pmix

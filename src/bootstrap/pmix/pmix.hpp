@@ -1,4 +1,5 @@
-// Jobs started by a launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is found at run time.
+// Jobs started by a launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is
+// found at run time.
 #pragma once
 
 #include <string>
@@ -11,13 +12,13 @@ namespace heddle::bootstrap::pmix {
 // PMIX_NAMESPACE and PMIX_RANK are set.
 bool started_by_launcher();
 
-// Joins, once per process; blocks until all ranks have. Errors: BOOTSTRAP (Heddle was built without PMIx, libpmix.so.2 is not
-// found, the launcher refuses, this process has joined before), STATE (another living process has joined as this rank), and
-// those of hosted::open().
+// Joins, once per process; blocks until all ranks have. Errors: BOOTSTRAP (Heddle was built without
+// PMIx, libpmix.so.2 is not found, the launcher refuses, this process has joined before), STATE
+// (another living process has joined as this rank), and those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
 
-// What the library calls itself, such as "OpenPMIx 4.2.2 …". Loads it, and asks no launcher. BOOTSTRAP: it is not found, or Heddle was
-// built without its header.
+// What the library calls itself, such as "OpenPMIx 4.2.2 …". Loads it, and asks no launcher.
+// BOOTSTRAP: it is not found, or Heddle was built without its header.
 base::Result<std::string> library_version();
 
 }  // namespace heddle::bootstrap::pmix

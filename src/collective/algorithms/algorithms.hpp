@@ -1,5 +1,5 @@
-// The algorithms there are: one function each, one row each in table.cpp. All are pure functions; how each works stands at
-// the top of its file.
+// The algorithms there are: one function each, one row each in table.cpp. All are pure functions;
+// how each works stands at the top of its file.
 #pragma once
 
 #include <span>
@@ -16,11 +16,13 @@ struct Algorithm {
   // Null: it can do what is asked; else why not, for people.
   const char* (*refuses)(const Request& request);
   Schedule (*schedule)(const Request& request);
-  // What ranks do with `receive` of others: put into it (not that of the root of a broadcast), or get from that of the root.
+  // What ranks do with `receive` of others: put into it (not that of the root of a broadcast), or
+  // get from that of the root.
   enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
   bool gets = false;     // for ranks that map each other's memory
   bool session = false;  // fits the hardware's session queues
-  // Where ranks list their blocks, not Reach::put: all keep what comes; else those whose memory is not reached, or few bytes.
+  // Where ranks list their blocks, not Reach::put: all keep what comes; else those whose memory is
+  // not reached, or few bytes.
 };
 
 std::span<const Algorithm> algorithms();

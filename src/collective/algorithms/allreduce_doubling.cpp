@@ -1,8 +1,9 @@
-// Allreduce of few bytes by recursive doubling: in step j, ranks whose numbers differ in bit j exchange what they have so far.
-// Both compute the same sum of the same two, so all ranks get the same bits.
+// Allreduce of few bytes by recursive doubling: in step j, ranks whose numbers differ in bit j
+// exchange what they have so far. Both compute the same sum of the same two, so all ranks get the
+// same bits.
 //
-// Ranks beyond the largest power of two give their vector to the rank that is this power below, and get the result from it.
-// Slots, each filled by one rank and free at first:
+// Ranks beyond the largest power of two give their vector to the rank that is this power below, and
+// get the result from it. Slots, each filled by one rank and free at first:
 //   slot 0          from the rank beyond; at a rank beyond: the result
 //   slot 1 + j      step j
 //   counter 2s      slot s is full

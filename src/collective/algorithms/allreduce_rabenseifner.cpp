@@ -1,16 +1,20 @@
-// Allreduce of many bytes in few steps: reduce-scatter by recursive halving, then allgather by recursive doubling
-// [Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005]. As many bytes per rank as around a ring, in 2 log2 n steps.
+// Allreduce of many bytes in few steps: reduce-scatter by recursive halving, then allgather by
+// recursive doubling [Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005]. As many bytes per rank
+// as around a ring, in 2 log2 n steps.
 //
-// Ranks beyond the largest power of two give their vector to the rank that is this power below, and get the result from it.
-// The vector has as many parts as the power. Step j of the halving is between ranks whose numbers differ in the j-th highest bit: both have the
-// sum so far of the same parts, give away half of them and keep the sum of the other half; so every part ends at one rank, and
-// all get the same bits. The doubling goes the same steps backwards, from the caller's memory to the caller's memory: the
-// partner has begun, since it took part in the halving, and its word of that is older than all it waits for now.
+// Ranks beyond the largest power of two give their vector to the rank that is this power below, and
+// get the result from it. The vector has as many parts as the power. Step j of the halving is
+// between ranks whose numbers differ in the j-th highest bit: both have the sum so far of the same
+// parts, give away half of them and keep the sum of the other half; so every part ends at one rank,
+// and all get the same bits. The doubling goes the same steps backwards, from the caller's memory
+// to the caller's memory: the partner has begun, since it took part in the halving, and its word of
+// that is older than all it waits for now.
 //   slot 0          a whole vector, from the rank beyond
 //   slot 1 + j      half of the parts of step j; the sum of what this rank keeps is made there
 //   counter 2s      slot s is full
 //   counter 2s + 1  the slot s that this rank fills is free
-//   counter whole   parts that have come in the doubling; each step's is a counter of its own, for each has a giver of its own
+//   counter whole   parts that have come in the doubling; each step's is a counter of its own, for
+//                   each has a giver of its own
 #include <bit>
 
 #include "collective/algorithms/algorithms.hpp"
@@ -91,7 +95,8 @@ class Halving {
     return upper_at(step) ? parts.lower() : parts.upper();
   }
 
-  // A slot lies at the same place at every rank, so it has room for the larger half that a rank may keep.
+  // A slot lies at the same place at every rank, so it has room for the larger half that a rank may
+  // keep.
   void make_slots() {
     const std::uint64_t elements = request_.bytes / request_.element_bytes;
     slots_.push_back(builder_.scratch(extra_ > 0 ? request_.bytes : 0));

@@ -1,9 +1,9 @@
-// Dissemination barrier [Hensgen, Finkel, Manber 1988]: with radix n, in step j everybody tells those
-// k * n^j further on, for k from 1 to n - 1, and waits for those that are as far before. Each tells a
-// counter of its own; a rank can be one run ahead at most, whose credits are kept.
+// Dissemination barrier [Hensgen, Finkel, Manber 1988]: with radix n, in step j everybody tells
+// those k * n^j further on, for k from 1 to n - 1, and waits for those that are as far before. Each
+// tells a counter of its own; a rank can be one run ahead at most, whose credits are kept.
 //
-// A step is the time until a rank that has none gets a core, where there are fewer cores than ranks,
-// or a way through the network; a signal more is a line, or a message.
+// A step is the time until a rank that has none gets a core, where there are fewer cores than
+// ranks, or a way through the network; a signal more is a line, or a message.
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {

@@ -1,7 +1,8 @@
-// Broadcast of few bytes down a tree, binomial or of the root and its children alone, through memory of the schedule's own: nobody waits for a peer to begin.
+// Broadcast of few bytes down a tree, binomial or of the root and its children alone, through
+// memory of the schedule's own: nobody waits for a peer to begin.
 //
-// Each rank has one slot for its parent. It forwards from there, copies to the caller's memory and gives the slot back; so
-// the parent may be one run ahead.
+// Each rank has one slot for its parent. It forwards from there, copies to the caller's memory and
+// gives the slot back; so the parent may be one run ahead.
 //   counter 0      the slot is full
 //   counter 1 + i  the slot of child i is free; it is at first
 //   queue 0        forward, copy, give back

@@ -1,7 +1,8 @@
-// Broadcast of many bytes [van de Geijn]: the root gives each rank a part, then the parts go around a ring. Every rank sends and
-// receives each byte about once, the root twice.
+// Broadcast of many bytes [van de Geijn]: the root gives each rank a part, then the parts go around
+// a ring. Every rank sends and receives each byte about once, the root twice.
 //
-// Ranks are counted from the root (v). Part v comes from the root, the others from the left neighbour, v - 1 first.
+// Ranks are counted from the root (v). Part v comes from the root, the others from the left
+// neighbour, v - 1 first.
 //   counter 0        my part has come from the root
 //   counter 1        parts that have come from the left
 //   counter 2        the right neighbour has begun

@@ -1,20 +1,25 @@
-// Broadcast down trees by session queues alone, as the hardware has them: every command waits for one more credit of its
-// queue's only counter. As in Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2.
+// Broadcast down trees by session queues alone, as the hardware has them: every command waits for
+// one more credit of its queue's only counter. As in Morie et al., Prototyping of Offloaded
+// Persistent Broadcast on Tofu2.
 //
-// First all ranks report to the root that their run has begun, up the first tree; then the root sends, down all of them. Who receives a
-// segment forwards it, so a put to a child carries as many credits as the child has children, and one to a leaf a credit that
-// ends its wait. Of each tree:
-//   counter 0, queue 0   data: puts of segment 0 to each child, of segment 1 to each child, …; of a leaf: a nop per segment
+// First all ranks report to the root that their run has begun, up the first tree; then the root
+// sends, down all of them. Who receives a segment forwards it, so a put to a child carries as many
+// credits as the child has children, and one to a leaf a credit that ends its wait. Of each tree:
+//   counter 0, queue 0   data: puts of segment 0 to each child, of segment 1 to each child, …; of a
+//                        leaf: a nop per segment
 // Of the first tree:
 //   counter 1, queue 1   reports: nops for all children but one, then the report to the parent
 //   queue 2              the report of a leaf, which waits for nobody
 // At the root the reports release the data (release_data).
 //
-// Where the tree knows links, a rank may spread its children over as many queues (Request::spread): one engine of the interface takes
-// twice the time for two children, while a second one has nothing to do. A segment's credits come to one queue only, so what stands
-// there for the children but the first are credits for queues of their own, which put:
-//   counter 0, queue 0   data: for each segment a credit to each further queue, then the put to the first child
-//   further queues       puts of segment 0, 1, … to one child, each with a counter that only this rank gives to
+// Where the tree knows links, a rank may spread its children over as many queues (Request::spread):
+// one engine of the interface takes twice the time for two children, while a second one has nothing
+// to do. A segment's credits come to one queue only, so what stands there for the children but the
+// first are credits for queues of their own, which put:
+//   counter 0, queue 0   data: for each segment a credit to each further queue, then the put to the
+//                        first child
+//   further queues       puts of segment 0, 1, … to one child, each with a counter that only this
+//                        rank gives to
 // A rank takes as many credits as before, so no other rank needs to know whether it spreads.
 #include <utility>
 #include <vector>
@@ -72,9 +77,10 @@ std::vector<Release> puts_that_release(std::vector<Release> data) {
   return puts;
 }
 
-// At the root: when `reports` credits have come to queue 1, the data of all trees are released, by puts to itself of at most 15 credits.
-// Only the last of the reports can start them, and it lets one command go; so there are more puts to itself that let the
-// next ones go, each up to 14 of the first kind and one more of its own.
+// At the root: when `reports` credits have come to queue 1, the data of all trees are released, by
+// puts to itself of at most 15 credits. Only the last of the reports can start them, and it lets
+// one command go; so there are more puts to itself that let the next ones go, each up to 14 of the
+// first kind and one more of its own.
 void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t reports,
                   const std::vector<Release>& puts) {
   std::uint32_t place = 0;

@@ -1,6 +1,8 @@
-// Broadcast down a tree, in segments that follow each other (pipeline): chain, binomial, trinary, and three trees at once.
+// Broadcast down a tree, in segments that follow each other (pipeline): chain, binomial, trinary,
+// and three trees at once.
 //
-// Every rank tells its parent when its run has begun, and the parent puts segments straight into the caller's memory:
+// Every rank tells its parent when its run has begun, and the parent puts segments straight into
+// the caller's memory:
 //   counter 0      segments that have arrived, one credit each
 //   counter 1 + i  child i has begun
 //   queue 0        what is forwarded: segment by segment, to each child

@@ -1,5 +1,5 @@
-// Few bytes between many ranks, in log2 n steps instead of n - 1 [Bruck et al. 1997]. All through memory of the schedule's
-// own, so that no rank waits for a peer to begin.
+// Few bytes between many ranks, in log2 n steps instead of n - 1 [Bruck et al. 1997]. All through
+// memory of the schedule's own, so that no rank waits for a peer to begin.
 //   counter 2k      what comes in step k is here
 //   counter 2k + 1  the place for step k at the rank that this one sends to is free; it is at first
 #include <bit>
@@ -23,8 +23,8 @@ std::uint32_t steps_for(Rank n) {
 
 }  // namespace
 
-// Block i of the scratch is that of rank (this + i) mod n. In step k a rank sends the first 2^k of them, or what is missing, to the rank
-// 2^k before, behind those that it has.
+// Block i of the scratch is that of rank (this + i) mod n. In step k a rank sends the first 2^k of
+// them, or what is missing, to the rank 2^k before, behind those that it has.
 Schedule allgather_bruck(const Request& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;
@@ -48,7 +48,8 @@ Schedule allgather_bruck(const Request& request) {
   return builder.take();
 }
 
-// Block i is on its way to the rank i further on. In step k those go 2^k further whose i has bit k: packed together, then sent.
+// Block i is on its way to the rank i further on. In step k those go 2^k further whose i has bit k:
+// packed together, then sent.
 Schedule alltoall_bruck(const Request& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;

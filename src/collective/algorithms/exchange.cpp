@@ -1,9 +1,12 @@
-// Blocks as the ranks list them, for all ranks or for neighbours: each rank puts to each that it gives to.
+// Blocks as the ranks list them, for all ranks or for neighbours: each rank puts to each that it
+// gives to.
 //
-// A rank that does not keep says to those that give to it that it has begun, and they put straight into the caller's memory. One that
-// keeps has slots, free at first; it copies from there when all blocks have come, and gives the slots back. Which it is, is each
-// rank's own affair, so both kinds of counters are there, one pair for each rank that is given to.
-//   counter 0           blocks that have come; a rank that is a run ahead cannot add to it, since nobody has told it to put
+// A rank that does not keep says to those that give to it that it has begun, and they put straight
+// into the caller's memory. One that keeps has slots, free at first; it copies from there when all
+// blocks have come, and gives the slots back. Which it is, is each rank's own affair, so both kinds
+// of counters are there, one pair for each rank that is given to.
+//   counter 0           blocks that have come; a rank that is a run ahead cannot add to it, since
+//                       nobody has told it to put
 //   counter 1 + 2 slot  the peer has begun
 //   counter 2 + 2 slot  my slots at the peer are free; they are at first
 //   queue 0: the blocks, beginning with the next rank, so that nobody is everybody's target at once

@@ -1,9 +1,10 @@
-// Rank by rank at one of them: few ranks, few bytes. The one takes a line from each of the others and gives one to each, which costs
-// more than a tree's steps only from some eight ranks on; and where there are fewer cores than ranks, every rank needs a core only
-// once in each run, not once in each step.
+// Rank by rank at one of them: few ranks, few bytes. The one takes a line from each of the others
+// and gives one to each, which costs more than a tree's steps only from some eight ranks on; and
+// where there are fewer cores than ranks, every rank needs a core only once in each run, not once
+// in each step.
 //
-// Nobody has to ask whether a slot is free: a rank contributes to a run when it has the result of the one before, and the root
-// gives a result when it has all contributions.
+// Nobody has to ask whether a slot is free: a rank contributes to a run when it has the result of
+// the one before, and the root gives a result when it has all contributions.
 //   counter 0      the result is here, or everybody has come
 //   counter r      at rank 0: rank r has contributed, or has come
 #include "collective/algorithms/algorithms.hpp"

@@ -8,7 +8,8 @@
 
 namespace heddle::collective {
 
-// `bytes` beginning at `begin`, in pieces of at most segment_bytes; at least one piece, which may be empty.
+// `bytes` beginning at `begin`, in pieces of at most segment_bytes; at least one piece, which may
+// be empty.
 struct Pieces {
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;

@@ -1,5 +1,6 @@
-// Reduction up a binomial tree. Each rank has a slot for every child, which the child fills when it is free; it is at first.
-// Children are combined in a fixed order, so that the bits of the result do not depend on who was early.
+// Reduction up a binomial tree. Each rank has a slot for every child, which the child fills when it
+// is free; it is at first. Children are combined in a fixed order, so that the bits of the result
+// do not depend on who was early.
 //   counter 0      my slot at my parent is free
 //   counter 1 + i  the slot of child i is full
 #include "collective/algorithms/algorithms.hpp"

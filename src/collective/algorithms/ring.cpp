@@ -1,9 +1,11 @@
 // Around a ring: every rank sends to its right neighbour and receives from its left one only.
 //
-// Reduce-scatter: part i begins at rank i + 1 and is combined at each rank it comes to; after n - 1 steps the whole sum is at
-// rank i. Arriving parts wait in slots, one per step, free at first; so a rank may be a run ahead of its right neighbour.
-// Allgather: a part goes on as it is, from the caller's memory to the caller's memory; so the right neighbour must have begun.
-// Allreduce is both [Patarasuk, Yuan 2009]: 2 (n - 1) / n of the bytes per link, whatever n is.
+// Reduce-scatter: part i begins at rank i + 1 and is combined at each rank it comes to; after n - 1
+// steps the whole sum is at rank i. Arriving parts wait in slots, one per step, free at first; so a
+// rank may be a run ahead of its right neighbour.
+// Allgather: a part goes on as it is, from the caller's memory to the caller's memory; so the right
+// neighbour must have begun. Allreduce is both [Patarasuk, Yuan 2009]: 2 (n - 1) / n of the bytes
+// per link, whatever n is.
 //   counter 0  parts to combine that have come        counter 1  slots at the right that are free
 //   counter 2  whole parts that have come             counter 3  the right neighbour has begun
 //   queue 0    all but the news that this rank has begun, which is queue 1
@@ -27,7 +29,8 @@ struct Ring {
   [[nodiscard]] Rank part(Rank step) const { return (rank + n - step % n) % n; }
 };
 
-// The sum of this rank's part is then in `own`; the caller's vector is in send, `at(i)` says where part i is.
+// The sum of this rank's part is then in `own`; the caller's vector is in send, `at(i)` says where
+// part i is.
 void add_reduce_scatter(Builder& builder, const Ring& ring, auto&& at, Block own, std::uint64_t slot_bytes) {
   const std::uint64_t slots = builder.scratch((ring.n - 1) * slot_bytes);
   builder.counter(kParts, ring.n - 1).counter(kSlots, ring.n - 1, ring.n - 1);

@@ -14,7 +14,7 @@ Rank absolute(const Request& request, Rank relative_rank) {
   return static_cast<Rank>((std::uint64_t{relative_rank} + request.root) % request.ranks);
 }
 
-// ---- torus ---------------------------------------------------------------------------------------------------------------
+// ---- torus --------------------------------------------------------------------------------------
 
 using Coordinates = std::array<Rank, 3>;
 
@@ -56,7 +56,8 @@ TreeNode binomial_tree(const Request& request) {
   TreeNode node;
   const Rank own = relative(request);
   node.root = own == 0;
-  // Children of v: v + 2^j for all 2^j below the lowest bit of v (of the root: below the number of ranks).
+  // Children of v: v + 2^j for all 2^j below the lowest bit of v (of the root: below the number of
+  // ranks).
   const Rank lowest = own & (~own + 1);
   const std::uint64_t limit = own == 0 ? std::bit_ceil(std::uint64_t{request.ranks}) : lowest;
   for (std::uint64_t step = limit / 2; step > 0; step /= 2)

@@ -25,18 +25,21 @@ namespace {
 
 // An owner that comes this often makes progress itself, or soon will.
 constexpr std::uint64_t kOutsideNs = 5'000;
-// One that comes this long without making progress does not: it may be waiting, by try_ functions, for what only progress brings.
+// One that comes this long without making progress does not: it may be waiting, by try_ functions,
+// for what only progress brings.
 constexpr std::uint64_t kNeglectNs = 1'000'000;
 // Rounds of progress in one visit, so that one busy worker does not keep a helper from the others.
 constexpr int kRounds = 16;
-// Adaptive: how long the bell is looked at after the last event before sleeping. About what a wake-up costs both sides.
+// Adaptive: how long the bell is looked at after the last event before sleeping. About what a
+// wake-up costs both sides.
 constexpr std::uint64_t kLookNs = 50'000;
 // Between visits that found something under way, but nothing done.
 constexpr std::uint64_t kFirstBackoffNs = 2'000;
 constexpr std::uint64_t kMostBackoffNs = 100'000;
 constexpr std::int64_t kFirstNapNs = 20'000;
 constexpr std::int64_t kLongestNapNs = 1'000'000;
-// How long the end of a visit is waited for before its helper is fetched, and between further attempts.
+// How long the end of a visit is waited for before its helper is fetched, and between further
+// attempts.
 constexpr std::int64_t kPatienceNs = 1'000'000;
 // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
 constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
@@ -49,7 +52,8 @@ void pin_to(int core) {
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(core, &one);
-  pthread_setaffinity_np(pthread_self(), sizeof one, &one);  // else it runs elsewhere, at the same low priority
+  // else it runs elsewhere, at the same low priority
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
 // The processors this process may use.
@@ -184,7 +188,8 @@ bool Helpers::all_unchanged() {
   return attachment == nullptr || !attachment->active();
 }
 
-// By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out, or is seen here.
+// By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out,
+// or is seen here.
 void Helpers::sleep(std::uint32_t seen) {
   asleep_.store(1, std::memory_order_relaxed);
   base::full_fence();
@@ -197,9 +202,11 @@ void Helpers::sleep(std::uint32_t seen) {
 
 Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
   if (worker.sharing() == Sharing::offload || unchanged(entry, worker)) return Found::nothing;
-  // A visit disturbs the cores of the other threads: one that only waits for something else is not repeated all the time.
+  // A visit disturbs the cores of the other threads: one that only waits for something else is not
+  // repeated all the time.
   const std::uint64_t now = clock_.now_ns();
-  // Registered messages are for helpers, at once. One that was met and did not leave waits as everything does.
+  // Registered messages are for helpers, at once. One that was met and did not leave waits as
+  // everything does.
   const SmallOffload* small = worker.gate()->small_offload();
   const std::uint64_t messages = small == nullptr ? 0 : small->registered_messages();
   const bool registered = messages != entry.registered.load(std::memory_order_relaxed) && worker.gate()->registered();
@@ -210,7 +217,8 @@ Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number
   const Owner owner = look_at_owner(entry, worker, now);
   if (owner == Owner::active) {
     entry.quiet.store(false, std::memory_order_relaxed);
-    // An owner that registers and goes away will be outside in a moment; one that stays submits it itself.
+    // An owner that registers and goes away will be outside in a moment; one that stays submits it
+    // itself.
     return registered ? Found::events : Found::later;
   }
   entry.epoch.store(worker.core().failure_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -243,7 +251,8 @@ Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urge
       if (got > 0 || !worker.completer().arm()) break;
       transport_.settle();
       if (!worker.core().transport.has_arrivals()) {
-        outcome.quiet = !worker.gate()->queued();  // what the transport refused waits there for the next look
+        // what the transport refused waits there for the next look
+        outcome.quiet = !worker.gate()->queued();
         break;
       }
     }
@@ -293,7 +302,7 @@ int Helpers::advance_all() {
   return events;
 }
 
-// ---- the threads ----------------------------------------------------------------------------------------------------------
+// ---- the threads --------------------------------------------------------------------------------
 
 void Helpers::start() {
   stop_.store(false, std::memory_order_relaxed);
@@ -318,7 +327,8 @@ void Helpers::settle_down(int core) const {
   if (core >= 0) pin_to(core);
   if (policy_.kind == PolicyKind::dedicated) return;
   if (policy_.kind == PolicyKind::adaptive) {
-    // It sleeps when it has nothing to do, so it need not be kept away by SCHED_IDLE, under which it would wake late.
+    // It sleeps when it has nothing to do, so it need not be kept away by SCHED_IDLE, under which
+    // it would wake late.
     constexpr int kLowest = 19;
     ::setpriority(PRIO_PROCESS, kernel_number(), kLowest);
     return;
@@ -360,7 +370,8 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
     if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
     return;
   }
-  // What others store rings no bell: it is looked for as long as it may come any moment, then from time to time.
+  // What others store rings no bell: it is looked for as long as it may come any moment, then from
+  // time to time.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
     transport_.wait(seen, *nap_ns);

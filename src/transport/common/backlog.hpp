@@ -1,5 +1,5 @@
-// Completions that a transport has for the next poll of its worker: of commands that it accepted and that
-// have failed already, and of what has ended meanwhile. Bounded; one thread.
+// Completions that a transport has for the next poll of its worker: of commands that it accepted
+// and that have failed already, and of what has ended meanwhile. Bounded; one thread.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace heddle::transport {
 
 class Backlog {
  public:
-  // `reserve`: room that full() keeps back for what is under way already and must not fail to be reported.
+  // `reserve`: room that full() keeps back for what is under way already and must not fail to be
+  // reported.
   explicit Backlog(std::size_t capacity, std::size_t reserve = 0) : slots_(capacity + reserve), reserve_(reserve) {}
 
   [[nodiscard]] bool full() const { return count_ + reserve_ >= slots_.size(); }

@@ -1,4 +1,5 @@
-// For decorators: everything goes to the transport inside, as it is; a decorator overrides what it changes.
+// For decorators: everything goes to the transport inside, as it is; a decorator overrides what it
+// changes.
 #pragma once
 
 #include <memory>

@@ -38,8 +38,8 @@ class FaultTransport final : public ForwardingTransport {
     return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed, clock_));
   }
 
-  // What is direct inside becomes memory without commands: the protocol layer reaches it by messages, which are faulty.
-  // Where it refuses, every other time: as if the card were under way.
+  // What is direct inside becomes memory without commands: the protocol layer reaches it by
+  // messages, which are faulty. Where it refuses, every other time: as if the card were under way.
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (settings_.again_percent > 0 && imports_.fetch_add(1, std::memory_order_relaxed) % 2 == 0) return HEDDLE_AGAIN;
     auto memory = inner_->try_import(rank, key);

@@ -1,21 +1,28 @@
-// The fault decorator: any transport, with everything happening at the worst time that the contract allows.
+// The fault decorator: any transport, with everything happening at the worst time that the contract
+// allows.
 //
-//   HEDDLE_FAULT_AGAIN    percent of posts that are refused: wholly, after part of the batch, or in storms of up to 64. If not 0,
-//                         every other import is told that the peer's card is under way
-//   HEDDLE_FAULT_DELAY    commands, completions and arrivals are held back for up to this many polls each. A command held
-//                         back has been accepted: what the transport would have done during post() is completed later
-//   HEDDLE_FAULT_LATENCY  a fabric instead of memory: a command reaches the peer after this time, and its end is told after the same
-//                         time again. So a message takes it once, what waits for its completion twice
-//   HEDDLE_FAULT_REORDER  commands, completions and arrivals overtake each other (a completion never its own source_free),
-//                         also those of one worker to one worker: capabilities().ordered_messages is false
-//   HEDDLE_FAULT_SEED     with the rank and the worker's number decides all random choices: a worker that is called by one
-//                         thread in the same way, over a transport that answers in the same way, behaves the same
+//   HEDDLE_FAULT_AGAIN    percent of posts that are refused: wholly, after part of the batch, or in
+//                         storms of up to 64. If not 0, every other import is told that the peer's
+//                         card is under way
+//   HEDDLE_FAULT_DELAY    commands, completions and arrivals are held back for up to this many
+//                         polls each. A command held back has been accepted: what the transport
+//                         would have done during post() is completed later
+//   HEDDLE_FAULT_LATENCY  a fabric instead of memory: a command reaches the peer after this time,
+//                         and its end is told after the same time again. So a message takes it
+//                         once, what waits for its completion twice
+//   HEDDLE_FAULT_REORDER  commands, completions and arrivals overtake each other (a completion
+//                         never its own source_free), also those of one worker to one worker:
+//                         capabilities().ordered_messages is false
+//   HEDDLE_FAULT_SEED     with the rank and the worker's number decides all random choices: a
+//                         worker that is called by one thread in the same way, over a transport
+//                         that answers in the same way, behaves the same
 //
-// Without reordering, messages of one worker to one worker stay in order. All that is held back is bounded, and every hold
-// ends after a number of polls or a time, so what makes progress without the decorator makes progress with it.
+// Without reordering, messages of one worker to one worker stay in order. All that is held back is
+// bounded, and every hold ends after a number of polls or a time, so what makes progress without
+// the decorator makes progress with it.
 //
-// Direct memory would pass by the decorator. It is offered only if no fault is set; otherwise regions import without it. Likewise session
-// queues and barrier gates.
+// Direct memory would pass by the decorator. It is offered only if no fault is set; otherwise
+// regions import without it. Likewise session queues and barrier gates.
 // A peer's death comes from the bootstrap (inproc::Job::fail) and needs nothing here.
 #pragma once
 
@@ -27,8 +34,8 @@
 
 namespace heddle::transport::fault {
 
-// `rank` is this process's own. CONFIG: HEDDLE_FAULT_AGAIN, HEDDLE_FAULT_DELAY or HEDDLE_FAULT_LATENCY
-// is out of range.
+// `rank` is this process's own. CONFIG: HEDDLE_FAULT_AGAIN, HEDDLE_FAULT_DELAY or
+// HEDDLE_FAULT_LATENCY is out of range.
 base::Result<std::unique_ptr<Transport>> decorate(std::unique_ptr<Transport> inner, std::uint32_t rank,
                                                   const base::Environment& environment);
 

@@ -1,5 +1,5 @@
-// That the decorator does what it is for: it refuses, cuts, delays and reorders, the same way for the same seed.
-// That it breaks nothing is the conformance suite's to say.
+// That the decorator does what it is for: it refuses, cuts, delays and reorders, the same way for
+// the same seed. That it breaks nothing is the conformance suite's to say.
 #include "transport/fault/fault.hpp"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,8 @@ TEST(Fault, NothingSetChangesNothing) {
   for (std::uint32_t i = 0; i < 50; ++i) EXPECT_EQ(events[i].immediate, i);
 }
 
-// Of posts that the inner transport would all take: whole refusals, cut batches, storms, and about the percentage asked for.
+// Of posts that the inner transport would all take: whole refusals, cut batches, storms, and about
+// the percentage asked for.
 TEST(Fault, RefusalsComeInAllKinds) {
   constexpr int kPosts = 40'000;
   for (const std::uint64_t percent : {20U, 60U, 95U}) {
@@ -139,7 +140,8 @@ TEST(Fault, RefusalsComeInAllKinds) {
   }
 }
 
-// Accepted commands arrive late, but at the latest after the holds: of the command, and of the arrival.
+// Accepted commands arrive late, but at the latest after the holds: of the command, and of the
+// arrival.
 TEST(Fault, DelaysHappenAndEnd) {
   constexpr int kDelay = 10;
   Solo solo(only("HEDDLE_FAULT_DELAY", std::to_string(kDelay)));
@@ -158,7 +160,8 @@ TEST(Fault, DelaysHappenAndEnd) {
   EXPECT_GT(late, 100);
 }
 
-// The message is there when it has crossed the fabric, neither before nor later; its end is known when that has crossed too.
+// The message is there when it has crossed the fabric, neither before nor later; its end is known
+// when that has crossed too.
 TEST(Fault, LatencyIsATimeOnEachWay) {
   Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
   EXPECT_FALSE(solo.transport->capabilities().direct);

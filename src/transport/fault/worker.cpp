@@ -10,8 +10,8 @@ namespace {
 // One refusal in this many is the first of a storm.
 constexpr std::uint64_t kStormOneIn = 8;
 
-// The chance that a post begins a series of refusals, of 2^16, such that in the long run `percent` of all posts are refused
-// although some series are storms.
+// The chance that a post begins a series of refusals, of 2^16, such that in the long run `percent`
+// of all posts are refused although some series are storms.
 std::uint64_t threshold(std::uint64_t percent, std::uint64_t longest_storm) {
   const std::uint64_t mean_times_100 = (100 * (kStormOneIn - 1) + 50 * (longest_storm + 1)) / kStormOneIn;
   const std::uint64_t accepted = (100 - percent) * mean_times_100;
@@ -67,7 +67,8 @@ std::size_t Worker::post(std::span<Command> batch) {
   batch = batch.first(allowance(batch.size()));
   if (!settings_.holds()) return batch.empty() ? 0 : inner_->post(batch);
   if (batch.empty()) return 0;
-  if (batch.front().alone) return inner_->post(batch.first(1));  // done within post(), or not at all
+  // done within post(), or not at all
+  if (batch.front().alone) return inner_->post(batch.first(1));
   // Every command may leave two events behind before the next poll.
   if (events_.size() >= kMostEvents) return 0;
   batch = batch.first(std::min(batch.size(), kMostCommands - commands_.size()));
@@ -144,7 +145,8 @@ bool Worker::submit_one(HeldCommand& held) {
   return true;
 }
 
-// The inner worker has accepted the command; what it told by flags is told by events, since the caller has gone on.
+// The inner worker has accepted the command; what it told by flags is told by events, since the
+// caller has gone on.
 void Worker::settle(const Command& command) {
   Completion completion;
   completion.token = command.token;

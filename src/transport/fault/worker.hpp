@@ -1,13 +1,16 @@
 // A worker of the fault decorator. One thread at a time.
 //
-// A post is refused, or goes straight to the inner worker, or is accepted and held. What is held goes to the inner worker
-// from poll(), once it is due; what the inner worker reports is held in turn until it is due.
+// A post is refused, or goes straight to the inner worker, or is accepted and held. What is held
+// goes to the inner worker from poll(), once it is due; what the inner worker reports is held in
+// turn until it is due.
 //
 // Invariants
-//   Held commands and events are bounded: at the bound, posts are refused and the inner worker is not polled.
-//   In order (no reordering): commands to one worker of a peer reach the inner worker in the order of posting, events leave
-//   in the order in which they came, except that arrivals do not wait for ends that are still on their way back. A peer that takes nothing does not hold up commands to others.
-//   A command's source_free leaves before its done.
+//   Held commands and events are bounded: at the bound, posts are refused and the inner worker is
+//   not polled.
+//   In order (no reordering): commands to one worker of a peer reach the inner worker in the order
+//   of posting, events leave in the order in which they came, except that arrivals do not wait for
+//   ends that are still on their way back. A peer that takes nothing does not hold up commands to
+//   others. A command's source_free leaves before its done.
 #pragma once
 
 #include <array>
@@ -81,8 +84,9 @@ class Worker final : public ForwardingWorker {
   const Settings settings_;
   base::Random random_;
   base::Clock& clock_;
-  std::uint64_t refusal_threshold_;  // of 2^16: a refusal, or a storm of them, begins with this post
-  std::uint64_t longest_hold_;       // in polls
+  // of 2^16: a refusal, or a storm of them, begins with this post
+  std::uint64_t refusal_threshold_;
+  std::uint64_t longest_hold_;  // in polls
   std::uint64_t polls_ = 0;
   std::uint64_t storm_ = 0;  // posts still to be refused
   std::vector<HeldCommand> commands_;

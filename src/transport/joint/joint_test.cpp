@@ -1,5 +1,6 @@
-// What the joint alone can do wrong: who is reached by what, cards of ranks that differ, memory for one rank, and FAR left out.
-// That two transports as one keep the contract is the conformance suite's to say.
+// What the joint alone can do wrong: who is reached by what, cards of ranks that differ, memory for
+// one rank, and FAR left out. That two transports as one keep the contract is the conformance
+// suite's to say.
 #include "transport/joint/joint.hpp"
 
 #include <gtest/gtest.h>
@@ -116,7 +117,8 @@ TEST_F(FourRanks, ABatchIsAcceptedFromItsFront) {
   EXPECT_EQ(arrived, accepted);
 }
 
-// A message that is sure to be taken: the first one to a peer meets it, which takes more than one call.
+// A message that is sure to be taken: the first one to a peer meets it, which takes more than one
+// call.
 void send(Rank& from, std::uint32_t to, std::uint32_t immediate) {
   Command command;
   command.rank = to;
@@ -294,7 +296,7 @@ TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
   }
 }
 
-// ---- which one a job uses ---------------------------------------------------------------------------------------------
+// ---- which one a job uses -----------------------------------------------------------------------
 
 std::string chosen(std::uint32_t size, const Overrides& overrides, const char* asked = nullptr) {
   bootstrap::inproc::Job job(size);

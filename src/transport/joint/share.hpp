@@ -1,6 +1,7 @@
 // What each of the two transports sees of the job: the same ranks, and of each card its own part.
 //
-// A rank publishes one card: a head, the part of NEAR, the part of FAR. So two ranks whose settings differ find out when they meet.
+// A rank publishes one card: a head, the part of NEAR, the part of FAR. So two ranks whose settings
+// differ find out when they meet.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@ struct Settings {
   std::vector<std::uint32_t> nodes;  // by rank
 };
 
-// The bootstrap as one of the two sees it. It publishes nothing: what it is given is kept for the card of both.
+// The bootstrap as one of the two sees it. It publishes nothing: what it is given is kept for the
+// card of both.
 class Share final : public bootstrap::Bootstrap {
  public:
   Share(bootstrap::Bootstrap& whole, const Settings& settings, std::size_t way)
@@ -65,7 +67,8 @@ class Share final : public bootstrap::Bootstrap {
   bootstrap::Card card_;
 };
 
-// The card of this rank, of what the two have published. CONFIG: both show a descriptor, and there is room for one.
+// The card of this rank, of what the two have published. CONFIG: both show a descriptor, and there
+// is room for one.
 base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far);
 
 }  // namespace heddle::transport::joint

@@ -59,7 +59,8 @@ bool Worker::far_is_due() {
   return true;
 }
 
-// Only after a poll that has found nothing in both. Who is refused may poll for long before trying again, and FAR is then polled to the last.
+// Only after a poll that has found nothing in both. Who is refused may poll for long before trying
+// again, and FAR is then polled to the last.
 bool Worker::arm() {
   if (!refused_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);

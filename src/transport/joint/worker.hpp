@@ -1,8 +1,10 @@
 // A worker of two transports. One thread at a time.
 //
-// A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that exchanges with its node only would pay it
-// with each. So FAR is polled every time while something of this rank is under way there, and for a while after anything has happened
-// there; else so seldom that it takes one part in 32 of the time, yet every 50 µs (or up to 8 polls later), and by every 256th poll whatever the time.
+// A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that
+// exchanges with its node only would pay it with each. So FAR is polled every time while something
+// of this rank is under way there, and for a while after anything has happened there; else so
+// seldom that it takes one part in 32 of the time, yet every 50 µs (or up to 8 polls later), and by
+// every 256th poll whatever the time.
 #pragma once
 
 #include <array>
@@ -77,7 +79,8 @@ class Worker final : public TransportWorker {
   bool far_first_ = false;
   bool far_polled_ = false;  // by the last poll
   bool timed_ = false;       // FAR's next poll, since looked_ns_
-  std::uint32_t alone_ = 0;  // polls of NEAR alone that come first: while it is not 0 there is nothing else to do
+  // polls of NEAR alone that come first: while it is not 0 there is nothing else to do
+  std::uint32_t alone_ = 0;
   std::uint32_t warm_ = kWarm;
   std::uint32_t skipped_ = 0;
   std::uint64_t looked_ns_ = 0;      // at FAR

@@ -18,7 +18,8 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kRegionKeyBytes);
 
-// A checksum that depends on the secret: against accident and confusion of jobs, not against an attacker who computes.
+// A checksum that depends on the secret: against accident and confusion of jobs, not against an
+// attacker who computes.
 std::uint64_t seal(const KeyBytes& key, const bootstrap::JobSecret& secret) {
   std::array<std::uint64_t, sizeof key / 8> words;
   std::memcpy(words.data(), &key, sizeof key);

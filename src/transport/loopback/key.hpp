@@ -1,4 +1,5 @@
-// The name of a loopback region as key bytes, sealed with the job's secret so that nothing else passes for one.
+// The name of a loopback region as key bytes, sealed with the job's secret so that nothing else
+// passes for one.
 #pragma once
 
 #include <cstdint>

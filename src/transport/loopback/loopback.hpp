@@ -1,13 +1,16 @@
-// The loopback transport: ranks of one process. The reference: the simplest thing that fulfils the contract.
+// The loopback transport: ranks of one process. The reference: the simplest thing that fulfils the
+// contract.
 //
-// Every command is executed by the thread that posts it, under a lock of the target, and is finished when post() returns;
-// only failures complete in a later poll(). Messages wait in one bounded mailbox per worker.
+// Every command is executed by the thread that posts it, under a lock of the target, and is
+// finished when post() returns; only failures complete in a later poll(). Messages wait in one
+// bounded mailbox per worker.
 //
-// A put or get of 4 or 8 naturally aligned bytes is a single store (release) or load (acquire); atomics are the
-// processor's own. So a program may poll such a word with plain atomic loads, as it may on any other transport.
+// A put or get of 4 or 8 naturally aligned bytes is a single store (release) or load (acquire);
+// atomics are the processor's own. So a program may poll such a word with plain atomic loads, as it
+// may on any other transport.
 //
-// The ranks find each other through bootstrap::Card::object. The first command to a peer, and import(), wait until that
-// peer has published its card, that is, has opened its transport.
+// The ranks find each other through bootstrap::Card::object. The first command to a peer, and
+// import(), wait until that peer has published its card, that is, has opened its transport.
 #pragma once
 
 #include <memory>

@@ -146,7 +146,8 @@ TEST_F(LoopbackTest, UnfetchedFailuresAreBounded) {
   EXPECT_EQ(workers_[0]->poll(completions), accepted);
 }
 
-// The other side polls an aligned word with plain atomic loads while it is put; ThreadSanitizer watches the data before it.
+// The other side polls an aligned word with plain atomic loads while it is put; ThreadSanitizer
+// watches the data before it.
 TEST_F(LoopbackTest, AnAlignedWordIsPutAsOneReleaseStore) {
   auto local = *transports_[1]->allocate(4096);
   auto memory = *transports_[0]->import(1, local.key);

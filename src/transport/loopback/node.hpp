@@ -1,7 +1,7 @@
 // What one rank shows to the others: a mailbox for each of its workers, and its regions.
 //
-// Shared by the rank's own transport and by every peer that has met it, so it outlives them all. close() is the end of
-// the rank: from then on nothing reaches its memory.
+// Shared by the rank's own transport and by every peer that has met it, so it outlives them all.
+// close() is the end of the rank: from then on nothing reaches its memory.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ struct Sender {
 // The messages for one worker, in the order of arrival. Any thread puts, the worker's thread takes.
 class Mailbox {
  public:
-  // False: full. What comes for a worker that was closed is dropped. Rings the bell, if there is one, if the
-  // mailbox is armed.
+  // False: full. What comes for a worker that was closed is dropped. Rings the bell, if there is
+  // one, if the mailbox is armed.
   [[nodiscard]] bool put(const Command& message, Sender from, const queue::Bell<>* bell = nullptr);
   // The next put() rings.
   void arm() {
@@ -83,8 +83,9 @@ struct FreePages {
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 
-// Regions and nodes are freed by whoever lets go of them last. The count by which it knows that it is the last orders what the others
-// did before; a ThreadSanitizer in the user's program is told (base/tsan_order.hpp).
+// Regions and nodes are freed by whoever lets go of them last. The count by which it knows that it
+// is the last orders what the others did before; a ThreadSanitizer in the user's program is told
+// (base/tsan_order.hpp).
 struct Region {
   Region() = default;
   Region(const Region&) = delete;
@@ -139,8 +140,8 @@ class Node {
   // The bytes of the region; 0: there is none with that number.
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t region);
 
-  // Calls access(address) with [offset, offset + bytes) of the region held in place. RANGE: it is not inside, or the
-  // region was withdrawn. PEER_FAILED: the rank is gone.
+  // Calls access(address) with [offset, offset + bytes) of the region held in place. RANGE: it is
+  // not inside, or the region was withdrawn. PEER_FAILED: the rank is gone.
   template <class Access>
   base::Status with(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes, Access access) {
     const std::shared_ptr<Region> region = find(number);
@@ -164,8 +165,9 @@ class Node {
   std::vector<Mailbox> mailboxes_;
   queue::BellWords<> bell_words_;  // of a bell of its own
   const queue::Bell<> bell_;
-  std::atomic<bool> closed_{false};  // release in close(), first; partner: the acquire load in closed()
-  std::mutex mutex_;                 // guards what follows
+  // release in close(), first; partner: the acquire load in closed()
+  std::atomic<bool> closed_{false};
+  std::mutex mutex_;  // guards what follows
   std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;
   std::uint64_t next_ = 0;
 };

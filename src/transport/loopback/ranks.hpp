@@ -21,7 +21,8 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK, PEER_FAILED, CONFIG, VERSION.
+  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK,
+  // PEER_FAILED, CONFIG, VERSION.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
   // Null: not met yet, or no such rank.
   [[nodiscard]] Node* find(std::uint32_t rank) const {
@@ -38,8 +39,9 @@ class Ranks {
 
   bootstrap::Bootstrap& bootstrap_;
   const Agreed agreed_;
-  std::vector<std::atomic<Node*>> known_;  // release in meet(); partner: the acquire loads in get() and find()
-  std::mutex mutex_;                       // guards what follows
+  // release in meet(); partner: the acquire loads in get() and find()
+  std::vector<std::atomic<Node*>> known_;
+  std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<Node>> owned_;
 };
 

@@ -8,7 +8,8 @@
 namespace heddle::transport::shm {
 namespace {
 
-constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 30;  // the kernel stops a little below 2 GiB
+// the kernel stops a little below 2 GiB
+constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 30;
 
 }  // namespace
 

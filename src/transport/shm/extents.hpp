@@ -1,4 +1,5 @@
-// Which parts of a process's segment are in use: page-granular, first fit. Bookkeeping only; not thread-safe.
+// Which parts of a process's segment are in use: page-granular, first fit. Bookkeeping only; not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,19 @@ namespace heddle::transport::shm {
 
 class Extents {
  public:
-  // The file space [begin, end), `end` being the most that the file may ever grow to; multiples of `page`.
+  // The file space [begin, end), `end` being the most that the file may ever grow to; multiples of
+  // `page`.
   Extents(std::uint64_t begin, std::uint64_t end, std::uint64_t page);
 
-  // The lowest place with room for `bytes` (rounded up to pages) at a multiple of `alignment` (a power of two, at least
-  // a page). Empty: there is none. Throws std::bad_alloc; nothing has changed then.
+  // The lowest place with room for `bytes` (rounded up to pages) at a multiple of `alignment` (a
+  // power of two, at least a page). Empty: there is none. Throws std::bad_alloc; nothing has
+  // changed then.
   [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t bytes, std::uint64_t alignment);
-  // The same, where nothing has lain before: what writes by a name of something that was given back does not reach it.
+  // The same, where nothing has lain before: what writes by a name of something that was given back
+  // does not reach it.
   [[nodiscard]] std::optional<std::uint64_t> take_fresh(std::uint64_t bytes, std::uint64_t alignment);
-  // What take() gave, with the same bytes. With no memory to note it the place is given up: of a file that can have
-  // terabytes, so nothing that anybody would miss.
+  // What take() gave, with the same bytes. With no memory to note it the place is given up: of a
+  // file that can have terabytes, so nothing that anybody would miss.
   void give(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
   // Rounded up to pages; 0 if that does not fit into 64 bits.

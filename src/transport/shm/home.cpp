@@ -81,7 +81,8 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
     peer->control = control_;
     peer->agreement = agreement_;
   } else if (const base::Status status = introduce(*peer); status != HEDDLE_DONE) {
-    // Operations end with VERSION; which setting it is would be known to those alone who post the first.
+    // Operations end with VERSION; which setting it is would be known to those alone who post the
+    // first.
     if (status == HEDDLE_ERR_VERSION && !std::exchange(version_told_, true)) {
       environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());
     }

@@ -23,14 +23,17 @@ struct Peer {
   Mapping* mapping = nullptr;
   ControlView control;
   Agreement agreement;
-  std::atomic<Cma> cma{Cma::untried};      // partner: none; any thread may learn it, and learning it twice does no harm
-  std::atomic<std::byte*> pool{nullptr};   // its bounce pool; release and acquire in Transfers::pool_of
+  // partner: none; any thread may learn it, and learning it twice does no harm
+  std::atomic<Cma> cma{Cma::untried};
+  // its bounce pool; release and acquire in Transfers::pool_of
+  std::atomic<std::byte*> pool{nullptr};
   std::unique_ptr<Mapping> owned_mapping;  // of other processes
 };
 
-// How a sender wakes a worker that sleeps. After everything that it has published for it, the sender looks whether the worker is
-// armed: one load of a line that hardly ever changes. Where the two processes have no membarrier in common, `armed` is a
-// word that is always 1, which leads to the fence and the real word.
+// How a sender wakes a worker that sleeps. After everything that it has published for it, the
+// sender looks whether the worker is armed: one load of a line that hardly ever changes. Where the
+// two processes have no membarrier in common, `armed` is a word that is always 1, which leads to
+// the fence and the real word.
 class BellPull {
  public:
   BellPull() = default;
@@ -54,7 +57,8 @@ class BellPull {
 class Home {
  public:
   ~Home();
-  // CONFIG, SYSTEM, BOOTSTRAP, … Publishes the card, so peers may appear in the segment from now on.
+  // CONFIG, SYSTEM, BOOTSTRAP, … Publishes the card, so peers may appear in the segment from now
+  // on.
   static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
                                                     const base::Environment& environment);
 
@@ -74,8 +78,8 @@ class Home {
   [[nodiscard]] RegionTable& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
-  // The peer, met on first use. Returns at once; AGAIN: its card is under way, or not published yet; call again.
-  // PEER_FAILED, VERSION, PROTOCOL, SYSTEM, NO_MEMORY (descriptors).
+  // The peer, met on first use. Returns at once; AGAIN: its card is under way, or not published
+  // yet; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM, NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
 
   // A new ring of this process towards a peer's worker; announced, empty.
@@ -100,8 +104,8 @@ class Home {
   BouncePool bounce_;
   bool cma_enabled_;
   std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
-  // Guards owned_peers_ and the storing into peers_, and lets one thread ask for cards: each card is a descriptor, which
-  // nobody would take once the peer is known. Only tried, never waited for.
+  // Guards owned_peers_ and the storing into peers_, and lets one thread ask for cards: each card
+  // is a descriptor, which nobody would take once the peer is known. Only tried, never waited for.
   std::mutex meeting_;
   std::vector<std::unique_ptr<Peer>> owned_peers_;
   bool version_told_ = false;  // guarded by meeting_

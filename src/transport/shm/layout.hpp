@@ -1,8 +1,10 @@
-// What stands where in a process's segment: the control part, which peers read and write, and the card that announces it.
+// What stands where in a process's segment: the control part, which peers read and write, and the
+// card that announces it.
 //
 //   [ header | common words | worker entries | ring list | … extents: rings, regions, bounce pool ]
 //
-// Everything here is written by other processes too and must be treated as hostile by whoever reads it.
+// Everything here is written by other processes too and must be treated as hostile by whoever reads
+// it.
 #pragma once
 
 #include <atomic>
@@ -34,7 +36,8 @@ struct Agreement {
   // Of this process's bounce pool, which need not agree: peers check places in it against these.
   std::uint64_t bounce_chunks = 0;
   std::uint64_t bounce_chunk_bytes = 0;
-  // 1: this process is reached by membarrier and can call it. Where either side says 0, senders pay a fence (see BellPull).
+  // 1: this process is reached by membarrier and can call it. Where either side says 0, senders pay
+  // a fence (see BellPull).
   std::uint64_t membarrier = 0;
   Agreed agreed;
 };
@@ -46,12 +49,16 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
 
 enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 
-// One per worker that may exist. `attention` has its own line: its owner polls it, and it changes only when a ring is new.
+// One per worker that may exist. `attention` has its own line: its owner polls it, and it changes
+// only when a ring is new.
 struct WorkerEntry {
-  alignas(kLine) std::atomic<std::uint32_t> attention{0};  // release by Home::open_ring; acquire by the owner's poll
-  alignas(kLine) std::atomic<std::uint32_t> state{0};  // WorkerState. release by the owner; acquire by blocked senders
-  // Set by the owner before it sleeps, cleared by the sender who then rings (see queue/bell.hpp, where its order is told).
-  // Read by every sender after every message: on a line that nobody else writes.
+  // release by Home::open_ring; acquire by the owner's poll
+  alignas(kLine) std::atomic<std::uint32_t> attention{0};
+  // WorkerState. release by the owner; acquire by blocked senders
+  alignas(kLine) std::atomic<std::uint32_t> state{0};
+  // Set by the owner before it sleeps, cleared by the sender who then rings (see queue/bell.hpp,
+  // where its order is told). Read by every sender after every message: on a line that nobody else
+  // writes.
   std::atomic<std::uint32_t> armed{0};
 };
 
@@ -64,9 +71,10 @@ struct RingEntry {
 };
 
 struct ControlHeader {
-  alignas(kLine) std::atomic<std::uint64_t> ring_count{0};  // release after the entry; acquire by receivers
-  alignas(kLine) std::atomic<std::uint64_t> pool_offset{
-      0};                                  // release once the bounce pool is there; acquire by targets
+  // release after the entry; acquire by receivers
+  alignas(kLine) std::atomic<std::uint64_t> ring_count{0};
+  // release once the bounce pool is there; acquire by targets
+  alignas(kLine) std::atomic<std::uint64_t> pool_offset{0};
   alignas(kLine) queue::BellWords<> bell;  // what the process sleeps on
 };
 
@@ -78,7 +86,8 @@ struct Layout {
   std::uint32_t max_workers;
   std::uint32_t sender_words;   // 64-bit words of the bitmap of sender ranks
   std::uint64_t worker_stride;  // WorkerEntry and its bitmap
-  std::uint64_t words_at;       // one per rank; those of rank 0 are the job's (Transport::common_words)
+  // one per rank; those of rank 0 are the job's (Transport::common_words)
+  std::uint64_t words_at;
   std::uint64_t workers_at;
   std::uint64_t rings_at;
   std::uint64_t max_rings;
@@ -100,8 +109,8 @@ class ControlView {
   [[nodiscard]] WorkerEntry& worker(std::uint32_t index) const {
     return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
   }
-  // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by Home::open_ring, before
-  // `attention`; exchange (acquire) by the owner's poll, after `attention`.
+  // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by
+  // Home::open_ring, before `attention`; exchange (acquire) by the owner's poll, after `attention`.
   [[nodiscard]] std::atomic<std::uint64_t>& senders(std::uint32_t worker, std::uint32_t word) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
                                                           worker * layout_->worker_stride + sizeof(WorkerEntry) +

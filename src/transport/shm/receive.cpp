@@ -15,7 +15,8 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   std::size_t n = backlog_.empty() ? 0 : backlog_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
-  // A ring whose peer has died leaves the list while we go over it; the one moved to its place is then seen next time.
+  // A ring whose peer has died leaves the list while we go over it; the one moved to its place is
+  // then seen next time.
   for (std::size_t i = 0; i < hot && n < completions.size(); ++i) {
     const std::size_t position = turn_ + i < hot ? turn_ + i : turn_ + i - hot;
     if (position < incoming_.size()) n += drain(position, completions.subspan(n));
@@ -64,7 +65,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
         ++served;
         continue;
       }
-      if (outcome == Transfers::Served::no_memory) from.ring.put_back(record);  // the next poll meets it again
+      // the next poll meets it again
+      if (outcome == Transfers::Served::no_memory) from.ring.put_back(record);
       taken = outcome == Transfers::Served::no_memory ? queue::Take::none : queue::Take::malformed;
       break;
     }
@@ -85,7 +87,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   if (taken == queue::Take::none) from.pace(n);
   if (taken == queue::Take::malformed) [[unlikely]] {
     malformed(from.peer->rank, "a message ring");
-    from.ring.refuse();  // its sender, who may not know of it, would wait for room and answers for ever
+    // its sender, who may not know of it, would wait for room and answers for ever
+    from.ring.refuse();
     drop(position);
   } else if (taken == queue::Take::none && failed_[from.peer->rank] != 0) [[unlikely]] {
     drop(position);
@@ -122,14 +125,16 @@ void Worker::drop(std::size_t position) {
 }
 
 [[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
-  if (status == HEDDLE_ERR_PEER_FAILED) return;  // it died before we met; what it had sent is lost with it
+  // it died before we met; what it had sent is lost with it
+  if (status == HEDDLE_ERR_PEER_FAILED) return;
   if (status == HEDDLE_ERR_PROTOCOL) return malformed(rank, "the card");
   if (status == HEDDLE_ERR_VERSION) {
     ++counters_.malformed;
     home_.environment().log.line(base::Level::error, "messages of rank %u are refused: %s", rank, base::last_message());
     return;
   }
-  // Its card is under way, or we lack the means to take it for now (descriptors, memory): found again by the next poll.
+  // Its card is under way, or we lack the means to take it for now (descriptors, memory): found
+  // again by the next poll.
   if (status != HEDDLE_AGAIN && unmet_told_[rank] == 0) {
     unmet_told_[rank] = 1;
     home_.environment().log.line(base::Level::error, "messages of rank %u wait until it can be met: %s", rank,
@@ -140,7 +145,8 @@ void Worker::drop(std::size_t position) {
 }
 
 [[gnu::cold]] void Worker::discover() {
-  // Acquire: pairs with the release of `attention` in open_ring; what is announced after this exchange raises it again.
+  // Acquire: pairs with the release of `attention` in open_ring; what is announced after this
+  // exchange raises it again.
   entry_.attention.exchange(0, std::memory_order_acquire);
   for (std::uint32_t word = 0; word < home_.layout().sender_words; ++word) {
     std::uint64_t bits = home_.control().senders(index_, word).exchange(0, std::memory_order_acquire);

@@ -17,7 +17,8 @@ enum class RegionKind : std::uint16_t { allocated = 1, registered = 2 };
 struct RegionKey {
   std::uint16_t magic = kMagic;
   RegionKind kind = RegionKind::registered;
-  std::uint32_t check = 0;    // of the other fields: catches bytes that were never a key, is no protection
+  // of the other fields: catches bytes that were never a key, is no protection
+  std::uint32_t check = 0;
   std::uint64_t id = 0;       // index and generation in the owner's table
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
@@ -28,8 +29,8 @@ struct RegionKey {
 static_assert(sizeof(RegionKey) == 40);
 
 MemoryKey encode(RegionKey key);
-// PROTOCOL if the bytes are no key or name an impossible range. Whether the range lies in the owner's segment is for
-// whoever maps it to find out.
+// PROTOCOL if the bytes are no key or name an impossible range. Whether the range lies in the
+// owner's segment is for whoever maps it to find out.
 base::Result<RegionKey> decode(const MemoryKey& bytes);
 
 // Any thread.
@@ -47,8 +48,8 @@ class RegionTable {
   // Empty: not the id of a living region.
   [[nodiscard]] std::optional<Region> find(std::uint64_t id);
   std::optional<Region> remove(std::uint64_t id);
-  // Where [offset, offset + bytes) of it lies; empty: no such region, or not all of it inside. Takes no lock: every chunk that is
-  // served asks.
+  // Where [offset, offset + bytes) of it lies; empty: no such region, or not all of it inside.
+  // Takes no lock: every chunk that is served asks.
   [[nodiscard]] std::optional<memory::Span> locate(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) const {
     return places_.find(id, offset, bytes);
   }

@@ -34,9 +34,10 @@ struct Incoming {
   std::uint32_t stream = 0;  // records taken lately, less the polls that found none
   std::uint32_t rest = 0;    // polls for which it is left alone
 
-  // It was emptied, and gave `records`. Looking at once again at a ring that is being filled all the time would take the line
-  // of its tail away from the producer for every record; left alone for about two cache transfers it gives several. Bursts
-  // shorter than kStream are answered without that rest.
+  // It was emptied, and gave `records`. Looking at once again at a ring that is being filled all
+  // the time would take the line of its tail away from the producer for every record; left alone
+  // for about two cache transfers it gives several. Bursts shorter than kStream are answered
+  // without that rest.
   void pace(std::size_t records) {
     if (records == 0) {
       if (stream > 0) --stream;

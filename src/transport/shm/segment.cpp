@@ -12,7 +12,8 @@
 namespace heddle::transport::shm {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;  // half of what x86 and aarch64 can map
+// half of what x86 and aarch64 can map
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 
 base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t bytes) {
@@ -22,7 +23,8 @@ base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t by
     return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM,
                             "mmap of %llu bytes of a shared segment", static_cast<unsigned long long>(bytes));
   }
-  // A child of fork() has no membership (heddle.h); it must not keep peers' memory alive or touch it either.
+  // A child of fork() has no membership (heddle.h); it must not keep peers' memory alive or touch
+  // it either.
   madvise(address, bytes, MADV_DONTFORK);
   return static_cast<std::byte*>(address);
 }
@@ -154,15 +156,16 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
     return mapped.status();
   }
   extent.address = *mapped;
-  if (bytes >= kHugePage) madvise(extent.address, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  // a wish
+  if (bytes >= kHugePage) madvise(extent.address, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return extent;
 }
 
 void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t rounded = extents_.rounded(bytes);
-  // Gives the memory back and makes what is handed out next zero again. By address, not by file: who keeps registrations of pages
-  // for the next use of their address, as UCX does, watches madvise. Should the kernel refuse, the pages must not be
-  // reused: they keep what was in them.
+  // Gives the memory back and makes what is handed out next zero again. By address, not by file:
+  // who keeps registrations of pages for the next use of their address, as UCX does, watches
+  // madvise. Should the kernel refuse, the pages must not be reused: they keep what was in them.
   const bool removed = mapping_->remove(offset, rounded);
   mapping_->unmap(offset, rounded);
   const std::lock_guard lock(mutex_);

@@ -1,8 +1,10 @@
-// Segments: the anonymous shared file of each process, and the mappings of one's own and of others' files.
+// Segments: the anonymous shared file of each process, and the mappings of one's own and of others'
+// files.
 //
-// A file is mapped in windows of 64 MiB made on first use, so that thousands of extents cost one mapping; an extent that
-// crosses a window's edge gets a mapping of its own. A window may reach beyond the end of the file; the file only grows
-// (it is sealed against shrinking, so that a peer cannot pull memory away from under its readers).
+// A file is mapped in windows of 64 MiB made on first use, so that thousands of extents cost one
+// mapping; an extent that crosses a window's edge gets a mapping of its own. A window may reach
+// beyond the end of the file; the file only grows (it is sealed against shrinking, so that a peer
+// cannot pull memory away from under its readers).
 //
 // Any thread may call these. Nothing here is on the path of an operation.
 #pragma once
@@ -28,11 +30,13 @@ class Mapping {
 
   [[nodiscard]] int fd() const { return fd_; }
 
-  // [offset, offset + bytes) as memory; offset a multiple of the page. Null with last_message(): RANGE if it leaves the
-  // file, SYSTEM or NO_MEMORY. The same extent gives the same address until it is unmapped as often as mapped.
+  // [offset, offset + bytes) as memory; offset a multiple of the page. Null with last_message():
+  // RANGE if it leaves the file, SYSTEM or NO_MEMORY. The same extent gives the same address until
+  // it is unmapped as often as mapped.
   [[nodiscard]] base::Result<std::byte*> map(std::uint64_t offset, std::uint64_t bytes);
   void unmap(std::uint64_t offset, std::uint64_t bytes);
-  // Gives the pages of an extent that is mapped here back to the system; what is read there next are zeros. False: it does not take them.
+  // Gives the pages of an extent that is mapped here back to the system; what is read there next
+  // are zeros. False: it does not take them.
   [[nodiscard]] bool remove(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] std::size_t mappings();  // how many there are, for tests
@@ -61,8 +65,9 @@ class Segment {
     std::uint64_t offset = 0;
     std::byte* address = nullptr;
   };
-  // What the library itself writes into never lies where a region has lain: a program that goes on writing by the name of a region
-  // that its owner has released may harm other regions, but no ring.
+  // What the library itself writes into never lies where a region has lain: a program that goes on
+  // writing by the name of a region that its owner has released may harm other regions, but no
+  // ring.
   enum class Use : std::uint8_t { region, own };
   // Zeroed.
   [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);

@@ -10,8 +10,8 @@
 namespace heddle::transport::shm {
 namespace {
 
-// What does not fit a ring leaves in as many turns as it takes rings, so its sender and the receiver must both come back for
-// it. Measured: see docs/decisions/0020.
+// What does not fit a ring leaves in as many turns as it takes rings, so its sender and the
+// receiver must both come back for it. Measured: see docs/decisions/0020.
 constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 
 class ShmTransport final : public Transport {
@@ -65,7 +65,8 @@ std::string ShmTransport::describe() const {
          std::to_string(layout.ring_bytes) + " bytes, membarrier " + is(home_->membarrier()) + ")";
 }
 
-// After the arming, before the look. The fence is all that is needed against senders who fence, the barrier is for the others.
+// After the arming, before the look. The fence is all that is needed against senders who fence, the
+// barrier is for the others.
 void ShmTransport::settle() {
   base::full_fence();
   if (home_->membarrier()) static_cast<void>(base::membarrier_shared());
@@ -134,7 +135,8 @@ base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
   return memory;
 }
 
-// handle: [0] address in the owner, [1] region id, [2] extent to unmap at release: offset, [3] its bytes (0: none).
+// handle: [0] address in the owner, [1] region id, [2] extent to unmap at release: offset, [3] its
+// bytes (0: none).
 base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const MemoryKey& bytes) {
   if (rank >= home_->size()) {
     return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has %u ranks", rank, home_->size());

@@ -1,4 +1,5 @@
-// Real processes, killed at any moment: the survivor never hangs, is never corrupted, and nothing is left behind.
+// Real processes, killed at any moment: the survivor never hangs, is never corrupted, and nothing
+// is left behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -211,7 +212,8 @@ TEST(ShmDeath, TargetKilledUnderTheKernelsCopy) {
   target_killed({{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
 }
 
-// The initiator dies while it puts into our memory: what stands there is old or new, byte by byte, and we go on.
+// The initiator dies while it puts into our memory: what stands there is old or new, byte by byte,
+// and we go on.
 TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
   for (int round = 0; round < kRounds; ++round) {
     two_processes(

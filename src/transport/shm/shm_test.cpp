@@ -1,4 +1,5 @@
-// The transport's messages and regions, ranks being objects of this process. Processes that die: shm_death_test.cpp.
+// The transport's messages and regions, ranks being objects of this process. Processes that die:
+// shm_death_test.cpp.
 #include "transport/shm/shm.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
   ring.pace(16);
   EXPECT_EQ(ring.rest, Incoming::kRest);
   ring.rest = 0;
-  ring.pace(1'000'000);  // the count is bounded: the end of a stream is noticed after 2 * kStream polls
+  // the count is bounded: the end of a stream is noticed after 2 * kStream polls
+  ring.pace(1'000'000);
   for (std::uint32_t i = 0; i < 2 * Incoming::kStream; ++i) ring.pace(0);
   ring.rest = 0;
   ring.pace(1);
@@ -205,7 +207,8 @@ TEST(Shm, ManySendersAreServedFairly) {
   for (std::uint32_t r = 1; r <= kSenders; ++r) EXPECT_EQ(received[r], 15U);
 }
 
-// 64 ranks of 4 workers, each rank's worker 0 sending to every worker of the job: it starts at once and stays small.
+// 64 ranks of 4 workers, each rank's worker 0 sending to every worker of the job: it starts at once
+// and stays small.
 TEST(Shm, JobOf64RanksStaysSmall) {
   constexpr std::uint32_t kRanks = 64;
   constexpr std::uint32_t kWorkers = 4;
@@ -237,7 +240,8 @@ TEST(Shm, JobOf64RanksStaysSmall) {
     ASSERT_EQ(fstat(card.fd, &status), 0);
     memory += static_cast<std::uint64_t>(status.st_blocks) * 512;
   }
-  // 16384 rings of one touched page each, and the control parts. All workers sending to all would be four times this.
+  // 16384 rings of one touched page each, and the control parts. All workers sending to all would
+  // be four times this.
   EXPECT_LT(memory, std::uint64_t{128} << 20);
 }
 

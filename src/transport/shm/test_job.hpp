@@ -1,4 +1,5 @@
-// For the tests of this folder: a job whose ranks are objects of one process, and one of two processes.
+// For the tests of this folder: a job whose ranks are objects of one process, and one of two
+// processes.
 #pragma once
 
 #include <fcntl.h>

@@ -135,7 +135,7 @@ void Transfers::finish_source(Transfer& transfer) {
   backlog_.put(transfer.token, HEDDLE_DONE, Event::source_free);
 }
 
-// ---- the initiator ----------------------------------------------------------------------------------------------------
+// ---- the initiator ------------------------------------------------------------------------------
 
 void Transfers::feed(Transfer& transfer) {
   if (transfer.by_cma) {
@@ -201,7 +201,8 @@ void Transfers::collect(Transfer& transfer) {
   }
 }
 
-// The target does not look at its rings. What it has not taken goes by the kernel; without the kernel's help we wait.
+// The target does not look at its rings. What it has not taken goes by the kernel; without the
+// kernel's help we wait.
 void Transfers::give_up_on_target(Transfer& transfer) {
   Peer& peer = *transfer.to->peer;
   if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
@@ -254,8 +255,8 @@ void Transfers::reclaim(Transfer& transfer) {
     const ChunkState state = pool_.cancel(piece.chunk, piece.generation)
                                  ? ChunkState::free
                                  : state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
-    // A dead process's chunk is ours. But a thread of a rank that was only declared dead, or of a peer that is alive
-    // while we close, may still be copying: that chunk is not used again.
+    // A dead process's chunk is ours. But a thread of a rank that was only declared dead, or of a
+    // peer that is alive while we close, may still be copying: that chunk is not used again.
     if (state == ChunkState::taken && (same_process || !home_.failed(transfer.to->peer->rank))) continue;
     pool_.give_back(piece.chunk);
   }
@@ -274,9 +275,10 @@ void Transfers::peer_failed(std::uint32_t rank) {
   }
 }
 
-// ---- the target -------------------------------------------------------------------------------------------------------
+// ---- the target ---------------------------------------------------------------------------------
 
-// Mapping it needs memory for the bookkeeping. Nothing may be thrown: the records taken in this poll would be lost.
+// Mapping it needs memory for the bookkeeping. Nothing may be thrown: the records taken in this
+// poll would be lost.
 Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
   const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;

@@ -1,5 +1,5 @@
-// Puts and gets on memory that cannot be mapped: the initiator's pipeline through bounce chunks, the target's half of it,
-// and the way over to the kernel's copy (cma.hpp) when that is better.
+// Puts and gets on memory that cannot be mapped: the initiator's pipeline through bounce chunks,
+// the target's half of it, and the way over to the kernel's copy (cma.hpp) when that is better.
 //
 // One per worker; one thread at a time.
 #pragma once
@@ -34,22 +34,24 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // A checked put or get of at least one byte. False: no room now. Otherwise command.done, or a completion follows.
+  // A checked put or get of at least one byte. False: no room now. Otherwise command.done, or a
+  // completion follows.
   [[nodiscard]] bool start(Command& command, Outgoing& to);
 
   [[nodiscard]] bool idle() const { return active_.empty(); }
   // Moves on what is under way; called by poll.
   void advance();
 
-  // Target: does what the record asks. no_memory: nothing has happened, the record is to be served again later.
+  // Target: does what the record asks. no_memory: nothing has happened, the record is to be served
+  // again later.
   enum class Served : std::uint8_t { done, malformed, no_memory };
   [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
 
   void peer_failed(std::uint32_t rank);
 
  private:
-  // How many chunks one transfer has out at once, and how many one call copies: enough that both sides always have
-  // something to do, not so many that a poll takes long.
+  // How many chunks one transfer has out at once, and how many one call copies: enough that both
+  // sides always have something to do, not so many that a poll takes long.
   static constexpr std::uint32_t kDepth = 64;
   static constexpr std::uint32_t kBurst = 4;
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
@@ -104,7 +106,8 @@ class Transfers {
   std::vector<Transfer> transfers_;  // kMost
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
-  // Per rank: after a target was found inattentive, so many transfers go straight to the kernel before it is tried again.
+  // Per rank: after a target was found inattentive, so many transfers go straight to the kernel
+  // before it is tried again.
   struct Patience {
     std::uint16_t skip = 0;
     std::uint16_t last = 0;

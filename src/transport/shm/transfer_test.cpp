@@ -1,4 +1,5 @@
-// Puts and gets on memory that is not mapped: through the kernel, through bounce space, and from one to the other.
+// Puts and gets on memory that is not mapped: through the kernel, through bounce space, and from
+// one to the other.
 #include "transport/shm/transfer.hpp"
 
 #include <gtest/gtest.h>
@@ -104,7 +105,8 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOver) {
     ASSERT_EQ(pair.run(Opcode::get, 5, back, false), HEDDLE_DONE);
     ASSERT_EQ(back, data);
   }
-  // The requests that were taken back still stand in the ring: they must not touch anything any more.
+  // The requests that were taken back still stand in the ring: they must not touch anything any
+  // more.
   std::fill(pair.target.begin(), pair.target.end(), std::byte{0x11});
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(pair.b.poll().empty());
   for (const std::byte b : pair.target) ASSERT_EQ(b, std::byte{0x11});
@@ -237,7 +239,8 @@ TEST(Transfer, MoreThanFitAreNotAcceptedAndThenAre) {
   EXPECT_EQ(pair.run(Opcode::put, 0, data), HEDDLE_DONE);
 }
 
-// All chunks come back from a peer that has failed: a transfer to another peer then has the whole pool.
+// All chunks come back from a peer that has failed: a transfer to another peer then has the whole
+// pool.
 TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
   Settings settings = kBounceOnly;
   settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "16K";
@@ -272,7 +275,8 @@ TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
   ASSERT_EQ(a.poll().at(0).completion.status, HEDDLE_ERR_PEER_FAILED);
 }
 
-// Random bytes in the ring, in each type of record: counted, closed, no crash, no write outside the target's regions.
+// Random bytes in the ring, in each type of record: counted, closed, no crash, no write outside the
+// target's regions.
 TEST(Transfer, HostileRecordsAreRefused) {
   base::Random random(11);
   std::uint64_t closed = 0;
@@ -318,7 +322,8 @@ TEST(Transfer, HostileRecordsAreRefused) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), static_cast<long>(closed)) << "each is reported once";
 }
 
-// Two workers of one rank share the pool towards one target that serves on its own thread; each uses its own part.
+// Two workers of one rank share the pool towards one target that serves on its own thread; each
+// uses its own part.
 TEST(Transfer, WorkersShareThePool) {
   Settings settings = kBounceOnly;
   settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "64K";

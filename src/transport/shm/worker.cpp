@@ -76,8 +76,8 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   return owned_outgoing_.back().get();
 }
 
-// What most commands are: an inlined message to a worker that is connected. False: it is something else, or has
-// no room now.
+// What most commands are: an inlined message to a worker that is connected. False: it is something
+// else, or has no room now.
 [[gnu::always_inline]] inline bool Worker::post_inlined(Command& message, Outgoing*& begun) {
   if (!message.inlined || message.rank >= failed_.size() || message.worker >= max_workers_) [[unlikely]]
     return false;
@@ -87,7 +87,8 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
   if (room == nullptr) [[unlikely]]
     return false;
-  copy_words(room, message.packet, message.bytes);  // records are padded to whole words, as the packet is
+  // records are padded to whole words, as the packet is
+  copy_words(room, message.packet, message.bytes);
   message.done = true;
   message.source_free = true;
   if (begun != to && begun != nullptr) [[unlikely]]
@@ -155,7 +156,8 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   return true;
 }
 
-// What is sent to a worker that was closed, or has refused the ring, is dropped; it will never make room again.
+// What is sent to a worker that was closed, or has refused the ring, is dropped; it will never make
+// room again.
 [[gnu::cold]] bool Worker::full_ring(Command& command, const Outgoing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
   if (state != WorkerState::closed && !to.ring.refused()) return false;

@@ -1,6 +1,8 @@
-// A worker of the shm transport: the rings it sends through, those it receives from, and its transfers.
+// A worker of the shm transport: the rings it sends through, those it receives from, and its
+// transfers.
 //
-// One thread at a time. Everything that another process can write is read through RecordConsumer or validated here.
+// One thread at a time. Everything that another process can write is read through RecordConsumer or
+// validated here.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,8 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
-  static constexpr std::size_t kServed = 4;  // transfer chunks copied for peers in one poll, per ring
+  // transfer chunks copied for peers in one poll, per ring
+  static constexpr std::size_t kServed = 4;
 
   std::size_t post_all(std::span<Command> batch);
   bool post_inlined(Command& message, Outgoing*& begun);

@@ -1,4 +1,5 @@
-// What a port has to tell its owner: written where the running poll wants it, or kept for the next one.
+// What a port has to tell its owner: written where the running poll wants it, or kept for the next
+// one.
 //
 // What is kept cannot overflow: each slot of an operation has room there for its ends, beside
 // kRefusals. While it holds more than these nothing is accepted.
@@ -49,8 +50,8 @@ class Completions {
     for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(kept_.drain(nobody));
   }
 
-  // Outside a poll. Accepts a command that fails: its completion comes from the next poll. False: not
-  // accepted.
+  // Outside a poll. Accepts a command that fails: its completion comes from the next poll. False:
+  // not accepted.
   [[gnu::cold]] bool refuse(Command& command, base::Status status) { return kept_.refuse(command, status); }
 
  private:

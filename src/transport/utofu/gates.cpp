@@ -48,7 +48,8 @@ class Chain final : public GateChain {
   void leave() override { left_ = true; }
 
  private:
-  enum class State : std::uint8_t { idle, waiting, running };  // waiting: to be begun, for the gate was busy
+  // waiting: to be begun, for the gate was busy
+  enum class State : std::uint8_t { idle, waiting, running };
   [[nodiscard]] utofu_vbg_id_t id_of(std::uint32_t gate) const {
     return gate == GateWires::kNone ? UTOFU_VBG_ID_NULL : ids_[gate];
   }

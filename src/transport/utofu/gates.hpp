@@ -1,5 +1,6 @@
-// Barrier gates as VBGs: a chain is what one utofu_alloc_vbg gives, a start gate and relays of one TNI. All chains of a network are on
-// the same TNI of their nodes, as Tofu's own libraries have it. Operations are those of words (utofu_reduce_uint64), or of none.
+// Barrier gates as VBGs: a chain is what one utofu_alloc_vbg gives, a start gate and relays of one
+// TNI. All chains of a network are on the same TNI of their nodes, as Tofu's own libraries have it.
+// Operations are those of words (utofu_reduce_uint64), or of none.
 #pragma once
 
 #include "transport/gates.hpp"

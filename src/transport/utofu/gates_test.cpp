@@ -1,5 +1,5 @@
-// Barrier gates on the emulator, connected by hand: what comes out, who is told what, and how many there are. How a team's gates are
-// connected is tested in the room collective.
+// Barrier gates on the emulator, connected by hand: what comes out, who is told what, and how many
+// there are. How a team's gates are connected is tested in the room collective.
 #include "transport/gates.hpp"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::Job
   return sum ^ sum >> 31;
 }
 
-// ---- Pages ----------------------------------------------------------------------------------------------------------------
+// ---- Pages --------------------------------------------------------------------------------------
 
 base::Result<Pages> Pages::create(std::uint64_t bytes) {
   // MAP_NORESERVE is not asked for: what is registered is pinned on the machine.
@@ -59,7 +59,7 @@ static std::shared_ptr<memory::UnmapWatch> told_watch(const base::Environment& e
   return options.watch ? nullptr : memory::RegistrationCache::watch_for(options, environment.log);
 }
 
-// ---- set-up ---------------------------------------------------------------------------------------------------------------
+// ---- set-up -------------------------------------------------------------------------------------
 
 Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library)
     : bootstrap_(bootstrap),
@@ -147,7 +147,7 @@ Home::~Home() {
   for (const Vcq& port : ports_) library_->destroy(port);
 }
 
-// ---- peers ----------------------------------------------------------------------------------------------------------------
+// ---- peers --------------------------------------------------------------------------------------
 
 base::Result<const Peer*> Home::peer(std::uint32_t rank) {
   const Peer* known = peers_[rank].load(std::memory_order_acquire);
@@ -164,7 +164,8 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
       mine, theirs, static_cast<unsigned long long>(vcq));
 }
 
-// Called under CQ locks, too: so it waits for nobody, and nobody waits for a CQ's lock with this mutex held.
+// Called under CQ locks, too: so it waits for nobody, and nobody waits for a CQ's lock with this
+// mutex held.
 [[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
@@ -208,7 +209,7 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
   return static_cast<const Peer*>(met_.back().get());
 }
 
-// ---- workers --------------------------------------------------------------------------------------------------------------
+// ---- workers ------------------------------------------------------------------------------------
 
 // Who shares a CQ with up to seven others has an eighth of its MRQ.
 Sizes Home::sizes(bool exclusive) const {
@@ -299,7 +300,7 @@ void Home::keep(std::unique_ptr<Station> station) {
   kept_.push_back(std::move(station));
 }
 
-// ---- regions --------------------------------------------------------------------------------------------------------------
+// ---- regions ------------------------------------------------------------------------------------
 
 base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {
   Region region;
@@ -338,7 +339,8 @@ base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages
   return memory;
 }
 
-// Under a number that is free on all ports. False: there is none, or the library does not want to; nothing is registered then.
+// Under a number that is free on all ports. False: there is none, or the library does not want to;
+// nothing is registered then.
 bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region) {
   const std::lock_guard one(registering_);
   for (std::size_t tried = 0; tried < stags_.size(); ++tried) {
@@ -388,7 +390,8 @@ void Home::withdraw(std::uint64_t id) {
     region = std::move(found->second);
     regions_.erase(found);
   }
-  // The program may unmap it now, or we do: as source or destination it is registered by the workers.
+  // The program may unmap it now, or we do: as source or destination it is registered by the
+  // workers.
   if (watch_ != nullptr) watch_->forget(region.begin, region.begin + region.bytes);
   deregister(region);
 }
@@ -401,7 +404,8 @@ base::Status Home::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) con
   }
   for (std::size_t i = 0; i < kWays; ++i) {
     ways[i].vcq = peer.ports.vcq[i % peer.ports.count];
-    // A computation, of which no document says that two threads may do it at once; it is done under a lock.
+    // A computation, of which no document says that two threads may do it at once; it is done under
+    // a lock.
     if (library_->stadd_of(ways[i].vcq, key.stag, &ways[i].stadd) != HEDDLE_DONE) return HEDDLE_ERR_PROTOCOL;
   }
   return HEDDLE_DONE;

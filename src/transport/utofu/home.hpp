@@ -1,9 +1,11 @@
-// What the workers of one rank share: the library, the home VCQ, the directory, the regions, the peers it has met.
+// What the workers of one rank share: the library, the home VCQ, the directory, the regions, the
+// peers it has met.
 //
-// The home VCQ is the one through which peers read the directory, without the owner doing anything. It gets no notices but those
-// of its own writes there. Regions are reached through the ports, which are known from the card: the home VCQ, and one on each further
-// TNI. Memory that Heddle has allocated is registered with all of them, under one number, from which peers compute the STADDs; the caller's
-// with one, in turn: it may be lent for one message only.
+// The home VCQ is the one through which peers read the directory, without the owner doing anything.
+// It gets no notices but those of its own writes there. Regions are reached through the ports,
+// which are known from the card: the home VCQ, and one on each further TNI. Memory that Heddle has
+// allocated is registered with all of them, under one number, from which peers compute the STADDs;
+// the caller's with one, in turn: it may be lent for one message only.
 #pragma once
 
 #include <atomic>
@@ -111,14 +113,17 @@ class Home {
   const std::uint64_t most_exclusive_;  // of this process
   const bootstrap::JobSecret secret_;
   const Agreed agreed_;
-  const std::shared_ptr<memory::UnmapWatch> watch_;  // where nobody but us tells what goes; else null
-  Vcq vcq_;                                          // home
-  std::vector<Vcq> ports_;                           // the home VCQ first
+  // where nobody but us tells what goes; else null
+  const std::shared_ptr<memory::UnmapWatch> watch_;
+  Vcq vcq_;                 // home
+  std::vector<Vcq> ports_;  // the home VCQ first
   Pages directory_;
   utofu_stadd_t directory_stadd_ = 0;
-  std::vector<std::atomic<const Peer*>> peers_;  // release in meet(); partner: the acquire load in peer()
-  std::mutex announcing_;                        // notices on the home VCQ are those of one announcement
-  std::mutex mutex_;                             // guards what follows
+  // release in meet(); partner: the acquire load in peer()
+  std::vector<std::atomic<const Peer*>> peers_;
+  // notices on the home VCQ are those of one announcement
+  std::mutex announcing_;
+  std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Peer>> met_;
   bool version_told_ = false;
   std::vector<bool> used_;  // worker numbers

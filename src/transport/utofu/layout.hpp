@@ -1,16 +1,20 @@
-// What stands where in the memory that peers reach: a rank's directory, a worker's block; and how many slots may be promised.
+// What stands where in the memory that peers reach: a rank's directory, a worker's block; and how
+// many slots may be promised.
 //
 //   directory (of a rank, registered on its home VCQ):   Entry of worker 0 | Entry of worker 1 | …
-//   block (of a worker, registered on its own VCQ):      claim word | rings of slots | pool | credit words | entries read
+//   block (of a worker, registered on its own VCQ):      claim word | rings of slots | pool |
+//                                                        credit words | entries read
 //
-// Everything in the directory, the claim word and the credit words is written by the NIC alone, the owner's own writes included, and
-// what the NIC wrote is read only after a notice. So nothing depends on how the NIC and the processor see each other's stores.
+// Everything in the directory, the claim word and the credit words is written by the NIC alone, the
+// owner's own writes included, and what the NIC wrote is read only after a notice. So nothing
+// depends on how the NIC and the processor see each other's stores.
 //
 // The MRQ of a worker cannot overflow: what may be in it at once is
 //   its own operations under way                                        operations
 //   messages in slots that it has given to senders (rings × slots)      promised
 //   credits that come back to it: at most 2 for each channel it opened  2 × channels
-// and Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a credit for it.
+// and Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a
+// credit for it.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +29,10 @@
 namespace heddle::transport::utofu {
 
 inline constexpr std::uint32_t kSlotBytes = 2048;
-inline constexpr std::uint32_t kMtu = 1920;                 // a message is one packet
-inline constexpr std::uint32_t kPiggyback = 32;             // bytes that travel in the command
-inline constexpr std::uint64_t kMostTransfer = 16'776'960;  // the NIC's limit, down to a multiple of 256
+inline constexpr std::uint32_t kMtu = 1920;      // a message is one packet
+inline constexpr std::uint32_t kPiggyback = 32;  // bytes that travel in the command
+// the NIC's limit, down to a multiple of 256
+inline constexpr std::uint64_t kMostTransfer = 16'776'960;
 inline constexpr std::uint32_t kMostSlots = 16;
 
 // Before each message in its slot.
@@ -52,7 +57,8 @@ static_assert(sizeof(Hello) == kPiggyback);
 
 enum class State : std::uint8_t { unopened = 0, open = 1, closed = 2 };
 
-// One worker in its rank's directory: written and read whole, as one packet; the seal tells a whole one.
+// One worker in its rank's directory: written and read whole, as one packet; the seal tells a whole
+// one.
 struct Entry {
   std::uint64_t vcq = 0;
   std::uint64_t block_stadd = 0;  // of the claim word; the rings follow
@@ -107,7 +113,8 @@ static_assert(sizes_for(1024, 192).most_notices() <= 1024 && sizes_for(1024, 192
 static_assert(sizes_for(2048, 4).most_notices() <= 2048 && sizes_for(2048, 4).slots == kMostSlots);
 static_assert(sizes_for(8192, 256).most_notices() <= 8192 && sizes_for(8192, 256).slots == kMostSlots);
 
-// A checksum that depends on the job's secret: against accident and confusion of jobs, not against who computes.
+// A checksum that depends on the job's secret: against accident and confusion of jobs, not against
+// who computes.
 std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::JobSecret& secret);
 
 template <class Record>
@@ -119,15 +126,16 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
   return record.seal == seal_of(&record, offsetof(Record, seal), secret);
 }
 
-// VCQs of a rank through which its regions are reached: one for each TNI, as far as there are any. The first is the home VCQ.
+// VCQs of a rank through which its regions are reached: one for each TNI, as far as there are any.
+// The first is the home VCQ.
 inline constexpr std::size_t kMostPorts = 6;
 struct Ports {
   std::uint64_t count = 0;
   std::uint64_t vcq[kMostPorts] = {};
 };
 
-// One way to a region: a VCQ of its owner, and the region's STADD there. Each import has kWays of them, so that who comes
-// from TNI i takes number i whatever the number of ports.
+// One way to a region: a VCQ of its owner, and the region's STADD there. Each import has kWays of
+// them, so that who comes from TNI i takes number i whatever the number of ports.
 struct Way {
   std::uint64_t stadd = 0;
   std::uint64_t vcq = 0;

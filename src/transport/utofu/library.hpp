@@ -1,8 +1,9 @@
 // libtofucom, opened at run time, and what all users of it in this process must share.
 //
-// The library is one per process whatever the number of contexts, and says nothing of threads for what it sets up (queues,
-// registrations), so those calls are made under one lock of the process; and queues that share a hardware CQ are used under
-// the lock of that CQ, even if they belong to different ranks. That is why this, alone in Heddle, hangs off the process.
+// The library is one per process whatever the number of contexts, and says nothing of threads for
+// what it sets up (queues, registrations), so those calls are made under one lock of the process;
+// and queues that share a hardware CQ are used under the lock of that CQ, even if they belong to
+// different ranks. That is why this, alone in Heddle, hangs off the process.
 #pragma once
 
 #include <utofu.h>
@@ -21,7 +22,8 @@
 
 namespace heddle::transport::utofu {
 
-// The functions that the transport calls, typed by the header, so that a library of another shape does not compile.
+// The functions that the transport calls, typed by the header, so that a library of another shape
+// does not compile.
 struct Functions {
   decltype(&::utofu_get_onesided_tnis) get_onesided_tnis;
   decltype(&::utofu_query_onesided_caps) query_onesided_caps;
@@ -59,8 +61,9 @@ struct Functions {
   decltype(&::utofu_poll_reduce_uint64) poll_reduce_uint64;
 };
 
-// Between a load and what must be read or written after it, where the other side is the NIC: a notice and what it announces, a slot
-// and the credit for it. <utofu.h> promises no order of its own.
+// Between a load and what must be read or written after it, where the other side is the NIC: a
+// notice and what it announces, a slot and the credit for it. <utofu.h> promises no order of its
+// own.
 inline void after_notice() {
 #if defined(__aarch64__)
   asm volatile("dmb oshld" ::: "memory");  // NOLINT: the outer domain, in which devices are
@@ -69,7 +72,8 @@ inline void after_notice() {
 #endif
 }
 
-// Between what was written for others and the doorbell of an operation that tells them so without passing it on itself.
+// Between what was written for others and the doorbell of an operation that tells them so without
+// passing it on itself.
 inline void before_signal() {
 #if defined(__aarch64__)
   asm volatile("dmb osh" ::: "memory");  // NOLINT: as above
@@ -92,26 +96,29 @@ struct Vcq {
 
 class Library {
  public:
-  // Opens it, once per process and name; it stays open, since it may have threads of its own. CONFIG: there is none, or it
-  // lacks a function.
+  // Opens it, once per process and name; it stays open, since it may have threads of its own.
+  // CONFIG: there is none, or it lacks a function.
   static base::Result<Library*> open(const std::string& name);
 
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] std::size_t tnis() const { return tnis_.size(); }
 
-  // A VCQ on the next TNI in turn. It has a CQ of its own if fewer than `most_exclusive` of this process have one and there is one;
-  // else it is beside others. With `spare` a TNI's last CQ is never given to one alone, so that others can still come.
+  // A VCQ on the next TNI in turn. It has a CQ of its own if fewer than `most_exclusive` of this
+  // process have one and there is one; else it is beside others. With `spare` a TNI's last CQ is
+  // never given to one alone, so that others can still come.
   // NO_MEMORY: none left.
   base::Result<Vcq> create(std::uint64_t most_exclusive, bool spare);
   // One that shares its CQ, on the TNI that is `step` behind that of `first`.
   base::Result<Vcq> create_behind(const Vcq& first, std::size_t step);
-  // In session mode, on the TNI of this process that comes `tni`-th, counted round, or else on one that has fewest of these; a TNI's last CQ
-  // is left to workers. NO_MEMORY: none left, or this process has `most` of them.
+  // In session mode, on the TNI of this process that comes `tni`-th, counted round, or else on one
+  // that has fewest of these; a TNI's last CQ is left to workers. NO_MEMORY: none left, or this
+  // process has `most` of them.
   base::Result<Vcq> create_session(std::uint64_t most, std::optional<std::uint32_t> tni);
   [[nodiscard]] bool has_sessions() const { return has_sessions_; }
   void destroy(const Vcq& vcq);
 
-  // Barrier gates of a TNI: ids[0] is a start gate, the others relay. Words of an operation; 0: there are no gates.
+  // Barrier gates of a TNI: ids[0] is a start gate, the others relay. Words of an operation; 0:
+  // there are no gates.
   [[nodiscard]] std::uint32_t gate_words() const { return gate_words_; }
   [[nodiscard]] utofu_tni_id_t gate_tni(std::uint32_t lane) const { return gate_tnis_[lane % gate_tnis_.size()]; }
   // NO_MEMORY: that TNI has not so many left, or this process would have more than `most`.
@@ -126,7 +133,8 @@ class Library {
   // The same for who may not wait: AGAIN, or false, if another thread sets something up now.
   base::Result<utofu_stadd_t> try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
   [[nodiscard]] bool try_withdraw(const Vcq& vcq, utofu_stadd_t stadd);
-  // By a number of ours, from which peers compute the STADD. `address`: aligned to 256. STATE: the number is taken on this CQ.
+  // By a number of ours, from which peers compute the STADD. `address`: aligned to 256. STATE: the
+  // number is taken on this CQ.
   base::Result<utofu_stadd_t> enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag);
   void withdraw(const Vcq& vcq, utofu_stadd_t stadd);
   // What enroll_as() gives or gave the owner of that VCQ.
@@ -143,7 +151,8 @@ class Library {
     std::uint64_t exclusive = 0;  // VCQs with a CQ of their own
     std::uint64_t sharing = 0;    // the others
     std::uint64_t sessions = 0;   // of the exclusive ones: in session mode
-    std::optional<Vcq> spare;     // holds a CQ for those that share, until the first of them gets it
+    // holds a CQ for those that share, until the first of them gets it
+    std::optional<Vcq> spare;
   };
   base::Result<utofu_stadd_t> enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
   int create_on(const Tni& tni, unsigned long flags, Vcq* vcq);

@@ -1,10 +1,12 @@
 // What a worker has under way on its VCQ, and how a notice finds it again.
 //
-// A notice carries the type, the peer's VCQ, the end address at the peer and 8 bits of ours (edata); the order of notices means
-// nothing. With 8 bits alone 256 operations could be told apart, which is why others empty their queues every 200 gets.
-// Here an operation's lane (edata) is its index modulo 256, and no two in one lane have the same type, VCQ and address:
-// take() looks at the few others of the lane before it gives an index. So a notice names exactly one operation. Where there are no
-// more operations than lanes, the lane is the index, and nothing has to be looked at.
+// A notice carries the type, the peer's VCQ, the end address at the peer and 8 bits of ours
+// (edata); the order of notices means nothing. With 8 bits alone 256 operations could be told
+// apart, which is why others empty their queues every 200 gets. Here an operation's lane (edata) is
+// its index modulo 256, and no two in one lane have the same type, VCQ and address: take() looks at
+// the few others of the lane before it gives an index. So a notice names exactly one operation.
+// Where there are no more operations than lanes, the lane is the index, and nothing has to be
+// looked at.
 #pragma once
 
 #include <utofu.h>
@@ -33,26 +35,30 @@ constexpr std::uint8_t type_of(Task task) {
 
 // One line: what is written when it begins and read when it ends.
 struct alignas(64) Operation {
-  // Its type as a notice has it; above, what must be thought of at its end. So one comparison with the type that a notice carries
-  // says that this is the one, and that its end is nothing but its completion.
+  // Its type as a notice has it; above, what must be thought of at its end. So one comparison with
+  // the type that a notice carries says that this is the one, and that its end is nothing but its
+  // completion.
   std::uint16_t kind = kFree;
   Task task = Task::none;
   std::uint8_t bytes = 0;  // atomic: of the result
-  std::uint32_t lease =
-      0;  // put, get: of the caller's memory, from the registration cache; 0: none. Free ones have none
+  // put, get: of the caller's memory, from the registration cache; 0: none. Free ones have none
+  std::uint32_t lease = 0;
   std::uint32_t rank = 0;
   std::uint32_t channel = 0;  // message, hello, read_entry, claim
   std::uint32_t buffer = 0;   // message: of the pool, or kNoBuffer
   Token token = 0;
   utofu_vcq_id_t vcq = 0;
   utofu_stadd_t address = 0;  // as the notice will carry it
-  void* tag = nullptr;        // uTofu's cbdata: the index in 16 bits, above how often a TCQ record might have been late
-  void* result = nullptr;     // atomic: where the old value goes; null: nowhere. Free ones: the next one
+  // uTofu's cbdata: the index in 16 bits, above how often a TCQ record might have been late
+  void* tag = nullptr;
+  // atomic: where the old value goes; null: nowhere. Free ones: the next one
+  void* result = nullptr;
 
   static constexpr std::uint16_t kFree = 0xFFFF;
   static constexpr std::uint16_t kOwesSource = 0x100;  // source_free comes before done
-  static constexpr std::uint16_t kOrphan = 0x200;      // its completion was given, as its peer has died
-  static constexpr std::uint16_t kOther = 0x400;       // neither put nor get
+  // its completion was given, as its peer has died
+  static constexpr std::uint16_t kOrphan = 0x200;
+  static constexpr std::uint16_t kOther = 0x400;  // neither put nor get
 
   [[nodiscard]] std::uint8_t type() const { return static_cast<std::uint8_t>(kind); }
   [[nodiscard]] bool has(std::uint16_t bit) const { return (kind & bit) != 0; }
@@ -68,7 +74,8 @@ class Operations {
  public:
   static constexpr std::uint32_t kLanes = 256;
 
-  // `count`: at most 65536. Those beyond it, up to the number of lanes, are never taken: so that every edata has a place.
+  // `count`: at most 65536. Those beyond it, up to the number of lanes, are never taken: so that
+  // every edata has a place.
   explicit Operations(std::uint32_t count) : all_(count < kLanes ? kLanes : count), crowded_(count > kLanes) {
     first_ = all_.data();
     for (std::uint32_t i = static_cast<std::uint32_t>(all_.size()); i > 0; --i) {
@@ -118,7 +125,8 @@ class Operations {
     give_back(operation);
   }
 
-  // Of a notice of success. True: *operation is the one, and its end is nothing but its completion. Else find() tells.
+  // Of a notice of success. True: *operation is the one, and its end is nothing but its completion.
+  // Else find() tells.
   bool plain(const utofu_mrq_notice& notice, Operation** operation) {
     Operation* one = &first_[notice.edata % kLanes];
     if (crowded_) [[unlikely]] {
@@ -179,7 +187,8 @@ class Operations {
     }
     return false;
   }
-  // The first free one whose lane has none alike, brought to the front of the free ones. Null: there is none.
+  // The first free one whose lane has none alike, brought to the front of the free ones. Null:
+  // there is none.
   [[gnu::noinline]] Operation* choose(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     Operation* before = nullptr;
     for (Operation* at = free_; at != nullptr; before = at, at = static_cast<Operation*>(at->result)) {

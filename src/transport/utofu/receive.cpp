@@ -8,7 +8,8 @@
 
 namespace heddle::transport::utofu {
 
-// Polling the TCQ is also what frees the slots of the TOQ. When nothing has been posted since all had ended, there is nothing in it.
+// Polling the TCQ is also what frees the slots of the TOQ. When nothing has been posted since all
+// had ended, there is nothing in it.
 void Worker::drain_tcq(Out& out) {
   void* tag = nullptr;
   for (;;) {
@@ -127,7 +128,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
   }
 }
 
-// ---- what peers put -----------------------------------------------------------------------------------------------------
+// ---- what peers put -----------------------------------------------------------------------------
 
 void Worker::arrived(const utofu_mrq_notice& notice) {
   const std::uint64_t end = notice.rmt_stadd - station_->stadd;  // wraps for what is none of ours
@@ -235,7 +236,8 @@ bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t lengt
   return true;
 }
 
-// What the last poll handed out is over. Credit for half a ring at once: so at most two such notices are on their way.
+// What the last poll handed out is over. Credit for half a ring at once: so at most two such
+// notices are on their way.
 void Worker::release_lent() {
   for (const std::uint32_t number : lending_) {
     Ring& ring = rings_[number];

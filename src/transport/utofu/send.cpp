@@ -11,7 +11,8 @@ namespace {
 
 using Stage = Channel::Stage;
 
-// Between two looks at the entry of a worker that is not open, or gives no credit: polls, or refused posts.
+// Between two looks at the entry of a worker that is not open, or gives no credit: polls, or
+// refused posts.
 constexpr std::uint32_t kShortestPause = 8;
 constexpr std::uint32_t kLongestPause = 64;
 
@@ -108,7 +109,8 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
   return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
 }
 
-// The message is ours, and leaves when the channel has a ring: no more than fit into one, so that none of them waits for the receiver.
+// The message is ours, and leaves when the channel has a ring: no more than fit into one, so that
+// none of them waits for the receiver.
 base::Status Worker::keep_waiting(Channel& channel, Command& command) {
   list(channel);
   if (channel.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
@@ -158,7 +160,7 @@ int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t by
   return code;
 }
 
-// ---- from the first message to a ring of one's own ----------------------------------------------------------------------
+// ---- from the first message to a ring of one's own ----------------------------------------------
 
 void Worker::list(Channel& channel) {
   if (channel.listed) return;
@@ -279,7 +281,8 @@ int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
   return code;
 }
 
-// A receiver that gives no credit is slow, or was closed: its entry tells. Asked for whenever a message finds no credit.
+// A receiver that gives no credit is slow, or was closed: its entry tells. Asked for whenever a
+// message finds no credit.
 void Worker::look_again(Channel& channel) {
   if (channel.looking || ++channel.starved % kLongestPause != 0) return;
   channel.looking = read_entry(channel) == UTOFU_SUCCESS;

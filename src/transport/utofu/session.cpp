@@ -28,7 +28,8 @@ base::Status status_of(int code) {
   return base::fail(HEDDLE_ERR_SYSTEM, "a command of a session queue has failed: %s (%d)", error_name(code), code);
 }
 
-// What poll_tcq says of a command that has failed, and poll_mrq of one for which there is a notice; other errors come without a record.
+// What poll_tcq says of a command that has failed, and poll_mrq of one for which there is a notice;
+// other errors come without a record.
 bool is_of_command(int code) {
   return code <= UTOFU_ERR_TCQ_OTHER && code >= UTOFU_ERR_TCQ_LENGTH;
 }
@@ -260,7 +261,8 @@ void UtofuSession::post_queue(Queue& queue) {
       words = commands.slots.size() - commands.posted;
       continue;
     }
-    const bool too_many = code == UTOFU_ERR_INVALID_DESC && words > kSlotWords;  // more than it has at all
+    // more than it has at all
+    const bool too_many = code == UTOFU_ERR_INVALID_DESC && words > kSlotWords;
     if (code != UTOFU_ERR_BUSY && !too_many) {
       fail(code);
       return;
@@ -346,11 +348,12 @@ base::Status UtofuSession::poll() {
 
 }  // namespace
 
-// ---- Sessions ---------------------------------------------------------------------------------------------------------------
+// ---- Sessions -----------------------------------------------------------------------------------
 
 Sessions::Sessions(Home& home) : home_(home) {}
 
-// Where Sessions were left, the common VCQ stays too, with what it has registered and what its commands name.
+// Where Sessions were left, the common VCQ stays too, with what it has registered and what its
+// commands name.
 Sessions::~Sessions() {
   if (!ready_) return;
   if (!left_.empty()) {

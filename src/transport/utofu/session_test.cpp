@@ -1,5 +1,6 @@
-// Session queues on the emulator: chains of ranks that forward without anybody calling anything, runs that overlap, and what is
-// refused. In strict mode the emulator ends the job for credits that are left over when a queue is freed.
+// Session queues on the emulator: chains of ranks that forward without anybody calling anything,
+// runs that overlap, and what is refused. In strict mode the emulator ends the job for credits that
+// are left over when a queue is freed.
 #include "transport/session.hpp"
 
 #include <dlfcn.h>
@@ -51,8 +52,9 @@ std::vector<std::uint32_t> queues(std::size_t count) {
   return std::vector<std::uint32_t>(count, SessionQueues::kAnyLink);
 }
 
-// One rank of a chain. Queue 0: segments, released by their arrival; queue 1, not at the ends: the successor's readiness. The root
-// sends when its successor is ready, so its queue 1 gives credits to its queue 0.
+// One rank of a chain. Queue 0: segments, released by their arrival; queue 1, not at the ends: the
+// successor's readiness. The root sends when its successor is ready, so its queue 1 gives credits
+// to its queue 0.
 class Link {
  public:
   Link(Side& side, std::uint32_t rank, std::uint32_t ranks, std::uint32_t segments, std::size_t bytes)
@@ -93,7 +95,8 @@ class Link {
   static std::byte expected(std::uint64_t run, std::size_t i) {
     return static_cast<std::byte>((run * 29 + i * 3 + (i >> 8U)) & 0xffU);
   }
-  // Credits that the readiness of its successor brings: to the root as many as it has puts to itself.
+  // Credits that the readiness of its successor brings: to the root as many as it has puts to
+  // itself.
   [[nodiscard]] std::uint32_t reports() const { return root() ? (segments_ + 14) / 15 : 1; }
   void release(const SessionKey* mine, std::vector<SessionCommand>* commands) const {
     for (std::uint32_t left = segments_; left > 0;) {
@@ -143,7 +146,8 @@ TEST(UtofuSession, TheLastOneReceivesThoughNobodyElseCallsAnything) {
       Chain chain(ranks, segments, 3000);
       for (std::uint64_t run = 1; run <= 10; ++run) {
         for (auto& link : chain.links()) link->fill(run);
-        // In another order each time: who starts first has credits kept for it, or commands that wait.
+        // In another order each time: who starts first has credits kept for it, or commands that
+        // wait.
         std::vector<std::size_t> order(ranks);
         std::iota(order.begin(), order.end(), run % ranks);
         for (const std::size_t i : order) chain.links()[i % ranks]->session().start();
@@ -378,15 +382,18 @@ TEST(UtofuSession, TheFreeQueueGoesInPieces) {
   }
 }
 
-// Of a run that never ends: queue, commands and memory stay with the interface, and the process ends as usual.
+// Of a run that never ends: queue, commands and memory stay with the interface, and the process
+// ends as usual.
 TEST(UtofuSession, WhatIsLeftStays) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
-  // Stays as well, also while the process ends: what is left in the interface may still put into it.
+  // Stays as well, also while the process ends: what is left in the interface may still put into
+  // it.
   static auto& memory = *new std::vector<std::byte>(64);
   auto opened = side.sessions()->open(queues(2), memory);
   ASSERT_TRUE(opened.ok()) << base::last_message();
-  // What the free queue has put is registered with the VCQ that all Sessions share: that stays, too.
+  // What the free queue has put is registered with the VCQ that all Sessions share: that stays,
+  // too.
   const SessionKey key = (*opened)->key(1);
   const SessionCommand commands[] = {{0}, {SessionCommand::kFreeQueue, &key, 0, 32, 8, 1}, {1}};
   ASSERT_EQ((*opened)->bind(commands), HEDDLE_DONE);

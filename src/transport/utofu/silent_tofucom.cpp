@@ -1,4 +1,5 @@
-// The emulator, but a machine in which one VCQ can fall silent: what is asked of it then is taken, and nothing is ever heard of it.
+// The emulator, but a machine in which one VCQ can fall silent: what is asked of it then is taken,
+// and nothing is ever heard of it.
 #include <utofu.h>
 #include <utofu_profile.h>
 

@@ -1,6 +1,7 @@
-// Puts, gets and atomics of a worker: one uTofu command each. Puts and gets go to the port of the region's owner that has the number of
-// this worker's TNI, so that the workers of many TNIs come in by many. Atomics go to the port that the word has: no document says
-// whether two TNIs of a node are atomic against each other.
+// Puts, gets and atomics of a worker: one uTofu command each. Puts and gets go to the port of the
+// region's owner that has the number of this worker's TNI, so that the workers of many TNIs come in
+// by many. Atomics go to the port that the word has: no document says whether two TNIs of a node
+// are atomic against each other.
 #include <cstring>
 #include <new>
 
@@ -240,7 +241,7 @@ base::Status Worker::update(Command& command) {
   return refused(code, operation);
 }
 
-// ---- commands ---------------------------------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 base::Status Worker::start(Command& command) {
   if (command.alone) return HEDDLE_AGAIN;  // nothing is done before post() returns
@@ -267,8 +268,8 @@ base::Status Worker::start(Command& command) {
   return transfers && !command.alone ? transfer(command) : start(command);
 }
 
-// The engine gives one at a time, and what it gives most is short. All else is elsewhere, so that little is saved and restored
-// here.
+// The engine gives one at a time, and what it gives most is short. All else is elsewhere, so that
+// little is saved and restored here.
 std::size_t Worker::post(std::span<Command> batch) {
   if (!quick_ || batch.size() != 1) [[unlikely]] {
     return post_all(batch);

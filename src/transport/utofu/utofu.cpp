@@ -7,7 +7,8 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// What does not fit one message is better fetched by its receiver: the NIC does it, and nobody copies.
+// What does not fit one message is better fetched by its receiver: the NIC does it, and nobody
+// copies.
 constexpr std::uint64_t kFetchBytes = std::uint64_t{8} << 10;
 
 class UtofuTransport final : public Transport {

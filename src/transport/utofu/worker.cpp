@@ -13,15 +13,16 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// How long a NIC that lives has for its answer, many times over: after its process was found dead, and, whatever is known of the
-// processes, when a worker is closed. There are NICs that do not answer though their process lives: the emulator's is a thread of it,
-// which stops with it.
+// How long a NIC that lives has for its answer, many times over: after its process was found dead,
+// and, whatever is known of the processes, when a worker is closed. There are NICs that do not
+// answer though their process lives: the emulator's is a thread of it, which stops with it.
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
 
 // A message waits for this channel, and what it needs next comes without the peer doing anything.
 bool may_go_on(const Channel* channel) {
   if (channel->waiting == 0) return false;
-  if (channel->stage == Channel::Stage::unopened) return channel->pause == 0;  // its entry was not looked at yet
+  // its entry was not looked at yet
+  if (channel->stage == Channel::Stage::unopened) return channel->pause == 0;
   return channel->stage != Channel::Stage::ready || channel->credits != 0;
 }
 
@@ -65,9 +66,10 @@ base::Status Worker::announce() {
   return home_.announce(index_, entry);
 }
 
-// What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot. Until then the caller's memory
-// is in use. What was accepted leaves, as long as that needs no peer's processor: who posted it may not look after it any more.
-// What has not ended in kGraceNs is left as it is, and so is what it uses.
+// What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot.
+// Until then the caller's memory is in use. What was accepted leaves, as long as that needs no
+// peer's processor: who posted it may not look after it any more. What has not ended in kGraceNs is
+// left as it is, and so is what it uses.
 // The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
 Worker::~Worker() {
   std::vector<Completion> nobody;
@@ -105,7 +107,8 @@ Worker::~Worker() {
   Entry entry;
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
-  static_cast<void>(home_.announce(index_, entry));  // who cannot be told notices when the rank ends
+  // who cannot be told notices when the rank ends
+  static_cast<void>(home_.announce(index_, entry));
   if (operations_.under_way() == 0) {
     home_.keep(std::move(station_));
   } else {
@@ -124,7 +127,8 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     end_doomed();
   }
   if (!backlog_.empty()) out.flush();
-  if (!ready_.empty()) hand_out(out);  // first, so that a stream of other notices does not leave them no room
+  // first, so that a stream of other notices does not leave them no room
+  if (!ready_.empty()) hand_out(out);
   if (tcq_due_) drain_tcq(out);
   if (out.room()) drain_mrq(out);
   if (!ready_.empty()) hand_out(out);
@@ -149,8 +153,8 @@ void Worker::peer_failed(std::uint32_t rank) {
   if (any) dooms_.push_back({rank, home_.environment().clock->now_ns() + kGraceNs});
 }
 
-// What it holds, a lease or a buffer, is not used again before a notice says that the NIC has done with it; and its index not
-// either, so that there is room for that notice.
+// What it holds, a lease or a buffer, is not used again before a notice says that the NIC has done
+// with it; and its index not either, so that there is room for that notice.
 void Worker::orphan(Operation& operation) {
   if (operation.has(Operation::kOrphan)) return;
   const bool owed_source = operation.has(Operation::kOwesSource);

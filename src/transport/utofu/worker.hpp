@@ -1,9 +1,12 @@
-// A worker of the utofu transport: one VCQ. One thread at a time; what shares its CQ with others uses it under the CQ's lock, and a
-// call that finds the lock held does nothing.
+// A worker of the utofu transport: one VCQ. One thread at a time; what shares its CQ with others
+// uses it under the CQ's lock, and a call that finds the lock held does nothing.
 //
-// Messages go into a ring of slots at the receiver's, which a sender claims once per pair of workers (a Channel here, a Ring
-// there):  read the peer's directory entry (get) → claim (armw add) → hello → messages, each one put into the next slot.
-// A receiver gives back credit for half a ring at a time by a put whose edata is the number of slots.
+// Messages go into a ring of slots at the receiver's, which a sender claims once per pair of
+// workers (a Channel here, a Ring
+// there):  read the peer's directory entry (get) → claim (armw add) → hello → messages, each one
+//          put into the next slot.
+// A receiver gives back credit for half a ring at a time by a put whose edata is the number of
+// slots.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +48,8 @@ struct Channel {
   std::uint32_t slots = 0;
   std::uint32_t next = 0;     // slot
   std::uint32_t credits = 0;  // free slots
-  std::uint32_t waiting = 0;  // messages that were taken before the ring was ours: buffers first … last
+  // messages that were taken before the ring was ours: buffers first … last
+  std::uint32_t waiting = 0;
   std::uint32_t first = kNoBuffer;
   std::uint32_t last = kNoBuffer;
   std::uint32_t starved = 0;  // refusals since credit came
@@ -70,15 +74,17 @@ struct Ring {
   std::uint16_t length[kMostSlots] = {};
 };
 
-// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any. It waits for nobody: while another thread
-// sets something up, what shall be registered is to be asked for again, and what shall not be any more stays so for a while.
+// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any. It waits for
+// nobody: while another thread sets something up, what shall be registered is to be asked for
+// again, and what shall not be any more stays so for a while.
 class Registrar final : public memory::Registrar {
  public:
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
   [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                     std::uint64_t* handle) override;
   void withdraw(std::uint64_t handle) override;
-  // From now on what is registered stays so until the VCQ ends: commands may be under way that use it.
+  // From now on what is registered stays so until the VCQ ends: commands may be under way that use
+  // it.
   void leave() { leaves_ = true; }
   // What was left for a while; waits.
   void finish();
@@ -188,19 +194,23 @@ class Worker final : public TransportWorker {
   CqLock* const lock_;
   const std::size_t way_;  // see target_of()
   bool quick_;             // not careful_, and the operations are not crowded
-  bool careful_;           // there is a lock, a rank has failed, or the backlog is not empty: see post()
+  // there is a lock, a rank has failed, or the backlog is not empty: see post()
+  bool careful_;
   bool any_failed_ = false;
-  bool tcq_due_ = false;  // something was posted since the TCQ was last found empty with nothing under way
+  // something was posted since the TCQ was last found empty with nothing under way
+  bool tcq_due_ = false;
   const Functions calls_;
   Operations operations_;
-  std::optional<memory::RegistrationCache> registrations_;  // until the destructor has taken them back
+  // until the destructor has taken them back
+  std::optional<memory::RegistrationCache> registrations_;
 
   Home& home_;
   std::unique_ptr<Station> station_;
   const Sizes sizes_;
   const std::uint32_t index_;
   Registrar registrar_;
-  std::vector<std::vector<std::uint32_t>> channel_of_;  // by rank, then worker; empty until one is addressed
+  // by rank, then worker; empty until one is addressed
+  std::vector<std::vector<std::uint32_t>> channel_of_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> connecting_;
   std::vector<Buffer> buffers_;

@@ -1,4 +1,5 @@
-// Many workers of a rank on the emulator: some with a CQ of their own, the others sharing CQs, each a thread.
+// Many workers of a rank on the emulator: some with a CQ of their own, the others sharing CQs, each
+// a thread.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -56,7 +57,8 @@ class Side {
   std::unique_ptr<Transport> transport_;
 };
 
-// One worker's part: adds to the common word, and sends its number to its namesake, until both have happened `rounds` times.
+// One worker's part: adds to the common word, and sends its number to its namesake, until both have
+// happened `rounds` times.
 void exchange(TransportWorker& worker, std::uint32_t rank, std::uint32_t index, const RemoteMemory& word,
               std::atomic<std::uint32_t>* finished, std::uint32_t all, std::uint32_t rounds) {
   const test::Deadline deadline;
@@ -243,7 +245,8 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   sides[1].transport()->free(*region);
 }
 
-// Of the numbers from which peers compute STADDs there are 256; what comes then has one way, and numbers that are given back serve again.
+// Of the numbers from which peers compute STADDs there are 256; what comes then has one way, and
+// numbers that are given back serve again.
 TEST(Workers, MoreRegionsThanNumbers) {
   bootstrap::inproc::Job job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
@@ -287,8 +290,8 @@ TEST(Workers, DepthsThatDifferAreTold) {
   sides[1].transport()->free(*region);
 }
 
-// What is under way to a rank that has died, and of which the NIC says nothing, ends after ten seconds; and its worker can be
-// closed, though the NIC may still use what it was given.
+// What is under way to a rank that has died, and of which the NIC says nothing, ends after ten
+// seconds; and its worker can be closed, though the NIC may still use what it was given.
 TEST(Workers, SilentNodeThatDied) {
   void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -296,7 +299,8 @@ TEST(Workers, SilentNodeThatDied) {
   ASSERT_NE(silence, nullptr);
   bootstrap::inproc::Job job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
-                                             {"HEDDLE_MAX_WORKERS", "1"}};  // one port: one VCQ falls silent
+                                             // one port: one VCQ falls silent
+                                             {"HEDDLE_MAX_WORKERS", "1"}};
   StepClock clock;
   std::vector<std::byte> memory(4096);  // registered as long as rank 0 is there
   Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
@@ -363,8 +367,9 @@ TEST(Workers, SilentNodeThatDied) {
   sides[1].transport()->free(*region);
 }
 
-// The same of a node that lives, as far as anybody knows, and says nothing: its processes were stopped, say. Closing ends all the same,
-// says what is lost, and leaves the VCQ to the end of the process.
+// The same of a node that lives, as far as anybody knows, and says nothing: its processes were
+// stopped, say. Closing ends all the same, says what is lost, and leaves the VCQ to the end of the
+// process.
 class SilentNode : public testing::TestWithParam<Opcode> {};
 
 TEST_P(SilentNode, ThatLives) {
@@ -423,7 +428,8 @@ INSTANTIATE_TEST_SUITE_P(Opcodes, SilentNode, testing::Values(Opcode::put, Opcod
                            return "opcode_" + std::to_string(static_cast<unsigned>(tested.param));
                          });
 
-// Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one process each.
+// Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one
+// process each.
 class OwnWorld : public bootstrap::Bootstrap {
  public:
   explicit OwnWorld(bootstrap::inproc::Job& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
@@ -477,7 +483,8 @@ TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
   EXPECT_EQ(completion.status, HEDDLE_ERR_CONFIG);
 }
 
-// Rank 0, to which the others' cards are under way for as long as it is told: who would hand them on is stopped.
+// Rank 0, to which the others' cards are under way for as long as it is told: who would hand them
+// on is stopped.
 class LateCards final : public OwnWorld {
  public:
   using OwnWorld::OwnWorld;

@@ -1,12 +1,14 @@
-// Every function of the C API with valid pointers and random values, by two ranks that also misuse it: closed and foreign handles, lengths
-// beyond all, arguments that the ranks do not agree on. Whatever is asked for, nothing may crash, hang, or write elsewhere.
+// Every function of the C API with valid pointers and random values, by two ranks that also misuse
+// it: closed and foreign handles, lengths beyond all, arguments that the ranks do not agree on.
+// Whatever is asked for, nothing may crash, hang, or write elsewhere.
 //
-//   api_fuzz [--seed N] [--calls N] [--round N] [--seconds S] [--transport NAME] [--mode MODE] [--patience S]
+//   api_fuzz [--seed N] [--calls N] [--round N] [--seconds S] [--transport NAME] [--mode MODE]
+//   [--patience S]
 //   heddle run -n 2 api_fuzz …     two processes instead of two threads
 //   api_fuzz --list                the functions that it calls
 //
-// Ends with 0; 3 and the last calls where a call fails that may not, succeeds that may not, or does not return; by a signal, after the
-// last calls, where the library faults.
+// Ends with 0; 3 and the last calls where a call fails that may not, succeeds that may not, or does
+// not return; by a signal, after the last calls, where the library faults.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

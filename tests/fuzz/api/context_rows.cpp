@@ -11,7 +11,8 @@ heddle_context any_context(Rank& rank) {
   return rank.chance(70) ? rank.main() : rank.pick(rank.contexts);
 }
 
-// Options with a size that may be another version's, what lies beyond zero or not. Null now and then.
+// Options with a size that may be another version's, what lies beyond zero or not. Null now and
+// then.
 template <class Options>
 const Options* sized(Rank& rank, const Options& made) {
   if (rank.chance(20)) return nullptr;
@@ -246,7 +247,8 @@ void enroll(Rank& rank) {
   const std::size_t bytes = rank.transfer_bytes();
   auto* region = rank.maybe_null(rank.keep_one(heddle_region{}));
   void* address = rank.maybe_null(bytes <= kBig ? rank.keep(bytes) : rank.data(0, bytes));
-  // A length beyond what is mapped is a lie that no operation finds out here: it is released at once.
+  // A length beyond what is mapped is a lie that no operation finds out here: it is released at
+  // once.
   if (HEDDLE_CALL(rank, heddle_region_register, context, address, bytes, region) != HEDDLE_DONE) return;
   keep_region(rank, context, *region, bytes);
 }

@@ -91,7 +91,8 @@ const void* send(Rank& rank, std::size_t bytes) {
   return rank.maybe_null(rank.data(0, bytes <= kBig / 4 ? 2 * bytes : bytes, rank.chance(95) || rank.careful ? 16 : 1));
 }
 void* receive(Rank& rank, std::size_t bytes) {
-  // Now and then over what is sent; which for one member is in place, and good, and for another is not.
+  // Now and then over what is sent; which for one member is in place, and good, and for another is
+  // not.
   return rank.maybe_null(rank.data(rank.chance(92) || rank.together() ? 1 : 0, bytes <= kBig / 4 ? 2 * bytes : bytes,
                                    rank.chance(95) || rank.careful ? 16 : 1));
 }
@@ -132,7 +133,8 @@ const heddle_blocks* blocks(Rank& rank, std::uint32_t count) {
   heddle_blocks made{counts, rank.chance(60) ? displacements : nullptr,
                      rank.chance(60) ? std::size_t{1} : std::size_t{8}};
   const std::size_t most = kBig / 8 / kLists;
-  const std::size_t same = rank.fitting(most / 8 - 2);  // with what members differ by no block reaches into the next
+  // with what members differ by no block reaches into the next
+  const std::size_t same = rank.fitting(most / 8 - 2);
   for (std::uint32_t i = 0; i < count; ++i) {
     counts[i] = same + (rank.differ ? rank.number() + 1 : 0);
     displacements[i] = i * most / 8 + (rank.chance(10) && !rank.careful ? rank.below(most / 8) : 0);
@@ -184,8 +186,8 @@ const heddle_collective_options* options(Rank& rank) {
   return static_cast<heddle_collective_options*>(static_cast<void*>(bytes));
 }
 
-// Both members tell alike how it went: an operation is there at both, or at none. True: it is to be listed, in the same place at both
-// ranks, as nothing where there is none.
+// Both members tell alike how it went: an operation is there at both, or at none. True: it is to be
+// listed, in the same place at both ranks, as nothing where there is none.
 bool alike(Rank& rank, const Target& to, heddle_status status) {
   const bool good = status >= 0;
   const bool other = rank.meet(good ? 1 : 0) != 0;

@@ -9,7 +9,8 @@
 namespace heddle::tests::api {
 namespace {
 
-thread_local Rank* t_rank = nullptr;  // whose calls this thread makes; helpers of the library make none
+// whose calls this thread makes; helpers of the library make none
+thread_local Rank* t_rank = nullptr;
 
 constexpr std::uint64_t kBoundaries[] = {0,
                                          1,
@@ -85,8 +86,8 @@ std::uint32_t Rank::rank_number() {
   return chance(85) ? static_cast<std::uint32_t>(below(2)) : odd32();
 }
 
-// A worker that the other rank, or this one, has opened, maybe closed since; or one that none can be. What is sent to one that is still
-// to be opened waits for it, rightly and for ever.
+// A worker that the other rank, or this one, has opened, maybe closed since; or one that none can
+// be. What is sent to one that is still to be opened waits for it, rightly and for ever.
 heddle_peer Rank::peer() {
   const std::uint32_t rank = rank_number();
   std::uint32_t opened = rank < 2 ? meeting_.sides[rank].workers.load(std::memory_order_relaxed) : 1;
@@ -219,7 +220,8 @@ std::int64_t Rank::meet(std::int64_t say) {
   return other.said[now % 2].load(std::memory_order_relaxed);
 }
 
-// Everything that the other rank may wait for: progress, handlers of USER messages, receives of what nobody wants.
+// Everything that the other rank may wait for: progress, handlers of USER messages, receives of
+// what nobody wants.
 void Rank::serve() {
   const bool together = std::exchange(together_, false);
   for (std::size_t i = 0; i < workers.live.size(); ++i) {
@@ -344,7 +346,8 @@ void Rank::finish(std::size_t which) {
   Operation& operation = operations[which];
   if (operation.running) {
     constexpr std::int64_t kLong = 120'000'000'000;
-    allow(0);  // both wait for it, and it does not need anything else: the watchdog ends what does not end
+    // both wait for it, and it does not need anything else: the watchdog ends what does not end
+    allow(0);
     const heddle_status status = HEDDLE_CALL(*this, heddle_collective_wait, operation.handle, kLong);
     if (status == HEDDLE_ERR_TIMEOUT) wrong("an operation that both wait for has not ended");
     if (status == HEDDLE_ERR_HANDLE || status == HEDDLE_ERR_STATE) wrong("an operation that runs is not known");

@@ -1,7 +1,9 @@
-// One rank of the API fuzzer: what it draws its arguments from, the calls it makes and what it checks of each.
+// One rank of the API fuzzer: what it draws its arguments from, the calls it makes and what it
+// checks of each.
 //
-// Pointers are valid, always: what the library is told to read or write is the fuzzer's for the whole round, or the call has to
-// refuse it before it looks (a length that no region has, that no message may have). Values are anything.
+// Pointers are valid, always: what the library is told to read or write is the fuzzer's for the
+// whole round, or the call has to refuse it before it looks (a length that no region has, that no
+// message may have). Values are anything.
 #pragma once
 
 #include <atomic>
@@ -23,16 +25,21 @@
 
 namespace heddle::tests::api {
 
-inline constexpr std::size_t kBig = std::size_t{1} << 20;  // no region that operations reach is longer
+// no region that operations reach is longer
+inline constexpr std::size_t kBig = std::size_t{1} << 20;
 inline constexpr std::size_t kBuffers = 4;
-inline constexpr std::int64_t kKeptNs = 500'000'000;  // claimed messages may stay so while somebody waits
+// claimed messages may stay so while somebody waits
+inline constexpr std::int64_t kKeptNs = 500'000'000;
 
-// Where the two ranks find each other without the library: in this process's memory, or in a page that two processes share.
+// Where the two ranks find each other without the library: in this process's memory, or in a page
+// that two processes share.
 struct Meeting {
   struct Side {
-    alignas(64) std::atomic<std::uint64_t> came;  // how often; release, partner: the acquire load in Rank::meet
-    std::atomic<std::int64_t> said[2];            // at an even and an odd meeting: who is one ahead does not overwrite
-    std::atomic<std::uint32_t> workers;           // it has opened so many
+    // how often; release, partner: the acquire load in Rank::meet
+    alignas(64) std::atomic<std::uint64_t> came;
+    // at an even and an odd meeting: who is one ahead does not overwrite
+    std::atomic<std::int64_t> said[2];
+    std::atomic<std::uint32_t> workers;  // it has opened so many
   };
   Side sides[2];
 };
@@ -44,14 +51,16 @@ struct Settings {
   double seconds = 0;           // 0: no limit
   std::string transport = "shm";
   heddle_sharing mode = HEDDLE_SHARING_DEFAULT;  // default: any, at random
-  double patience = 60;                          // seconds that a call may last longer than the time it was given
+  // seconds that a call may last longer than the time it was given
+  double patience = 60;
   bool verbose = false;
 };
 
 enum class When {
   anywhere,  // waits for nobody
   turn,      // may wait for the peer, which meanwhile serves
-  together   // collective: both ranks call it, with arguments from the random numbers that they share
+  // collective: both ranks call it, with arguments from the random numbers that they share
+  together
 };
 
 class Rank;
@@ -124,19 +133,23 @@ class Rank {
   bool chance(unsigned percent) { return below(100) < percent; }
   std::uint64_t odd();  // a boundary, or any bits
   std::uint32_t odd32() { return static_cast<std::uint32_t>(odd()); }
-  std::size_t fitting(std::size_t most = kBig);                            // small ones more often
-  std::size_t transfer_bytes() { return chance(75) ? fitting() : odd(); }  // beyond kBig no region has room
+  std::size_t fitting(std::size_t most = kBig);  // small ones more often
+  // beyond kBig no region has room
+  std::size_t transfer_bytes() { return chance(75) ? fitting() : odd(); }
   template <class T>
   T enumeration(int most) {  // mostly one of 0 … most
     return static_cast<T>(chance(85) ? static_cast<int>(below(static_cast<std::uint64_t>(most) + 1)) : odd_int());
   }
   int odd_int() { return static_cast<int>(odd32()); }
   std::int64_t
-  timeout();  // at most a few milliseconds, told to the watchdog; where the call has to fail at once also FOREVER
+  // at most a few milliseconds, told to the watchdog; where the call has to fail at once also
+  // FOREVER
+  timeout();
   std::uint32_t rank_number();
   heddle_peer peer();
   std::size_t struct_size(std::size_t own);  // for structures with a size
-  // Buffer `which`, so that `bytes` bytes end where the memory ends; where that is not to be looked at, any address in it.
+  // Buffer `which`, so that `bytes` bytes end where the memory ends; where that is not to be looked
+  // at, any address in it.
   std::byte* data(std::size_t which, std::size_t bytes, std::size_t align = 1);
   // Memory for parameters of exactly this length, zeroed, the fuzzer's until the round has ended.
   void* keep(std::size_t bytes);
@@ -150,7 +163,8 @@ class Rank {
   }
   const heddle_completion* completion();
 
-  // ---- handles: mostly live ones; else closed, null, of another type, or any bits, and then the call must fail ----
+  // ---- handles: mostly live ones; else closed, null, of another type, or any bits, and then the
+  // call must fail ----
   template <class Handle>
   Handle pick(Pool<Handle>& pool, unsigned live_percent = 88) {
     if (!pool.live.empty() && chance(live_percent)) return pool.live[below(pool.live.size())].handle;
@@ -214,9 +228,11 @@ class Rank {
   std::int64_t meet(std::int64_t say = 0);
   void serve();
   void opened_worker() { meeting_.sides[number_].workers.fetch_add(1, std::memory_order_relaxed); }
-  // Until nothing of the worker is outstanding, so that a wait for it ends. False: not here, in a handler or callback.
+  // Until nothing of the worker is outstanding, so that a wait for it ends. False: not here, in a
+  // handler or callback.
   bool settle(heddle_worker worker);
-  // A random call from a handler or callback, now and then; `waits`: also those that have to refuse to wait there.
+  // A random call from a handler or callback, now and then; `waits`: also those that have to refuse
+  // to wait there.
   static void from_inside(bool waits);
 
   Pool<heddle_context> contexts;  // the job's is not in it, but for calls that do not close it
@@ -224,7 +240,8 @@ class Rank {
   Pool<heddle_worker> workers;
   Pool<heddle_region> regions;
   Pool<heddle_remote_region> remotes;
-  Pool<heddle_remote_region> doubtful;  // unpacked from bytes that were tampered with: asked and released, not used
+  // unpacked from bytes that were tampered with: asked and released, not used
+  Pool<heddle_remote_region> doubtful;
   Pool<heddle_counter> counters;
   Pool<heddle_partitioned> partitioned;
   Pool<heddle_team> side_teams;  // of contexts of one rank
@@ -235,12 +252,13 @@ class Rank {
   std::vector<Operation> operations;
   std::vector<heddle_collective> closed_operations;
   std::vector<heddle_team> closed_teams;
-  bool careful =
-      false;            // nothing that is wrong at the root alone: the other member would wait for a good call, rightly
+  // nothing that is wrong at the root alone: the other member would wait for a good call, rightly
+  bool careful = false;
   bool differ = false;  // the next collective call has arguments that the ranks do not agree on
 
   void forget(heddle_context context);  // all that was opened on it is closed now
-  void finish(std::size_t operation);  // together: waits for its run's end, and takes it off the list if that closes it
+  // together: waits for its run's end, and takes it off the list if that closes it
+  void finish(std::size_t operation);
   void drop_operation(std::size_t operation);  // together: finishes and frees it
   void drop_team(std::size_t team);
 

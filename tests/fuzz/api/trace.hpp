@@ -1,4 +1,5 @@
-// What the API fuzzer tells when something goes wrong: the seed and the last calls of each rank, which call lasts too long.
+// What the API fuzzer tells when something goes wrong: the seed and the last calls of each rank,
+// which call lasts too long.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +85,8 @@ class Trace {
   void end(Entry& entry, long long result);
   [[noreturn]] void wrong(const char* what) const;  // prints, and ends the process with 3
   void print(std::uint64_t most = kKept) const;
-  // Something other than a call, such as a meeting: twice as long is allowed, so that what it waits for is told of first.
+  // Something other than a call, such as a meeting: twice as long is allowed, so that what it waits
+  // for is told of first.
   void outside(const char* what);
   // Ends the process if a call lasts longer than it may.
   void watch(double patience) const;
