@@ -14,9 +14,9 @@ class Backlog {
  public:
   // `reserve`: room that full() keeps back for what is under way already and must not fail to be
   // reported.
-  explicit Backlog(std::size_t capacity, std::size_t reserve = 0) : slots_(capacity + reserve), reserve_(reserve) {}
+  explicit Backlog(std::size_t capacity, std::size_t reserve = 0) : slots_(capacity + reserve), capacity_(capacity) {}
 
-  [[nodiscard]] bool full() const { return count_ + reserve_ >= slots_.size(); }
+  [[nodiscard]] bool full() const { return count_ >= capacity_; }
   [[nodiscard]] bool empty() const { return count_ == 0; }
   void put(Token token, base::Status status, Event event = Event::done);
   // False: full, or AGAIN: the command is not accepted. Else it is, and fails.
@@ -35,7 +35,7 @@ class Backlog {
     Event event = Event::done;
   };
   std::vector<Slot> slots_;
-  std::size_t reserve_;
+  std::size_t capacity_;  // without the reserve
   std::size_t first_ = 0;
   std::size_t count_ = 0;
 };
