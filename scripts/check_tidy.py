@@ -10,7 +10,7 @@ A change is what differs from its base, in commits or in the work tree, of the f
 
 * REF.
 * Where HEAD has left origin/main (or main, where there is no such remote branch).
-* On the main branch itself: the commit that it pointed to three days before HEAD was committed. So a landing of many commits is seen as a whole.
+* On the main branch itself: the commit that it pointed to twelve hours before HEAD was committed. So a landing of many commits is seen as a whole.
 
 Where nothing is older than that, as in a shallow clone, and where .clang-tidy itself differs, everything is looked at. A header that differs
 is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what it finds in headers,
@@ -33,9 +33,12 @@ import shlex
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+from cpp_text import comments  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
-DAYS = 3  # of the main branch are one change
+HOURS = 12  # of the main branch are one change
 INCLUDERS = 2  # sources through which a header is seen
 # The analyzer follows so many states of a function, not 225,000: a quarter of the time.
 ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000")]
@@ -123,21 +126,37 @@ def base_of(given):
         if left:
             break
     if head:
-        until = int(git("show", "--no-patch", "--format=%ct", head)) - DAYS * 24 * 3600
+        until = int(git("show", "--no-patch", "--format=%ct", head)) - HOURS * 3600
         # First parents: what was merged since counts, however old it is.
         lines = git("log", "--first-parent", "--format=%ct %H", head).splitlines()
         for time, name in map(str.split, lines):
             if int(time) < until:
-                return name, f"the main branch {DAYS} days before"
+                return name, f"the main branch {HOURS} hours before"
     return None, ""
 
 
+def without_comments(text):
+    """The words of a source: the same after its comments were written anew."""
+    for begin, end, _ in reversed(comments(text)):
+        text = text[:begin] + " " + text[end:]
+    return text.split()
+
+
+def same_code(base, before, path):
+    """Whether a source has the same code as the one that the commit has at another path, or the same: NOLINT apart."""
+    if pathlib.Path(path).suffix not in (".c", ".cpp", ".h", ".hpp", ".inc"):
+        return False
+    old, new = git("show", f"{base}:{before}"), (ROOT / path).read_text(encoding="utf-8")
+    return old is not None and old.count("NOLINT") == new.count("NOLINT") and without_comments(old) == without_comments(new)
+
+
 def changed_since(base):
-    """The paths, relative to the root, that differ from the commit in the work tree."""
-    names = git("diff", "--name-only", "--no-renames", "--diff-filter=d", base)
-    if names is None:
+    """The paths, relative to the root, whose code differs from the commit in the work tree."""
+    lines = git("diff", "--name-status", "--find-renames", "--diff-filter=d", base)
+    if lines is None:
         sys.exit(f"check_tidy: git cannot compare with {base}")
-    return set(names.splitlines())
+    entries = [line.split("\t") for line in lines.splitlines()]
+    return {entry[-1] for entry in entries if entry[0] == "A" or not same_code(base, entry[1], entry[-1])}
 
 
 def made_of(file, folders):

@@ -278,7 +278,7 @@ class TidySelects(unittest.TestCase):
     def commit(self, name, days_ago, text="int x();\n"):
         (self.root / f"{name}.cpp").write_text(text)
         self.git("add", "-A")
-        self.git("commit", "-q", "-m", name, date=self.now - days_ago * self.DAY)
+        self.git("commit", "-q", "-m", name, date=int(self.now - days_ago * self.DAY))
         return self.git("rev-parse", "HEAD")
 
     def touched(self, *changed):
@@ -314,9 +314,9 @@ class TidySelects(unittest.TestCase):
         self.git("update-ref", "refs/remotes/origin/main", first)
         self.assertEqual(check_tidy.base_of(None)[0], first)
 
-    def test_on_main_the_base_is_three_days_old(self):
-        old = self.commit("old", 4)
-        self.commit("src/b", 2)
+    def test_on_main_the_base_is_half_a_day_old(self):
+        old = self.commit("old", 1)
+        self.commit("src/b", 0.4)
         self.commit("src/d", 0)
         self.git("checkout", "-q", "--detach")
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
@@ -335,9 +335,18 @@ class TidySelects(unittest.TestCase):
     def test_where_nothing_is_older_everything_is_looked_at(self):
         self.git("checkout", "-q", "--orphan", "fresh")
         self.git("branch", "-D", "main")
-        self.commit("src/d", 1)
+        self.commit("src/d", 0.2)
         self.assertEqual(check_tidy.base_of(None), (None, ""))
         self.assertEqual(self.selected()[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
+
+    def test_comments_and_moves_do_not_count(self):
+        self.git("checkout", "-q", "-b", "work")
+        (self.root / "src/b.cpp").write_text('// Says why.\n#include "a.hpp"  // and what\n')
+        (self.root / "src/d.cpp").write_text("int d() ;  // other words\n")
+        self.git("mv", "src/c.cpp", "src/f.cpp")
+        self.commands[str(self.root / "src/f.cpp")] = self.commands[str(self.root / "src/c.cpp")]
+        self.commit("second", 0)
+        self.assertEqual(self.selected()[0], ["d.cpp"], "its code has other words")
 
     def test_the_work_tree_counts(self):
         (self.root / "src/c.cpp").write_text("int c();\n")
