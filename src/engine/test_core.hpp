@@ -103,7 +103,8 @@ class PlayedCore : public testing::Test {
     messages.emplace(*core);
     completer.emplace(*core, *messages, nullptr);
   }
-  ~PlayedCore() override { completer->cancel_all(HEDDLE_ERR_CANCELLED); }
+  // Before what a test has added to the table goes.
+  void TearDown() override { completer->cancel_all(HEDDLE_ERR_CANCELLED); }
 
   int progress() { return completer->progress(); }
 
