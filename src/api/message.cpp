@@ -96,7 +96,9 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
   }
   heddle::transport::Command command = command_of(target, immediate);
   command.set_message(nullptr, 0, message.payload, 8);
-  return heddle::engine::post(worker, command, completion);
+  // Not a tagged message: it needs no number.
+  heddle::engine::Gate* gate = worker.gate();
+  return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
 // Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a

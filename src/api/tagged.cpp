@@ -53,7 +53,9 @@ template <bool kShared>
   }
   transport::Command command;
   engine::Tagged::set_message(request, &command);
-  return kShared ? worker.gate()->post(command, completion) : worker.post(command, completion);
+  if constexpr (kShared) return worker.gate()->post(command, completion);
+  const auto post = [&] { return worker.core().requester.post(command, completion); };
+  return worker.tagged().post_numbered(command, post);
 }
 
 // What the caller is told of a message for which room was reserved.

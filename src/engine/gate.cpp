@@ -53,8 +53,11 @@ std::unique_ptr<Gate> Gate::make(Worker& worker, Sharing sharing, std::uint32_t 
   return mode.make(worker, std::move(inbox));
 }
 
-Gate::Gate(Worker& worker, std::unique_ptr<Inbox> inbox)
-    : worker_(worker), inbox_(std::move(inbox)), registers_(inbox_ != nullptr && inbox_->small_offload() != nullptr) {}
+Gate::Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all)
+    : worker_(worker),
+      inbox_(std::move(inbox)),
+      registers_(inbox_ != nullptr && inbox_->small_offload() != nullptr),
+      leaves_all_(leaves_all) {}
 
 Gate::~Gate() = default;
 

@@ -67,6 +67,11 @@ class Gate {
   base::Status post(transport::Command& command, const Completion& completion) {
     return registers_ ? post_or_register(command, completion) : post_now(command, completion);
   }
+  // Offload: who posts leaves everything to the executor, so a block need not become a command before.
+  [[nodiscard]] bool leaves_all() const { return leaves_all_; }
+  base::Status post(const Block& block, const Completion& completion) {
+    return starts_here() ? worker_.core().requester.try_block(block, completion) : inbox_->put(block, completion);
+  }
   template <class Start>
   base::Status start(const Start& what) {
     if constexpr (std::is_same_v<Start, CallStart>) {
@@ -143,7 +148,7 @@ class Gate {
 
  protected:
   // `inbox`: null: there is no queue.
-  Gate(Worker& worker, std::unique_ptr<Inbox> inbox);
+  Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all = false);
 
   // ---- what a mode is ---- A command, by a thread that may be inside already. Where this merely
   // posts it, and leaves nothing under way, neither inside_ nor entries_ need to tell.
@@ -161,8 +166,6 @@ class Gate {
   // Who finds somebody inside leaves its command in the queue; then this is called.
   [[nodiscard]] virtual bool queues() const { return false; }
   virtual void after_queueing() {}
-  // A thread that posts waits for its turn, or is let in now and then (not: it never is).
-  [[nodiscard]] virtual bool posters_enter() const { return true; }
   // The number by which helpers see that somebody was here: the owner's (exclusive), else of who
   // enters.
   [[nodiscard]] virtual bool counts_visitors() const { return true; }
@@ -215,7 +218,7 @@ class Gate {
   template <bool kTagged, class Begin, class Put>
   base::Status start_or_queue(Begin&& begin, Put&& put) {
     if (starts_here()) return kTagged && queued() ? put() : begin();
-    if (posters_enter() && enter()) {
+    if (!leaves_all_ && enter()) {
       const base::Status status = behind() ? put() : begin();
       leave();
       return status;
@@ -243,6 +246,7 @@ class Gate {
   Worker& worker_;
   const std::unique_ptr<Inbox> inbox_;
   const bool registers_;  // small-message offload
+  const bool leaves_all_;
 
   // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of
   // Helpers before sleeping.
@@ -255,7 +259,8 @@ class Gate {
 };
 
 // A command, a put or get of one block, or another start: here and now, or by the worker's gate.
-inline base::Status post(Worker& worker, transport::Command& command, const Completion& completion) {
+[[gnu::always_inline]] inline base::Status post(Worker& worker, transport::Command& command,
+                                                const Completion& completion) {
   Gate* gate = worker.gate();
   return gate == nullptr ? worker.post(command, completion) : gate->post(command, completion);
 }
@@ -264,7 +269,8 @@ base::Status start(Worker& worker, const Start& what) {
   Gate* gate = worker.gate();
   return gate == nullptr ? what.start(worker) : gate->start(what);
 }
-inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
+[[gnu::always_inline]] inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
+  if (Gate* gate = worker.gate(); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
   transport::Command command;
   if (worker.core().requester.whole(block, &command)) [[likely]]
     return post(worker, command, completion);

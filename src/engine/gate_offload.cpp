@@ -3,7 +3,7 @@
 namespace heddle::engine {
 
 OffloadGate::OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox)
-    : CoreGate(worker, std::move(inbox)), one_thread_(worker.context().one_thread()) {}
+    : CoreGate(worker, std::move(inbox), true), one_thread_(worker.context().one_thread()) {}
 
 void OffloadGate::begin() {
   executor_ = &worker().context().executors().of(worker().index());

@@ -51,7 +51,6 @@ class OffloadGate final : public CoreGate {
   // while inside_ stands on a line that the executor writes all the time.
   [[nodiscard]] bool starts_here() const override { return inside_of() == &worker(); }
   [[nodiscard]] bool queues() const override { return true; }
-  [[nodiscard]] bool posters_enter() const override { return false; }
   // Something is under way that only polling will tell, or that a peer waits for. Inside.
   [[nodiscard]] bool wanted_by_work() const { return inbox().stalled() || worker().completer().under_way(); }
   bool wake_completer();

@@ -82,7 +82,12 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
 }
 
 base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
-  if (command.opcode != Opcode::message) return put_block(command, completion);
+  if (command.opcode != Opcode::message) {
+    const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+    return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
+                     command.offset},
+               completion);
+  }
   if (!command.inlined || command.bytes > kOneRecordPacket || registered || completion.observed()) [[unlikely]] {
     return put_message(command, completion, registered);
   }
@@ -123,23 +128,21 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
   return copied && !observed ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
-base::Status Inbox::put_block(const Command& command, const Completion& completion) {
-  RemoteRegion* const remote = RemoteRegion::of(command.remote);
-  const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+base::Status Inbox::put(const Block& block, const Completion& completion) {
   const bool callback = completion.fn != nullptr;
-  if ((callback && completion.counter != nullptr) || command.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
-    const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, remote, command.offset};
-    return put(TransferStart{kind, Pieces(block), remote->rank, completion});
+  if ((callback && completion.counter != nullptr) || block.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
+    return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
   }
-  const std::uint64_t flags = (kind == Kind::get ? QueuedBlock::kGet : 0) | (callback ? QueuedBlock::kCallback : 0) |
+  const std::uint64_t flags = (block.kind == Kind::get ? QueuedBlock::kGet : 0) |
+                              (callback ? QueuedBlock::kCallback : 0) |
                               (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
   const bool put = put_one(&run_block, [&](std::byte* to) {
     static_assert(sizeof(Run) + sizeof(QueuedBlock) <= kBodyBytes && alignof(QueuedBlock) <= 8);
     auto* queued = new (to) QueuedBlock;
-    queued->local = static_cast<std::byte*>(command.local);
-    queued->remote = remote;
-    queued->offset = command.offset;
-    queued->bytes_and_flags = command.bytes << QueuedBlock::kFlagBits | flags;
+    queued->local = block.local;
+    queued->remote = block.remote;
+    queued->offset = block.offset;
+    queued->bytes_and_flags = block.bytes << QueuedBlock::kFlagBits | flags;
     if (callback) {
       queued->fn = completion.fn;
     } else {

@@ -38,6 +38,8 @@ class Inbox {
   // DONE: a message that was copied, of which nobody is told; POSTED; AGAIN: the queue is full.
   // `registered`: by small-message offload.
   base::Status put(const transport::Command& command, const Completion& completion, bool registered = false);
+  // A put or get of one block.
+  base::Status put(const Block& block, const Completion& completion);
   template <class Start>
   base::Status put(const Start& what) {
     static_assert(std::is_trivially_copyable_v<Start>);
@@ -147,7 +149,6 @@ class Inbox {
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
   base::Status put_message(const transport::Command& command, const Completion& completion, bool registered);
-  base::Status put_block(const transport::Command& command, const Completion& completion);
   bool put_parts(Run run, std::span<const Part> parts);
   template <class Write>
   bool put_one(Run run, Write&& write);

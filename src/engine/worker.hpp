@@ -115,7 +115,7 @@ class Worker {
   // passed the gate
 
   // One command: a put, a get, or a message that fits one of the transport's.
-  base::Status post(transport::Command& command, const Completion& completion) {
+  [[gnu::always_inline]] base::Status post(transport::Command& command, const Completion& completion) {
     if (wire::kind_of(command.immediate) == wire::Kind::tagged) {
       return tagged_.post_numbered(command, [&] { return core_.requester.post(command, completion); });
     }
