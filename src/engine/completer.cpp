@@ -60,8 +60,16 @@ int Completer::progress() {
   ++core_.stats.polls;
   std::size_t events = poll_guarded(core_.transport, arrivals_);
   const std::span<const transport::Completion> polled = std::span(arrivals_).first(events);
-  for (std::size_t i = messages_.deliver(polled); i < events; i += 1 + messages_.deliver(polled.subspan(i + 1))) {
-    polled[i].event == Event::message ? arrived(polled[i]) : completed(polled[i]);
+  const auto is_active = [](const transport::Completion& completion) {
+    return completion.event == Event::message && wire::kind_of(completion.immediate) == wire::Kind::active_message;
+  };
+  std::size_t next = messages_.deliver(polled);
+  while (next < events) {
+    do {
+      polled[next].event == Event::message ? arrived(polled[next]) : completed(polled[next]);
+      ++next;
+    } while (next < events && !is_active(polled[next]));
+    next += messages_.deliver(polled.subspan(next));
   }
   if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]] {
     events += advance_pending();
