@@ -67,7 +67,8 @@ class Gate {
   base::Status post(transport::Command& command, const Completion& completion) {
     return registers_ ? post_or_register(command, completion) : post_now(command, completion);
   }
-  // Offload: who posts leaves everything to the executor, so a block need not become a command before.
+  // Offload: who posts leaves everything to the executor, so a block need not become a command
+  // before.
   [[nodiscard]] bool leaves_all() const { return leaves_all_; }
   base::Status post(const Block& block, const Completion& completion) {
     return starts_here() ? worker_.core().requester.try_block(block, completion) : inbox_->put(block, completion);
