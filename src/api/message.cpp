@@ -70,20 +70,12 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return status;
 }
 
-inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t immediate) {
-  heddle::transport::Command command;
-  command.rank = target.rank;
-  command.worker = target.worker;
-  command.immediate = immediate;
-  return command;
-}
-
 [[gnu::noinline]] Status post_any(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                   std::uint32_t immediate, const heddle::engine::Completion& completion) {
   if (!worker.core().requester.fits_one(message.header_bytes, message.payload_bytes)) {
     return post_long(worker, target, message, completion);
   }
-  heddle::transport::Command command = command_of(target, immediate);
+  heddle::transport::Command command(target.rank, target.worker, immediate);
   command.set_message(message.header, message.header_bytes, message.payload, message.payload_bytes);
   return heddle::engine::post(worker, command, completion);
 }
@@ -94,7 +86,7 @@ inline heddle::transport::Command command_of(heddle_peer target, std::uint32_t i
   if (message.payload_bytes != 8 || message.header_bytes != 0) [[unlikely]] {
     return post_any(worker, target, message, immediate, completion);
   }
-  heddle::transport::Command command = command_of(target, immediate);
+  heddle::transport::Command command(target.rank, target.worker, immediate);
   command.set_message(nullptr, 0, message.payload, 8);
   // Not a tagged message: it needs no number.
   heddle::engine::Gate* gate = worker.gate();

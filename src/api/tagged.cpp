@@ -51,8 +51,7 @@ template <bool kShared>
     if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
     return engine::start(worker, engine::OfferStart{request, completion});
   }
-  transport::Command command;
-  engine::Tagged::set_message(request, &command);
+  transport::Command command = engine::Tagged::message(request);
   if constexpr (kShared) return worker.gate()->post(command, completion);
   const auto post = [&] { return worker.core().requester.post(command, completion); };
   return worker.tagged().post_numbered(command, post);

@@ -262,10 +262,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
     std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
     bytes += sizeof completion;
   }
-  Command command;
-  command.rank = head.rank;
-  command.worker = head.worker;
-  command.immediate = head.immediate;
+  Command command(head.rank, head.worker, head.immediate);
   if (head.copied) {
     command.set_message(nullptr, 0, bytes, head.bytes);
   } else {

@@ -89,10 +89,7 @@ class Requester {
   // kMaxHeaderBytes).
   base::Status try_message(heddle_peer target, std::uint32_t immediate, std::span<const std::byte> header,
                            std::span<const std::byte> payload, const Completion& completion) {
-    transport::Command command;
-    command.rank = target.rank;
-    command.worker = target.worker;
-    command.immediate = immediate;
+    transport::Command command(target.rank, target.worker, immediate);
     command.set_message(header.data(), static_cast<std::uint32_t>(header.size()), payload.data(), payload.size());
     return post(command, completion);
   }

@@ -84,11 +84,10 @@ class Tagged final : public Protocol {
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
   // A message of at most eager() bytes. Credit is reserved. Any thread.
-  static void set_message(const SendRequest& request, transport::Command* command) {
-    command->rank = request.target.rank;
-    command->worker = request.target.worker;
-    command->immediate = wire::encode_tagged(0, false);
-    command->set_message(request.tag, request.data, request.bytes);
+  static transport::Command message(const SendRequest& request) {
+    transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
+    command.set_message(request.tag, request.data, request.bytes);
+    return command;
   }
   // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
   // whatever is returned.

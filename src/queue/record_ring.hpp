@@ -85,21 +85,19 @@ class RecordProducer {
   // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls
   // publish(). Null: full. Several records may be begun before one publish().
   [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    std::byte* const payload = begin_here(type, immediate, bytes);
+    return payload != nullptr ? payload : begin_after_look(type, immediate, bytes);
+  }
+  // The same where the record fits behind the last one, into room that is known of: a few
+  // instructions, no call. Null: ask begin().
+  [[nodiscard]] std::byte* begin_here(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
     const std::uint32_t space = record_space(bytes);
-    const std::uint32_t to_end = capacity_ - place_;
-    std::uint32_t place = place_;
-    std::uint64_t end = index_ + space;
-    if (space > to_end) [[unlikely]]
-      end += to_end;
-    if (end > room_end_ && !look_for_room(end)) [[unlikely]]
+    const std::uint32_t place = place_;
+    const std::uint64_t end = index_ + space;
+    if (end > room_end_ || space > capacity_ - place) [[unlikely]]
       return nullptr;
-    if (space > to_end) [[unlikely]] {
-      write_header(data_ + place, kPaddingType, 0, to_end - kRecordHeaderBytes);
-      place = 0;
-    }
     std::byte* const record = data_ + place;
-    place += space;
-    place_ = place == capacity_ ? 0 : place;
+    place_ = place + space == capacity_ ? 0 : place + space;
     index_ = end;
     write_header(record, type, immediate, bytes);
     return record + kRecordHeaderBytes;
@@ -121,8 +119,20 @@ class RecordProducer {
  private:
   static constexpr std::uint32_t kAhead = 256;
 
+  [[gnu::noinline]] std::byte* begin_after_look(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    const std::uint32_t space = record_space(bytes);
+    const std::uint32_t to_end = capacity_ - place_;
+    const std::uint64_t end = index_ + space + (space > to_end ? to_end : 0);
+    if (end > room_end_ && !look_for_room(end)) return nullptr;
+    if (space > to_end) {
+      write_header(data_ + place_, kPaddingType, 0, to_end - kRecordHeaderBytes);
+      index_ += to_end;
+      place_ = 0;
+    }
+    return begin_here(type, immediate, bytes);
+  }
   // Whether there is room up to the index `end` by now. An impossible head tells of none.
-  [[gnu::noinline]] bool look_for_room(std::uint64_t end) {
+  bool look_for_room(std::uint64_t end) {
     const std::uint64_t head = control_->head.load(std::memory_order_acquire);
     if (index_ - head > capacity_) return false;
     room_end_ = head + capacity_;

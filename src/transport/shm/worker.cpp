@@ -76,33 +76,30 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   return owned_outgoing_.back().get();
 }
 
-// What most commands are: an inlined message to a worker that is connected. False: it is something
-// else, or has no room now.
-[[gnu::always_inline]] inline bool Worker::post_inlined(Command& message, Outgoing*& begun) {
+// The ring to which an inlined message goes. Null: it is something else, or its target is not
+// connected.
+[[gnu::always_inline]] inline Outgoing* Worker::ring_of(const Command& message) const {
   if (!message.inlined || message.rank >= failed_.size() || message.worker >= max_workers_) [[unlikely]]
-    return false;
-  Outgoing* to = outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
+    return nullptr;
+  return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
+}
+
+// Most posts are of one inlined message. What is done here needs no call, so that no registers are
+// saved.
+std::size_t Worker::post(std::span<Command> batch) {
+  if (batch.size() != 1) [[unlikely]]
+    return post_all(batch);
+  Command& message = batch.front();
+  Outgoing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
-    return false;
-  std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+    return post_all(batch);
+  std::byte* room = to->ring.begin_here(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
   if (room == nullptr) [[unlikely]]
-    return false;
-  // records are padded to whole words, as the packet is
+    return post_all(batch);
   copy_words(room, message.packet, message.bytes);
   message.done = true;
   message.source_free = true;
-  if (begun != to && begun != nullptr) [[unlikely]]
-    begun->publish();
-  begun = to;
-  return true;
-}
-
-// Most posts are of one such message.
-std::size_t Worker::post(std::span<Command> batch) {
-  Outgoing* begun = nullptr;
-  if (batch.size() != 1 || !post_inlined(batch.front(), begun)) [[unlikely]]
-    return post_all(batch);
-  begun->publish();
+  to->publish();
   return 1;
 }
 
@@ -116,6 +113,23 @@ std::size_t Worker::post(std::span<Command> batch) {
   }
   if (begun != nullptr) begun->publish();
   return accepted;
+}
+
+// False: it is something else, or has no room now.
+[[gnu::always_inline]] inline bool Worker::post_inlined(Command& message, Outgoing*& begun) {
+  Outgoing* to = ring_of(message);
+  if (to == nullptr) [[unlikely]]
+    return false;
+  std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+  if (room == nullptr) [[unlikely]]
+    return false;
+  copy_words(room, message.packet, message.bytes);
+  message.done = true;
+  message.source_free = true;
+  if (begun != to && begun != nullptr) [[unlikely]]
+    begun->publish();
+  begun = to;
+  return true;
 }
 
 // False: the batch ends here.

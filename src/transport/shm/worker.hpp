@@ -43,6 +43,7 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kServed = 4;
 
   std::size_t post_all(std::span<Command> batch);
+  [[nodiscard]] Outgoing* ring_of(const Command& message) const;
   bool post_inlined(Command& message, Outgoing*& begun);
   bool post_other(Command& command, std::size_t accepted, Outgoing*& begun);
   bool post_one(Command& command, Outgoing*& begun);
