@@ -36,8 +36,8 @@ struct Agreement {
   // lengths against them.
   std::uint64_t bounce_chunks = 0;
   std::uint64_t bounce_chunk_bytes = 0;
-  // 1: this process can call membarrier and is reached by it. If either side says 0, its senders
-  // execute a fence (see BellPull).
+  // 1: this process can call membarrier and is reached by it. If either side says 0, the sender
+  // executes a fence (see BellPull).
   std::uint64_t membarrier = 0;
   Agreed agreed;
 };

@@ -133,7 +133,7 @@ class Home {
   std::vector<std::unique_ptr<Station>> kept_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 0;
-  std::mutex registering_;   // guards these two; CQs' locks are taken with it held
+  std::mutex registering_;   // guards the next two; CQ locks are taken while it is held
   std::vector<bool> stags_;  // in use by this rank; other users of the CQs have numbers, too
   std::size_t next_stag_ = 0;
 };

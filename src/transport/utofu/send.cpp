@@ -161,7 +161,7 @@ int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t by
   return code;
 }
 
-// ---- from the first message to a ring of one's own ----------------------------------------------
+// ---- connecting: from the first message to a ring -----------------------------------------------
 
 void Worker::list(Channel& channel) {
   if (channel.listed) return;

@@ -110,7 +110,7 @@ class Worker final : public TransportWorker {
 
  private:
   struct Buffer {
-    std::uint32_t next = kNoBuffer;  // free list, or the channel's waiting messages
+    std::uint32_t next = kNoBuffer;  // free list, or the connection's waiting messages
     std::uint32_t bytes = 0;         // with the slot head
     Token token = 0;
   };
