@@ -12,7 +12,7 @@ std::uint64_t BounceView::data_at(std::uint64_t chunks) {
 BouncePool::BouncePool(std::uint64_t chunks, std::uint64_t chunk_bytes)
     : chunks_(chunks), chunk_bytes_(chunk_bytes), free_(static_cast<std::uint32_t>(chunks)) {}
 
-// Called while transfers are under way, where nothing may be thrown.
+// Called while transfers are under way, when nothing may throw.
 base::Status BouncePool::prepare(Segment& segment, ControlHeader& header) noexcept {
   if (ready_.load(std::memory_order_acquire)) return HEDDLE_DONE;
   const std::lock_guard lock(making_);
@@ -40,7 +40,7 @@ void BouncePool::give_back(std::uint32_t chunk) {
   std::atomic<std::uint64_t>& word = view_.word(chunk);
   const std::uint64_t generation = generation_of(word.load(std::memory_order_relaxed));
   word.store(chunk_word(generation + 1, ChunkState::free), std::memory_order_release);
-  // Cannot be full: it has room for every chunk there is.
+  // Cannot be full: it has room for all chunks.
   static_cast<void>(free_.push(chunk));
 }
 

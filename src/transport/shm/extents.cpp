@@ -32,7 +32,8 @@ std::optional<std::uint64_t> Extents::take_from(std::uint64_t least, std::uint64
     const std::uint64_t at = (std::max(begin, least) + alignment - 1) & ~(alignment - 1);
     if (at < begin || at - begin > room || room - (at - begin) < need) continue;
     const std::uint64_t behind = room - (at - begin) - need;
-    if (behind != 0) free_.emplace(at + need, behind);  // may throw, so before the hole changes
+    // may throw, so it comes before the hole changes
+    if (behind != 0) free_.emplace(at + need, behind);
     if (at == begin) {
       free_.erase(hole);
     } else {

@@ -26,7 +26,8 @@ TEST(Extents, FirstFitReusesTheLowestHole) {
   EXPECT_EQ(extents.take(kPage, kPage), 4 * kPage);
 }
 
-// Not even in a hole at the end, which is one with what was never used.
+// A fresh place does not overlap a hole at the end either, though that hole is merged with the
+// unused space.
 TEST(Extents, FreshPlacesWereNeverUsed) {
   Extents extents(4096, 4096 * 16, 4096);
   const auto low = extents.take(4096, 4096);

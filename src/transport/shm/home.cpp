@@ -71,7 +71,7 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
 
 [[gnu::cold]] base::Result<Peer*> Home::meet(std::uint32_t rank) {
   const std::unique_lock lock(meeting_, std::try_to_lock);
-  if (!lock) return HEDDLE_AGAIN;  // another thread meets somebody
+  if (!lock) return HEDDLE_AGAIN;  // another thread sets a peer up
   if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
   auto peer = std::make_unique<Peer>();
   peer->rank = rank;
@@ -81,8 +81,8 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
     peer->control = control_;
     peer->agreement = agreement_;
   } else if (const base::Status status = introduce(*peer); status != HEDDLE_DONE) {
-    // Operations end with VERSION; which setting it is would be known to those alone who post the
-    // first.
+    // Operations fail with VERSION; only the caller that posts the first one would learn which
+    // setting it is.
     if (status == HEDDLE_ERR_VERSION && !std::exchange(version_told_, true)) {
       environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());
     }
@@ -94,7 +94,7 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
   return owned_peers_.back().get();
 }
 
-// Fills in what the card of another process says.
+// Fills in `peer` from the card of another process.
 base::Status Home::introduce(Peer& peer) {
   const auto card = bootstrap_.fetch(peer.rank);
   if (!card) return card.status();
@@ -129,7 +129,7 @@ base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& targ
   }
   environment_.log.line(base::Level::debug, "worker %u opens a ring of %llu bytes to rank %u worker %u", source_worker,
                         static_cast<unsigned long long>(layout_.ring_bytes), target.rank, target_worker);
-  // From here the receiver may find the ring; should we die in between, it just never hears of it.
+  // From here on the receiver may find the ring. If we die in between, it never learns of the ring.
   target.control.senders(target_worker, rank_ / 64)
       .fetch_or(std::uint64_t{1} << (rank_ % 64), std::memory_order_release);
   target.control.worker(target_worker).attention.store(1, std::memory_order_release);

@@ -1,4 +1,4 @@
-// What the workers of one process share: its segment, its regions, and the peers it has met.
+// What the workers of one process share: its segment, its regions, and the known peers.
 #pragma once
 
 #include <atomic>
@@ -16,24 +16,24 @@ namespace heddle::transport::shm {
 
 enum class Cma : std::uint32_t { untried, allowed, forbidden };
 
-// A process of the job, this one included, as seen from here. Lives as long as the Home.
+// What this process knows of a process of the job, itself included. Lives as long as the Home.
 struct Peer {
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
   Mapping* mapping = nullptr;
   ControlView control;
   Agreement agreement;
-  // partner: none; any thread may learn it, and learning it twice does no harm
+  // partner: none; any thread may find it out, and finding it out twice does no harm
   std::atomic<Cma> cma{Cma::untried};
   // its bounce pool; release and acquire in Transfers::pool_of
   std::atomic<std::byte*> pool{nullptr};
   std::unique_ptr<Mapping> owned_mapping;  // of other processes
 };
 
-// How a sender wakes a worker that sleeps. After everything that it has published for it, the
-// sender looks whether the worker is armed: one load of a line that hardly ever changes. Where the
-// two processes have no membarrier in common, `armed` is a word that is always 1, which leads to
-// the fence and the real word.
+// How a sender wakes a worker that sleeps. After each publication for the worker, the sender checks
+// whether the worker is armed: one load of a line that rarely changes. If one of the two processes
+// lacks membarrier, looked_at_ is a word that is always 1, so that the sender executes the fence
+// and checks the real word.
 class BellPull {
  public:
   BellPull() = default;
@@ -57,8 +57,7 @@ class BellPull {
 class Home {
  public:
   ~Home();
-  // CONFIG, SYSTEM, BOOTSTRAP, … Publishes the card, so peers may appear in the segment from now
-  // on.
+  // Publishes the card, so from now on peers may write to the segment. CONFIG, SYSTEM, BOOTSTRAP, …
   static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
                                                     const base::Environment& environment);
 
@@ -70,19 +69,20 @@ class Home {
   [[nodiscard]] Segment& segment() { return *segment_; }
   [[nodiscard]] BouncePool& bounce() { return bounce_; }
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
-  // The process pays for the barrier between arming and looking, so that its senders need not.
+  // This process executes the barrier between arming and checking, so that its senders need not.
   [[nodiscard]] bool membarrier() const { return agreement_.membarrier != 0; }
-  // How to wake that worker.
+  // What wakes that worker.
   [[nodiscard]] BellPull bell_pull(const Peer& peer, std::uint32_t worker);
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
   [[nodiscard]] RegionTable& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
-  // The peer, met on first use. Returns at once; AGAIN: its card is under way, or not published
-  // yet; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM, NO_MEMORY (descriptors).
+  // The peer, set up on first use. Returns at once. AGAIN: its card is under way or not published
+  // yet, or another thread sets a peer up; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM,
+  // NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
 
-  // A new ring of this process towards a peer's worker; announced, empty.
+  // Makes a new, empty ring from this process to a peer's worker and announces it.
   [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,
                                                    std::uint32_t target_worker);
 
@@ -104,8 +104,9 @@ class Home {
   BouncePool bounce_;
   bool cma_enabled_;
   std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
-  // Guards owned_peers_ and the storing into peers_, and lets one thread ask for cards: each card
-  // is a descriptor, which nobody would take once the peer is known. Only tried, never waited for.
+  // Guards owned_peers_ and the stores to peers_. It also lets only one thread ask for cards: each
+  // card brings a descriptor, which nobody would take over once the peer is known. Threads only try
+  // it; none waits.
   std::mutex meeting_;
   std::vector<std::unique_ptr<Peer>> owned_peers_;
   bool version_told_ = false;  // guarded by meeting_

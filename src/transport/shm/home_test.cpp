@@ -1,4 +1,4 @@
-// First contact: what happens between asking for a peer's card and having it.
+// First contact: what happens between the request for a peer's card and its arrival.
 #include "transport/shm/home.hpp"
 
 #include <atomic>

@@ -51,7 +51,7 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
     return disagree("HEDDLE_SHM_RING_BYTES", rank, theirs.ring_bytes, mine.ring_bytes);
   }
   if (const base::Status status = check_agreed(theirs.agreed, mine.agreed, rank); status != HEDDLE_DONE) return status;
-  // Of the peer's own pool; bounded so that what is computed from them cannot overflow.
+  // Sizes of the peer's own pool, bounded so that computing with them cannot overflow.
   if (theirs.bounce_chunks > kMaxBounceChunks || theirs.bounce_chunk_bytes > kMaxBounceChunkBytes) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u describes an impossible bounce pool", rank);
   }

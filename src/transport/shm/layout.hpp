@@ -1,10 +1,9 @@
-// What stands where in a process's segment: the control part, which peers read and write, and the
-// card that announces it.
+// Layout of a process's segment: the control part, which peers read and write, and the card that
+// announces it.
 //
 //   [ header | common words | worker entries | ring list | … extents: rings, regions, bounce pool ]
 //
-// Everything here is written by other processes too and must be treated as hostile by whoever reads
-// it.
+// Other processes write here, too, so every reader must treat what it reads as hostile.
 #pragma once
 
 #include <atomic>
@@ -33,11 +32,12 @@ struct Agreement {
   std::uint32_t max_workers = 0;  // HEDDLE_MAX_WORKERS
   std::uint64_t ring_bytes = 0;   // HEDDLE_SHM_RING_BYTES
   std::uint64_t line = kLine;     // bytes; two builds may differ
-  // Of this process's bounce pool, which need not agree: peers check places in it against these.
+  // Sizes of this process's bounce pool, which need not agree: peers check chunk numbers and
+  // lengths against them.
   std::uint64_t bounce_chunks = 0;
   std::uint64_t bounce_chunk_bytes = 0;
-  // 1: this process is reached by membarrier and can call it. Where either side says 0, senders pay
-  // a fence (see BellPull).
+  // 1: this process can call membarrier and is reached by it. If either side says 0, the sender
+  // executes a fence (see BellPull).
   std::uint64_t membarrier = 0;
   Agreed agreed;
 };
@@ -50,19 +50,19 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
 enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 
 // One per worker that may exist. `attention` has its own line: its owner polls it, and it changes
-// only when a ring is new.
+// only for a new ring.
 struct WorkerEntry {
   // release by Home::open_ring; acquire by the owner's poll
   alignas(kLine) std::atomic<std::uint32_t> attention{0};
-  // WorkerState. release by the owner; acquire by blocked senders
+  // WorkerState. release by the owner; acquire by senders whose ring is full
   alignas(kLine) std::atomic<std::uint32_t> state{0};
-  // Set by the owner before it sleeps, cleared by the sender who then rings (see queue/bell.hpp,
-  // where its order is told). Read by every sender after every message: on a line that nobody else
-  // writes.
+  // Set by the owner before it sleeps, cleared by the sender that then rings (queue/bell.hpp states
+  // the memory order). Every sender reads it after every message, so its line holds nothing else
+  // that changes often.
   std::atomic<std::uint32_t> armed{0};
 };
 
-// A ring that this process sends through. Written once, before `ring_count` is raised over it.
+// A ring that this process sends through. Written once, before `ring_count` counts it.
 struct RingEntry {
   std::uint32_t target_rank = 0;
   std::uint16_t target_worker = 0;
@@ -73,12 +73,12 @@ struct RingEntry {
 struct ControlHeader {
   // release after the entry; acquire by receivers
   alignas(kLine) std::atomic<std::uint64_t> ring_count{0};
-  // release once the bounce pool is there; acquire by targets
+  // release when the bounce pool exists; acquire by targets
   alignas(kLine) std::atomic<std::uint64_t> pool_offset{0};
   alignas(kLine) queue::BellWords<> bell;  // what the process sleeps on
 };
 
-// Sizes and places in the control part, the same in all processes of a job.
+// Sizes and offsets in the control part, the same in all processes of a job.
 struct Layout {
   explicit Layout(const Agreement& agreement);
 

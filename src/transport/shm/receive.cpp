@@ -1,4 +1,4 @@
-// The worker's receiving side: finding new rings, scanning the known ones.
+// The worker's receiving side: it finds new rings and scans the known ones.
 #include <algorithm>
 #include <new>
 
@@ -15,8 +15,8 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   std::size_t n = backlog_.empty() ? 0 : backlog_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
-  // A ring whose peer has died leaves the list while we go over it; the one moved to its place is
-  // then seen next time.
+  // drop() may remove a ring from the list during this loop; the next poll then scans the ring that
+  // was moved to its position.
   for (std::size_t i = 0; i < hot && n < completions.size(); ++i) {
     const std::size_t position = turn_ + i < hot ? turn_ + i : turn_ + i - hot;
     if (position < incoming_.size()) n += drain(position, completions.subspan(n));
@@ -25,7 +25,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return n;
 }
 
-// A transfer of our own is looked after by polls: the other side's part in it does not ring.
+// Our own transfers advance only in poll(): the target's part of a transfer does not ring.
 bool Worker::arm() {
   if (!lent_.empty() || !backlog_.empty() || !transfers_.idle()) return false;
   entry_.armed.store(1, std::memory_order_relaxed);
@@ -65,7 +65,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
         ++served;
         continue;
       }
-      // the next poll meets it again
+      // the next poll takes it again
       if (outcome == Transfers::Served::no_memory) from.ring.put_back(record);
       taken = outcome == Transfers::Served::no_memory ? queue::Take::none : queue::Take::malformed;
       break;
@@ -87,7 +87,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   if (taken == queue::Take::none) from.pace(n);
   if (taken == queue::Take::malformed) [[unlikely]] {
     malformed(from.peer->rank, "a message ring");
-    // its sender, who may not know of it, would wait for room and answers for ever
+    // otherwise the sender, which may not know of the fault, would wait for room and answers for
+    // ever
     from.ring.refuse();
     drop(position);
   } else if (taken == queue::Take::none && failed_[from.peer->rank] != 0) [[unlikely]] {
@@ -112,7 +113,7 @@ std::size_t Worker::drain_cold(std::span<Completion> out) {
   return n;
 }
 
-// The ring is not looked at again. Its object stays: records of it may be lent.
+// The ring is not scanned again. Its object stays: records of it may be lent.
 void Worker::drop(std::size_t position) {
   incoming_[position] = incoming_.back();
   incoming_.pop_back();
@@ -125,7 +126,7 @@ void Worker::drop(std::size_t position) {
 }
 
 [[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
-  // it died before we met; what it had sent is lost with it
+  // it died before we set it up; the messages that it had sent are lost
   if (status == HEDDLE_ERR_PEER_FAILED) return;
   if (status == HEDDLE_ERR_PROTOCOL) return malformed(rank, "the card");
   if (status == HEDDLE_ERR_VERSION) {
@@ -133,8 +134,7 @@ void Worker::drop(std::size_t position) {
     home_.environment().log.line(base::Level::error, "messages of rank %u are refused: %s", rank, base::last_message());
     return;
   }
-  // Its card is under way, or we lack the means to take it for now (descriptors, memory): found
-  // again by the next poll.
+  // Its card is under way, or we lack descriptors or memory for it now: the next poll tries again.
   if (status != HEDDLE_AGAIN && unmet_told_[rank] == 0) {
     unmet_told_[rank] = 1;
     home_.environment().log.line(base::Level::error, "messages of rank %u wait until it can be met: %s", rank,
@@ -145,8 +145,8 @@ void Worker::drop(std::size_t position) {
 }
 
 [[gnu::cold]] void Worker::discover() {
-  // Acquire: pairs with the release of `attention` in open_ring; what is announced after this
-  // exchange raises it again.
+  // Acquire: pairs with the release of `attention` in open_ring. An announcement after this
+  // exchange sets it again.
   entry_.attention.exchange(0, std::memory_order_acquire);
   for (std::uint32_t word = 0; word < home_.layout().sender_words; ++word) {
     std::uint64_t bits = home_.control().senders(index_, word).exchange(0, std::memory_order_acquire);
@@ -157,7 +157,7 @@ void Worker::drop(std::size_t position) {
         try {
           read_ring_list(rank);
         } catch (const std::bad_alloc&) {
-          not_met(rank, HEDDLE_AGAIN);  // announced again, so that the next poll looks again
+          not_met(rank, HEDDLE_AGAIN);  // announces it again, so that the next poll tries again
         }
       } else {
         malformed(rank, "an announcement");
@@ -187,7 +187,7 @@ void Worker::accept(Peer& peer, const RingEntry& entry) {
   const auto memory = peer.mapping->map(entry.offset, (layout.ring_bytes + page - 1) / page * page);
   if (!memory) return malformed(peer.rank, "a ring");
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
-  // All that may throw comes before anything is entered: then the ring is met again.
+  // Everything that may throw comes before any change: then the next poll finds the ring again.
   auto made = std::make_unique<Incoming>();
   incoming_.reserve(incoming_.size() + 1);
   owned_incoming_.reserve(owned_incoming_.size() + 1);
@@ -195,7 +195,7 @@ void Worker::accept(Peer& peer, const RingEntry& entry) {
   made->ring = queue::RecordConsumer<>(control, *memory + sizeof *control, layout.ring_capacity);
   made->peer = &peer;
   made->worker = entry.source_worker;
-  // New rings come first: their first message is there already, or about to be.
+  // A new ring is hot: its first message is there already, or comes soon.
   incoming_.push_back(made.get());
   if (incoming_.size() > kHot) {
     std::swap(incoming_.back(), incoming_[victim_]);

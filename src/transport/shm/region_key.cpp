@@ -18,7 +18,7 @@ std::uint32_t checksum(const RegionKey& key) {
   return static_cast<std::uint32_t>(sum >> 32);
 }
 
-// no machine's user space goes beyond
+// no machine's user space is larger
 constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Regions: the table of this process's own, and the keys that name them to peers.
+// The table of this process's own regions, and the keys that name them to peers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class RegionKind : std::uint16_t { allocated = 1, registered = 2 };
 struct RegionKey {
   std::uint16_t magic = kMagic;
   RegionKind kind = RegionKind::registered;
-  // of the other fields: catches bytes that were never a key, is no protection
+  // checksum of the other fields: detects bytes that are no key; no protection against attacks
   std::uint32_t check = 0;
   std::uint64_t id = 0;       // index and generation in the owner's table
   std::uint64_t address = 0;  // in the owner
@@ -30,7 +30,7 @@ static_assert(sizeof(RegionKey) == 40);
 
 MemoryKey encode(RegionKey key);
 // PROTOCOL if the bytes are no key or name an impossible range. Whether the range lies in the
-// owner's segment is for whoever maps it to find out.
+// owner's segment is checked when it is mapped.
 base::Result<RegionKey> decode(const MemoryKey& bytes);
 
 // Any thread.
@@ -48,8 +48,8 @@ class RegionTable {
   // Empty: not the id of a living region.
   [[nodiscard]] std::optional<Region> find(std::uint64_t id);
   std::optional<Region> remove(std::uint64_t id);
-  // Where [offset, offset + bytes) of it lies; empty: no such region, or not all of it inside.
-  // Takes no lock: every chunk that is served asks.
+  // Where [offset, offset + bytes) of the region lies; empty: no such region, or the range leaves
+  // it. Takes no lock, since it is called for every served chunk.
   [[nodiscard]] std::optional<memory::Span> locate(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) const {
     return places_.find(id, offset, bytes);
   }
@@ -57,7 +57,7 @@ class RegionTable {
  private:
   memory::RegionTable places_;
   struct Kept {
-    std::uint64_t id = 0;  // 0: of none that lives
+    std::uint64_t id = 0;  // 0: no living region
     Region region;
   };
   Kept* kept(std::uint64_t id);

@@ -30,14 +30,14 @@ struct Incoming {
   queue::RecordConsumer<> ring;
   Peer* peer = nullptr;
   std::uint32_t worker = 0;
-  bool lent = false;         // records were taken that the next poll releases
+  bool lent = false;         // the next poll releases records of it
   std::uint32_t stream = 0;  // records taken lately, less the polls that found none
-  std::uint32_t rest = 0;    // polls for which it is left alone
+  std::uint32_t rest = 0;    // number of polls that skip it
 
-  // It was emptied, and gave `records`. Looking at once again at a ring that is being filled all
-  // the time would take the line of its tail away from the producer for every record; left alone
-  // for about two cache transfers it gives several. Bursts shorter than kStream are answered
-  // without that rest.
+  // Called when the ring was emptied and gave `records`. If we polled a ring at once again that is
+  // being filled all the time, we would take the line of its tail from the producer for every
+  // record. After a rest of about two cache transfers it gives several records. Bursts shorter than
+  // kStream get no rest.
   void pace(std::size_t records) {
     if (records == 0) {
       if (stream > 0) --stream;

@@ -12,7 +12,7 @@
 namespace heddle::transport::shm {
 namespace {
 
-// half of what x86 and aarch64 can map
+// half of what x86-64 can map; aarch64 with 48-bit addresses can map more
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 
@@ -23,8 +23,8 @@ base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t by
     return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM,
                             "mmap of %llu bytes of a shared segment", static_cast<unsigned long long>(bytes));
   }
-  // A child of fork() has no membership (heddle.h); it must not keep peers' memory alive or touch
-  // it either.
+  // A child of fork() is no member of the job (heddle.h); it must not keep peers' memory alive or
+  // touch it either.
   madvise(address, bytes, MADV_DONTFORK);
   return static_cast<std::byte*>(address);
 }
@@ -55,8 +55,8 @@ base::Result<std::byte*> Mapping::map(std::uint64_t offset, std::uint64_t bytes)
   }
   const std::uint64_t number = offset / kWindowBytes;
   if ((offset + bytes - 1) / kWindowBytes == number) {
-    const auto [window, added] =
-        windows_.try_emplace(number, nullptr);  // may throw, so before there is a mapping to lose
+    // may throw, so it comes before the mapping
+    const auto [window, added] = windows_.try_emplace(number, nullptr);
     if (added) {
       const auto mapped = map_file(fd_, number * kWindowBytes, kWindowBytes);
       if (!mapped) {
@@ -156,16 +156,16 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
     return mapped.status();
   }
   extent.address = *mapped;
-  // a wish
+  // only a hint
   if (bytes >= kHugePage) madvise(extent.address, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return extent;
 }
 
 void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t rounded = extents_.rounded(bytes);
-  // Gives the memory back and makes what is handed out next zero again. By address, not by file:
-  // who keeps registrations of pages for the next use of their address, as UCX does, watches
-  // madvise. Should the kernel refuse, the pages must not be reused: they keep what was in them.
+  // Returns the memory to the system, so that the next extent there is zero. By address, not by
+  // file offset: libraries that cache registrations by address, such as UCX, watch madvise. If the
+  // kernel fails, the extent must not be reused, since its pages keep their contents.
   const bool removed = mapping_->remove(offset, rounded);
   mapping_->unmap(offset, rounded);
   const std::lock_guard lock(mutex_);

@@ -1,10 +1,10 @@
-// Segments: the anonymous shared file of each process, and the mappings of one's own and of others'
-// files.
+// Segments: the anonymous shared file of each process, and the mappings of this process's file and
+// of the peers' files.
 //
 // A file is mapped in windows of 64 MiB made on first use, so that thousands of extents cost one
 // mapping; an extent that crosses a window's edge gets a mapping of its own. A window may reach
-// beyond the end of the file; the file only grows (it is sealed against shrinking, so that a peer
-// cannot pull memory away from under its readers).
+// beyond the end of the file. The file only grows: it is sealed against shrinking, so that a peer
+// cannot remove memory while others read it.
 //
 // Any thread may call these. Nothing here is on the path of an operation.
 #pragma once
@@ -30,16 +30,16 @@ class Mapping {
 
   [[nodiscard]] int fd() const { return fd_; }
 
-  // [offset, offset + bytes) as memory; offset a multiple of the page. Null with last_message():
-  // RANGE if it leaves the file, SYSTEM or NO_MEMORY. The same extent gives the same address until
-  // it is unmapped as often as mapped.
+  // Maps [offset, offset + bytes); offset a multiple of the page. RANGE if it leaves the file,
+  // SYSTEM or NO_MEMORY, with last_message(). The same extent has the same address until it is
+  // unmapped as often as mapped.
   [[nodiscard]] base::Result<std::byte*> map(std::uint64_t offset, std::uint64_t bytes);
   void unmap(std::uint64_t offset, std::uint64_t bytes);
-  // Gives the pages of an extent that is mapped here back to the system; what is read there next
-  // are zeros. False: it does not take them.
+  // Returns the pages of an extent that is mapped here to the system; later reads there find zeros.
+  // False: the system does not take them.
   [[nodiscard]] bool remove(std::uint64_t offset, std::uint64_t bytes);
 
-  [[nodiscard]] std::size_t mappings();  // how many there are, for tests
+  [[nodiscard]] std::size_t mappings();  // number of mappings, for tests
 
  private:
   struct Own {
@@ -58,23 +58,23 @@ class Mapping {
 // This process's own segment.
 class Segment {
  public:
-  // control_bytes: set aside at the beginning.
+  // control_bytes: reserved at the beginning.
   static base::Result<std::unique_ptr<Segment>> create(std::uint64_t control_bytes);
 
   struct Extent {
     std::uint64_t offset = 0;
     std::byte* address = nullptr;
   };
-  // What the library itself writes into never lies where a region has lain: a program that goes on
-  // writing by the name of a region that its owner has released may harm other regions, but no
-  // ring.
+  // `own`: memory that the library itself uses. It never lies where a region was: a program that
+  // still writes through the key of a released region may harm other regions, but no ring.
   enum class Use : std::uint8_t { region, own };
   // Zeroed.
   [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);
   void free(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] Mapping& mapping() { return *mapping_; }
-  [[nodiscard]] std::uint64_t bytes_in_use() const;  // memory that the file really has, for tests
+  // memory that the file really occupies, for tests
+  [[nodiscard]] std::uint64_t bytes_in_use() const;
 
  private:
   Segment(int fd, std::uint64_t control_bytes);
@@ -86,7 +86,7 @@ class Segment {
   std::uint64_t file_bytes_ = 0;
 };
 
-// NotSealed peers could shrink their file under us: PROTOCOL.
+// PROTOCOL: the file is not sealed, so the peer could shrink it while we use it.
 base::Status check_seals(int fd, std::uint32_t rank);
 
 }  // namespace heddle::transport::shm

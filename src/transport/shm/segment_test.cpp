@@ -1,4 +1,4 @@
-// Segments and their mappings, region keys, and the life of a bounce chunk.
+// Segments and their mappings, region keys, and the states of a bounce chunk.
 #include "transport/shm/segment.hpp"
 
 #include <fcntl.h>
@@ -85,7 +85,7 @@ TEST(Segment, PeersCannotShrinkIt) {
   close(open_file);
 }
 
-// Well-formed bytes that describe what cannot be.
+// Well-formed keys that describe impossible ranges.
 TEST(RegionKey, ImpossibleRangesAreRefused) {
   RegionKey good;
   good.kind = RegionKind::allocated;

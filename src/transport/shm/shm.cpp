@@ -10,8 +10,8 @@
 namespace heddle::transport::shm {
 namespace {
 
-// What does not fit a ring leaves in as many turns as it takes rings, so its sender and the
-// receiver must both come back for it. Measured: see docs/decisions/0020.
+// A message that does not fit into a ring takes several turns, in each of which the sender and the
+// receiver must poll. Measured: see docs/decisions/0020.
 constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 
 class ShmTransport final : public Transport {
@@ -65,8 +65,8 @@ std::string ShmTransport::describe() const {
          std::to_string(layout.ring_bytes) + " bytes, membarrier " + is(home_->membarrier()) + ")";
 }
 
-// After the arming, before the look. The fence is all that is needed against senders who fence, the
-// barrier is for the others.
+// Called between arming and checking. Against senders that execute a fence, our fence is enough;
+// the barrier is for the other senders.
 void ShmTransport::settle() {
   base::full_fence();
   if (home_->membarrier()) static_cast<void>(base::membarrier_shared());
@@ -131,11 +131,11 @@ base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
   RemoteMemory memory;
   memory.rank = home_->rank();
   memory.bytes = key.bytes;
-  memory.direct = region->address;  // our own address space, however it was registered
+  memory.direct = region->address;  // in our own address space, however it was registered
   return memory;
 }
 
-// handle: [0] address in the owner, [1] region id, [2] extent to unmap at release: offset, [3] its
+// handle: [0] address in the owner, [1] region id; extent to unmap at release: [2] offset, [3]
 // bytes (0: none).
 base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const MemoryKey& bytes) {
   if (rank >= home_->size()) {
@@ -176,7 +176,7 @@ std::span<std::atomic<std::uint64_t>> ShmTransport::common_words() {
 
 void ShmTransport::release(const RemoteMemory& memory) {
   if (memory.handle[3] == 0 || memory.rank >= home_->size() || memory.rank == home_->rank()) return;
-  const auto peer = home_->peer(memory.rank);  // met when it was imported
+  const auto peer = home_->peer(memory.rank);  // set up when the memory was imported
   if (peer) (*peer)->mapping->unmap(memory.handle[2], memory.handle[3]);
 }
 

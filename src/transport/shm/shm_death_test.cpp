@@ -17,7 +17,7 @@
 namespace heddle::transport::shm {
 namespace {
 
-// What one process tells the other: its card, then a region of registered memory.
+// What one process sends to the other: its card and a region of registered memory.
 struct Hello {
   std::int32_t pid = 0;
   std::array<std::byte, sizeof(Agreement)> card{};
@@ -156,7 +156,8 @@ TEST(ShmDeath, SenderKilledLeavesWholeMessages) {
   }
 }
 
-// The target dies while it serves puts and gets: each transfer ends, well or with PEER_FAILED.
+// The target dies while it serves puts and gets: each transfer completes, or fails with
+// PEER_FAILED.
 void target_killed(const TestRank::Settings& settings) {
   std::size_t well = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -189,7 +190,7 @@ void target_killed(const TestRank::Settings& settings) {
               failed += status == HEDDLE_DONE ? 0 : 1;
               ++finished;
             }
-            // In the later rounds only after it has served something, however slow the machine.
+            // In later rounds only after it has served a transfer, however slow the machine is.
             if (!killed && polls >= round * 8 && (round < 4 || finished > 0)) {
               kill_and_tell(side, pid);
               killed = true;
@@ -212,8 +213,8 @@ TEST(ShmDeath, TargetKilledUnderTheKernelsCopy) {
   target_killed({{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
 }
 
-// The initiator dies while it puts into our memory: what stands there is old or new, byte by byte,
-// and we go on.
+// The initiator dies while it puts into our memory: each byte there is old or new, and the target
+// goes on.
 TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
   for (int round = 0; round < kRounds; ++round) {
     two_processes(
@@ -238,7 +239,7 @@ TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
   }
 }
 
-// Anonymous memory only: no process of the job ever makes a name that outlives it.
+// Anonymous memory only: no process of the job creates a name that outlives it.
 TEST(ShmDeath, SegmentHasNoName) {
   TestCards cards;
   TestRank rank(cards, 0, 1);

@@ -10,7 +10,8 @@
 namespace heddle::transport::shm {
 namespace {
 
-// What was accepted before is told, and seen by its receiver; the rest may be posted again.
+// post() returns how many commands it accepted, and their receiver gets them; the rest may be
+// posted again.
 TEST(ShmExhausted, ABatchEndsWhereItsNextPeerCannotBeMet) {
   heddle::test::with_every_allocation_failing([](long allocations) {
     TestCards cards;

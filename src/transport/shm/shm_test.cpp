@@ -1,4 +1,4 @@
-// The transport's messages and regions, ranks being objects of this process. Processes that die:
+// The transport's messages and regions; the ranks are objects of this process. Processes that die:
 // shm_death_test.cpp.
 #include "transport/shm/shm.hpp"
 
@@ -52,7 +52,7 @@ TEST(Shm, RestingRingDeliversItsLastRecord) {
     }
     for (const auto& got : b.poll(32)) EXPECT_EQ(got.completion.immediate, received++);
   }
-  // All that is left comes after at most one rest.
+  // The remaining messages come after at most one rest.
   for (std::uint32_t i = 0; i < Incoming::kRest; ++i) {
     for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
   }
@@ -184,7 +184,7 @@ TEST(Shm, LargestMessagePasses) {
   }
 }
 
-// More senders than fit among the hot rings: all are heard.
+// More senders than there are hot rings: messages of all of them arrive.
 TEST(Shm, ManySendersAreServedFairly) {
   constexpr std::uint32_t kSenders = 40;
   TestCards cards;

@@ -20,7 +20,7 @@
 
 namespace heddle::transport::shm {
 
-// Cards are kept here; ranks are objects.
+// The cards of a job whose ranks are objects.
 struct TestCards {
   std::mutex mutex;
   std::map<std::uint32_t, bootstrap::Card> cards;
@@ -109,7 +109,7 @@ struct TestRank {
     command.token = 1;
     return worker->post({&command, 1}) == 1;
   }
-  // A put or get; true: accepted. *done as post() says it.
+  // A put or get; true: accepted. *posted is the command as post() left it.
   bool transfer(Opcode opcode, const RemoteMemory& remote, std::uint64_t offset, std::span<std::byte> local,
                 Command* posted = nullptr) {
     Command command;

@@ -106,7 +106,7 @@ void Transfers::advance() {
     Transfer& transfer = transfers_[active_[position]];
     collect(transfer);
     if (transfer.status == HEDDLE_DONE) feed(transfer);
-    // Nothing of it is with the target, whose ring may be full for as long as it computes.
+    // No piece is with the target; its ring may stay full as long as the target computes.
     const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
     if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
     if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
@@ -180,7 +180,7 @@ void Transfers::collect(Transfer& transfer) {
   while (transfer.out != 0) {
     const Piece piece = transfer.pieces[transfer.first];
     const ChunkState state = state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
-    if (state == ChunkState::taken) return;  // it will be finished, or its process dies
+    if (state == ChunkState::taken) return;  // the target finishes it or dies
     if (state == ChunkState::requested) {
       const bool doomed = transfer.status != HEDDLE_DONE;
       if (doomed || now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
@@ -201,8 +201,8 @@ void Transfers::collect(Transfer& transfer) {
   }
 }
 
-// The target does not look at its rings. What it has not taken goes by the kernel; without the
-// kernel's help we wait.
+// The target does not poll its rings. The kernel copies the pieces that the target has not taken;
+// if the kernel cannot, we wait.
 void Transfers::give_up_on_target(Transfer& transfer) {
   Peer& peer = *transfer.to->peer;
   if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
@@ -213,7 +213,7 @@ void Transfers::give_up_on_target(Transfer& transfer) {
     transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
                                  transfer.to->worker, peer.rank);
   }
-  // Newest first: the target takes them in order, so that what is left out is a prefix.
+  // Newest first: the target takes pieces in order, so the pieces that stay out are a prefix.
   while (transfer.out != 0) {
     const Piece& piece = transfer.pieces[(transfer.first + transfer.out - 1) % kDepth];
     if (!pool_.cancel(piece.chunk, piece.generation)) break;
@@ -247,7 +247,7 @@ void Transfers::copy_by_cma(Transfer& transfer) {
   }
 }
 
-// Takes all chunks back from a peer that will not come back, or for a worker that closes.
+// Takes all chunks of a transfer back: the peer has failed, or the worker closes.
 void Transfers::reclaim(Transfer& transfer) {
   const bool same_process = transfer.to->peer->pid == static_cast<std::int32_t>(getpid());
   for (; transfer.out != 0; --transfer.out, transfer.first = (transfer.first + 1) % kDepth) {
@@ -255,8 +255,9 @@ void Transfers::reclaim(Transfer& transfer) {
     const ChunkState state = pool_.cancel(piece.chunk, piece.generation)
                                  ? ChunkState::free
                                  : state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
-    // A dead process's chunk is ours. But a thread of a rank that was only declared dead, or of a
-    // peer that is alive while we close, may still be copying: that chunk is not used again.
+    // A chunk that a dead process had is ours again. But a thread of a rank that was only declared
+    // dead, or of a peer that lives while we close, may still be copying: that chunk is not used
+    // again.
     if (state == ChunkState::taken && (same_process || !home_.failed(transfer.to->peer->rank))) continue;
     pool_.give_back(piece.chunk);
   }
@@ -277,7 +278,7 @@ void Transfers::peer_failed(std::uint32_t rank) {
 
 // ---- the target ---------------------------------------------------------------------------------
 
-// Mapping it needs memory for the bookkeeping. Nothing may be thrown: the records taken in this
+// Mapping the pool needs memory for bookkeeping, but nothing may throw: the records taken in this
 // poll would be lost.
 Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
@@ -313,7 +314,7 @@ Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noex
   std::uint64_t expected = chunk_word(request.generation, ChunkState::requested);
   if (!word.compare_exchange_strong(expected, chunk_word(request.generation, ChunkState::taken),
                                     std::memory_order_acquire, std::memory_order_relaxed)) {
-    return Served::done;  // taken back meanwhile
+    return Served::done;  // the owner has taken it back
   }
   const auto place = home_.regions().locate(request.region, request.offset, request.bytes);
   ChunkState outcome = ChunkState::failed;

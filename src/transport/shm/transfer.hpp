@@ -1,5 +1,5 @@
 // Puts and gets on memory that cannot be mapped: the initiator's pipeline through bounce chunks,
-// the target's half of it, and the way over to the kernel's copy (cma.hpp) when that is better.
+// the target's part of it, and the change to the kernel's copy (cma.hpp) when that is better.
 //
 // One per worker; one thread at a time.
 #pragma once
@@ -34,15 +34,15 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // A checked put or get of at least one byte. False: no room now. Otherwise command.done, or a
-  // completion follows.
+  // Starts a checked put or get of at least one byte. False: no room now, or `alone` and not
+  // possible. Otherwise command.done is set, or a completion follows.
   [[nodiscard]] bool start(Command& command, Outgoing& to);
 
   [[nodiscard]] bool idle() const { return active_.empty(); }
-  // Moves on what is under way; called by poll.
+  // Advances the transfers under way; called by poll.
   void advance();
 
-  // Target: does what the record asks. no_memory: nothing has happened, the record is to be served
+  // Target: executes the request in the record. no_memory: nothing has happened; serve the record
   // again later.
   enum class Served : std::uint8_t { done, malformed, no_memory };
   [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
@@ -50,8 +50,8 @@ class Transfers {
   void peer_failed(std::uint32_t rank);
 
  private:
-  // How many chunks one transfer has out at once, and how many one call copies: enough that both
-  // sides always have something to do, not so many that a poll takes long.
+  // kDepth: chunks that one transfer lends at once. kBurst: chunks that one call copies. Enough
+  // that both sides always have work, not so many that a poll takes long.
   static constexpr std::uint32_t kDepth = 64;
   static constexpr std::uint32_t kBurst = 4;
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
@@ -71,15 +71,15 @@ class Transfers {
     std::uint64_t address = 0;  // of the region in the peer
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t next = 0;           // everything before it was given to a chunk or copied
+    std::uint64_t next = 0;           // everything before it is in a chunk or copied
     std::uint64_t last_progress = 0;  // ns
     Direction direction = Direction::put;
     base::Status status = HEDDLE_DONE;
     bool owes_source_free = false;
-    bool source_given = false;  // the caller may have changed it: only the chunks have the data
-    bool by_cma = false;        // the rest goes by the kernel
+    bool source_given = false;  // the caller may reuse the source: only the chunks have the data
+    bool by_cma = false;        // the kernel copies the rest
     bool impatient = false;     // because the target did not react
-    std::uint32_t first = 0;    // of the pieces out: a ring
+    std::uint32_t first = 0;    // index of the oldest piece that is out; `pieces` is a ring
     std::uint32_t out = 0;
     std::array<Piece, kDepth> pieces;
   };
@@ -106,8 +106,8 @@ class Transfers {
   std::vector<Transfer> transfers_;  // kMost
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
-  // Per rank: after a target was found inattentive, so many transfers go straight to the kernel
-  // before it is tried again.
+  // Per rank: after a target did not react, `skip` transfers go straight to the kernel before
+  // bounce space is tried again.
   struct Patience {
     std::uint16_t skip = 0;
     std::uint16_t last = 0;

@@ -1,5 +1,5 @@
-// Puts and gets on memory that is not mapped: through the kernel, through bounce space, and from
-// one to the other.
+// Puts and gets on memory that is not mapped: through the kernel, through bounce space, and
+// changing from one to the other.
 #include "transport/shm/transfer.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Pair {
     remote = *imported;
   }
 
-  // Polls both ranks (or only the initiator) until the command is finished; its status.
+  // Polls both ranks (or only the initiator) until the command ends; returns its status.
   base::Status run(Opcode opcode, std::uint64_t offset, std::span<std::byte> data, bool target_polls = true) {
     Command command;
     command.token = 77;
@@ -105,8 +105,7 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOver) {
     ASSERT_EQ(pair.run(Opcode::get, 5, back, false), HEDDLE_DONE);
     ASSERT_EQ(back, data);
   }
-  // The requests that were taken back still stand in the ring: they must not touch anything any
-  // more.
+  // The requests that were taken back are still in the ring: they must have no effect.
   std::fill(pair.target.begin(), pair.target.end(), std::byte{0x11});
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(pair.b.poll().empty());
   for (const std::byte b : pair.target) ASSERT_EQ(b, std::byte{0x11});
@@ -149,7 +148,7 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
   Settings settings = kImpatient;
   settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
   Pair pair(settings);
-  for (const std::size_t bytes : {200UL, 1UL}) {  // to the last record
+  for (const std::size_t bytes : {200UL, 1UL}) {  // until not even the smallest record fits
     std::size_t sent = 0;
     while (pair.a.send(1, bytes_of(1, bytes))) ASSERT_LT(++sent, 100'000U);
   }
@@ -164,7 +163,7 @@ TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
   Settings settings = kImpatient;
   settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
   Pair pair(settings);
-  const auto data = bytes_of(4, 9000);  // three chunks: fed at once
+  const auto data = bytes_of(4, 9000);  // three chunks, all fed by the post
   auto source = data;
   Command command;
   command.wants_source_free = true;
@@ -275,8 +274,8 @@ TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
   ASSERT_EQ(a.poll().at(0).completion.status, HEDDLE_ERR_PEER_FAILED);
 }
 
-// Random bytes in the ring, in each type of record: counted, closed, no crash, no write outside the
-// target's regions.
+// Random bytes in the ring, in each type of record: the target counts them and closes the ring,
+// does not crash, and writes nothing outside its regions.
 TEST(Transfer, HostileRecordsAreRefused) {
   base::Random random(11);
   std::uint64_t closed = 0;
@@ -322,8 +321,8 @@ TEST(Transfer, HostileRecordsAreRefused) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), static_cast<long>(closed)) << "each is reported once";
 }
 
-// Two workers of one rank share the pool towards one target that serves on its own thread; each
-// uses its own part.
+// Two workers of one rank share the pool for transfers to one target, which serves on its own
+// thread; each worker uses its own part of the region.
 TEST(Transfer, WorkersShareThePool) {
   Settings settings = kBounceOnly;
   settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "64K";

@@ -1,4 +1,4 @@
-// The worker's life and its sending side. Receiving is in receive.cpp.
+// Opening and closing a worker, and its sending side. Receiving is in receive.cpp.
 #include "transport/shm/worker.hpp"
 
 #include <algorithm>
@@ -29,12 +29,13 @@ Worker::Worker(Home& home, std::uint32_t index)
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
 
-// The rings stay in the segment: what is in them was delivered, though its sender is gone.
+// The rings stay in the segment: the messages in them count as delivered, though their sender is
+// closed.
 Worker::~Worker() {
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::closed), std::memory_order_release);
 }
 
-// Those of a peer that has failed are not there.
+// The entries of a peer that has failed are null.
 inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
   if (rank < failed_.size() && worker < max_workers_) [[likely]] {
     if (Outgoing* known = outgoing_[std::size_t{rank} * max_workers_ + worker]; known != nullptr) [[likely]]
@@ -58,7 +59,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
     *why = peer.status();
     return nullptr;
   }
-  // All that may throw comes before the ring, which cannot be taken back.
+  // Everything that may throw comes before the ring, which cannot be removed again.
   auto made = std::make_unique<Outgoing>();
   owned_outgoing_.reserve(owned_outgoing_.size() + 1);
   const auto memory = home_.open_ring(index_, **peer, worker);
@@ -104,7 +105,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 }
 
 [[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
-  Outgoing* begun = nullptr;  // the ring that holds messages which are not visible yet
+  Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
   for (Command& command : batch) {
     if (!post_inlined(command, begun) && !post_other(command, accepted, begun)) [[unlikely]]
@@ -136,7 +137,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 bool Worker::post_other(Command& command, std::size_t accepted, Outgoing*& begun) {
   try {
     return post_one(command, begun);
-  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     if (accepted == 0) throw;
     return false;
   }
@@ -160,7 +161,7 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
                                                static_cast<unsigned long long>(command.packet_bytes()), max_message_));
   }
   if (begun != to && begun != nullptr) begun->publish();
-  begun = to;  // also when it turns out full: what was begun before must become visible
+  begun = to;  // also if the ring is full: the messages begun in it before must become visible
   std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
   if (room == nullptr) [[unlikely]]
     return full_ring(command, *to);
@@ -170,8 +171,8 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   return true;
 }
 
-// What is sent to a worker that was closed, or has refused the ring, is dropped; it will never make
-// room again.
+// Drops messages to a worker that was closed or has refused the ring, since it will never make room
+// again.
 [[gnu::cold]] bool Worker::full_ring(Command& command, const Outgoing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
   if (state != WorkerState::closed && !to.ring.refused()) return false;

@@ -1,5 +1,5 @@
-// A worker of the shm transport: the rings it sends through, those it receives from, and its
-// transfers.
+// A worker of the shm transport: the rings through which it sends, those from which it receives,
+// and its transfers.
 //
 // One thread at a time. Everything that another process can write is read through RecordConsumer or
 // validated here.
@@ -35,7 +35,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] WorkerCounters counters() const override { return counters_; }
 
  private:
-  // Rings that had something lately are looked at in every poll, the others a few at a time.
+  // Each poll checks all hot rings, which had records lately, and kColdPortion of the others.
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
@@ -73,15 +73,15 @@ class Worker final : public TransportWorker {
   std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
   std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
   std::vector<std::uint8_t> failed_;      // by rank
-  std::vector<std::uint8_t> unmet_told_;  // by rank: that it cannot be met was logged
+  std::vector<std::uint8_t> unmet_told_;  // by rank: it was logged that the peer cannot be set up
 
   std::vector<Incoming*> incoming_;  // the first kHot are the hot ones
   std::vector<std::unique_ptr<Incoming>> owned_incoming_;
   std::vector<Incoming*> lent_;
-  std::vector<std::uint64_t> cursors_;  // by rank: how much of its ring list was read
-  std::size_t turn_ = 0;                // where the hot scan begins
-  std::size_t cold_ = 0;                // where the cold scan goes on
-  std::size_t victim_ = 0;              // which hot ring makes place for a cold one that woke up
+  std::vector<std::uint64_t> cursors_;  // by rank: how many entries of its ring list were read
+  std::size_t turn_ = 0;                // hot ring at which the scan begins
+  std::size_t cold_ = 0;                // cold ring at which the scan continues
+  std::size_t victim_ = 0;              // hot ring that the next cold ring with records replaces
   Backlog backlog_;
   Transfers transfers_;
 };

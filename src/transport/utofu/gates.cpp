@@ -48,7 +48,7 @@ class Chain final : public GateChain {
   void leave() override { left_ = true; }
 
  private:
-  // waiting: to be begun, for the gate was busy
+  // waiting: still to be begun, since the gate was busy
   enum class State : std::uint8_t { idle, waiting, running };
   [[nodiscard]] utofu_vbg_id_t id_of(std::uint32_t gate) const {
     return gate == GateWires::kNone ? UTOFU_VBG_ID_NULL : ids_[gate];
@@ -66,8 +66,8 @@ class Chain final : public GateChain {
   bool left_ = false;
   State state_ = State::idle;
   GateOperator op_ = GateOperator::barrier;
-  std::vector<std::uint64_t> words_;   // given; room for as many as there can be
-  base::Status status_ = HEDDLE_DONE;  // of all operations to come
+  std::vector<std::uint64_t> words_;   // of the operation; bind() reserves room for the most words
+  base::Status status_ = HEDDLE_DONE;  // an error: of all later operations, too
 };
 
 GateKey Chain::key(std::uint32_t sends, std::uint32_t gets) const {
@@ -127,7 +127,7 @@ base::Status Chain::fail(int code) {
   return status_;
 }
 
-// BUSY is not expected of a gate whose last result was fetched, but nothing says that it cannot be.
+// A gate whose last result was fetched should not be busy, but no document rules it out.
 base::Status Chain::begin() {
   before_signal();
   const int code = op_ == GateOperator::barrier

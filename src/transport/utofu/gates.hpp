@@ -1,6 +1,6 @@
-// Barrier gates as VBGs: a chain is what one utofu_alloc_vbg gives, a start gate and relays of one
-// TNI. All chains of a network are on the same TNI of their nodes, as Tofu's own libraries have it.
-// Operations are those of words (utofu_reduce_uint64), or of none.
+// Barrier gates as VBGs: a chain is what one utofu_alloc_vbg returns, a start gate and relays of
+// one TNI. All chains of a network are on the same TNI of their nodes, as in Tofu's own libraries.
+// Operations are reductions of words (utofu_reduce_uint64) and barriers (utofu_barrier).
 #pragma once
 
 #include "transport/gates.hpp"

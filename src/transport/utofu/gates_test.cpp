@@ -1,5 +1,5 @@
-// Barrier gates on the emulator, connected by hand: what comes out, who is told what, and how many
-// there are. How a team's gates are connected is tested in the room collective.
+// Barrier gates on the emulator, connected by hand: results, errors, and how many gates there are.
+// How a team's gates are connected is tested in the room collective.
 #include "transport/gates.hpp"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST(UtofuGates, WordsAreCombined) {
   EXPECT_EQ(both(GateOperator::bxor, {0xF0}, {0x3C}), (Words{0xCC}));
 }
 
-// Each at its own pace, so that one is an operation ahead of the other now and then.
+// Each thread runs at its own pace, so that now and then one is an operation ahead of the other.
 TEST(UtofuGates, ThreadsAtTheirOwnPace) {
   Pair pair(2);
   std::vector<std::thread> threads;
@@ -200,13 +200,13 @@ TEST(UtofuGates, ThereAreNoneWhereNotWanted) {
   EXPECT_NE(told.find("no session queues and no barrier gates"), std::string::npos) << told;
 }
 
-// An operation that never ends: its gates stay with the interface.
+// An operation that never ends: its gates stay allocated.
 TEST(UtofuGates, WhatIsLeftStays) {
   Pair pair(4);
   ASSERT_EQ(pair[0].start(GateOperator::barrier, {}), HEDDLE_DONE);
   EXPECT_EQ(pair[0].poll({}), HEDDLE_AGAIN);
   pair[0].leave();
-  pair[1].leave();  // what the other has sent waits there
+  pair[1].leave();  // the signal of the other chain waits there
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::Job
 // ---- Pages --------------------------------------------------------------------------------------
 
 base::Result<Pages> Pages::create(std::uint64_t bytes) {
-  // MAP_NORESERVE is not asked for: what is registered is pinned on the machine.
+  // No MAP_NORESERVE: registered memory is pinned on the machine.
   void* address = bytes == 0 || bytes > std::uint64_t{1} << 46
                       ? MAP_FAILED
                       : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +36,7 @@ base::Result<Pages> Pages::create(std::uint64_t bytes) {
     return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
                       static_cast<unsigned long long>(bytes));
   }
-  // A child of fork must not turn pinned pages into copies under the NIC.
+  // A fork must not make pinned pages copy-on-write while the NIC uses them.
   madvise(address, bytes, MADV_DONTFORK);
   Pages pages;
   pages.data_ = static_cast<std::byte*>(address);
@@ -107,7 +107,7 @@ base::Status Home::set_up() {
   return bootstrap_.publish(card);
 }
 
-// A rank whose workers are few has no use for more ports than workers: it is its peers' as well.
+// At most max_workers_ ports: a peer has no more workers than that to use them.
 base::Status Home::open_ports() {
   auto home = library_->create(0, false);
   if (!home) return home.status();
@@ -116,7 +116,7 @@ base::Status Home::open_ports() {
   const std::size_t wanted = std::min({library_->tnis(), std::size_t{max_workers_}, kMostPorts});
   while (ports_.size() < wanted) {
     auto port = library_->create_behind(vcq_, ports_.size());
-    if (!port) break;  // the machine is full: then with fewer
+    if (!port) break;  // no VCQ is left: we take fewer ports
     ports_.push_back(*port);
   }
   return HEDDLE_DONE;
@@ -155,7 +155,7 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
   return meet(rank);
 }
 
-// Each of them would write to itself.
+// Each of the two would write to itself.
 [[gnu::cold]] static base::Status fail_apart(std::uint32_t mine, std::uint32_t theirs, utofu_vcq_id_t vcq) {
   return base::fail(
       HEDDLE_ERR_CONFIG,
@@ -164,8 +164,8 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
       mine, theirs, static_cast<unsigned long long>(vcq));
 }
 
-// Called under CQ locks, too: so it waits for nobody, and nobody waits for a CQ's lock with this
-// mutex held.
+// Also called with a CQ's lock held: so it does not wait for the mutex, and nobody waits for a CQ's
+// lock while holding the mutex.
 [[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
@@ -193,7 +193,7 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
       status = base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows %llu ports of the utofu transport", rank,
                           static_cast<unsigned long long>(bytes.ports.count));
     }
-    // Both VCQs exist, so on one machine they have two names.
+    // Both VCQs exist, so on one machine they have different ids.
     if (bytes.ports.vcq[0] == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
     if (status != HEDDLE_DONE) {
       if (!std::exchange(version_told_, true)) {
@@ -211,7 +211,7 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
 
 // ---- workers ------------------------------------------------------------------------------------
 
-// Who shares a CQ with up to seven others has an eighth of its MRQ.
+// A worker that shares a CQ with up to seven others may use an eighth of its MRQ.
 Sizes Home::sizes(bool exclusive) const {
   const std::uint64_t depth = exclusive ? mrq_depth_ : std::max(mrq_depth_ / kSharers, kLeastMrqDepth);
   return sizes_for(depth, std::uint64_t{size()} * max_workers_);
@@ -276,7 +276,7 @@ base::Status Home::announce(std::uint32_t worker, Entry entry) {
       do code = call.poll_tcq(vcq_.handle, 0, &tag);
       while (code == UTOFU_SUCCESS);
       if (code != UTOFU_ERR_NOT_FOUND) {
-        // The command has failed on its way out; no notice will come.
+        // The command failed on its way out; no notice will come.
       } else if (!posted) {
         code = call.put_piggyback(vcq_.handle, vcq_.id, &entry, directory_stadd_ + worker * sizeof(Entry), sizeof entry,
                                   0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
@@ -339,7 +339,7 @@ base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages
   return memory;
 }
 
-// Under a number that is free on all ports. False: there is none, or the library does not want to;
+// Registers under a number that is free on all ports. False: there is none, or the library fails;
 // nothing is registered then.
 bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region) {
   const std::lock_guard one(registering_);
@@ -364,7 +364,7 @@ bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region)
       const CqGuard guard(ports_[done]);
       library_->withdraw(ports_[done], region->stadds[done]);
     }
-    if (status != HEDDLE_ERR_STATE) return false;  // else another of the CQ has that number
+    if (status != HEDDLE_ERR_STATE) return false;  // STATE: another user of the CQ has that number
   }
   return false;
 }
@@ -390,8 +390,8 @@ void Home::withdraw(std::uint64_t id) {
     region = std::move(found->second);
     regions_.erase(found);
   }
-  // The program may unmap it now, or we do: as source or destination it is registered by the
-  // workers.
+  // The memory may be unmapped now, by the program or by us, but workers may still have it
+  // registered as a source or destination.
   if (watch_ != nullptr) watch_->forget(region.begin, region.begin + region.bytes);
   deregister(region);
 }
@@ -404,8 +404,7 @@ base::Status Home::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) con
   }
   for (std::size_t i = 0; i < kWays; ++i) {
     ways[i].vcq = peer.ports.vcq[i % peer.ports.count];
-    // A computation, of which no document says that two threads may do it at once; it is done under
-    // a lock.
+    // stadd_of() takes a lock: no document says that two threads may query at once.
     if (library_->stadd_of(ways[i].vcq, key.stag, &ways[i].stadd) != HEDDLE_DONE) return HEDDLE_ERR_PROTOCOL;
   }
   return HEDDLE_DONE;

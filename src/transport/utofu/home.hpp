@@ -1,11 +1,12 @@
-// What the workers of one rank share: the library, the home VCQ, the directory, the regions, the
-// peers it has met.
+// What the workers of one rank share: the library, the device VCQ, the directory, the regions, the
+// known peers.
 //
-// The home VCQ is the one through which peers read the directory, without the owner doing anything.
-// It gets no notices but those of its own writes there. Regions are reached through the ports,
-// which are known from the card: the home VCQ, and one on each further TNI. Memory that Heddle has
-// allocated is registered with all of them, under one number, from which peers compute the STADDs;
-// the caller's with one, in turn: it may be lent for one message only.
+// Peers read the directory through the device VCQ, without the owner's processor. The only notices
+// on this VCQ are those of its own writes to the directory. Regions are reached through the ports,
+// which the card names: the device VCQ, and one VCQ on each further TNI. Memory that Heddle has
+// allocated is registered with all ports under one number, from which peers compute the STADDs. The
+// caller's memory is registered with one port, in turn, since it may be needed for one message
+// only.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 
 namespace heddle::transport::utofu {
 
-// Pages of this process, zeros at first; registered with one VCQ if `enroll` was called.
+// Pages of this process, zeros at first. The destructor unmaps them.
 class Pages {
  public:
   static base::Result<Pages> create(std::uint64_t bytes);
@@ -36,7 +37,8 @@ class Pages {
   std::uint64_t bytes_ = 0;
 };
 
-// A VCQ with its block, as long as peers may write to it: also after its worker was closed.
+// A worker's VCQ with its block. It lives as long as peers may write to it: also after the worker
+// was closed.
 struct Station {
   Vcq vcq;
   Pages block;
@@ -65,20 +67,21 @@ class Home {
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
   [[nodiscard]] Sizes sizes(bool exclusive) const;
 
-  // The peer, met on first use. Returns at once; AGAIN: its card is under way; call again.
+  // The peer, set up on first use. Returns at once. AGAIN: its card is not here yet, or another
+  // thread is busy here; call again.
   [[nodiscard]] base::Result<const Peer*> peer(std::uint32_t rank);
 
-  // A VCQ and a registered block for a worker. STATE: that number was used before.
+  // A VCQ and a registered block for a worker. STATE: that worker's number was used before.
   [[nodiscard]] base::Result<std::unique_ptr<Station>> open_station(std::uint32_t worker, Sizes* sizes);
-  // Shows a worker to the peers, and that it was closed; waits for the NIC.
+  // Writes a worker's entry, open or closed, into the directory; waits for the NIC.
   [[nodiscard]] base::Status announce(std::uint32_t worker, Entry entry);
-  // Kept until the rank ends.
+  // Keeps it until the destructor.
   void keep(std::unique_ptr<Station> station);
 
-  // `pages`: what is allocated here; else of the caller.
+  // `pages`: the memory, if it was allocated here; empty if it is the caller's.
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes, Pages pages);
   void withdraw(std::uint64_t id);
-  // kWays of them. PROTOCOL: the key names what that peer cannot have.
+  // Writes kWays ways. PROTOCOL: the key names a port or a number that the peer does not have.
   [[nodiscard]] base::Status ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const;
 
  private:
@@ -88,12 +91,12 @@ class Home {
     utofu_stadd_t stadds[kMostPorts] = {};  // on the ports; if it has no stag, the first only
     std::uint64_t begin = 0;
     std::uint64_t bytes = 0;
-    Pages pages;  // of allocated ones
+    Pages pages;  // if it was allocated here
   };
 
   Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library);
-  static constexpr std::uint64_t kSharers = 8;  // VCQs of a CQ, at most
-  static constexpr std::size_t kStags = 256;    // numbers that a program may choose itself
+  static constexpr std::uint64_t kSharers = 8;  // VCQs that share one CQ, at most
+  static constexpr std::size_t kStags = 256;    // stags that a program may choose itself
 
   base::Status set_up();
   base::Status open_ports();
@@ -113,25 +116,25 @@ class Home {
   const std::uint64_t most_exclusive_;  // of this process
   const bootstrap::JobSecret secret_;
   const Agreed agreed_;
-  // where nobody but us tells what goes; else null
+  // set if unmapping is not watched, so that we must report what we unmap; else null
   const std::shared_ptr<memory::UnmapWatch> watch_;
-  Vcq vcq_;                 // home
-  std::vector<Vcq> ports_;  // the home VCQ first
+  Vcq vcq_;                 // the device VCQ
+  std::vector<Vcq> ports_;  // the device VCQ first
   Pages directory_;
   utofu_stadd_t directory_stadd_ = 0;
   // release in meet(); partner: the acquire load in peer()
   std::vector<std::atomic<const Peer*>> peers_;
-  // notices on the home VCQ are those of one announcement
+  // one announcement at a time, so that a notice on the device VCQ belongs to it
   std::mutex announcing_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Peer>> met_;
   bool version_told_ = false;
-  std::vector<bool> used_;  // worker numbers
+  std::vector<bool> used_;  // by worker number: it was opened
   std::vector<std::unique_ptr<Station>> kept_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 0;
-  std::mutex registering_;   // guards these two; CQs' locks are taken with it held
-  std::vector<bool> stags_;  // in use by this rank; others of its CQs have numbers, too
+  std::mutex registering_;   // guards the next two; CQ locks are taken while it is held
+  std::vector<bool> stags_;  // in use by this rank; other users of the CQs have numbers, too
   std::size_t next_stag_ = 0;
 };
 

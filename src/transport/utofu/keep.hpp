@@ -1,4 +1,4 @@
-// What must not be freed while its peers, or its NIC, may still use it.
+// Keeps objects that must not be freed while peers, or the NIC, may still use them.
 #pragma once
 
 #include <mutex>
@@ -7,7 +7,7 @@
 
 namespace heddle::transport::utofu {
 
-// As long as the process: it is never destroyed.
+// Keeps `object` as long as the process: it is never destroyed.
 template <class T>
 void keep_to_the_end(T object) {
   static std::mutex mutex;

@@ -1,4 +1,4 @@
-// Each notice finds the operation that it is about, whatever the order, against a naive book.
+// Each notice finds its operation, in any order; compared with a simple map.
 #include "transport/utofu/operations.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ TEST(Operations, EachNoticeFindsItsOwn) {
     std::map<Token, utofu_mrq_notice> under_way;
     Token next = 1;
     for (int step = 0; step < 60'000; ++step) {
-      // Few addresses, so that many are alike; more starts than ends, so that it fills.
+      // Few addresses, so that many operations are alike; more starts than ends, so that it fills
+      // up.
       if (random.below(5) < 3) {
         const Task task = random.below(2) == 0 ? Task::get : Task::put;
         Operation* operation = operations.take(task, 7 + random.below(2), 1000 + 8 * random.below(3));
@@ -100,7 +101,7 @@ TEST(Operations, ARecordOfAnEarlierTurnIsNobodys) {
   EXPECT_EQ(operations.tagged(second->tag), second);
 }
 
-// What has to be thought of at the end is not overlooked by who only wants to complete.
+// plain() does not accept an operation that needs more than a completion at its end.
 TEST(Operations, OnlyPlainEndsArePlain) {
   for (const std::uint32_t count : {16U, 1024U}) {
     Operations operations(count);
@@ -125,10 +126,10 @@ TEST(Operations, OnlyPlainEndsArePlain) {
   }
 }
 
-// Commands without an operation give no tag; their records must never be taken for those of one.
+// Commands without an operation have a null tag; their records must never match an operation.
 TEST(Operations, NoTagIsNull) {
   Operations operations(16);
-  for (int turn = 0; turn < 70'000; ++turn) {  // more than a tag can count
+  for (int turn = 0; turn < 70'000; ++turn) {  // more turns than 16 bits can count
     Operation* operation = operations.take(Task::put, 5, 100);
     ASSERT_NE(operation, nullptr);
     ASSERT_NE(operation->tag, nullptr);

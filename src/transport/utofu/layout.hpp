@@ -1,19 +1,19 @@
-// What stands where in the memory that peers reach: a rank's directory, a worker's block; and how
-// many slots may be promised.
+// Layout of the memory that peers reach: a rank's directory and a worker's block. Also how many
+// slots a worker may promise to its senders.
 //
-//   directory (of a rank, registered on its home VCQ):   Entry of worker 0 | Entry of worker 1 | …
+//   directory (of a rank, registered on its device VCQ): Entry of worker 0 | Entry of worker 1 | …
 //   block (of a worker, registered on its own VCQ):      claim word | rings of slots | pool |
 //                                                        credit words | entries read
 //
-// Everything in the directory, the claim word and the credit words is written by the NIC alone, the
-// owner's own writes included, and what the NIC wrote is read only after a notice. So nothing
-// depends on how the NIC and the processor see each other's stores.
+// Only the NIC writes to the directory, the claim word and the credit words; the owner's own writes
+// go through it, too. What the NIC wrote is read only after a notice. So nothing depends on how the
+// NIC and the processor see each other's stores.
 //
-// The MRQ of a worker cannot overflow: what may be in it at once is
-//   its own operations under way                                        operations
-//   messages in slots that it has given to senders (rings × slots)      promised
-//   credits that come back to it: at most 2 for each channel it opened  2 × channels
-// and Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a
+// The MRQ of a worker cannot overflow. It holds at most:
+//   notices of its own operations under way                                operations
+//   messages in the slots that it promised to senders                      rings × slots
+//   credits that return to it: at most 2 for each connection that it opens 2 × channels
+// Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a
 // credit for it.
 #pragma once
 
@@ -30,12 +30,12 @@ namespace heddle::transport::utofu {
 
 inline constexpr std::uint32_t kSlotBytes = 2048;
 inline constexpr std::uint32_t kMtu = 1920;      // a message is one packet
-inline constexpr std::uint32_t kPiggyback = 32;  // bytes that travel in the command
+inline constexpr std::uint32_t kPiggyback = 32;  // bytes that a command can carry itself
 // the NIC's limit, down to a multiple of 256
 inline constexpr std::uint64_t kMostTransfer = 16'776'960;
 inline constexpr std::uint32_t kMostSlots = 16;
 
-// Before each message in its slot.
+// Stands before each message in its slot.
 struct SlotHead {
   std::uint32_t immediate = 0;
   std::uint32_t bytes = 0;
@@ -43,7 +43,7 @@ struct SlotHead {
 static_assert(sizeof(SlotHead) == 8);
 inline constexpr std::uint32_t kMostMessage = kMtu - sizeof(SlotHead);
 
-// The first message of a sender in its ring: who it is, and where its credit comes back.
+// The first message of a sender in its ring: who the sender is, and where its credit returns to.
 struct Hello {
   std::uint32_t rank = 0;
   std::uint16_t worker = 0;
@@ -57,8 +57,8 @@ static_assert(sizeof(Hello) == kPiggyback);
 
 enum class State : std::uint8_t { unopened = 0, open = 1, closed = 2 };
 
-// One worker in its rank's directory: written and read whole, as one packet; the seal tells a whole
-// one.
+// One worker in its rank's directory. It is written and read as one packet; the seal shows that it
+// is complete.
 struct Entry {
   std::uint64_t vcq = 0;
   std::uint64_t block_stadd = 0;  // of the claim word; the rings follow
@@ -72,7 +72,7 @@ static_assert(sizeof(Entry) == kPiggyback);
 
 inline constexpr std::uint64_t kClaimBytes = 256;
 
-// How a worker's share of its MRQ is dealt out.
+// How the MRQ entries that a worker may use are divided up.
 struct Sizes {
   std::uint32_t operations = 0;
   std::uint32_t channels = 0;
@@ -93,12 +93,13 @@ struct Sizes {
   }
 };
 
-// `depth` notices for one worker of a job in which `workers` may talk to it (and it to them).
+// For a worker that may have `depth` notices in its MRQ, in a job in which `workers` workers may
+// send to it (and it to them).
 constexpr Sizes sizes_for(std::uint64_t depth, std::uint64_t workers) {
   Sizes sizes;
   sizes.operations = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(depth / 4, 16, 1024));
   const std::uint64_t left = depth - std::min<std::uint64_t>(depth, sizes.operations);
-  // A peer costs a channel (2 notices) and a ring of at least 2 slots.
+  // A peer costs a connection (2 notices) and a ring of at least 2 slots.
   const std::uint64_t peers = std::clamp<std::uint64_t>(std::min(workers, left / 4), 1, 65535);
   sizes.channels = static_cast<std::uint32_t>(peers);
   sizes.rings = static_cast<std::uint32_t>(peers);
@@ -113,8 +114,8 @@ static_assert(sizes_for(1024, 192).most_notices() <= 1024 && sizes_for(1024, 192
 static_assert(sizes_for(2048, 4).most_notices() <= 2048 && sizes_for(2048, 4).slots == kMostSlots);
 static_assert(sizes_for(8192, 256).most_notices() <= 8192 && sizes_for(8192, 256).slots == kMostSlots);
 
-// A checksum that depends on the job's secret: against accident and confusion of jobs, not against
-// who computes.
+// A checksum that depends on the job's secret. It detects damaged bytes and bytes of another job;
+// it does not stop an attacker who computes.
 std::uint64_t seal_of(const void* bytes, std::size_t count, const bootstrap::JobSecret& secret);
 
 template <class Record>
@@ -126,8 +127,8 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
   return record.seal == seal_of(&record, offsetof(Record, seal), secret);
 }
 
-// VCQs of a rank through which its regions are reached: one for each TNI, as far as there are any.
-// The first is the home VCQ.
+// VCQs of a rank through which its regions are reached: at most one for each TNI. The first is the
+// device VCQ (see home.hpp).
 inline constexpr std::size_t kMostPorts = 6;
 struct Ports {
   std::uint64_t count = 0;
@@ -135,14 +136,14 @@ struct Ports {
 };
 
 // One way to a region: a VCQ of its owner, and the region's STADD there. Each import has kWays of
-// them, so that who comes from TNI i takes number i whatever the number of ports.
+// them, so that a worker on TNI i can take way i whatever the number of ports.
 struct Way {
   std::uint64_t stadd = 0;
   std::uint64_t vcq = 0;
 };
 inline constexpr std::size_t kWays = 8;
 
-// What a rank shows to its peers.
+// What the card of a rank contains.
 struct CardBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t max_workers = 0;
@@ -153,16 +154,16 @@ struct CardBytes {
   static constexpr std::uint32_t kMagic = 0x33435548;  // "HUC3"
 };
 
-// A region's key as bytes.
+// The bytes of a region's key.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;
   std::uint32_t id = 0;
-  std::uint16_t stag = kNoStag;  // by which it is registered with all ports
-  std::uint16_t port = 0;        // else the only one
+  std::uint16_t stag = kNoStag;  // under which it is registered with all ports
+  std::uint16_t port = 0;        // if there is no stag: the port with which it is registered
   std::uint64_t bytes = 0;
   std::uint64_t stadd = 0;    // on that port
-  std::uint64_t address = 0;  // for the alignment of its words
+  std::uint64_t address = 0;  // in the owner: gives the alignment of its words
   std::uint64_t seal = 0;
   static constexpr std::uint32_t kMagic = 0x32545548;  // "HUT2"
   static constexpr std::uint16_t kNoStag = 0xFFFF;

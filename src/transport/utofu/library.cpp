@@ -13,7 +13,7 @@ namespace {
 
 struct Opened {
   std::mutex mutex;
-  std::map<std::string, Library*> by_name;  // never freed: as long as the process
+  std::map<std::string, Library*> by_name;  // never freed
 };
 
 Opened& opened() {
@@ -150,7 +150,7 @@ base::Status Library::ask_machine() {
   return HEDDLE_DONE;
 }
 
-// They are a help, not needed: where they are not as expected, there are none.
+// Gates are optional: if they are not as expected, we use none.
 void Library::ask_for_gates() {
   utofu_tni_id_t* ids = nullptr;
   std::size_t count = 0;
@@ -218,7 +218,8 @@ int Library::create_on(const Tni& tni, unsigned long flags, Vcq* vcq) {
   return UTOFU_SUCCESS;
 }
 
-// The library does not say how many CQs are left, so the one that sharers will need is taken first.
+// The library does not tell how many CQs are left, so the CQ that VCQs will share later is taken
+// first.
 int Library::create_alone(Tni& tni, unsigned long flags, bool spare, Vcq* vcq) {
   const bool reserve = spare && tni.sharing == 0 && !tni.spare;
   if (reserve) {
@@ -305,7 +306,7 @@ std::size_t Library::tni_index(const Vcq& vcq) const {
   return index;
 }
 
-// A spare stays as long as there are those that could take its CQ.
+// A spare stays as long as the TNI has VCQs with a CQ of their own, which could otherwise take it.
 void Library::destroy(const Vcq& vcq) {
   const CqGuard guard(vcq);
   const std::lock_guard lock(set_up_);
@@ -349,7 +350,7 @@ base::Result<utofu_stadd_t> Library::enroll_locked(const Vcq& vcq, void* address
   base::Status status = HEDDLE_ERR_SYSTEM;
   if (code == UTOFU_ERR_FULL || code == UTOFU_ERR_NOT_AVAILABLE || code == UTOFU_ERR_OUT_OF_RESOURCE ||
       code == UTOFU_ERR_OUT_OF_MEMORY) {
-    status = HEDDLE_ERR_NO_MEMORY;  // the cache gives up what is idle, then asks again
+    status = HEDDLE_ERR_NO_MEMORY;  // the cache deregisters what is idle, then asks again
   } else if (code == UTOFU_ERR_INVALID_ADDRESS || code == UTOFU_ERR_INVALID_SIZE) {
     status = HEDDLE_ERR_ARGUMENT;
   }

@@ -1,9 +1,9 @@
-// libtofucom, opened at run time, and what all users of it in this process must share.
+// libtofucom, opened at run time, and the state that all its users in this process share.
 //
-// The library is one per process whatever the number of contexts, and says nothing of threads for
-// what it sets up (queues, registrations), so those calls are made under one lock of the process;
-// and queues that share a hardware CQ are used under the lock of that CQ, even if they belong to
-// different ranks. That is why this, alone in Heddle, hangs off the process.
+// The library exists once per process, whatever the number of contexts. Its documents do not say
+// that set-up calls (queues, registrations) are thread-safe, so one lock of the process guards
+// them. Queues that share a hardware CQ are used under the lock of that CQ, even if they belong to
+// different ranks. This is why this state belongs to the process and not to a context.
 #pragma once
 
 #include <utofu.h>
@@ -22,8 +22,8 @@
 
 namespace heddle::transport::utofu {
 
-// The functions that the transport calls, typed by the header, so that a library of another shape
-// does not compile.
+// The functions that the transport calls. Their types come from <utofu.h>, so that a library with
+// another interface does not compile.
 struct Functions {
   decltype(&::utofu_get_onesided_tnis) get_onesided_tnis;
   decltype(&::utofu_query_onesided_caps) query_onesided_caps;
@@ -49,7 +49,7 @@ struct Functions {
   decltype(&::utofu_prepare_put) prepare_put;
   decltype(&::utofu_prepare_nop) prepare_nop;
   decltype(&::utofu_post_toq) post_toq;
-  // For barrier gates; likewise.
+  // For barrier gates; null where the library lacks one of them.
   decltype(&::utofu_get_barrier_tnis) get_barrier_tnis;
   decltype(&::utofu_query_barrier_caps) query_barrier_caps;
   decltype(&::utofu_alloc_vbg) alloc_vbg;
@@ -61,9 +61,9 @@ struct Functions {
   decltype(&::utofu_poll_reduce_uint64) poll_reduce_uint64;
 };
 
-// Between a load and what must be read or written after it, where the other side is the NIC: a
-// notice and what it announces, a slot and the credit for it. <utofu.h> promises no order of its
-// own.
+// Orders a load before the reads and writes that must follow it, where the other side is the NIC: a
+// notice before the data that it announces, the reading of a slot before the credit for it.
+// <utofu.h> itself promises no order.
 inline void after_notice() {
 #if defined(__aarch64__)
   asm volatile("dmb oshld" ::: "memory");  // NOLINT: the outer domain, in which devices are
@@ -72,8 +72,8 @@ inline void after_notice() {
 #endif
 }
 
-// Between what was written for others and the doorbell of an operation that tells them so without
-// passing it on itself.
+// Orders stores for others before the doorbell of an operation that signals them but does not carry
+// the data itself.
 inline void before_signal() {
 #if defined(__aarch64__)
   asm volatile("dmb osh" ::: "memory");  // NOLINT: as above
@@ -84,60 +84,61 @@ inline void before_signal() {
 
 using CqLock = queue::TryLock<>;
 
-// One VCQ. Its calls are made by one thread at a time, under `lock` if there is one.
+// One VCQ. One thread at a time calls it, under `lock` if there is one.
 struct Vcq {
   utofu_vcq_hdl_t handle = 0;
   utofu_vcq_id_t id = 0;
   utofu_tni_id_t tni = 0;
   utofu_cq_id_t cq = 0;
-  CqLock* lock = nullptr;  // of the CQ; null: this VCQ has it for itself
+  CqLock* lock = nullptr;  // of the CQ; null: no other VCQ uses the CQ
   bool session = false;    // in session mode
 };
 
 class Library {
  public:
-  // Opens it, once per process and name; it stays open, since it may have threads of its own.
-  // CONFIG: there is none, or it lacks a function.
+  // Opens the library, once per process and name. It stays open, since it may have threads of its
+  // own. CONFIG: there is no such library, or it lacks a function.
   static base::Result<Library*> open(const std::string& name);
 
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] std::size_t tnis() const { return tnis_.size(); }
 
-  // A VCQ on the next TNI in turn. It has a CQ of its own if fewer than `most_exclusive` of this
-  // process have one and there is one; else it is beside others. With `spare` a TNI's last CQ is
-  // never given to one alone, so that others can still come.
-  // NO_MEMORY: none left.
+  // A VCQ on the next TNI in turn. It gets a CQ of its own if fewer than `most_exclusive` VCQs of
+  // this process have one and a CQ is free; else it shares a CQ. With `spare` no VCQ gets a TNI's
+  // last CQ for itself, so that later ones can share it. NO_MEMORY: no VCQ is left.
   base::Result<Vcq> create(std::uint64_t most_exclusive, bool spare);
-  // One that shares its CQ, on the TNI that is `step` behind that of `first`.
+  // A VCQ that shares its CQ, on the TNI that comes `step` places after that of `first`, counted
+  // round.
   base::Result<Vcq> create_behind(const Vcq& first, std::size_t step);
-  // In session mode, on the TNI of this process that comes `tni`-th, counted round, or else on one
-  // that has fewest of these; a TNI's last CQ is left to workers. NO_MEMORY: none left, or this
-  // process has `most` of them.
+  // A VCQ in session mode, on the TNI with index `tni` in this process, counted round; without
+  // `tni`, or if that TNI has none left, on the TNI with the fewest of them. A TNI's last CQ is
+  // left to workers. NO_MEMORY: none left, or this process has `most` of them.
   base::Result<Vcq> create_session(std::uint64_t most, std::optional<std::uint32_t> tni);
   [[nodiscard]] bool has_sessions() const { return has_sessions_; }
   void destroy(const Vcq& vcq);
 
-  // Barrier gates of a TNI: ids[0] is a start gate, the others relay. Words of an operation; 0:
-  // there are no gates.
+  // Barrier gates of a TNI: ids[0] is a start gate, the others are relays. gate_words(): most words
+  // of an operation; 0: there are no gates.
   [[nodiscard]] std::uint32_t gate_words() const { return gate_words_; }
   [[nodiscard]] utofu_tni_id_t gate_tni(std::uint32_t lane) const { return gate_tnis_[lane % gate_tnis_.size()]; }
-  // NO_MEMORY: that TNI has not so many left, or this process would have more than `most`.
+  // NO_MEMORY: that TNI has too few left, or this process would have more than `most`.
   base::Status take_gates(utofu_tni_id_t tni, std::uint64_t most, std::vector<utofu_vbg_id_t>* ids);
   base::Status set_gates(std::vector<utofu_vbg_setting>* settings);
   void free_gates(std::vector<utofu_vbg_id_t>* ids);
-  // Its place among the TNIs of this process.
+  // The index of its TNI among the TNIs of this process.
   [[nodiscard]] std::size_t tni_index(const Vcq& vcq) const;
 
-  // What a VCQ must know to reach memory of this process. The caller holds the VCQ's lock, if any.
+  // Registers memory of this process with a VCQ. The caller holds the VCQ's lock, if any.
   base::Result<utofu_stadd_t> enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags = 0);
-  // The same for who may not wait: AGAIN, or false, if another thread sets something up now.
+  // The same for callers that may not wait: AGAIN, or false, if another thread holds the set-up
+  // lock.
   base::Result<utofu_stadd_t> try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
   [[nodiscard]] bool try_withdraw(const Vcq& vcq, utofu_stadd_t stadd);
-  // By a number of ours, from which peers compute the STADD. `address`: aligned to 256. STATE: the
-  // number is taken on this CQ.
+  // Registers under a number that we choose, from which peers compute the STADD. `address`: aligned
+  // to 256. STATE: the number is taken on this CQ.
   base::Result<utofu_stadd_t> enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag);
   void withdraw(const Vcq& vcq, utofu_stadd_t stadd);
-  // What enroll_as() gives or gave the owner of that VCQ.
+  // The STADD that enroll_as() returns to the owner of that VCQ.
   base::Status stadd_of(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t* stadd);
 
  private:
@@ -145,13 +146,13 @@ class Library {
   base::Status load(const std::string& name);
   base::Status ask_machine();
   void ask_for_gates();
-  // What this process has on a TNI.
+  // What this process uses of a TNI.
   struct Tni {
     utofu_tni_id_t id = 0;
     std::uint64_t exclusive = 0;  // VCQs with a CQ of their own
     std::uint64_t sharing = 0;    // the others
     std::uint64_t sessions = 0;   // of the exclusive ones: in session mode
-    // holds a CQ for those that share, until the first of them gets it
+    // keeps a CQ for VCQs that share, until the first of them takes it
     std::optional<Vcq> spare;
   };
   base::Result<utofu_stadd_t> enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
@@ -162,7 +163,7 @@ class Library {
 
   Functions call_{};
   std::vector<Tni> tnis_;
-  std::mutex set_up_;  // around every call that sets something up; taken after a CQ's lock
+  std::mutex set_up_;  // held in every set-up call; taken after a CQ's lock
   std::size_t next_tni_ = 0;
   bool has_sessions_ = false;
   std::uint64_t sessions_ = 0;                              // VCQs in session mode, on all TNIs
@@ -170,13 +171,13 @@ class Library {
   std::map<std::uint32_t, std::unique_ptr<CqLock>> locks_;  // by TNI and CQ
   std::uint32_t gate_words_ = 0;
   std::vector<utofu_tni_id_t> gate_tnis_;
-  std::uint64_t gates_ = 0;  // that this process has
+  std::uint64_t gates_ = 0;  // of this process
 };
 
-// The words of a return code.
+// The name of a return code.
 const char* error_name(int code);
 
-// Holds the lock of a VCQ that shares its CQ; for calls that may wait for it.
+// Holds the lock of a VCQ that shares its CQ; for callers that may wait for it.
 class CqGuard {
  public:
   explicit CqGuard(const Vcq& vcq);

@@ -1,12 +1,12 @@
-// What a worker has under way on its VCQ, and how a notice finds it again.
+// A worker's operations under way on its VCQ, and how a notice finds its operation.
 //
 // A notice carries the type, the peer's VCQ, the end address at the peer and 8 bits of ours
-// (edata); the order of notices means nothing. With 8 bits alone 256 operations could be told
-// apart, which is why others empty their queues every 200 gets. Here an operation's lane (edata) is
-// its index modulo 256, and no two in one lane have the same type, VCQ and address: take() looks at
-// the few others of the lane before it gives an index. So a notice names exactly one operation.
-// Where there are no more operations than lanes, the lane is the index, and nothing has to be
-// looked at.
+// (edata). Notices come in any order. With 8 bits alone we could tell apart 256 operations, which
+// is why other libraries empty their queues every 200 gets. Here an operation's lane (edata) is its
+// index modulo 256, and no two operations of one lane have the same type, VCQ and address: take()
+// checks the few others of the lane before it hands out an index. So a notice names exactly one
+// operation. If there are no more operations than lanes, the lane is the index and take() checks
+// nothing.
 #pragma once
 
 #include <utofu.h>
@@ -33,30 +33,31 @@ constexpr std::uint8_t type_of(Task task) {
   }
 }
 
-// One line: what is written when it begins and read when it ends.
+// One cache line: everything that is written when it begins and read when it ends.
 struct alignas(64) Operation {
-  // Its type as a notice has it; above, what must be thought of at its end. So one comparison with
-  // the type that a notice carries says that this is the one, and that its end is nothing but its
-  // completion.
+  // Low byte: the notice type. High byte: the bits below, which ask for more than a completion at
+  // the end. So if it equals the type in a notice, this is the operation and only its completion
+  // has to be reported.
   std::uint16_t kind = kFree;
   Task task = Task::none;
   std::uint8_t bytes = 0;  // atomic: of the result
-  // put, get: of the caller's memory, from the registration cache; 0: none. Free ones have none
+  // put, get: of the caller's memory, from the registration cache; 0: none. A free operation has
+  // none
   std::uint32_t lease = 0;
   std::uint32_t rank = 0;
   std::uint32_t channel = 0;  // message, hello, read_entry, claim
   std::uint32_t buffer = 0;   // message: of the pool, or kNoBuffer
   Token token = 0;
   utofu_vcq_id_t vcq = 0;
-  utofu_stadd_t address = 0;  // as the notice will carry it
-  // uTofu's cbdata: the index in 16 bits, above how often a TCQ record might have been late
+  utofu_stadd_t address = 0;  // as in the notice
+  // uTofu's cbdata: the index in the low 16 bits, above them 1 + the number of retire() calls
   void* tag = nullptr;
-  // atomic: where the old value goes; null: nowhere. Free ones: the next one
+  // atomic: where the old value goes; null: nowhere. Free operation: the next free one
   void* result = nullptr;
 
   static constexpr std::uint16_t kFree = 0xFFFF;
-  static constexpr std::uint16_t kOwesSource = 0x100;  // source_free comes before done
-  // its completion was given, as its peer has died
+  static constexpr std::uint16_t kOwesSource = 0x100;  // source_free has to be reported before done
+  // it was completed because its peer has died; the NIC has not answered yet
   static constexpr std::uint16_t kOrphan = 0x200;
   static constexpr std::uint16_t kOther = 0x400;  // neither put nor get
 
@@ -74,8 +75,8 @@ class Operations {
  public:
   static constexpr std::uint32_t kLanes = 256;
 
-  // `count`: at most 65536. Those beyond it, up to the number of lanes, are never taken: so that
-  // every edata has a place.
+  // `count`: at most 65536. Entries beyond it, up to the number of lanes, are never taken: they
+  // exist so that every edata is a valid index.
   explicit Operations(std::uint32_t count) : all_(count < kLanes ? kLanes : count), crowded_(count > kLanes) {
     first_ = all_.data();
     for (std::uint32_t i = static_cast<std::uint32_t>(all_.size()); i > 0; --i) {
@@ -89,12 +90,13 @@ class Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  // Null: too many are under way, or 256 of this very type and place.
+  // Null: none is free, or every free one is in a lane that holds one of the same type, VCQ and
+  // address.
   Operation* take(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     if (crowded_ && choose(type_of(task), vcq, address) == nullptr) return nullptr;
     return take_any(task, vcq, address);
   }
-  // The same, if they are not crowded.
+  // The same, if !crowded().
   Operation* take_any(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     Operation* operation = free_;
     if (operation == nullptr) [[unlikely]] {
@@ -109,14 +111,14 @@ class Operations {
     operation->address = address;
     return operation;
   }
-  // One whose lease is given back, and of which no TCQ record can be on its way.
+  // Frees an operation whose lease is released and for which no TCQ record can come any more.
   void give_back(Operation* operation) {
     operation->kind = Operation::kFree;
     operation->result = free_;
     free_ = operation;
     --under_way_;
   }
-  // Any. Its TCQ record, if one is on its way, will be nobody's.
+  // Frees any operation. A TCQ record that still comes for it will match no operation.
   void retire(Operation* operation) {
     const std::uintptr_t turn = (reinterpret_cast<std::uintptr_t>(operation->tag) >> 16) + 1;
     operation->tag = tag_of(turn, operation->index());
@@ -125,8 +127,8 @@ class Operations {
     give_back(operation);
   }
 
-  // Of a notice of success. True: *operation is the one, and its end is nothing but its completion.
-  // Else find() tells.
+  // For a notice of success. True: *operation is the one, and only its completion has to be
+  // reported. False: use find().
   bool plain(const utofu_mrq_notice& notice, Operation** operation) {
     Operation* one = &first_[notice.edata % kLanes];
     if (crowded_) [[unlikely]] {
@@ -137,7 +139,7 @@ class Operations {
     return one->kind == notice.notice_type;
   }
 
-  // Null: none is like that. A notice of a failure may carry nothing but type, VCQ and edata.
+  // Null: no such operation. A notice of a failure may carry only type, VCQ and edata.
   [[gnu::noinline]] Operation* find(const utofu_mrq_notice& notice, bool failed) {
     Operation* alike = nullptr;
     for (std::size_t i = notice.edata % kLanes; i < all_.size(); i += kLanes) {
@@ -152,7 +154,7 @@ class Operations {
     return failed ? alike : nullptr;
   }
 
-  // Of a TCQ record. Null: that one is over.
+  // The operation of a TCQ record. Null: that operation is over.
   Operation* tagged(const void* tag) {
     const std::size_t index = reinterpret_cast<std::uintptr_t>(tag) & 0xFFFF;
     if (index >= all_.size() || all_[index].kind == Operation::kFree || all_[index].tag != tag) return nullptr;
@@ -169,7 +171,7 @@ class Operations {
   [[nodiscard]] static std::uint64_t lane(const Operation& operation) {
     return reinterpret_cast<std::uintptr_t>(operation.tag) % kLanes;
   }
-  // More than there are lanes: taking one and finding it take longer.
+  // There are more operations than lanes: taking one and finding it take longer.
   [[nodiscard]] bool crowded() const { return crowded_; }
   [[nodiscard]] std::size_t under_way() const { return under_way_; }
 
@@ -187,8 +189,8 @@ class Operations {
     }
     return false;
   }
-  // The first free one whose lane has none alike, brought to the front of the free ones. Null:
-  // there is none.
+  // Moves the first free operation whose lane has no other of the same type, VCQ and address to the
+  // front of the free list. Null: there is none.
   [[gnu::noinline]] Operation* choose(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     Operation* before = nullptr;
     for (Operation* at = free_; at != nullptr; before = at, at = static_cast<Operation*>(at->result)) {

@@ -1,4 +1,4 @@
-// Where a poll puts what it finds, and the lock under which it looks.
+// Where a poll writes its completions, and the CQ lock that it holds.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace heddle::transport::utofu {
 
-// The caller's records first, what does not fit is kept for the next poll.
+// Fills the caller's records first; completions that do not fit go into the backlog for the next
+// poll.
 class Worker::Out {
  public:
   Out(std::span<Completion> completions, std::vector<Completion>* backlog)
@@ -30,7 +31,8 @@ class Worker::Out {
     completion.status = status;
     add(completion);
   }
-  // For who writes records itself, from next() on, and tells up to where.
+  // For a caller that writes records itself: it writes from next() on, then calls wrote() with the
+  // end of what it wrote.
   [[nodiscard]] Completion* next() { return completions_.data() + count_; }
   [[nodiscard]] Completion* end() { return completions_.data() + completions_.size(); }
   void wrote(const Completion* next) { count_ = static_cast<std::size_t>(next - completions_.data()); }
@@ -40,7 +42,7 @@ class Worker::Out {
     completion.token = token;
     add(completion);
   }
-  // What was kept before.
+  // Moves records from the backlog to the caller.
   void flush() {
     std::size_t flushed = 0;
     while (flushed < backlog_->size() && room()) completions_[count_++] = (*backlog_)[flushed++];
@@ -53,7 +55,7 @@ class Worker::Out {
   std::size_t count_ = 0;
 };
 
-// False: another thread is using the CQ; come again.
+// False: another thread is using the CQ; try again later.
 class HeldCq {
  public:
   explicit HeldCq(CqLock* lock) : lock_(lock), held_(lock == nullptr || lock->try_lock()) {}

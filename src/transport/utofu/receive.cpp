@@ -1,4 +1,4 @@
-// What comes up from the queues: ends of this worker's own operations, messages, credit.
+// What the queues report: ends of this worker's own operations, messages, credit.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -8,8 +8,8 @@
 
 namespace heddle::transport::utofu {
 
-// Polling the TCQ is also what frees the slots of the TOQ. When nothing has been posted since all
-// had ended, there is nothing in it.
+// Polling the TCQ also frees the slots of the TOQ. The TCQ is empty if nothing was posted since all
+// operations ended.
 void Worker::drain_tcq(Out& out) {
   void* tag = nullptr;
   for (;;) {
@@ -37,7 +37,7 @@ void Worker::drain_mrq(Out& out) {
       after_notice();
       Operation* operation = nullptr;
       if (operations_.plain(notice, &operation)) [[likely]] {
-        next->event = Event::done;  // what a message would carry is left as it was
+        next->event = Event::done;  // the fields of a message stay as they were
         next->status = HEDDLE_DONE;
         next->token = operation->token;
         ++next;
@@ -131,7 +131,8 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
 // ---- what peers put -----------------------------------------------------------------------------
 
 void Worker::arrived(const utofu_mrq_notice& notice) {
-  const std::uint64_t end = notice.rmt_stadd - station_->stadd;  // wraps for what is none of ours
+  // wraps around if it is outside our block
+  const std::uint64_t end = notice.rmt_stadd - station_->stadd;
   if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
     message_arrived(end, notice.vcq_id);
     return;
@@ -156,15 +157,15 @@ void Worker::arrived(const utofu_mrq_notice& notice) {
   channel.starved = 0;
 }
 
-// `end`: of the message, in the block.
+// `end`: offset of the message's end in the block.
 void Worker::message_arrived(std::uint64_t end, utofu_vcq_id_t from) {
   const std::uint64_t slot = (end - sizes_.rings_at() - 1) / kSlotBytes;
   const auto number = static_cast<std::uint32_t>(slot / sizes_.slots);
   const auto in_ring = static_cast<std::uint32_t>(slot % sizes_.slots);
   Ring& ring = rings_[number];
-  if (ring.vcq == 0) ring.vcq = from;  // whose it is; the hello must say the same
+  if (ring.vcq == 0) ring.vcq = from;  // the owner of the ring; the hello must name the same VCQ
   if (ring.vcq != from || (ring.arrived >> in_ring & 1U) != 0) {
-    ++malformed_;  // another's ring, or twice into one slot
+    ++malformed_;  // another sender's ring, or a second message in one slot
     return;
   }
   ring.arrived |= 1U << in_ring;
@@ -182,7 +183,7 @@ void Worker::hand_out(Out& out) {
     Ring& ring = rings_[number];
     hand_out_ring(number, out);
     if ((ring.arrived >> ring.next % sizes_.slots & 1U) != 0) {
-      ready_[kept++] = number;  // no room for it now
+      ready_[kept++] = number;  // no room for its next message now
     } else {
       ring.queued = false;
     }
@@ -236,8 +237,8 @@ bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t lengt
   return true;
 }
 
-// What the last poll handed out is over. Credit for half a ring at once: so at most two such
-// notices are on their way.
+// The caller has finished with the messages of the last poll. Credit is returned for half a ring at
+// once, so at most two such notices are on their way.
 void Worker::release_lent() {
   for (const std::uint32_t number : lending_) {
     Ring& ring = rings_[number];
@@ -246,7 +247,7 @@ void Worker::release_lent() {
     if (!owed && ring.greeted && 2 * ring.owed >= sizes_.slots) owing_.push_back(number);
   }
   lending_.clear();
-  after_notice();  // what was read of the slots was read before they are given away
+  after_notice();  // we have read the slots before the sender may write to them again
   return_credits();
 }
 

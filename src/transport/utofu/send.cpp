@@ -1,4 +1,4 @@
-// Messages of a worker: how a channel gets a ring, and how messages get into it.
+// Messages of a worker: how a connection (Channel) gets a ring, and how messages get into it.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -11,12 +11,12 @@ namespace {
 
 using Stage = Channel::Stage;
 
-// Between two looks at the entry of a worker that is not open, or gives no credit: polls, or
-// refused posts.
+// Pause between two reads of the entry of a worker that is not open (in polls), or that returns no
+// credit (in posts without credit).
 constexpr std::uint32_t kShortestPause = 8;
 constexpr std::uint32_t kLongestPause = 64;
 
-// Writes what stands in a slot; returns its length.
+// Writes the contents of a slot; returns their length.
 std::uint32_t fill(std::byte* slot, const Command& command) {
   const SlotHead head{command.immediate, static_cast<std::uint32_t>(command.packet_bytes())};
   std::memcpy(slot, &head, sizeof head);
@@ -109,8 +109,8 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
   return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
 }
 
-// The message is ours, and leaves when the channel has a ring: no more than fit into one, so that
-// none of them waits for the receiver.
+// Accepts the message and keeps it until the connection has a ring. It keeps no more than fit into
+// one ring, so that none of them waits for the receiver.
 base::Status Worker::keep_waiting(Channel& channel, Command& command) {
   list(channel);
   if (channel.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
@@ -129,7 +129,8 @@ base::Status Worker::keep_waiting(Channel& channel, Command& command) {
   return HEDDLE_POSTED;
 }
 
-// Puts a message into the next slot. BUSY: not now. Another error: the channel is broken.
+// Puts a message into the next slot. BUSY: try again later. Another error: the stage is now
+// `broken`.
 int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
                        Token token) {
   const utofu_stadd_t slot = channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
@@ -160,7 +161,7 @@ int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t by
   return code;
 }
 
-// ---- from the first message to a ring of one's own ----------------------------------------------
+// ---- connecting: from the first message to a ring -----------------------------------------------
 
 void Worker::list(Channel& channel) {
   if (channel.listed) return;
@@ -215,7 +216,7 @@ void Worker::drop_first(Channel& channel) {
   give_buffer(buffer);
 }
 
-// True: nothing waits any more.
+// True: no message waits any more.
 bool Worker::send_waiting(Channel& channel) {
   while (channel.waiting != 0) {
     if (channel.credits == 0) {
@@ -225,7 +226,8 @@ bool Worker::send_waiting(Channel& channel) {
     const std::uint32_t buffer = channel.first;
     const Buffer kept = buffers_[buffer];
     const int code = write_slot(channel, buffer_data(buffer), kept.bytes, buffer, kept.token);
-    if (code != UTOFU_SUCCESS) return false;  // if it is broken now, the next round tells
+    // if it is `broken` now, the next advance() completes them
+    if (code != UTOFU_SUCCESS) return false;
     channel.first = kept.next;
     --channel.waiting;
   }
@@ -249,7 +251,7 @@ int Worker::claim(Channel& channel) {
   return connecting_step(channel, operation, code);
 }
 
-// The first slot tells the receiver whose ring it is.
+// The hello in the first slot tells the receiver who owns the ring.
 int Worker::greet(Channel& channel) {
   Operation* operation = operations_.take(Task::hello, channel.vcq, channel.ring_stadd + sizeof(Hello));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
@@ -281,8 +283,8 @@ int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
   return code;
 }
 
-// A receiver that gives no credit is slow, or was closed: its entry tells. Asked for whenever a
-// message finds no credit.
+// A receiver that returns no credit is slow, or was closed; its entry shows which. Called whenever
+// a message finds no credit, and by closed().
 void Worker::look_again(Channel& channel) {
   if (channel.looking || ++channel.starved % kLongestPause != 0) return;
   channel.looking = read_entry(channel) == UTOFU_SUCCESS;

@@ -16,7 +16,7 @@ constexpr std::size_t kMostDescriptor = 64;
 
 struct KeyOfQueue {
   std::uint64_t vcq = 0;
-  std::uint64_t word = 0;    // STADD of the word for credits alone
+  std::uint64_t word = 0;    // STADD of the word to which credits alone are put
   std::uint64_t memory = 0;  // STADD
   std::uint64_t bytes = 0;   // of the memory
   std::uint64_t seal = 0;
@@ -28,8 +28,8 @@ base::Status status_of(int code) {
   return base::fail(HEDDLE_ERR_SYSTEM, "a command of a session queue has failed: %s (%d)", error_name(code), code);
 }
 
-// What poll_tcq says of a command that has failed, and poll_mrq of one for which there is a notice;
-// other errors come without a record.
+// Codes of poll_tcq and poll_mrq that come with a record: a command failed, a notice reports a
+// failure. Other errors come without a record.
 bool is_of_command(int code) {
   return code <= UTOFU_ERR_TCQ_OTHER && code >= UTOFU_ERR_TCQ_LENGTH;
 }
@@ -37,22 +37,22 @@ bool is_of_notice(int code) {
   return code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH;
 }
 
-// Queues that were left may still be put to, and read.
+// Peers may still write to the words of abandoned queues, and the NIC may still read them.
 struct Kept {
   Pages words;
   std::vector<std::unique_ptr<FreeEnd>> ends;
 };
 
-// A queue's commands, as the interface takes them.
+// A queue's commands as prepared descriptors.
 struct Commands {
   std::vector<std::uint64_t> slots;  // kSlotWords each
-  std::size_t posted = 0;            // words of this run
+  std::size_t posted = 0;            // words that are posted in this run
   [[nodiscard]] bool all_posted() const { return posted == slots.size(); }
 };
 
 struct Queue {
   Vcq vcq;
-  bool open = false;  // there is a VCQ
+  bool open = false;  // it has a VCQ
   utofu_stadd_t words = 0;
   utofu_stadd_t memory = 0;
   Commands commands;
@@ -97,7 +97,7 @@ class UtofuSession final : public Session {
   std::vector<Queue> queues_;
   Commands free_;
   bool free_ended_ = true;
-  std::unique_ptr<FreeEnd> free_end_;  // of the part that was posted last
+  std::unique_ptr<FreeEnd> free_end_;  // of the last post_free()
   utofu_stadd_t plain_memory_ = 0;     // 0: no command of the free queue reads it
   bool left_ = false;
   base::Status status_ = HEDDLE_DONE;
@@ -119,7 +119,7 @@ UtofuSession::~UtofuSession() {
   library_.withdraw(sessions_.plain(), plain_memory_);
 }
 
-// Those that want a TNI first, so that the others do not take it from them.
+// Queues that want a certain TNI come first, so that the others do not take its VCQs.
 base::Status UtofuSession::add_queues(std::span<const std::uint32_t> links) {
   queues_.resize(links.size());
   for (const bool any : {false, true}) {
@@ -249,7 +249,7 @@ base::Status UtofuSession::bind(std::span<const SessionCommand> commands) {
   return HEDDLE_DONE;
 }
 
-// As many of the rest as its slots take; whoever polls brings the others.
+// Posts as many of the remaining commands as there are slots; later polls post the others.
 void UtofuSession::post_queue(Queue& queue) {
   Commands& commands = queue.commands;
   std::size_t words = commands.slots.size() - commands.posted;
@@ -261,7 +261,7 @@ void UtofuSession::post_queue(Queue& queue) {
       words = commands.slots.size() - commands.posted;
       continue;
     }
-    // more than it has at all
+    // more than the queue can ever hold
     const bool too_many = code == UTOFU_ERR_INVALID_DESC && words > kSlotWords;
     if (code != UTOFU_ERR_BUSY && !too_many) {
       fail(code);
@@ -272,7 +272,7 @@ void UtofuSession::post_queue(Queue& queue) {
   }
 }
 
-// Likewise; between its parts other Sessions' may stand.
+// Likewise; parts of other Sessions may come between its own parts.
 void UtofuSession::post_free() {
   std::size_t words = free_.slots.size() - free_.posted;
   while (words > 0) {
@@ -291,7 +291,8 @@ void UtofuSession::post_free() {
   }
 }
 
-// What releases others goes last, when all that they may release here is there.
+// The free queue comes last: its commands release peers, which may release commands of the other
+// queues here at once.
 void UtofuSession::start() {
   for (Queue& queue : queues_) {
     queue.commands.posted = 0;
@@ -301,7 +302,7 @@ void UtofuSession::start() {
   free_.posted = 0;
   free_ended_ = free_.slots.empty();
   if (free_ended_) return;
-  // Before it can end.
+  // Before its commands can end.
   free_end_->code.store(FreeEnd::kUnderWay, std::memory_order_relaxed);
   post_free();
 }
@@ -352,8 +353,8 @@ base::Status UtofuSession::poll() {
 
 Sessions::Sessions(Home& home) : home_(home) {}
 
-// Where Sessions were left, the common VCQ stays too, with what it has registered and what its
-// commands name.
+// If a Session was abandoned, the common VCQ stays too, with its registrations and with what its
+// commands refer to.
 Sessions::~Sessions() {
   if (!ready_) return;
   if (!left_.empty()) {
@@ -411,7 +412,7 @@ base::Result<std::unique_ptr<Session>> Sessions::open(std::span<const std::uint3
 
 int Sessions::post_plain(std::span<const std::uint64_t> slots, FreeEnd* end) {
   const CqGuard guard(plain_);
-  // What is posted is not written.
+  // post_toq() does not write to the descriptors.
   return home_.library().call().post_toq(plain_.handle, const_cast<std::uint64_t*>(slots.data()), slots.size_bytes(),
                                          end);
 }
@@ -424,14 +425,15 @@ int Sessions::poll_plain() {
     void* tag = nullptr;
     const int code = call.poll_tcq(plain_.handle, 0, &tag);
     if (code == UTOFU_ERR_NOT_FOUND) break;
-    // Of no command: the VCQ itself is not well.
+    // The error is not of a command but of the VCQ itself.
     if (code != UTOFU_SUCCESS && !is_of_command(code)) return code;
     std::atomic<int>& end = static_cast<FreeEnd*>(tag)->code;
-    // An error is not made good by the end of the commands behind it.
+    // A later success must not overwrite an error.
     if (code != UTOFU_SUCCESS || end.load(std::memory_order_relaxed) == FreeEnd::kUnderWay)
       end.store(code, std::memory_order_release);
   }
-  // Nobody asks for notices: what comes there is of commands whose Session finds out otherwise.
+  // No command asks for notices. Those that come report failed commands, which their Session learns
+  // in another way.
   utofu_mrq_notice notice{};
   int code = UTOFU_SUCCESS;
   while (code == UTOFU_SUCCESS || is_of_notice(code)) code = call.poll_mrq(plain_.handle, 0, &notice);

@@ -1,6 +1,6 @@
-// Session queues on the emulator: chains of ranks that forward without anybody calling anything,
-// runs that overlap, and what is refused. In strict mode the emulator ends the job for credits that
-// are left over when a queue is freed.
+// Session queues on the emulator: chains of ranks that forward without a call of the ranks between,
+// runs that overlap, and errors. In strict mode the emulator ends the job if credits are left over
+// when a queue is freed.
 #include "transport/session.hpp"
 
 #include <dlfcn.h>
@@ -47,14 +47,14 @@ class Side {
   std::unique_ptr<Transport> transport_;
 };
 
-// So many, of no link.
+// `count` queues without a link.
 std::vector<std::uint32_t> queues(std::size_t count) {
   return std::vector<std::uint32_t>(count, SessionQueues::kAnyLink);
 }
 
-// One rank of a chain. Queue 0: segments, released by their arrival; queue 1, not at the ends: the
-// successor's readiness. The root sends when its successor is ready, so its queue 1 gives credits
-// to its queue 0.
+// One rank of a chain. Queue 0: segments, released by their arrival. Queue 1, not in the last rank:
+// credits when the successor is ready. The root sends when its successor is ready, so its queue 1
+// gives credits to its queue 0.
 class Link {
  public:
   Link(Side& side, std::uint32_t rank, std::uint32_t ranks, std::uint32_t segments, std::size_t bytes)
@@ -95,8 +95,7 @@ class Link {
   static std::byte expected(std::uint64_t run, std::size_t i) {
     return static_cast<std::byte>((run * 29 + i * 3 + (i >> 8U)) & 0xffU);
   }
-  // Credits that the readiness of its successor brings: to the root as many as it has puts to
-  // itself.
+  // Credits that a ready successor gives: to the root as many as it has puts to itself.
   [[nodiscard]] std::uint32_t reports() const { return root() ? (segments_ + 14) / 15 : 1; }
   void release(const SessionKey* mine, std::vector<SessionCommand>* commands) const {
     for (std::uint32_t left = segments_; left > 0;) {
@@ -139,15 +138,15 @@ bool ends(Session& session) {
   return test::within_time([&] { return (status = session.poll()) != HEDDLE_AGAIN; }) && status == HEDDLE_DONE;
 }
 
-// Whoever computes between start and end is not needed: only the last one looks.
+// Only the last rank polls before it is done: the others could compute meanwhile.
 TEST(UtofuSession, TheLastOneReceivesThoughNobodyElseCallsAnything) {
   for (const std::uint32_t ranks : {2U, 3U, 5U}) {
     for (const std::uint32_t segments : {1U, 2U, 30U}) {
       Chain chain(ranks, segments, 3000);
       for (std::uint64_t run = 1; run <= 10; ++run) {
         for (auto& link : chain.links()) link->fill(run);
-        // In another order each time: who starts first has credits kept for it, or commands that
-        // wait.
+        // In another order each time: a rank that starts early has commands that wait, and a rank
+        // that starts late has credits that were kept.
         std::vector<std::size_t> order(ranks);
         std::iota(order.begin(), order.end(), run % ranks);
         for (const std::size_t i : order) chain.links()[i % ranks]->session().start();
@@ -156,7 +155,7 @@ TEST(UtofuSession, TheLastOneReceivesThoughNobodyElseCallsAnything) {
         for (auto& link : chain.links()) {
           ASSERT_TRUE(ends(link->session())) << base::last_message();
           ASSERT_TRUE(link->right(run));
-          ASSERT_EQ(link->session().poll(), HEDDLE_DONE);  // and stays so
+          ASSERT_EQ(link->session().poll(), HEDDLE_DONE);  // and it stays done
         }
       }
     }
@@ -168,7 +167,7 @@ TEST(UtofuSession, ARankThatIsARunAheadWaits) {
   for (auto& link : chain.links()) link->fill(1);
   for (auto& link : chain.links()) link->session().start();
   ASSERT_TRUE(ends(chain.last().session()));
-  // The last one begins again before the others have seen the end of the run before.
+  // The last rank starts again before the others have seen the end of the previous run.
   chain.last().fill(2);
   chain.last().session().start();
   EXPECT_EQ(chain.last().session().poll(), HEDDLE_AGAIN);
@@ -185,7 +184,7 @@ TEST(UtofuSession, ARankThatIsARunAheadWaits) {
   }
 }
 
-// The setting says 1024, the emulator has 64 or 32 here: who reads it sets it right.
+// The setting says 1024, the emulator has 64 or 32 slots here: the message says how to set it.
 TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
   for (const bool right : {false, true}) {
     bootstrap::inproc::Job job(1);
@@ -204,7 +203,7 @@ TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
   }
 }
 
-// More commands than there are slots: brought by polls. The emulator has 64 or 32 here.
+// More commands than there are slots: polls post the rest. The emulator has 64 or 32 slots here.
 TEST(UtofuSession, CommandsThatHaveNoRoomFollow) {
   Chain chain(3, 200, 64);
   for (std::uint64_t run = 1; run <= 3; ++run) {
@@ -238,7 +237,7 @@ TEST(UtofuSession, QueuesAreGivenBack) {
     EXPECT_TRUE(round == 0 || open.size() == most);
     most = open.size();
     open.pop_back();
-    EXPECT_FALSE(side.sessions()->open(queues(2), memory).ok());  // and takes nothing
+    EXPECT_FALSE(side.sessions()->open(queues(2), memory).ok());  // and keeps nothing
     EXPECT_TRUE(side.sessions()->open(queues(1), memory).ok());
   }
 }
@@ -251,7 +250,8 @@ TEST(UtofuSession, AsManyAsAllowed) {
   EXPECT_TRUE(side.sessions()->open(queues(2), {}).ok());
 }
 
-// What each TNI has carried tells where the queues are: link i is on TNI i, and so is link i + 6.
+// The bytes that each TNI has carried show where the queues are: link i is on TNI i, and so is link
+// i + 6.
 TEST(UtofuSession, EachLinkHasATniOfItsOwn) {
   constexpr std::uint32_t kTnis = 6;
   bootstrap::inproc::Job job(1);
@@ -322,7 +322,7 @@ TEST(UtofuSession, WhatIsNotSoIsRefused) {
   EXPECT_EQ(session.poll(), HEDDLE_DONE);
 }
 
-// Data out of the free queue, which many Sessions share.
+// Data from the free queue, whose VCQ many Sessions share.
 TEST(UtofuSession, TheFreeQueueIsFree) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
@@ -349,7 +349,7 @@ TEST(UtofuSession, TheFreeQueueIsFree) {
   }
 }
 
-// More commands of the free queue than the common VCQ has slots, of two Sessions at once.
+// Two Sessions at once have more commands in their free queues than the common VCQ has slots.
 TEST(UtofuSession, TheFreeQueueGoesInPieces) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
@@ -382,18 +382,17 @@ TEST(UtofuSession, TheFreeQueueGoesInPieces) {
   }
 }
 
-// Of a run that never ends: queue, commands and memory stay with the interface, and the process
-// ends as usual.
+// A run that never ends: queue, commands and memory stay with the NIC, and the process ends as
+// usual.
 TEST(UtofuSession, WhatIsLeftStays) {
   bootstrap::inproc::Job job(1);
   Side side(job, 0);
-  // Stays as well, also while the process ends: what is left in the interface may still put into
-  // it.
+  // Is never freed, not even at the end of the process: commands that the NIC still holds may put
+  // into it.
   static auto& memory = *new std::vector<std::byte>(64);
   auto opened = side.sessions()->open(queues(2), memory);
   ASSERT_TRUE(opened.ok()) << base::last_message();
-  // What the free queue has put is registered with the VCQ that all Sessions share: that stays,
-  // too.
+  // The source of the free queue's put is registered with the common VCQ, which stays, too.
   const SessionKey key = (*opened)->key(1);
   const SessionCommand commands[] = {{0}, {SessionCommand::kFreeQueue, &key, 0, 32, 8, 1}, {1}};
   ASSERT_EQ((*opened)->bind(commands), HEDDLE_DONE);

@@ -1,5 +1,5 @@
-// The emulator, but a machine in which one VCQ can fall silent: what is asked of it then is taken,
-// and nothing is ever heard of it.
+// The emulator, with one VCQ that can fall silent: commands to it are then accepted but never
+// answered.
 #include <utofu.h>
 #include <utofu_profile.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<utofu_vcq_id_t> silent{0};  // 0: none
 std::mutex mutex;
-std::set<utofu_vcq_hdl_t> unanswered;  // VCQs with a command of which nothing is heard
+std::set<utofu_vcq_hdl_t> unanswered;  // VCQs with a command that is never answered
 std::uint32_t freed = 0;               // of these
 
 bool is_silent(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer) {
@@ -32,7 +32,8 @@ void silent_tofucom_set(utofu_vcq_id_t vcq) {
   silent = vcq;
 }
 
-// How many VCQs were freed with commands under way, which the real library does not allow.
+// The number of VCQs that were freed with commands under way, which the real library does not
+// allow.
 std::uint32_t silent_tofucom_freed();
 std::uint32_t silent_tofucom_freed() {
   const std::lock_guard lock(mutex);

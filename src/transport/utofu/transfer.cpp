@@ -1,7 +1,7 @@
-// Puts, gets and atomics of a worker: one uTofu command each. Puts and gets go to the port of the
-// region's owner that has the number of this worker's TNI, so that the workers of many TNIs come in
-// by many. Atomics go to the port that the word has: no document says whether two TNIs of a node
-// are atomic against each other.
+// Puts, gets and atomics of a worker: one uTofu command each. Puts and gets go to the owner's port
+// that way_ selects: it follows from this worker's TNI, so that workers on many TNIs use many
+// ports. Atomics go to the port that the word's address selects: no document says whether two TNIs
+// of a node are atomic against each other.
 #include <cstring>
 #include <new>
 
@@ -11,7 +11,7 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// How import() fills RemoteMemory::handle.
+// As try_import() fills RemoteMemory::handle.
 const Way* ways_of(const RemoteMemory& memory) {
   return reinterpret_cast<const Way*>(memory.handle[0]);  // NOLINT(performance-no-int-to-ptr)
 }
@@ -36,7 +36,7 @@ base::Status check_target(const Command& command) {
   return HEDDLE_DONE;
 }
 
-constexpr std::uint64_t kLine = 256;  // words that have one port
+constexpr std::uint64_t kLine = 256;  // bytes whose atomics share a port
 
 struct ArmwRow {
   std::uint8_t narrow;
@@ -92,18 +92,18 @@ void Registrar::finish() {
   later_.clear();
 }
 
-// After the call: AGAIN and nothing happened, or an error.
+// uTofu did not accept a command: takes `operation` back. AGAIN (nothing happened) or an error.
 [[gnu::cold]] base::Status Worker::refused(int code, Operation* operation) {
   if (operation->lease != 0) registrations_->release(operation->lease);
   operations_.retire(operation);
   if (code == UTOFU_ERR_BUSY) {
-    tcq_due_ = true;  // others of the CQ may have the places
+    tcq_due_ = true;  // other users of the CQ may hold the slots
     return HEDDLE_AGAIN;
   }
   return base::fail(HEDDLE_ERR_SYSTEM, "uTofu refuses a command: %s (%d)", error_name(code), code);
 }
 
-// What transfer() does not do: errors, and nothing.
+// The cases that transfer() does not handle: errors, and 0 bytes.
 [[gnu::cold]] base::Status Worker::refuse_transfer(const Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (command.bytes == 0) return HEDDLE_DONE;
@@ -122,7 +122,7 @@ void Registrar::finish() {
   return {way.stadd + command.offset, way.vcq};
 }
 
-// The data travels in the command.
+// The command carries the data itself.
 [[gnu::always_inline]] inline base::Status Worker::put_short(Command& command, Way target, Operation* operation) {
   const std::uint64_t bytes = command.bytes;
   const utofu_stadd_t remote = target.stadd;
@@ -137,7 +137,7 @@ void Registrar::finish() {
   void* tag = operation->tag;
   const std::uint64_t lane = Operations::lane(*operation);
   int code = UTOFU_SUCCESS;
-  if (bytes == sizeof(std::uint64_t)) {  // by value, which uTofu need not look up
+  if (bytes == sizeof(std::uint64_t)) {  // by value, so that uTofu need not read memory
     std::uint64_t value = 0;
     std::memcpy(&value, command.local, sizeof value);
     code = calls_.put_piggyback8(handle_, vcq, value, remote, bytes, lane, kFlags, tag);
@@ -222,7 +222,7 @@ base::Status Worker::update(Command& command) {
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   const unsigned kind = command.atomic_op & 7U;
   const bool wide = command.bytes == 8;
-  void* tag = operation->tag;  // comes back if the command fails on its way out
+  void* tag = operation->tag;  // returned by the TCQ if the command fails on its way out
   tcq_due_ = true;
   const auto narrow = static_cast<std::uint32_t>(command.operand);
   int code = UTOFU_SUCCESS;
@@ -244,7 +244,7 @@ base::Status Worker::update(Command& command) {
 // ---- commands -----------------------------------------------------------------------------------
 
 base::Status Worker::start(Command& command) {
-  if (command.alone) return HEDDLE_AGAIN;  // nothing is done before post() returns
+  if (command.alone) return HEDDLE_AGAIN;  // it would have to be done within post(); none is
   if (command.rank >= failed_.size()) {
     return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
   }
@@ -268,8 +268,8 @@ base::Status Worker::start(Command& command) {
   return transfers && !command.alone ? transfer(command) : start(command);
 }
 
-// The engine gives one at a time, and what it gives most is short. All else is elsewhere, so that
-// little is saved and restored here.
+// The engine mostly posts one short command at a time. The other cases are in functions of their
+// own, so that this one saves and restores few registers.
 std::size_t Worker::post(std::span<Command> batch) {
   if (!quick_ || batch.size() != 1) [[unlikely]] {
     return post_all(batch);
@@ -292,7 +292,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   return post_all(batch);
 }
 
-// Of the same memory as the last one, as far as its registration goes; in vain otherwise.
+// The fast path for memory under the same registration as the last command's; otherwise post_all().
 template <Task task>
 [[gnu::noinline]] std::size_t Worker::post_again(Command& command) {
   constexpr bool kGet = task == Task::get;
@@ -334,7 +334,7 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
       ++accepted;
       if (status != HEDDLE_POSTED && !settle(command, status)) break;
     }
-  } catch (const std::bad_alloc&) {  // the first use of a worker meets it
+  } catch (const std::bad_alloc&) {  // the first use of a peer allocates memory
     if (accepted == 0) throw;
   }
   return accepted;
@@ -353,7 +353,7 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
   return each_of(batch, [this](Command& command) { return start(command); });
 }
 
-// It is over already. False: no more can be taken now.
+// The command is complete already, or has failed. False: no more commands can be accepted now.
 bool Worker::settle(Command& command, base::Status status) {
   command.source_free = true;
   if (status == HEDDLE_DONE) {

@@ -7,8 +7,7 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// What does not fit one message is better fetched by its receiver: the NIC does it, and nobody
-// copies.
+// A longer message is better fetched by its receiver: the NIC moves it without a copy.
 constexpr std::uint64_t kFetchBytes = std::uint64_t{8} << 10;
 
 class UtofuTransport final : public Transport {
@@ -98,7 +97,7 @@ class UtofuTransport final : public Transport {
   [[nodiscard]] BarrierGates* gates() override { return gates_.get(); }
 
  private:
-  // Session queues and gates are polled by any thread.
+  // Any thread may poll session queues and gates, so with one_thread there are none.
   void open_offloads() {
     const base::Config& config = home_->environment().config;
     const bool sessions = config.number(base::Var::utofu_sessions) > 0 && home_->library().has_sessions();

@@ -1,4 +1,4 @@
-// The transport for Tofu (Fugaku, FX1000), through the uTofu library: the real one or the emulator.
+// The transport for Tofu (Fugaku, FX1000), through the uTofu library or its emulator.
 #pragma once
 
 #include "transport/transport.hpp"
@@ -6,7 +6,7 @@
 namespace heddle::transport::utofu {
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
-// HEDDLE_UTOFU_SINGLE_THREAD.
+// The value of HEDDLE_UTOFU_SINGLE_THREAD.
 bool one_thread(const base::Environment& environment);
 
 }  // namespace heddle::transport::utofu

@@ -13,15 +13,15 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// How long a NIC that lives has for its answer, many times over: after its process was found dead,
-// and, whatever is known of the processes, when a worker is closed. There are NICs that do not
-// answer though their process lives: the emulator's is a thread of it, which stops with it.
+// How long we wait for a NIC's answer after its process was found dead, and, whatever is known of
+// the processes, when a worker is closed. A NIC that works needs far less. Some NICs do not answer
+// though their process lives: the emulator's NIC is a thread of its process and stops with it.
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
 
-// A message waits for this channel, and what it needs next comes without the peer doing anything.
+// A message waits in this connection, and its next step needs no action of the peer.
 bool may_go_on(const Channel* channel) {
   if (channel->waiting == 0) return false;
-  // its entry was not looked at yet
+  // the entry was not read yet
   if (channel->stage == Channel::Stage::unopened) return channel->pause == 0;
   return channel->stage != Channel::Stage::ready || channel->credits != 0;
 }
@@ -66,11 +66,11 @@ base::Status Worker::announce() {
   return home_.announce(index_, entry);
 }
 
-// What is under way ends by itself, whatever the peers do: the NICs do it, or say that they cannot.
-// Until then the caller's memory is in use. What was accepted leaves, as long as that needs no
-// peer's processor: who posted it may not look after it any more. What has not ended in kGraceNs is
-// left as it is, and so is what it uses.
-// The VCQ stays: peers who do not know yet may write to it, at most what they were promised.
+// Operations under way end whatever the peers do: the NICs complete them or report errors. Until
+// then the caller's memory is in use. Accepted messages are still sent, as long as that needs no
+// peer's processor: the caller may not poll for them any more. Operations that have not ended after
+// kGraceNs are abandoned, with the memory that they use. The VCQ stays: peers that do not know of
+// the closing may write to it, at most as much as they were promised.
 Worker::~Worker() {
   std::vector<Completion> nobody;
   std::array<Completion, 64> ends;
@@ -107,12 +107,12 @@ Worker::~Worker() {
   Entry entry;
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
-  // who cannot be told notices when the rank ends
+  // on an error peers notice only when the rank ends
   static_cast<void>(home_.announce(index_, entry));
   if (operations_.under_way() == 0) {
     home_.keep(std::move(station_));
   } else {
-    keep_to_the_end(std::move(station_));  // a VCQ whose commands are under way must not be freed
+    keep_to_the_end(std::move(station_));  // a VCQ with commands under way must not be freed
   }
 }
 
@@ -127,7 +127,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     end_doomed();
   }
   if (!backlog_.empty()) out.flush();
-  // first, so that a stream of other notices does not leave them no room
+  // first, so that a stream of other notices does not take all the room
   if (!ready_.empty()) hand_out(out);
   if (tcq_due_) drain_tcq(out);
   if (out.room()) drain_mrq(out);
@@ -147,14 +147,15 @@ void Worker::peer_failed(std::uint32_t rank) {
   for (auto& channel : channels_) {
     if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED);
   }
-  // What had arrived before the peer died, or left, counts: the NIC has time to say so.
+  // An operation that arrived before the peer died, or left, has succeeded: the NIC gets time to
+  // report that.
   bool any = false;
   operations_.for_each_under_way([&](const Operation& operation) { any = any || operation.rank == rank; });
   if (any) dooms_.push_back({rank, home_.environment().clock->now_ns() + kGraceNs});
 }
 
-// What it holds, a lease or a buffer, is not used again before a notice says that the NIC has done
-// with it; and its index not either, so that there is room for that notice.
+// Its lease or buffer is not reused before a notice says that the NIC has finished with it. Nor is
+// its index, so that the notice finds this operation.
 void Worker::orphan(Operation& operation) {
   if (operation.has(Operation::kOrphan)) return;
   const bool owed_source = operation.has(Operation::kOwesSource);
@@ -186,7 +187,7 @@ void Worker::orphan(Operation& operation) {
   });
 }
 
-// For the destructor: messages that wait for the dead do not.
+// For the destructor: does not wait for operations to dead ranks.
 [[gnu::cold]] void Worker::note_dead() {
   operations_.for_each_under_way([&](Operation& operation) {
     if (home_.failed(operation.rank)) peer_failed(operation.rank);
@@ -203,7 +204,7 @@ void Worker::orphan(Operation& operation) {
         static_cast<unsigned long long>(messages), static_cast<unsigned long long>(kGraceNs / 1'000'000'000));
   }
   if (operations_.under_way() == 0) return;
-  std::uint32_t rank = home_.size();  // the lowest of them
+  std::uint32_t rank = home_.size();  // the lowest rank of them
   operations_.for_each_under_way([&](const Operation& operation) { rank = std::min(rank, operation.rank); });
   home_.environment().log.line(
       base::Level::warn,
@@ -217,7 +218,7 @@ void Worker::orphan(Operation& operation) {
   });
 }
 
-// Whoever asks often has waited for long: look again whether the worker is still there.
+// A caller that asks often has waited long: look_again() checks whether the worker is still open.
 bool Worker::closed(Target target) {
   if (target.rank >= channel_of_.size() || target.worker >= channel_of_[target.rank].size()) return false;
   const std::uint32_t index = channel_of_[target.rank][target.worker];

@@ -1,11 +1,11 @@
-// A worker of the utofu transport: one VCQ. One thread at a time; what shares its CQ with others
-// uses it under the CQ's lock, and a call that finds the lock held does nothing.
+// A worker of the utofu transport: one VCQ. One thread at a time. Workers that share a CQ use it
+// under the CQ's lock; a post or poll that finds the lock held does nothing.
 //
-// Messages go into a ring of slots at the receiver's, which a sender claims once per pair of
-// workers (a Channel here, a Ring
-// there):  read the peer's directory entry (get) → claim (armw add) → hello → messages, each one
-//          put into the next slot.
-// A receiver gives back credit for half a ring at a time by a put whose edata is the number of
+// Messages go into a ring of slots in the receiver's block. A sender claims a ring once per pair of
+// workers (Channel at the sender, Ring at the receiver). The steps of the sender:
+//   read the peer's directory entry (get) → claim a ring (armw add) → send the hello → put each
+//   message into the next slot
+// The receiver returns credit for half a ring at a time, by a put whose edata is the number of
 // slots.
 #pragma once
 
@@ -22,17 +22,17 @@ namespace heddle::transport::utofu {
 
 inline constexpr std::uint32_t kNoChannel = ~0U;
 
-// Messages of this worker to one worker of a peer.
+// A connection: messages of this worker to one worker of a peer.
 struct Channel {
   enum class Stage : std::uint8_t {
     unopened,  // the entry has to be read (again)
     reading,
     claim,  // the entry is known
     claiming,
-    hello,  // the ring is ours
+    hello,  // we have a ring; the hello has to be sent
     ready,
-    closed,  // the worker was closed: what is sent to it is gone
-    broken   // `status` for everything sent
+    closed,  // the peer's worker was closed: messages to it are dropped
+    broken   // every message completes with `status`
   };
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
@@ -48,25 +48,25 @@ struct Channel {
   std::uint32_t slots = 0;
   std::uint32_t next = 0;     // slot
   std::uint32_t credits = 0;  // free slots
-  // messages that were taken before the ring was ours: buffers first … last
+  // messages that were accepted before we had a ring: buffers first … last
   std::uint32_t waiting = 0;
   std::uint32_t first = kNoBuffer;
   std::uint32_t last = kNoBuffer;
-  std::uint32_t starved = 0;  // refusals since credit came
-  std::uint32_t pause = 0;    // polls between two looks at the entry
-  std::uint64_t look_at = 0;  // poll number
-  bool listed = false;        // in connecting_
-  bool looking = false;       // an entry is being read although there is a ring
+  std::uint32_t starved = 0;  // calls of look_again() since credit came
+  std::uint32_t pause = 0;    // polls between two reads of the entry
+  std::uint64_t look_at = 0;  // the poll in which to read the entry again
+  bool listed = false;        // it is in connecting_
+  bool looking = false;       // the entry is being read again by look_again()
 };
 
-// Messages of one worker of a peer to this one.
+// Messages of one worker of a peer to this worker.
 struct Ring {
-  std::uint64_t next = 0;     // message to hand out; its slot is next % slots
+  std::uint64_t next = 0;     // number of the next message to hand out; its slot is next % slots
   std::uint32_t arrived = 0;  // bit per slot
   std::uint32_t lent = 0;     // handed out by the last poll
-  std::uint32_t owed = 0;     // free again, credit not given back
+  std::uint32_t owed = 0;     // slots that are free again and whose credit has not been returned
   bool greeted = false;
-  bool queued = false;  // in ready_
+  bool queued = false;  // it is in ready_
   std::uint16_t worker = 0;
   std::uint32_t rank = 0;
   utofu_vcq_id_t vcq = 0;  // of the sender; 0: nothing has come yet
@@ -74,26 +74,26 @@ struct Ring {
   std::uint16_t length[kMostSlots] = {};
 };
 
-// The program's memory, made known to one VCQ. Its caller holds the CQ's lock, if any. It waits for
-// nobody: while another thread sets something up, what shall be registered is to be asked for
-// again, and what shall not be any more stays so for a while.
+// Registers the program's memory with one VCQ. The caller holds the CQ's lock, if any. It does not
+// wait: while another thread holds the set-up lock, registering returns AGAIN, and deregistering is
+// put off.
 class Registrar final : public memory::Registrar {
  public:
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
   [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                     std::uint64_t* handle) override;
   void withdraw(std::uint64_t handle) override;
-  // From now on what is registered stays so until the VCQ ends: commands may be under way that use
-  // it.
+  // From now on registered memory stays registered until the VCQ is freed: commands under way may
+  // use it.
   void leave() { leaves_ = true; }
-  // What was left for a while; waits.
+  // Does the deregistrations that were put off; waits for the set-up lock.
   void finish();
 
  private:
   bool leaves_ = false;
   Library& library_;
   const Vcq vcq_;
-  std::vector<std::uint64_t> later_;  // to be withdrawn
+  std::vector<std::uint64_t> later_;  // to be deregistered
 };
 
 class Worker final : public TransportWorker {
@@ -110,18 +110,19 @@ class Worker final : public TransportWorker {
 
  private:
   struct Buffer {
-    std::uint32_t next = kNoBuffer;  // free list, or the channel's waiting messages
+    std::uint32_t next = kNoBuffer;  // free list, or the connection's waiting messages
     std::uint32_t bytes = 0;         // with the slot head
     Token token = 0;
   };
-  // What is under way to a failed rank ends then, if the NIC has said nothing of it.
+  // When operations under way to a failed rank fail, if the NIC has not answered.
   struct Doom {
     std::uint32_t rank;
     std::uint64_t at_ns;
   };
   class Out;
 
-  static constexpr std::size_t kMostBacklog = 256;  // beyond it nothing is accepted
+  // with so many in the backlog, no command is accepted
+  static constexpr std::size_t kMostBacklog = 256;
 
   // transfer.cpp
   template <Task task>
@@ -136,7 +137,7 @@ class Worker final : public TransportWorker {
     careful_ = careful;
     quick_ = !careful && !operations_.crowded();
   }
-  // DONE, POSTED, AGAIN (nothing happened) or the error that it completes with.
+  // DONE, POSTED, AGAIN (nothing happened) or the error with which the command completes.
   base::Status begin(Command& command);
   base::Status start(Command& command);
   base::Status transfer(Command& command);
@@ -155,7 +156,7 @@ class Worker final : public TransportWorker {
   base::Status keep_waiting(Channel& channel, Command& command);
   int write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token);
   void advance_channels(Out& out);
-  bool advance(Channel& channel, Out& out);  // true: nothing more to do for it now
+  bool advance(Channel& channel, Out& out);  // true: take it off connecting_
   bool send_waiting(Channel& channel);
   void drop_first(Channel& channel);
   void look_again(Channel& channel);
@@ -189,7 +190,7 @@ class Worker final : public TransportWorker {
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
   void return_credits();
 
-  // What every operation reads, together.
+  // What every operation reads, kept together.
   const utofu_vcq_hdl_t handle_;
   CqLock* const lock_;
   const std::size_t way_;  // see target_of()
@@ -197,11 +198,11 @@ class Worker final : public TransportWorker {
   // there is a lock, a rank has failed, or the backlog is not empty: see post()
   bool careful_;
   bool any_failed_ = false;
-  // something was posted since the TCQ was last found empty with nothing under way
+  // something was posted since the TCQ was last drained with no operation under way
   bool tcq_due_ = false;
   const Functions calls_;
   Operations operations_;
-  // until the destructor has taken them back
+  // the destructor resets it
   std::optional<memory::RegistrationCache> registrations_;
 
   Home& home_;
@@ -209,7 +210,7 @@ class Worker final : public TransportWorker {
   const Sizes sizes_;
   const std::uint32_t index_;
   Registrar registrar_;
-  // by rank, then worker; empty until one is addressed
+  // by rank, then worker; a rank's row is empty until the first message to it
   std::vector<std::vector<std::uint32_t>> channel_of_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> connecting_;
@@ -222,7 +223,7 @@ class Worker final : public TransportWorker {
   std::vector<std::uint32_t> owing_;    // rings whose credit could not be sent
   std::vector<std::uint8_t> failed_;    // by rank
   std::vector<Doom> dooms_;             // of failed ranks
-  std::vector<Completion> backlog_;     // for which the last poll had no room
+  std::vector<Completion> backlog_;     // completions for the next poll
   std::uint64_t polls_ = 0;
   std::uint64_t malformed_ = 0;
 };

@@ -1,5 +1,5 @@
-// Many workers of a rank on the emulator: some with a CQ of their own, the others sharing CQs, each
-// a thread.
+// Many workers of a rank on the emulator, each used by its own thread: some have a CQ of their own,
+// the others share CQs.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t kRanks = 2;
 
-// Time goes on by a step with each look at it.
+// Each reading advances the time by a step.
 class StepClock final : public base::Clock {
  public:
   std::uint64_t now_ns() override { return now_ns_ += step_ns_; }
@@ -57,8 +57,8 @@ class Side {
   std::unique_ptr<Transport> transport_;
 };
 
-// One worker's part: adds to the common word, and sends its number to its namesake, until both have
-// happened `rounds` times.
+// One worker's part: `rounds` times it adds to the common word and sends a message to the other
+// rank's worker of the same index.
 void exchange(TransportWorker& worker, std::uint32_t rank, std::uint32_t index, const RemoteMemory& word,
               std::atomic<std::uint32_t>* finished, std::uint32_t all, std::uint32_t rounds) {
   const test::Deadline deadline;
@@ -152,7 +152,7 @@ TEST(Workers, OneToFortyEightOfARank) {
   run(1, "24");
   run(6, "24");
   run(24, "24");
-  run(48, "20");  // the others share the CQs that are left of the 54 of this process
+  run(48, "20");  // the others share those CQs of this process's 54 that are left
   run(40, "48");  // as many as there can be, so that the others find a CQ to share
 }
 
@@ -161,7 +161,7 @@ TEST(Workers, AllShareCqs) {
   run(12, "0");
 }
 
-// Posts one command and waits for its end.
+// Posts one put and waits until it is done.
 void put_word(TransportWorker& worker, const RemoteMemory& remote, std::uint64_t offset, std::uint64_t value) {
   Command put;
   put.opcode = Opcode::put;
@@ -191,7 +191,8 @@ std::uint64_t word_at(const void* memory, std::uint64_t offset) {
   return value;
 }
 
-// The workers of a rank are spread over its TNIs; what they write comes in by as many.
+// The workers of a rank are spread over its TNIs, and their puts reach the peer through as many
+// TNIs.
 TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   constexpr std::uint32_t kWorkers = 8;
   void* library = dlopen(HEDDLE_TOFUCOM, RTLD_NOW);
@@ -228,7 +229,7 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
     ASSERT_NO_FATAL_FAILURE(put_word(*workers[i], *remote, 8 * i, 1000 + i));
     EXPECT_EQ(word_at(region->address, 8 * i), 1000 + i);
   }
-  // The caller's memory has one: whichever that is, all workers find it.
+  // The caller's memory has one port: whichever that is, all workers reach the memory.
   alignas(8) std::byte memory[64] = {};
   for (unsigned turn = 0; turn < kMostPorts; ++turn) {
     auto enrolled = sides[1].transport()->enroll(memory, sizeof memory);
@@ -245,8 +246,8 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   sides[1].transport()->free(*region);
 }
 
-// Of the numbers from which peers compute STADDs there are 256; what comes then has one way, and
-// numbers that are given back serve again.
+// There are 256 numbers from which peers compute STADDs. Further regions have one way, and the
+// numbers of freed regions are used again.
 TEST(Workers, MoreRegionsThanNumbers) {
   bootstrap::inproc::Job job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
@@ -290,8 +291,8 @@ TEST(Workers, DepthsThatDifferAreTold) {
   sides[1].transport()->free(*region);
 }
 
-// What is under way to a rank that has died, and of which the NIC says nothing, ends after ten
-// seconds; and its worker can be closed, though the NIC may still use what it was given.
+// Operations to a rank that has died, for which the NIC gives no answer, fail after ten seconds.
+// The worker can be closed, though the NIC may still use the memory of these operations.
 TEST(Workers, SilentNodeThatDied) {
   void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -302,7 +303,7 @@ TEST(Workers, SilentNodeThatDied) {
                                              // one port: one VCQ falls silent
                                              {"HEDDLE_MAX_WORKERS", "1"}};
   StepClock clock;
-  std::vector<std::byte> memory(4096);  // registered as long as rank 0 is there
+  std::vector<std::byte> memory(4096);  // stays registered as long as rank 0 exists
   Side sides[kRanks] = {{job, 0, variables, &clock}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);
@@ -367,8 +368,8 @@ TEST(Workers, SilentNodeThatDied) {
   sides[1].transport()->free(*region);
 }
 
-// The same of a node that lives, as far as anybody knows, and says nothing: its processes were
-// stopped, say. Closing ends all the same, says what is lost, and leaves the VCQ to the end of the
+// The same with a node that seems to live and gives no answer, for example because its processes
+// were stopped. Closing ends all the same, logs what is lost, and keeps the VCQ to the end of the
 // process.
 class SilentNode : public testing::TestWithParam<Opcode> {};
 
@@ -382,9 +383,9 @@ TEST_P(SilentNode, ThatLives) {
   const std::uint32_t freed_before = freed();
   bootstrap::inproc::Job job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
-                                             {"HEDDLE_MAX_WORKERS", "1"}};  // as above
+                                             {"HEDDLE_MAX_WORKERS", "1"}};  // one port, as above
   StepClock clock;
-  std::vector<std::byte> memory(4096);  // registered as long as the process is there
+  std::vector<std::byte> memory(4096);  // stays registered as long as the process exists
   std::optional<Side> sides[kRanks];
   sides[0].emplace(job, 0, variables, &clock);
   sides[1].emplace(job, 1, variables);
@@ -428,8 +429,8 @@ INSTANTIATE_TEST_SUITE_P(Opcodes, SilentNode, testing::Values(Opcode::put, Opcod
                            return "opcode_" + std::to_string(static_cast<unsigned>(tested.param));
                          });
 
-// Rank 0 of two that sees its own card as that of the other: the same VCQ, as in two worlds of one
-// process each.
+// Rank 0 of two, which gets its own card as that of rank 1: the same VCQ, as if each rank had an
+// emulated machine of its own.
 class OwnWorld : public bootstrap::Bootstrap {
  public:
   explicit OwnWorld(bootstrap::inproc::Job& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
@@ -483,8 +484,8 @@ TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
   EXPECT_EQ(completion.status, HEDDLE_ERR_CONFIG);
 }
 
-// Rank 0, to which the others' cards are under way for as long as it is told: who would hand them
-// on is stopped.
+// Rank 0, for which the others' cards are under way until hand_on() is called, as if the process
+// that hands them on were stopped.
 class LateCards final : public OwnWorld {
  public:
   using OwnWorld::OwnWorld;
@@ -499,7 +500,7 @@ class LateCards final : public OwnWorld {
   bool here_ = false;
 };
 
-// Who makes progress is not held by a card that does not come.
+// A thread that makes progress does not wait for a card that does not come.
 TEST(Workers, AnImportWaitsForNobodysCard) {
   bootstrap::inproc::Job job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
