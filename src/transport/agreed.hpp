@@ -1,6 +1,6 @@
-// Settings of the layers above by which both ends of a message count: if they differed, one would
-// wait for credit that the other never gives. They travel in each transport's card, and ranks that
-// differ do not meet.
+// Settings of the layers above by which both ends of a message count credit: if they differed, one
+// end would wait for credit that the other never gives. They travel in each transport's card, and
+// ranks whose settings differ do not connect.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline Agreed agreed_of(const base::Config& config) {
                     rank, static_cast<unsigned long long>(theirs), static_cast<unsigned long long>(mine));
 }
 
-// VERSION, naming both values.
+// VERSION, with a message that names both values, if they differ.
 inline base::Status check_agreed(const Agreed& theirs, const Agreed& mine, std::uint32_t rank) {
   if (theirs.tag_credit_bytes != mine.tag_credit_bytes) {
     return disagree("HEDDLE_TAG_CREDIT_BYTES", rank, theirs.tag_credit_bytes, mine.tag_credit_bytes);

@@ -1,7 +1,7 @@
 // One command on its way from the api to the transport: a plain value.
 //
-// A small message lies in its command: whoever has accepted the command has the message, and the
-// caller's memory is free. A longer message, a put or a get names the caller's memory instead.
+// A small message lies in its command: once the command is accepted, the caller may reuse its
+// memory. A longer message, a put or a get names the caller's memory instead.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ constexpr std::uint32_t bit(Opcode opcode) {
 // A message header passed to post() is at most this long.
 inline constexpr std::uint32_t kMaxHeaderBytes = 128;
 
-// A region of a peer (or one's own) after import.
+// A region of a peer (or of this rank) after import.
 struct RemoteMemory {
   // address in this process for plain loads and stores; null: commands only
   std::byte* direct = nullptr;
@@ -43,7 +43,7 @@ using Token = std::uint64_t;
 // The out-fields (done, source_free) must be false on entry: a transport sets them and never clears
 // them.
 struct Command {
-  // A packet (see `inlined`) of every transport may be that long.
+  // Every transport accepts a packet (see `inlined`) of this length.
   static constexpr std::uint32_t kInlineBytes = 64;
 
   Opcode opcode = Opcode::message;
@@ -55,7 +55,7 @@ struct Command {
   bool source_free = false;
   std::uint8_t atomic_op = 0;  // heddle_atomic_op
   std::uint32_t rank = 0;
-  // message: the target's worker number. else: the worker that serves, if any must
+  // message: the target's worker number. else: the worker that serves the command, if one must
   std::uint32_t worker = 0;
   std::uint32_t immediate = 0;  // message
   // Message that is not inlined. Header, zeros up to a multiple of 8, payload: one contiguous
@@ -116,7 +116,7 @@ struct Command {
                          std::uint64_t payload_bytes);
 };
 
-// Any lengths. Out of line, so that the usual one costs its callers no registers.
+// Any lengths. Out of line, so that the usual length costs its callers no registers.
 [[gnu::noinline]] inline void Command::set_other_message(const void* message_header, std::uint32_t message_header_bytes,
                                                          const void* payload, std::uint64_t payload_bytes) {
   const std::uint32_t room = wire::pad8(message_header_bytes);
@@ -132,7 +132,7 @@ struct Command {
   header_bytes = 0;
   bytes = room + payload_bytes;
   if (bytes == 0) return;
-  // The last word of header and of payload: the zeros behind them.
+  // Zeros behind header and payload: the last word of each.
   if (room != 0) std::memset(packet + room - 8, 0, 8);
   std::memset(packet + wire::pad8(static_cast<std::uint32_t>(bytes)) - 8, 0, 8);
   if (message_header_bytes != 0) std::memcpy(packet, message_header, message_header_bytes);
@@ -159,8 +159,8 @@ struct Command {
   std::memcpy(to + end - 16, from + end - 16, 16);
 }
 
-// Writes the packet of a message, which lies nowhere yet as a whole, or in the command. Room is
-// needed for packet_bytes(), and for zeros up to a multiple of 8 if it is inlined.
+// Writes the packet of a message, from `packet` or from header and payload. `to` needs room for
+// packet_bytes(), and for zeros up to a multiple of 8 if it is inlined.
 inline void write_packet(const Command& command, std::byte* to) {
   if (command.inlined) {
     copy_words(to, command.packet, command.bytes);

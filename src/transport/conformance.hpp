@@ -2,9 +2,8 @@
 //
 // A Setting is one way to set up one transport; conformance_test.cpp lists them, conformance_*.cpp
 // hold the tests. A World is a job of a few ranks in this process with their transports. A Port is
-// one worker with the books that the contract asks for: it fails the test if a completion is
-// missing, comes twice or comes in the wrong order, or if message data changes before the next
-// poll.
+// one worker that keeps account of its commands: it fails the test if a completion is missing,
+// comes twice or comes in the wrong order, or if message data changes before the next poll.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,8 +29,8 @@ struct Setting {
   std::string label;
   std::string transport;
   base::Config::Overrides variables;
-  bool by_kernel = false;  // nothing goes without the kernel's copy: skipped where there is none
-  std::string why_not{};   // not empty: it cannot be tried here
+  bool by_kernel = false;  // it needs the kernel's copy: skipped where there is none
+  std::string why_not{};   // not empty: why it cannot be tried here
 };
 
 // For gtest, which would print bytes.
@@ -63,12 +62,11 @@ class Port {
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] TransportWorker& worker() { return *worker_; }
 
-  // Posts the batch with fresh tokens; returns how many were accepted. Those that were not are as
-  // before.
+  // Posts the batch with fresh tokens; returns how many were accepted. The others are unchanged.
   std::size_t post(std::span<Command> batch);
   // One command: its token, or 0: not accepted.
   Token post_one(Command command);
-  // The short way for messages if the worker has one just now, else post(). False: not accepted.
+  // post_one() for a message, which is inlined if it fits. False: not accepted.
   bool send(Command command);
 
   // Polls once with room for `most` records; returns how many came.
@@ -105,7 +103,7 @@ class Port {
   Token next_token_ = 1;
   std::unordered_map<Token, Entry> commands_;
   std::size_t outstanding_ = 0;
-  std::vector<Lent> lent_;  // what the last poll gave: must still be there before the next
+  std::vector<Lent> lent_;  // the last poll's data: must be unchanged before the next
 };
 
 class World {
@@ -126,7 +124,7 @@ class World {
   // The next worker of a rank.
   Port& open_port(std::uint32_t rank);
   void close_port(std::uint32_t rank, std::uint32_t worker) { ranks_[rank]->ports[worker].reset(); }
-  // Declares a rank dead, as the launcher would; the workers do not know yet.
+  // Declares a rank dead, as the launcher would; the workers are not told.
   void declare_dead(std::uint32_t rank) { EXPECT_EQ(job_.fail(rank), HEDDLE_DONE); }
   // Declares a rank dead and tells all workers of the others.
   void fail(std::uint32_t rank);
@@ -135,10 +133,10 @@ class World {
 
   // Polls every open port once.
   void pump();
-  // Pumps until the condition holds. False: it did not within a time that is far longer than it
+  // Pumps until the condition holds. False: it did not within a time-out that is far longer than it
   // takes.
   [[nodiscard]] bool until(const std::function<bool()>& condition);
-  // Posts, pumping as long as it is not accepted. 0: never was.
+  // Posts, and pumps until the command is accepted. 0: it never was.
   Token must_post(Port& port, const Command& command);
   bool must_send(Port& port, const Command& command);
   // Pumps until every command of every open port is done.

@@ -1,5 +1,5 @@
-// The conformance suite: the sentences of transport.hpp that the other files do not need on their
-// way.
+// The conformance suite: the parts of the contract in transport.hpp that the other files do not
+// test.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -55,7 +55,7 @@ void expect_letters(World& world, const std::vector<Arrival>& arrivals, std::siz
   }
 }
 
-// Inlined and others are messages of one order; the source of an inlined one is the caller's at
+// Inlined and other messages keep one order; the caller may reuse the source of an inlined one at
 // once.
 TEST_P(Conformance, InlinedMessagesAreMessages) {
   constexpr std::uint32_t kMessages = 800;
@@ -92,7 +92,7 @@ std::vector<std::byte> short_text(std::uint32_t n) {
   return pattern(n, random.below(2) == 0 ? 8 : random.below(Command::kInlineBytes + 1));
 }
 
-// Several inlined messages at once, to two peers; what was accepted may be overwritten.
+// Several inlined messages at once, to two peers; the commands may be overwritten after post().
 TEST_P(Conformance, BatchesOfInlinedMessages) {
   constexpr std::uint32_t kMessages = 1200;
   constexpr std::size_t kMost = 24;
@@ -136,7 +136,7 @@ TEST_P(Conformance, BatchesOfInlinedMessages) {
   }
 }
 
-// Who was told that a source is free may write it, and what was sent is what it was.
+// After source_free the caller may write to the source, and the receiver still gets the old bytes.
 TEST_P(Conformance, FreeSourcesMayBeWritten) {
   constexpr std::uint32_t kMessages = 150;
   World world(GetParam(), 2);
@@ -186,8 +186,8 @@ TEST_P(Conformance, FreeSourcesOfPutsMayBeWritten) {
   }
 }
 
-// A full target takes a part of a batch, from its beginning, and the rest may be posted again as it
-// is.
+// If the target is full, the beginning of a batch is accepted; the rest may be posted again
+// unchanged.
 TEST_P(Conformance, ABatchIsCutWhereTheRoomEnds) {
   World world(GetParam(), 2);
   Port& from = world.port(0);
@@ -245,7 +245,7 @@ TEST_P(Conformance, WrongCommandsCompleteWithWhatIsWrong) {
   EXPECT_EQ(world.run(port, message_to(1, 0, {})), HEDDLE_DONE) << "after all this";
 }
 
-// Nothing outside the region is reached, whatever offset and length are.
+// No access reaches beyond the region, whatever offset and length are.
 TEST_P(Conformance, AccessesThatLeaveTheRegionAreRefused) {
   constexpr std::uint64_t kBytes = 4096;
   World world(GetParam(), 2);
@@ -284,7 +284,7 @@ TEST_P(Conformance, AccessesThatLeaveTheRegionAreRefused) {
   world.transport(1).withdraw(*local);
 }
 
-// A poll that has no room for anything leaves everything where it is.
+// A poll that has no room for a record loses nothing.
 TEST_P(Conformance, PollsWithoutRoomLoseNothing) {
   World world(GetParam(), 2);
   const auto data = pattern(8, 100);

@@ -1,4 +1,4 @@
-// The conformance suite: peers that die, workers and ranks that close while others talk to them.
+// The conformance suite: peers that die, workers and ranks that close while others send to them.
 #include <sched.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr std::uint32_t kVictim = 2;
 
 // Commands of every kind that the memory takes, towards a rank.
 std::vector<Command> one_of_each(const RemoteMemory& memory, std::vector<std::byte>& buffer, std::uint64_t bytes) {
-  // Not what a get or another's atomic may be writing now.
+  // The message is not in memory that a get or another atomic may be writing now.
   static const std::vector<std::byte> letter(16);
   static std::uint64_t before = 0;
   std::vector<Command> commands;
@@ -52,9 +52,9 @@ TEST_P(Conformance, CommandsToADeadPeerCompleteWithPeerFailed) {
     for (const Command& command : one_of_each(*memory, buffer, 4096)) {
       ASSERT_EQ(world.run(world.port(0), command), HEDDLE_ERR_PEER_FAILED) << static_cast<int>(command.opcode);
     }
-    // A peer that was never met before it died.
+    // Rank 1 never sent anything to the victim before it died.
     ASSERT_EQ(world.run(world.port(1), message_to(kVictim, 1, payload)), HEDDLE_ERR_PEER_FAILED);
-    // The living do not notice.
+    // Messages between the living ranks go on.
     ASSERT_EQ(world.run(world.port(0), message_to(1, 0, payload)), HEDDLE_DONE);
     ASSERT_EQ(world.run(world.port(1), message_to(0, 0, payload)), HEDDLE_DONE);
   }
@@ -62,8 +62,8 @@ TEST_P(Conformance, CommandsToADeadPeerCompleteWithPeerFailed) {
   world.transport(0).release(*memory);
 }
 
-// What is under way when the peer dies completes, one way or the other, without the peer doing
-// anything.
+// Commands that are under way when the peer dies complete, well or with an error, although the peer
+// does nothing.
 TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   constexpr std::uint64_t kBytes = 300'000;
   std::vector<std::byte> region(kBytes);
@@ -99,10 +99,10 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
     EXPECT_TRUE(port.status(token) == HEDDLE_DONE || port.status(token) == HEDDLE_ERR_PEER_FAILED)
         << heddle_status_name(port.status(token));
   }
-  // Nothing touches the victim's or our memory any more.
+  // Nothing writes to the victim's memory any more.
   std::fill(region.begin(), region.end(), std::byte{0x77});
   for (int i = 0; i < 100; ++i) port.poll();
-  // UCX's shared memory alone cannot be cut off from a peer that lives, as this one does
+  // Only UCX's shared memory cannot be disconnected from a peer that lives, as this one does
   // (transport/ucx/README.md).
   const std::string name = name_of(GetParam());
   const bool untouched = std::all_of(region.begin(), region.end(), [](std::byte b) { return b == std::byte{0x77}; });
@@ -116,7 +116,7 @@ TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
   World world(GetParam(), 3);
   Port& port = world.port(0);
   std::vector<std::byte> text = pattern(3, 40);
-  ASSERT_NE(world.must_post(port, message_to(kVictim, 0, text)), 0U);  // they have met
+  ASSERT_NE(world.must_post(port, message_to(kVictim, 0, text)), 0U);  // now they are connected
   ASSERT_TRUE(world.quiet());
   constexpr std::size_t kMost = 24;
   std::size_t accepted = 0;
@@ -124,7 +124,7 @@ TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
     if (round == 60) world.fail(kVictim);
     std::vector<Command> batch(kMost, message_to(kVictim, 0, text));
     for (std::size_t i = 0; i < kMost; ++i) batch[i].bytes = 8 * (i % 6);
-    if (round % 4 == 3) batch[kMost / 2].rank = 1;  // another's in their midst
+    if (round % 4 == 3) batch[kMost / 2].rank = 1;  // one in the middle goes to another rank
     accepted += port.post(batch);
     port.poll();
     if (round % 8 == 0) world.port(1).poll();
@@ -140,7 +140,7 @@ TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
   ASSERT_EQ(world.run(port, message_to(1, 0, text)), HEDDLE_DONE);
 }
 
-// What arrives from a rank that died is what it had sent, whole.
+// A message that arrives from a rank that died is whole and as it was sent.
 TEST_P(Conformance, MessagesOfADeadPeerAreWholeOrMissing) {
   World world(GetParam(), 3);
   std::vector<std::vector<std::byte>> data;
@@ -163,8 +163,8 @@ TEST_P(Conformance, MessagesOfADeadPeerAreWholeOrMissing) {
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, data[0])), HEDDLE_DONE);
 }
 
-// A worker that was closed takes no more messages; its senders are not held up for ever, and other
-// workers get theirs.
+// A worker that was closed takes no more messages; its senders are not blocked for ever, and other
+// workers get their messages.
 TEST_P(Conformance, AClosedWorkerDoesNotHoldUpItsSenders) {
   World world(GetParam(), 2, 2);
   const auto data = pattern(1, 500);
@@ -178,7 +178,7 @@ TEST_P(Conformance, AClosedWorkerDoesNotHoldUpItsSenders) {
   ASSERT_TRUE(world.quiet());
 }
 
-// What was accepted arrives although its sender closes at once, without another poll.
+// An accepted message arrives although its sender closes at once, without another poll.
 TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
   if (GetParam().transport.starts_with("fault+")) GTEST_SKIP() << "what the decorator holds back is not posted yet";
   World world(GetParam(), 2, 2);
@@ -199,7 +199,7 @@ TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
   }
 }
 
-// Everything is closed in every order with commands under way; the sanitizers watch.
+// Ranks close in every order with commands under way; the sanitizers check that this is safe.
 TEST_P(Conformance, ClosingWithTrafficIsSafe) {
   std::vector<std::uint32_t> order = {0, 1, 2};
   do {
@@ -232,7 +232,7 @@ TEST_P(Conformance, ClosingWithTrafficIsSafe) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-// A rank dies while threads of the others are in full traffic with it and with each other.
+// A rank dies while threads of the others exchange messages with it and with each other.
 TEST_P(Conformance, ThreadsSurviveADeath) {
   constexpr std::uint32_t kLiving = 2;
   World world(GetParam(), 3);
@@ -260,8 +260,8 @@ TEST_P(Conformance, ThreadsSurviveADeath) {
       }
     }
     EXPECT_EQ(refused_by_death, 20U);
-    // What was accepted may wait for its receiver: so each receives until nothing of anybody is
-    // under way.
+    // An accepted message may wait for its receiver: so each thread polls until no thread has
+    // anything under way.
     bool quiet = false;
     while (finished.load() < kLiving && !deadline.over()) {
       if (!quiet && port.outstanding() == 0) {

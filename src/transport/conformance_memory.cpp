@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// A region of a rank, allocated or of the caller's memory, that goes away with this object.
+// A region of a rank, allocated or of the caller's memory; freed or deregistered with this object.
 class Target {
  public:
   Target(Transport& transport, std::uint64_t bytes, bool allocated) : transport_(transport), allocated_(allocated) {
@@ -64,7 +64,7 @@ TEST_P(Conformance, RegionsAreWhatTheySay) {
                 0U);
       EXPECT_TRUE(std::all_of(target.data(), target.data() + 10'000, [](std::byte b) { return b == std::byte{0}; }));
     }
-    for (const std::uint32_t rank : {0U, 1U}) {  // a peer's, and one's own
+    for (const std::uint32_t rank : {0U, 1U}) {  // a peer's region, and the own
       auto memory = world.transport(rank).import(1, target.local().key);
       ASSERT_TRUE(memory.ok()) << base::last_message();
       EXPECT_EQ(memory->rank, 1U);
@@ -83,7 +83,7 @@ TEST_P(Conformance, RegionsAreWhatTheySay) {
   EXPECT_LT(world.transport(0).enroll(nullptr, 8).status(), 0);
 }
 
-// Memory is zeroed again when it is given out again, and many regions come and go.
+// Memory is zeroed when it is allocated again, and many regions are allocated and freed.
 TEST_P(Conformance, RegionsComeAndGo) {
   World world(GetParam(), 2);
   for (int round = 0; round < scaled(200); ++round) {
@@ -141,7 +141,7 @@ TEST_P(Conformance, PutsAndGetsMoveExactlyTheirBytes) {
   }
 }
 
-// The whole life of a word: every operation, both widths, with and without a result.
+// Every operation on a word, in both widths, with and without a result.
 TEST_P(Conformance, AtomicsDoWhatTheySay) {
   World world(GetParam(), 2);
   struct Step {
@@ -163,7 +163,7 @@ TEST_P(Conformance, AtomicsDoWhatTheySay) {
     auto memory = world.transport(0).import(1, target.local().key);
     ASSERT_TRUE(memory.ok()) << base::last_message();
     const bool offered = (world.capabilities().opcodes & bit(Opcode::atomic)) != 0;
-    // Two transports as one: what the other ranks' memory takes may be more.
+    // Two transports as one: other ranks' memory may accept more operations.
     const bool joint = GetParam().transport.find(',') != std::string::npos;
     if (joint) {
       ASSERT_LE(accepts(*memory, Opcode::atomic), offered);
@@ -195,8 +195,8 @@ TEST_P(Conformance, AtomicsDoWhatTheySay) {
   }
 }
 
-// Threads of several ranks and workers transfer at once; each has a part of the target for itself,
-// and all count in one word.
+// Threads of several ranks and workers transfer at once; each has its own part of the target, and
+// all add to one word.
 TEST_P(Conformance, TransfersOfManyThreadsDoNotDisturbEachOther) {
   constexpr std::uint32_t kRanks = 3;
   constexpr std::uint32_t kWorkers = 2;

@@ -94,7 +94,7 @@ TEST_P(Conformance, MessagesArriveExactlyAsSent) {
   }
 }
 
-// The header is the caller's again when post() returns.
+// The caller may reuse the header when post() returns.
 TEST_P(Conformance, HeadersAreCopiedByPost) {
   World world(GetParam(), 2);
   const std::vector<std::byte> none;
@@ -186,8 +186,8 @@ TEST_P(Conformance, MessagesWaitForAWorkerThatIsOpenedLater) {
   ASSERT_TRUE(world.quiet());
 }
 
-// Nobody receives: the transport must stop accepting, having accepted no more than its stated
-// memory, and lose nothing.
+// Nobody receives: the transport must stop accepting before it exceeds its stated memory, and lose
+// nothing.
 TEST_P(Conformance, BackPressureIsBoundedAndLosesNothing) {
   constexpr std::size_t kBytes = 200;
   constexpr std::size_t kBatch = 16;
@@ -238,7 +238,7 @@ TEST_P(Conformance, MessageDataStaysUntilTheNextPoll) {
   }
 }
 
-// Every rank a thread: everybody sends to everybody.
+// Each rank is a thread, and each sends to all.
 TEST_P(Conformance, ThreadsSendToEachOther) {
   constexpr std::uint32_t kRanks = 3;
   const auto each = static_cast<std::uint64_t>(scaled(1200));

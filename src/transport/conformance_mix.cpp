@@ -16,7 +16,7 @@ constexpr std::uint64_t kSlot = 20'000;
 constexpr std::uint64_t kSlots = 32;
 
 // One rank's part of the mix: a region where every worker of every rank has slots of its own, each
-// used once at a time.
+// used once.
 struct Region {
   std::vector<std::byte> bytes = std::vector<std::byte>(kRanks * kWorkers * kSlots * kSlot);
   LocalMemory local;
@@ -80,7 +80,7 @@ class Mix {
     return n;
   }
 
-  // The next place in a peer's region that belongs to this worker alone.
+  // The offset of the next slot in a peer's region that only this worker uses.
   std::uint64_t place_for(const Port& port, std::uint32_t to) {
     std::uint64_t& next = next_slot_[port.rank()][port.index()][to];
     return ((port.rank() * kWorkers + port.index()) * kSlots + next++) * kSlot;

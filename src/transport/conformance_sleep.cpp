@@ -1,5 +1,5 @@
-// The conformance suite: sleeping until something arrives. A wake-up that is lost shows as a wait
-// that lasts its full time.
+// The conformance suite: sleeping until something arrives. A lost wake-up shows as a wait that
+// lasts its full time.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kLongNs = 120'000'000'000;
 constexpr auto kTooLong = test::kFaultTime;
 
-// A thread that receives for one port as the contract says, and never looks unless it was woken.
+// A thread that receives for one port as the contract says: once asleep, it polls only after a
+// wake-up.
 class Sleeper {
  public:
   Sleeper(Transport& transport, Port& port) : transport_(transport), port_(port) {}
@@ -42,7 +43,8 @@ class Sleeper {
     }
   }
   [[nodiscard]] int sleeps() const { return sleeps_.load(); }
-  // It sleeps in the kernel, or has done so since. It must be bound to fall asleep.
+  // Waits until it sleeps in the kernel, or has done so since. Only where it is certain to fall
+  // asleep.
   [[nodiscard]] bool await_asleep() const {
     const int before = sleeps_.load();
     return test::within_time(
@@ -57,7 +59,7 @@ class Sleeper {
   std::atomic<bool> asleep_{false};
 };
 
-// Moves on what the port has posted.
+// Polls until all commands of the port are done. False: not in time.
 bool finish(Port& port) {
   const Deadline deadline;
   while (port.outstanding() != 0) {
@@ -85,7 +87,7 @@ TEST_P(Conformance, EveryMessageWakesASleeper) {
   base::Random random(4711);
   const std::vector<std::byte> payload(40);
   for (std::size_t i = 0; i < messages; ++i) {
-    // From back to back, over every moment of falling asleep, to long asleep.
+    // The pauses: none, any moment at which the receiver falls asleep, and long after that.
     const std::uint64_t pause = random.below(8);
     if (pause < 4) {
       for (std::uint64_t spin = random.below(std::uint64_t{50} << (3 * pause)); spin > 0; --spin) base::light_fence();
@@ -102,7 +104,8 @@ TEST_P(Conformance, EveryMessageWakesASleeper) {
   EXPECT_GT(sleeper.sleeps(), 0);
 }
 
-// From many rings, more than a poll of the shm transport looks at in one go, and several at once.
+// The messages come through many rings, more than one poll of the shm transport looks at, and
+// several at once.
 TEST_P(Conformance, AnyOfManySendersWakesASleeper) {
   constexpr std::uint32_t kRanks = 5;
   World world(GetParam(), kRanks, 4);
@@ -118,7 +121,7 @@ TEST_P(Conformance, AnyOfManySendersWakesASleeper) {
       const std::vector<std::byte> payload(8 * rank);
       for (int i = 0; i < rounds; ++i) {
         for (std::uint32_t w = 0; w < 4; ++w) EXPECT_TRUE(send(world.port(rank, w), message_to(0, 0, payload)));
-        // Its sleep is sure as long as messages of this rank are missing.
+        // It is certain to sleep as long as messages of this rank are missing.
         if (i + 1 < rounds && random.below(4) == 0) {
           EXPECT_TRUE(sleeper.await_asleep());
         }
@@ -148,7 +151,7 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
     }
     std::vector<std::byte> data = pattern(round, region.size());
     std::vector<std::byte> back(region.size());
-    // Read by a get: ThreadSanitizer does not know that what two mappings of a segment show is one
+    // Read back with a get: ThreadSanitizer does not know that two mappings of a segment are one
     // memory.
     for (const Opcode opcode : {Opcode::put, Opcode::get}) {
       Command command;
@@ -223,7 +226,7 @@ TEST_P(Conformance, AWaitEndsInTime) {
   transport.wait(seen, 30'000'000);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(25));
   transport.ring();
-  transport.wait(seen, kLongNs);  // it has rung since
+  transport.wait(seen, kLongNs);  // the bell has rung since
   EXPECT_LT(std::chrono::steady_clock::now() - start, kTooLong);
 }
 

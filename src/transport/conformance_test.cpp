@@ -1,5 +1,4 @@
-// The ways in which transports are set up for the conformance suite. A new transport: a few rows
-// here.
+// The settings of transports for the conformance suite. A new transport: a few rows here.
 #include "transport/conformance.hpp"
 #include "transport/test_ucx.hpp"
 
@@ -24,7 +23,7 @@ const Variables kNotDirect = {{"HEDDLE_SHM_DIRECT", "0"}};
 const Variables kBounceOnly = {
     {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}};
 const Variables kCmaOnly = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}};
-// Both ways, and impatient, so that transfers change over in the middle.
+// Bounce and CMA, with a short patience, so that transfers switch to CMA in the middle.
 const Variables kBounceThenCma = {
     {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}, {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "1ns"}};
 const Variables kTinyPool =
@@ -32,10 +31,11 @@ const Variables kTinyPool =
 const Variables kFenced = both(kBounceOnly, {{"HEDDLE_SHM_MEMBARRIER", "0"}});
 const Variables kTinyRing = {{"HEDDLE_SHM_RING_BYTES", "4K"}};
 
-// On the emulator, whose mode is the process's: ctest runs these plain and strict (CMakeLists.txt).
+// On the emulator, whose mode holds for the process: ctest runs these in plain and in strict mode
+// (CMakeLists.txt).
 const Variables kUtofu = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
 const Variables kUtofuSharedCqs = both(kUtofu, {{"HEDDLE_UTOFU_EXCLUSIVE", "0"}, {"HEDDLE_UTOFU_MRQ_DEPTH", "4096"}});
-// A job of 4 ranks has as many senders as such a queue can stand.
+// A job of 4 ranks has as many senders as such a queue supports.
 const Variables kUtofuSmallQueue = both(kUtofu, {{"HEDDLE_UTOFU_MRQ_DEPTH", "512"}});
 const Variables kUtofuUncached = both(kUtofu, {{"HEDDLE_REG_CACHE", "0"}});
 const Variables kUtofuUnwatched = both(kUtofu, {{"HEDDLE_REG_CACHE_WATCH", "0"}});
@@ -47,7 +47,7 @@ const Variables kUcxRcVerbs = {{"HEDDLE_UCX_TLS", "rc_v"}};  // tests/roce
 const Variables kUcxUdVerbs = {{"HEDDLE_UCX_TLS", "ud_v"}};
 const Variables kUcxPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
 
-// Ranks 0 and 1 are one node, 2 and 3 the next. Alone: each rank has none but itself near.
+// Pairs: ranks 0 and 1 are one node, 2 and 3 the next. Alone: each rank is a node by itself.
 const Variables kPairs = {{"HEDDLE_NODE_RANKS", "2"}};
 const Variables kAlone = {{"HEDDLE_NODE_RANKS", "1"}};
 

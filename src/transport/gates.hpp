@@ -1,18 +1,18 @@
-// Barrier gates: parts of the network's interface that pass a few words on when all that they wait
-// for has come, and combine them on the way, so that a barrier or a small reduction needs no
-// processor between its start and its end. Optional: Transport::gates(). The model is that of
-// Tofu's barrier gates.
+// Barrier gates: parts of the network's interface. A gate waits for its inputs, combines their few
+// words and passes the result on, so that a barrier or a small reduction needs no processor between
+// its start and its end. Optional: Transport::gates(). The model is that of Tofu's barrier gates.
 //
-// A GateChain is one rank's gates in a network of gates of several ranks. Gate 0 is where an
-// operation begins, with what this rank gives, and where it ends, with the result; the others
-// relay. A gate has up to two inputs and two outputs, one of each to a gate of this chain and one
-// to a gate of another rank. When a signal has come to every input that it has, the gate combines
-// them and sends the result out. How gates are connected, so that this is a barrier and a
-// reduction, is the caller's matter.
+// A GateChain is one rank's gates in a network of gates of several ranks. An operation begins at
+// gate 0, with this rank's words, and ends there, with the result; the other gates relay. A gate
+// has up to two inputs and two outputs, one of each to a gate of this chain and one to a gate of
+// another rank. When a signal has arrived at each of its inputs, the gate combines the signals and
+// sends the result to its outputs. The caller decides how gates are connected to make a barrier and
+// a reduction.
 //
-// One operation at a time in one network: each rank begins the next one when it has the result of
-// the one before. All ranks begin the same one. Nobody begins before the chains of all ranks are
-// bound. Peers that have died are not noticed: who waits has to look for that itself.
+// A network runs one operation at a time: each rank starts the next one when it has the result of
+// the previous one. All ranks start the same one. No rank starts before the chains of all ranks are
+// bound. A GateChain does not notice that a peer has died: a caller that waits must check that
+// itself.
 //
 // Threads: BarrierGates' functions may be called by any thread; those of a GateChain by one thread
 // at a time.
@@ -41,12 +41,12 @@ struct GateWires {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t from_local = kNone;  // gates of the same chain
   std::uint32_t to_local = kNone;
-  // the gate that the peer's key names for what it sends; null: none
+  // key that names the peer's sending gate; null: none
   const GateKey* from_peer = nullptr;
-  const GateKey* to_peer = nullptr;  // … for what it gets
+  const GateKey* to_peer = nullptr;  // … its receiving gate
 };
 
-// Of words of 64 bits, without signs; a sum wraps around.
+// On unsigned words of 64 bits; a sum wraps around.
 enum class GateOperator : std::uint8_t { barrier, band, bor, bxor, max, sum };
 
 class GateChain {
@@ -54,30 +54,31 @@ class GateChain {
   GateChain() = default;
   GateChain(const GateChain&) = delete;
   GateChain& operator=(const GateChain&) = delete;
-  // The last operation has ended well, and no peer will begin another; or nothing was ever started;
-  // or leave() was called.
+  // Only if the last operation has completed well, and no peer will start another; or none was ever
+  // started; or leave() was called.
   virtual ~GateChain() = default;
 
-  // All chains of a network have the same.
+  // The same for all chains of a network.
   [[nodiscard]] virtual std::uint32_t lane() const = 0;
   // For one peer: `sends` is the gate of this chain that sends to that peer, `gets` the one that
   // gets from it. kNone: there is none.
   [[nodiscard]] virtual GateKey key(std::uint32_t sends, std::uint32_t gets) const = 0;
 
-  // Once: the wires of all its gates. PROTOCOL: a key is none. RANGE: there is no such gate; the
-  // number of gates is another.
+  // Once: the wires of all its gates. PROTOCOL: a key is not valid. RANGE: there is no such gate,
+  // or `wires` has another number of gates.
   [[nodiscard]] virtual base::Status bind(std::span<const GateWires> wires) = 0;
 
-  // Begins an operation with Limits::words words at most, none for a barrier; they are read here.
-  // Waits for no peer. STATE: one is under way. An error of the interface, which all further
-  // operations give as well.
+  // Starts an operation with Limits::words words at most, none for a barrier; start() reads them.
+  // Waits for no peer. STATE: one is under way. Else an error of the interface, with which all
+  // further operations fail as well.
   [[nodiscard]] virtual base::Status start(GateOperator op, std::span<const std::uint64_t> words) = 0;
-  // DONE: it has ended, and the result is in `words`, as many as were given. AGAIN. ARGUMENT: ranks
-  // have begun different operations. Else, and with ARGUMENT, no further operation may be started.
+  // DONE: the operation has completed, and the result is in `words`, as many as were given. AGAIN:
+  // not yet. ARGUMENT: ranks have started different operations. After ARGUMENT or another error no
+  // further operation may be started.
   [[nodiscard]] virtual base::Status poll(std::span<std::uint64_t> words) = 0;
 
-  // It ends although an operation has not: gates may still send and get, so nobody else has them to
-  // the end of the process.
+  // Before the destructor, if an operation has not completed: gates may still send and receive, so
+  // nobody else gets them until the process ends.
   virtual void leave() = 0;
 };
 
@@ -93,10 +94,10 @@ class BarrierGates {
   };
   [[nodiscard]] virtual Limits limits() const = 0;
 
-  // `gates` of them, one at least, connected with nothing. Chains of one network are opened with
-  // the same `lane`, any number: the interface has several sets of gates, and takes the one that
-  // the number gives.
-  // NO_MEMORY: there are not so many left in that set, or the process has as many as it may.
+  // A chain of `gates` gates, at least one, connected with nothing. Chains of one network are
+  // opened with the same `lane`, any number: the interface has several sets of gates, and the
+  // number selects one.
+  // NO_MEMORY: not enough gates are left in that set, or the process has as many as it may.
   [[nodiscard]] virtual base::Result<std::unique_ptr<GateChain>> open(std::uint32_t gates, std::uint32_t lane) = 0;
 };
 

@@ -1,5 +1,6 @@
-// Tells what ranks of one job have written from what came by accident, or from another job: a
-// checksum that depends on the job's secret. Not against an attacker who computes.
+// A checksum that depends on the job's secret. It tells bytes that ranks of this job have written
+// from accidental ones, or those of another job. It is no protection against an attacker who
+// computes.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The transports there are. A new one is a folder and a row here.
+// The table of transports. A new transport is a folder and a row here.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -32,7 +32,7 @@ constexpr std::string_view kFaultPrefix = "fault+";
 struct Wanted {
   bool faulty = false;
   std::string_view near;
-  std::string_view far;  // empty: there is one for all
+  std::string_view far;  // empty: `near` reaches all ranks
 
   explicit Wanted(std::string_view name) : faulty(name.starts_with(kFaultPrefix)) {
     if (faulty) name.remove_prefix(kFaultPrefix.size());
@@ -40,7 +40,7 @@ struct Wanted {
     near = name.substr(0, comma);
     if (comma != std::string_view::npos) far = name.substr(comma + 1);
   }
-  // As a name for open(), of one of the two.
+  // The name for open() of one of the two.
   [[nodiscard]] std::string one(std::string_view which) const {
     return std::string(faulty ? kFaultPrefix : "") + std::string(which);
   }
@@ -71,7 +71,7 @@ bool is_known(const std::string& name) {
 constexpr std::string_view kAuto = "auto";
 constexpr const char* kUsualList = "shm,ucx";
 
-// What of HEDDLE_TRANSPORTS is used where the ranks are.
+// Which part of HEDDLE_TRANSPORTS the job uses, by where its ranks are.
 base::Result<std::string> choose_among(const std::string& list, const bootstrap::Bootstrap& bootstrap,
                                        std::uint64_t node_ranks) {
   const Wanted wanted(list);

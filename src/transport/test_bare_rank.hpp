@@ -1,5 +1,5 @@
-// For tests: a rank of an inproc job that is a transport and one worker of it, with no engine
-// above: it posts what it likes.
+// For tests: a rank of an inproc job with a transport and one worker, but no engine above: it can
+// post any command.
 #pragma once
 
 #include <memory>

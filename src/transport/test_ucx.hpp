@@ -12,7 +12,7 @@
 
 namespace heddle::transport::ucx {
 
-// Why not, or nothing.
+// Why it cannot be tried, or an empty string.
 inline std::string why_no_ucx() {
   if (base::kAddressSanitizer) return "skipped: UCX's library leaks 56 bytes with some connections that are cut off";
   if (!HEDDLE_HAS_UCX) return "skipped: built without UCX";

@@ -1,14 +1,14 @@
-// What carries operations between processes: the contract every transport fulfils, and the
-// conformance suite checks.
+// The contract of a transport, which carries operations between processes. The conformance suite
+// checks it.
 //
 // A Transport is opened once per context; a TransportWorker once per worker. Commands go down
 // through post(), plain completion records come up through poll(). A transport never calls the
-// engine, never allocates an operation, and never blocks: what cannot be taken now is not accepted.
-// After open it throws nothing but std::bad_alloc, where the first use of a peer has no memory:
-// then nothing has happened.
+// engine, never allocates an operation, and never blocks: a command that it cannot take now is not
+// accepted. After open it throws only std::bad_alloc, when memory runs out at the first use of a
+// peer; the call then has no effect.
 //
-// Threads: Transport's functions may be called by any thread; a TransportWorker's by one thread at
-// a time. Where one_thread says so, both only by one and the same thread, from open() to the
+// Threads: any thread may call Transport's functions; one thread at a time a TransportWorker's. If
+// Capabilities::one_thread is set, one and the same thread calls both, from open() to the
 // destructors: see there.
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace heddle::transport {
 
-// Whether a process can sleep until something arrives, and what that costs those who send to it.
+// Whether a process can sleep until something arrives, and what that costs its senders.
 enum class Sleeping : std::uint8_t {
   impossible,
   fenced,  // a full fence for some of the messages, whether anybody sleeps or not
@@ -41,7 +41,7 @@ enum class Sleeping : std::uint8_t {
 struct Capabilities {
   const char* name = "";
   std::uint32_t opcodes = 0;  // bit(Opcode), for remote memory that is not direct
-  // allocated regions of some rank may import as direct memory: direct_to() tells of which
+  // allocated regions of some ranks may import as direct memory: direct_to() tells which ranks
   bool direct = false;
   // a message that post() accepts has been copied, also one that is not inlined
   bool copies_messages = false;
@@ -49,18 +49,18 @@ struct Capabilities {
   bool ordered_messages = false;
   std::uint32_t max_message = 0;   // bytes of header + payload in one message
   std::uint64_t max_transfer = 0;  // bytes of one put or get command
-  // a longer message is better fetched by its receiver with a get; 0: never
+  // for a longer message, a get by its receiver is better; 0: never
   std::uint64_t fetch_bytes = 0;
   std::uint32_t max_workers = 0;  // per process
   Sleeping sleeping = Sleeping::impossible;
-  // The library behind it takes calls of one thread only. open() and its result's functions and
-  // destructor, and those of its workers, are then for that thread, which is the same for all
-  // transports of the process that say so; but capabilities, describe, release, common_words,
-  // counters and what is about sleeping, which call no library, are for all.
+  // The library below takes calls from one thread only. Then only that thread may call open(), the
+  // transport's functions and destructor, and those of its workers. It is the same thread for all
+  // such transports of the process. Any thread may call capabilities, describe, release,
+  // common_words, counters and the functions for sleeping, which call no library.
   bool one_thread = false;
   // bytes of buffers per connected pair of workers (one direction)
   std::uint64_t memory_per_peer = 0;
-  std::uint32_t key_bytes = 48;  // of the keys of its regions: zeros follow
+  std::uint32_t key_bytes = 48;  // of a region's key that are used: zeros follow
 };
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -74,15 +74,15 @@ struct MemoryKey {
   std::array<std::byte, kKeyBytes> bytes{};
 };
 
-// What any peer needs, where ranks are reached in different ways. Transport::key_for() gives what
-// one of them needs.
+// What any peer needs, where ranks are reached in different ways. Transport::key_for() takes the
+// key for one rank from it.
 struct WideKey {
   WideKey() = default;
-  // One key that serves all.
+  // One key for all ranks.
   WideKey(const MemoryKey& key) {  // NOLINT(google-explicit-constructor): what all transports but one have
     std::copy(key.bytes.begin(), key.bytes.end(), bytes.begin());
   }
-  // Of one key that serves all, that key.
+  // The key, if there is one for all ranks.
   [[nodiscard]] MemoryKey front() const {
     MemoryKey key;
     std::copy_n(bytes.begin(), key.bytes.size(), key.bytes.begin());
@@ -97,7 +97,7 @@ struct LocalMemory {
   std::uint64_t bytes = 0;
   std::uint64_t id = 0;  // transport's own; names it in withdraw and free
   WideKey key;
-  std::uint64_t second_id = 0;  // transport's own, if one does not do
+  std::uint64_t second_id = 0;  // transport's own, if one id does not suffice
 };
 
 // ---- completions --------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ struct Completion {
 // ---- the two interfaces -------------------------------------------------------------------------
 
 struct WorkerCounters {
-  std::uint64_t malformed = 0;  // arrivals refused by the transport
+  std::uint64_t malformed = 0;  // arrivals that the transport found invalid
 };
 
 class TransportWorker {
@@ -136,14 +136,13 @@ class TransportWorker {
 
   // Accepts a prefix of the batch and returns its length (0: nothing happened; poll, then try
   // again).
-  // What goes to one peer is made visible to it together, so that several commands at once cost
-  // less than one by one. An inlined message that is accepted has been copied. For each accepted
-  // command either `done` is set or exactly one Event::done with its token comes from a later
-  // poll(), whatever happens to the peer. A command to a peer known as failed is accepted and
-  // completes with PEER_FAILED. If memory runs out behind an accepted command, the batch ends
-  // there.
-  // `alone`: the peer makes no progress, and may be waiting for this. The command is done within
-  // post(), or not accepted (where the transport cannot do that, and where it fails).
+  // Commands to one peer become visible to it together, so that several at once cost less than one
+  // by one. post() copies an inlined message that it accepts. For each accepted command either
+  // `done` is set or exactly one Event::done with its token comes from a later poll(), whatever
+  // happens to the peer. A command to a peer known as failed is accepted and completes with
+  // PEER_FAILED. If memory runs out after an accepted command, the prefix ends there.
+  // `alone`: the peer makes no progress, and may wait for this command. post() completes the
+  // command itself, or does not accept it (if the transport cannot do that, or fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
 
   // Makes progress and fetches what has happened; returns the number of records written. Releases
@@ -159,21 +158,21 @@ class TransportWorker {
     std::uint32_t worker;
   };
   // True: that worker of a peer was closed, so a request sent to it may never be answered. False
-  // where it is not known.
+  // also if that is not known.
   [[nodiscard]] virtual bool closed(Target target) {
     static_cast<void>(target);
     return false;
   }
 
-  // For Transport::wait(), which see. True: what arrives for this worker from now on rings the
-  // transport's bell (once).
-  // False: the worker has something under way that only poll() moves on.
+  // For Transport::wait(), see there. True: the first arrival for this worker from now on rings the
+  // transport's bell.
+  // False: the worker has something under way that only poll() advances.
   [[nodiscard]] virtual bool arm() { return false; }
   // Any thread, at any time: nothing has arrived since the last arm(), as far as can be seen from
   // outside.
   [[nodiscard]] virtual bool armed() const { return false; }
-  // After Transport::settle(). True: there is something for poll() already, though perhaps not in
-  // its very next call.
+  // After Transport::settle(). True: poll() will find something, though perhaps not in its very
+  // next call.
   [[nodiscard]] virtual bool has_arrivals() { return true; }
 
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
@@ -193,28 +192,29 @@ class Transport {
 
   // How it is set up, in a few words for the log.
   [[nodiscard]] virtual std::string describe() const { return capabilities().name; }
-  // The name of the transport by which that rank is reached. It stays as long as the transport.
+  // The name of the transport by which that rank is reached. The string lives as long as the
+  // transport.
   [[nodiscard]] virtual const char* way_to(std::uint32_t rank) const {
     static_cast<void>(rank);
     return capabilities().name;
   }
-  // Allocated regions of that rank may import as direct memory. Alike for both of two ranks with
+  // Allocated regions of that rank may import as direct memory. The same for both of two ranks with
   // the same settings.
   [[nodiscard]] virtual bool direct_to(std::uint32_t rank) const {
     static_cast<void>(rank);
     return capabilities().direct;
   }
-  // A connection with that rank broke, or could not be made: commands to it end with PEER_FAILED,
-  // though the bootstrap may not have heard of a death, or never will. 0: none did; else its place
-  // among the ranks that were lost. Any thread.
+  // Not 0: a connection with that rank broke, or could not be made: commands to it fail with
+  // PEER_FAILED, though the bootstrap may not know of a death yet, or never will. The number grows
+  // in the order in which ranks were lost. Any thread.
   [[nodiscard]] virtual std::uint32_t lost(std::uint32_t rank) const {
     static_cast<void>(rank);
     return 0;
   }
 
-  // lost(), and for a while the bootstrap has not told of a death that would explain it: a network
-  // is cut. Nothing comes from that rank any more, so it is to be taken for failed.
-  // Bootstrap::note_given_up() is called then. Any thread.
+  // The rank is lost(), and for a while the bootstrap has not reported a death that explains it: a
+  // network is cut. Nothing arrives from that rank any more, so callers treat it as failed. The
+  // transport calls Bootstrap::note_given_up() then. Any thread.
   [[nodiscard]] virtual bool given_up(std::uint32_t rank) const {
     static_cast<void>(rank);
     return false;
@@ -229,25 +229,25 @@ class Transport {
   // Memory of the caller.
   [[nodiscard]] virtual base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) = 0;
   virtual void withdraw(const LocalMemory& memory) = 0;
-  // Memory of the caller that `rank` alone will import: the others' ways to it need not be made.
-  // Otherwise as enroll().
+  // Memory of the caller that only `rank` will import: it need not be made reachable for other
+  // ranks. Otherwise as enroll().
   [[nodiscard]] virtual base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
     static_cast<void>(rank);
     return enroll(address, bytes);
   }
 
-  // The key by which memory of this rank is reached by `rank`; and by which that of `rank` is
-  // reached here.
+  // The key by which `rank` reaches memory of this rank, or this rank reaches memory of `rank`.
   [[nodiscard]] virtual MemoryKey key_for(std::uint32_t rank, const WideKey& key) const {
     static_cast<void>(rank);
     return key.front();
   }
 
-  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not one.
+  // Makes a region of `rank` usable. The key comes from the network: PROTOCOL if it is not valid.
   // PEER_FAILED: the peer has died.
-  // AGAIN: its card is not here yet; call again.
+  // AGAIN: its card has not arrived yet; call again.
   [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
-  // The same, but waits for the card, which other ranks hand on: not for who makes progress.
+  // The same, but waits for the card, which other ranks pass on. Not for threads that make
+  // progress.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) {
     base::Nap nap;
     for (;;) {
@@ -261,15 +261,15 @@ class Transport {
   }
   virtual void release(const RemoteMemory& memory) = 0;
 
-  // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay,
-  // whoever dies. Empty: there are none, or this rank cannot reach them yet (call again).
+  // Words that every rank of the job reaches as memory, one per rank, zeros at first; they stay
+  // when ranks die. Empty: there are none, or this rank cannot reach them yet (call again).
   [[nodiscard]] virtual std::span<std::atomic<std::uint64_t>> common_words() { return {}; }
 
-  // Queues whose commands are released by what arrives. Null: there are none, and never will be.
-  // They end with the transport.
+  // Queues whose commands are released by arriving data. Null: there are none, and never will be.
+  // They live as long as the transport.
   [[nodiscard]] virtual SessionQueues* sessions() { return nullptr; }
-  // Barriers and small reductions by the interface. Null: there are none, and never will be. They
-  // end with the transport.
+  // Barriers and small reductions by the network's interface. Null: there are none, and never will
+  // be. They live as long as the transport.
   [[nodiscard]] virtual BarrierGates* gates() { return nullptr; }
 
   // ---- sleeping: unless capabilities().sleeping is `impossible`. In this order:
@@ -280,11 +280,11 @@ class Transport {
   //   each worker: has_arrivals() says false
   //   wait(seen, timeout)
   //
-  // Then wait() returns when, since bell(), for an armed worker a message or a peer's transfer has
-  // arrived, a peer has died or left, or ring() was called; or after the time; or for no reason.
-  // What is not armed does not wake: a put to direct memory (who waits for a word must look at it),
-  // a worker opened meanwhile, and room in the ring or mailbox of a peer that was full (who has a
-  // command to post must try again).
+  // Then wait() returns when one of these has happened since bell(): a message or a peer's transfer
+  // has arrived for an armed worker, a peer has died or left, or ring() was called. It also returns
+  // after the time-out, or for no reason. These do not wake it: a put to direct memory (a thread
+  // that waits for a word must look at it), an arrival for a worker opened meanwhile, and new room
+  // in a peer's ring or mailbox that was full (a thread that has a command to post must try again).
   // Any thread; several may wait.
   [[nodiscard]] virtual std::uint32_t bell() { return 0; }
   virtual void settle() {}
@@ -301,27 +301,28 @@ struct Entry {
   const char* help;
   base::Result<std::unique_ptr<Transport>> (*open)(bootstrap::Bootstrap& bootstrap,
                                                    const base::Environment& environment);
-  // Whether its capabilities will say one_thread: known before it is opened. Null: no.
+  // Whether its capabilities will have one_thread set: known before it is opened. Null: no.
   bool (*one_thread)(const base::Environment& environment) = nullptr;
   bool one_node = false;  // it reaches the ranks of its own node only
 };
 std::span<const Entry> table();
 
-// Opens by name. "NEAR,FAR": the ranks of one's own node by NEAR, the others by FAR
-// (joint/joint.hpp). "fault+NAME" wraps NAME in the fault decorator. Unknown: HEDDLE_ERR_CONFIG
-// listing what there is.
+// Opens by name. "NEAR,FAR": NEAR reaches the ranks of the own node, FAR the others
+// (joint/joint.hpp). "fault+NAME" wraps NAME in the fault decorator. An unknown name:
+// HEDDLE_ERR_CONFIG, whose message lists the transports.
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment);
-// Whether that one has to be opened by the thread for all calls. False for an unknown one.
+// Whether that transport must be opened by the one thread that makes all its calls. False for an
+// unknown name.
 bool one_thread(const std::string& name, const base::Environment& environment);
 
-// CONFIG: choose() would refuse that, wherever the ranks are: an unknown name, or settings that
-// contradict each other.
+// CONFIG: choose() would fail wherever the ranks are: an unknown name, or settings that contradict
+// each other.
 base::Status check_choice(const char* asked, const base::Config& config);
 // The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what
 // HEDDLE_TRANSPORT says; else, by where the ranks are, one or both of HEDDLE_TRANSPORTS. The same
 // on all ranks that have the same settings. CONFIG: the settings contradict each other, or the
-// ranks are on several nodes and nothing is named that reaches others.
+// ranks are on several nodes and no named transport reaches other nodes.
 base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config);
 
 }  // namespace heddle::transport

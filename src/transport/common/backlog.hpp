@@ -1,5 +1,6 @@
-// Completions that a transport has for the next poll of its worker: of commands that it accepted
-// and that have failed already, and of what has ended meanwhile. Bounded; one thread.
+// Completions that a transport keeps for the next poll of its worker: of commands that it accepted
+// and that have failed already, and of operations that have completed meanwhile. Bounded; one
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,14 @@ namespace heddle::transport {
 
 class Backlog {
  public:
-  // `reserve`: room that full() keeps back for what is under way already and must not fail to be
+  // `reserve`: room that full() keeps free for operations that are under way already and must be
   // reported.
   explicit Backlog(std::size_t capacity, std::size_t reserve = 0) : slots_(capacity + reserve), capacity_(capacity) {}
 
   [[nodiscard]] bool full() const { return count_ >= capacity_; }
   [[nodiscard]] bool empty() const { return count_ == 0; }
   void put(Token token, base::Status status, Event event = Event::done);
-  // False: full, or AGAIN: the command is not accepted. Else it is, and fails.
+  // False: full, or the status is AGAIN: the command is not accepted. Else it is, and fails.
   bool refuse(Command& command, base::Status status) {
     if (status == HEDDLE_AGAIN || full()) return false;
     command.source_free = true;

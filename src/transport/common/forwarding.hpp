@@ -1,5 +1,5 @@
-// For decorators: everything goes to the transport inside, as it is; a decorator overrides what it
-// changes.
+// For decorators: forwards every call unchanged to the inner transport; a decorator overrides what
+// it changes.
 #pragma once
 
 #include <memory>

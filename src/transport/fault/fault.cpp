@@ -38,15 +38,16 @@ class FaultTransport final : public ForwardingTransport {
     return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed, clock_));
   }
 
-  // What is direct inside becomes memory without commands: the protocol layer reaches it by
-  // messages, which are faulty. Where it refuses, every other time: as if the card were under way.
+  // Direct memory of the inner transport becomes memory without commands: the protocol layer
+  // reaches it by messages, to which the faults apply. With HEDDLE_FAULT_AGAIN every other import
+  // gets AGAIN, as if the card were under way.
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (settings_.again_percent > 0 && imports_.fetch_add(1, std::memory_order_relaxed) % 2 == 0) return HEDDLE_AGAIN;
     auto memory = inner_->try_import(rank, key);
     if (memory && settings_.any()) memory->direct = nullptr;
     return memory;
   }
-  // What goes by these passes the decorator, as direct memory does.
+  // These would bypass the decorator, as direct memory does.
   [[nodiscard]] SessionQueues* sessions() override { return settings_.any() ? nullptr : inner_->sessions(); }
   [[nodiscard]] BarrierGates* gates() override { return settings_.any() ? nullptr : inner_->gates(); }
 

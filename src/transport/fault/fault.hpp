@@ -2,14 +2,14 @@
 // allows.
 //
 //   HEDDLE_FAULT_AGAIN    percent of posts that are refused: wholly, after part of the batch, or in
-//                         storms of up to 64. If not 0, every other import is told that the peer's
-//                         card is under way
+//                         storms of up to 64. If not 0, every other import gets AGAIN, as if the
+//                         peer's card were under way
 //   HEDDLE_FAULT_DELAY    commands, completions and arrivals are held back for up to this many
 //                         polls each. A command held back has been accepted: what the transport
 //                         would have done during post() is completed later
-//   HEDDLE_FAULT_LATENCY  a fabric instead of memory: a command reaches the peer after this time,
-//                         and its end is told after the same time again. So a message takes it
-//                         once, what waits for its completion twice
+//   HEDDLE_FAULT_LATENCY  a network instead of memory: a command reaches the peer after this time,
+//                         and its completion is reported after the same time again. So a message
+//                         takes this time once, an operation with a completion takes it twice
 //   HEDDLE_FAULT_REORDER  commands, completions and arrivals overtake each other (a completion
 //                         never its own source_free), also those of one worker to one worker:
 //                         capabilities().ordered_messages is false
@@ -21,8 +21,8 @@
 // bounded, and every hold ends after a number of polls or a time, so what makes progress without
 // the decorator makes progress with it.
 //
-// Direct memory would pass by the decorator. It is offered only if no fault is set; otherwise
-// regions import without it. Likewise session queues and barrier gates.
+// Direct memory would bypass the decorator. It is offered only if no fault is set; otherwise
+// regions import without it. The same holds for session queues and barrier gates.
 // A peer's death comes from the bootstrap (inproc::Job::fail) and needs nothing here.
 #pragma once
 

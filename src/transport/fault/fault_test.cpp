@@ -1,5 +1,5 @@
-// That the decorator does what it is for: it refuses, cuts, delays and reorders, the same way for
-// the same seed. That it breaks nothing is the conformance suite's to say.
+// Tests that the decorator refuses, cuts, delays and reorders, the same way for the same seed. The
+// conformance suite checks that it keeps the contract.
 #include "transport/fault/fault.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class Solo {
   Solo(const Solo&) = delete;
   Solo& operator=(const Solo&) = delete;
 
-  // Posts `count` messages to oneself, numbered from `first`; how many were accepted.
+  // Posts `count` messages to this rank itself, numbered from `first`; how many were accepted.
   std::size_t post(std::uint32_t first, std::size_t count) {
     std::vector<Command> batch(count);
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -69,7 +69,7 @@ class Solo {
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
 };
 
-// Everything that a fixed series of calls can see.
+// Everything that a fixed series of calls returns.
 std::vector<std::uint64_t> history(const Overrides& overrides, std::uint32_t seed_rank = 0) {
   Solo solo(overrides, seed_rank);
   std::vector<std::uint64_t> seen;
@@ -114,8 +114,8 @@ TEST(Fault, NothingSetChangesNothing) {
   for (std::uint32_t i = 0; i < 50; ++i) EXPECT_EQ(events[i].immediate, i);
 }
 
-// Of posts that the inner transport would all take: whole refusals, cut batches, storms, and about
-// the percentage asked for.
+// The inner transport would accept all posts. There are whole refusals, cut batches, storms, and
+// about the percentage asked for.
 TEST(Fault, RefusalsComeInAllKinds) {
   constexpr int kPosts = 40'000;
   for (const std::uint64_t percent : {20U, 60U, 95U}) {
@@ -140,7 +140,7 @@ TEST(Fault, RefusalsComeInAllKinds) {
   }
 }
 
-// Accepted commands arrive late, but at the latest after the holds: of the command, and of the
+// Accepted commands arrive late, but at the latest after both holds: of the command, and of the
 // arrival.
 TEST(Fault, DelaysHappenAndEnd) {
   constexpr int kDelay = 10;
@@ -160,8 +160,8 @@ TEST(Fault, DelaysHappenAndEnd) {
   EXPECT_GT(late, 100);
 }
 
-// The message is there when it has crossed the fabric, neither before nor later; its end is known
-// when that has crossed too.
+// A message arrives exactly after the latency, neither before nor later; its completion comes after
+// the latency once more.
 TEST(Fault, LatencyIsATimeOnEachWay) {
   Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
   EXPECT_FALSE(solo.transport->capabilities().direct);
@@ -192,7 +192,7 @@ TEST(Fault, LatencyIsATimeOnEachWay) {
   }
 }
 
-// Ends that are on their way back do not hold up what has arrived.
+// Completions that are on their way back do not delay arrivals.
 TEST(Fault, ArrivalsPassEndsUnderLatency) {
   Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
   ASSERT_EQ(solo.post(0, 3), 3U);

@@ -67,9 +67,9 @@ std::size_t Worker::post(std::span<Command> batch) {
   batch = batch.first(allowance(batch.size()));
   if (!settings_.holds()) return batch.empty() ? 0 : inner_->post(batch);
   if (batch.empty()) return 0;
-  // done within post(), or not at all
+  // done within post(), or not accepted
   if (batch.front().alone) return inner_->post(batch.first(1));
-  // Every command may leave two events behind before the next poll.
+  // Every command may add two events before the next poll.
   if (events_.size() >= kMostEvents) return 0;
   batch = batch.first(std::min(batch.size(), kMostCommands - commands_.size()));
   if (batch.empty()) return 0;
@@ -79,7 +79,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   return may_overtake && random_.below(2) == 0 ? pass(batch) : keep(batch);
 }
 
-// To the inner worker at once; but that something is finished already may be told later.
+// Posts to the inner worker at once; but that a command is finished already may be reported later.
 std::size_t Worker::pass(std::span<Command> batch) {
   const std::size_t accepted = inner_->post(batch);
   for (Command& command : batch.first(accepted)) {
@@ -145,8 +145,8 @@ bool Worker::submit_one(HeldCommand& held) {
   return true;
 }
 
-// The inner worker has accepted the command; what it told by flags is told by events, since the
-// caller has gone on.
+// The inner worker has accepted the command; what it reported by flags is reported by events, since
+// the caller does not see these flags.
 void Worker::settle(const Command& command) {
   Completion completion;
   completion.token = command.token;

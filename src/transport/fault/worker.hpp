@@ -1,16 +1,16 @@
 // A worker of the fault decorator. One thread at a time.
 //
-// A post is refused, or goes straight to the inner worker, or is accepted and held. What is held
-// goes to the inner worker from poll(), once it is due; what the inner worker reports is held in
-// turn until it is due.
+// A post is refused, or goes straight to the inner worker, or is accepted and held. poll() gives a
+// held command to the inner worker once it is due; it also holds what the inner worker reports
+// until that is due.
 //
 // Invariants
 //   Held commands and events are bounded: at the bound, posts are refused and the inner worker is
 //   not polled.
 //   In order (no reordering): commands to one worker of a peer reach the inner worker in the order
 //   of posting, events leave in the order in which they came, except that arrivals do not wait for
-//   ends that are still on their way back. A peer that takes nothing does not hold up commands to
-//   others. A command's source_free leaves before its done.
+//   completions that are still on their way back. A peer that accepts nothing does not delay
+//   commands to others. A command's source_free leaves before its done.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class Worker final : public ForwardingWorker {
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
-  // What is held here moves only by polls.
+  // Only polls advance what is held here.
   [[nodiscard]] bool arm() override { return commands_.empty() && events_.empty() && inner_->arm(); }
 
  private:
@@ -76,7 +76,7 @@ class Worker final : public ForwardingWorker {
   std::size_t deliver(std::span<Completion> completions);
   [[nodiscard]] bool awaits_source_free(const HeldEvent& event) const;
   std::uint64_t due();
-  // When what leaves now is at the other end.
+  // The time at which something that leaves now reaches the other end.
   std::uint64_t arrival() { return settings_.latency_ns == 0 ? 0 : now() + settings_.latency_ns; }
   std::uint64_t now() { return settings_.latency_ns == 0 ? 0 : clock_.now_ns(); }
   void shuffle(std::vector<std::size_t>* order);
@@ -84,7 +84,7 @@ class Worker final : public ForwardingWorker {
   const Settings settings_;
   base::Random random_;
   base::Clock& clock_;
-  // of 2^16: a refusal, or a storm of them, begins with this post
+  // chance, of 2^16, that a post begins a refusal or a storm of them
   std::uint64_t refusal_threshold_;
   std::uint64_t longest_hold_;  // in polls
   std::uint64_t polls_ = 0;

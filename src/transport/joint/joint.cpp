@@ -43,7 +43,7 @@ class Joint final : public Transport {
   }
   void release(const RemoteMemory& memory) override { of(memory.rank).release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
-  // Both ring NEAR's.
+  // Both ring NEAR's bell.
   [[nodiscard]] std::uint32_t bell() override { return inner_[kNear]->bell(); }
   void settle() override {
     for (const auto& transport : inner_) transport->settle();
@@ -68,7 +68,7 @@ class Joint final : public Transport {
   std::string name_;
   std::vector<std::uint8_t> ways_;  // by rank
   std::array<Share, kWays> shares_;
-  std::array<std::unique_ptr<Transport>, kWays> inner_;  // end before their shares
+  std::array<std::unique_ptr<Transport>, kWays> inner_;  // destroyed before their shares
   Capabilities capabilities_;
 };
 
@@ -114,7 +114,8 @@ base::Status Joint::combine_capabilities() {
     return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
   };
   capabilities_.name = name_.c_str();
-  capabilities_.opcodes = near.opcodes | far.opcodes;  // of some memory: each says what it takes
+  // of some memory: each region says what it accepts
+  capabilities_.opcodes = near.opcodes | far.opcodes;
   capabilities_.direct = near.direct || far.direct;
   capabilities_.copies_messages = near.copies_messages && far.copies_messages;
   capabilities_.ordered_messages = near.ordered_messages && far.ordered_messages;
@@ -220,7 +221,7 @@ void Joint::withdraw(const LocalMemory& memory) {
   }
 }
 
-// Of every rank: so only where all are near.
+// These are words of every rank: so only if all are near.
 std::span<std::atomic<std::uint64_t>> Joint::common_words() {
   const bool all_near = std::all_of(ways_.begin(), ways_.end(), [](std::uint8_t way) { return way == kNear; });
   if (!all_near) return {};

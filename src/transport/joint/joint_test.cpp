@@ -1,6 +1,6 @@
-// What the joint alone can do wrong: who is reached by what, cards of ranks that differ, memory for
-// one rank, and FAR left out. That two transports as one keep the contract is the conformance
-// suite's to say.
+// Tests of the joint transport alone: which transport reaches which rank, cards of ranks that
+// differ, memory for one rank, and polls that leave FAR out. The conformance suite checks that two
+// transports as one keep the contract.
 #include "transport/joint/joint.hpp"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST_F(FourRanks, MemoryForOneRankIsForThatRankOnly) {
   }
 }
 
-// A batch that changes over between the two; the mailbox of a far rank, which takes 64, ends it.
+// A batch that alternates between the two; the mailbox of a far rank, which takes 64, ends it.
 TEST_F(FourRanks, ABatchIsAcceptedFromItsFront) {
   std::vector<Command> batch(200);
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -117,8 +117,8 @@ TEST_F(FourRanks, ABatchIsAcceptedFromItsFront) {
   EXPECT_EQ(arrived, accepted);
 }
 
-// A message that is sure to be taken: the first one to a peer meets it, which takes more than one
-// call.
+// Posts a message until it is accepted: the first one to a peer connects to it, which takes more
+// than one call.
 void send(Rank& from, std::uint32_t to, std::uint32_t immediate) {
   Command command;
   command.rank = to;
@@ -127,7 +127,7 @@ void send(Rank& from, std::uint32_t to, std::uint32_t immediate) {
   while (from.worker->post({&command, 1}) == 0) ASSERT_FALSE(deadline.over());
 }
 
-// FAR, which is silent, is left out by most polls; what comes by it is not slept over.
+// Most polls leave FAR out while it is silent; no thread sleeps over a message that arrives by it.
 TEST_F(FourRanks, NobodySleepsBeforeBothWerePolled) {
   std::array<Completion, 1> event;
   for (int round = 0; round < 100; ++round) {
@@ -151,7 +151,8 @@ TEST_F(FourRanks, NobodySleepsBeforeBothWerePolled) {
   }
 }
 
-// Who sleeps after a number of polls that find nothing, as executors do, is refused once at most.
+// A thread that sleeps after a number of polls that find nothing, as executors do, is kept awake
+// once at most.
 TEST_F(FourRanks, SleepingIsNotPutOffForLong) {
   std::array<Completion, 1> event;
   for (int i = 0; i < 1000; ++i) static_cast<void>(ranks[0]->worker->poll(event));
@@ -162,7 +163,7 @@ TEST_F(FourRanks, SleepingIsNotPutOffForLong) {
   EXPECT_TRUE(after_polls() || after_polls());
 }
 
-// However much comes from one of the two, the other's turn comes.
+// However much arrives from one of the two, the other is polled as well.
 TEST_F(FourRanks, NeitherOfTheTwoIsStarved) {
   std::array<Completion, 1> event;
   std::size_t from_far = 0;
@@ -180,7 +181,7 @@ TEST_F(FourRanks, NeitherOfTheTwoIsStarved) {
   EXPECT_GT(from_far, 900U);
 }
 
-// Left out for a while, found by one of the next polls.
+// Polls leave FAR out for a while, but one of the next ones finds the message.
 TEST_F(FourRanks, AMessageFromFarIsFoundAfterALongSilence) {
   std::array<Completion, 4> events;
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(ranks[0]->worker->poll(events), 0U);
@@ -190,7 +191,7 @@ TEST_F(FourRanks, AMessageFromFarIsFoundAfterALongSilence) {
   EXPECT_EQ(events[0].rank, 3U);
 }
 
-// One of the two, of which the test says what it does; it takes down what it is given.
+// One of the two, controlled by the test; it records what it is given.
 class Stub final : public TransportWorker {
  public:
   [[nodiscard]] std::size_t post(std::span<Command> batch) override {

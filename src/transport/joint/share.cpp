@@ -66,7 +66,8 @@ base::Status Share::publish(const bootstrap::Card& card) {
 }
 
 base::Result<bootstrap::Card> Share::fetch(std::uint32_t rank) {
-  // Ways that differ are no good, so who shows no descriptor here is shown none.
+  // Both ranks must use the same transport here, so one that shows no descriptor needs none of the
+  // other.
   auto whole = card_.fd >= 0 ? whole_.fetch(rank) : whole_.fetch_bytes(rank);
   if (!whole) return whole.status();
   base::Fd fd(whole->fd);

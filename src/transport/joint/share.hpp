@@ -1,7 +1,7 @@
 // What each of the two transports sees of the job: the same ranks, and of each card its own part.
 //
 // A rank publishes one card: a head, the part of NEAR, the part of FAR. So two ranks whose settings
-// differ find out when they meet.
+// differ find out when one reads the other's card.
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@ namespace heddle::transport::joint {
 
 inline constexpr std::size_t kWays = 2;  // 0: near, 1: far
 
-// What all ranks must have alike; travels in the card.
+// What must be the same in all ranks; travels in the card.
 struct Settings {
   std::array<std::string, kWays> names;
   std::uint64_t node_ranks = 0;      // HEDDLE_NODE_RANKS
   std::vector<std::uint32_t> nodes;  // by rank
 };
 
-// The bootstrap as one of the two sees it. It publishes nothing: what it is given is kept for the
+// The bootstrap as one of the two sees it. It publishes nothing: it keeps what it is given for the
 // card of both.
 class Share final : public bootstrap::Bootstrap {
  public:
@@ -42,9 +42,9 @@ class Share final : public bootstrap::Bootstrap {
   void set_common_bell(const queue::Bell<>* bell) { common_bell_ = bell; }
   // Once; the descriptor stays the caller's.
   [[nodiscard]] base::Status publish(const bootstrap::Card& card) override;
-  // CONFIG, VERSION: that rank has other settings. Otherwise as the whole one's.
+  // CONFIG, VERSION: that rank has other settings. Otherwise as `whole`.
   [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override;
-  // The job's exchanges are not the transports'.
+  // Not supported: a transport takes no part in the job's exchanges.
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
   [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
   [[nodiscard]] bool failed(std::uint32_t rank) const override { return whole_.failed(rank); }
@@ -52,7 +52,7 @@ class Share final : public bootstrap::Bootstrap {
   void leave() override {}
   [[noreturn]] void abort(int code, const char* message) override {
     whole_.abort(code, message);
-    std::_Exit(code);  // for GCC 12, which forgets that the other does not return
+    std::_Exit(code);  // for GCC 12, which forgets that the call above does not return
   }
 
  private:
@@ -67,8 +67,8 @@ class Share final : public bootstrap::Bootstrap {
   bootstrap::Card card_;
 };
 
-// The card of this rank, of what the two have published. CONFIG: both show a descriptor, and there
-// is room for one.
+// Publishes the card of this rank, made of what the two have published. CONFIG: both show a
+// descriptor, and there is room for one. SIZE: the card is too long.
 base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far);
 
 }  // namespace heddle::transport::joint

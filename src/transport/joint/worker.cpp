@@ -14,7 +14,7 @@ std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
   return taken;
 }
 
-// Portions for one transport each, so that what is accepted is a prefix.
+// Portions for one transport each, so that the accepted commands are a prefix.
 void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
   while (*accepted < batch.size()) {
     if (too_long(batch[*accepted])) [[unlikely]] {
@@ -33,7 +33,7 @@ void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
   }
 }
 
-// What the portions before were accepted for is told, though the next one runs out of memory.
+// If a portion runs out of memory, the portions before it are still reported as accepted.
 std::size_t Worker::post(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {
@@ -48,7 +48,7 @@ bool Worker::far_is_due() {
   if (warm_ > 0) --warm_;
   if (warm_ > 0 || far_under_way_ > 0) return true;
   const std::uint64_t now = clock_.now_ns();
-  // Polls that come densely do not need the clock each.
+  // Polls in quick succession do not need the clock each.
   alone_ = now - seen_ns_ < kColdNs ? kGlance - 1 : 0;
   seen_ns_ = now;
   skipped_ += alone_ + 1;
@@ -59,8 +59,8 @@ bool Worker::far_is_due() {
   return true;
 }
 
-// Only after a poll that has found nothing in both. Who is refused may poll for long before trying
-// again, and FAR is then polled to the last.
+// Only after a poll that has found nothing in both. A caller that gets false may poll for long
+// before it tries again, and FAR is then polled to the last.
 bool Worker::arm() {
   if (!refused_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
@@ -82,7 +82,7 @@ std::size_t Worker::poll_far(std::span<Completion> completions) {
   return count;
 }
 
-// What was fetched is told, though what follows runs out of memory.
+// What was fetched is reported, though the poll that follows runs out of memory.
 template <class Poll>
 std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
   try {
@@ -93,7 +93,8 @@ std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
   }
 }
 
-// Who comes second gets the room that the first has left; so each comes first every other time.
+// The transport that is polled second gets the room that the first has left; so each is first every
+// other time.
 std::size_t Worker::poll_both(std::span<Completion> completions) {
   far_polled_ = far_is_due();
   if (!far_polled_) return inner_[0]->poll(completions);

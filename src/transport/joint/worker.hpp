@@ -1,10 +1,10 @@
 // A worker of two transports. One thread at a time.
 //
 // A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that
-// exchanges with its node only would pay it with each. So FAR is polled every time while something
-// of this rank is under way there, and for a while after anything has happened there; else so
-// seldom that it takes one part in 32 of the time, yet every 50 µs (or up to 8 polls later), and by
-// every 256th poll whatever the time.
+// communicates only within its node would pay for it in each poll. So each poll polls FAR while
+// something of this rank is under way there, and for a while after anything has happened there.
+// Otherwise FAR is polled so seldom that it takes one part in 32 of the time, yet every 50 µs (or
+// up to 8 polls later), and by every 256th poll whatever the time.
 #pragma once
 
 #include <array>
@@ -51,10 +51,11 @@ class Worker final : public TransportWorker {
   static constexpr std::uint64_t kColdNs = 10'000;     // between two polls of FAR, at least, ...
   static constexpr std::uint64_t kColdestNs = 50'000;  // ... and at the most
 
-  // What is no rank of the job is for NEAR to refuse.
+  // NEAR reports the error for a number that is no rank of the job.
   [[nodiscard]] std::size_t way_to(std::uint32_t rank) const { return rank < ways_.size() ? ways_[rank] : 0; }
   [[nodiscard]] TransportWorker& of(std::uint32_t rank) { return *inner_[way_to(rank)]; }
-  // One of the two might take it; the other does not, and the joint's limit is the lower one.
+  // One of the two might accept it; the other does not, and the joint transport's limit is the
+  // lower one.
   [[nodiscard]] bool too_long(const Command& command) const {
     return command.opcode == Opcode::message && (command.bytes > max_message_ || command.packet_bytes() > max_message_);
   }
@@ -78,15 +79,15 @@ class Worker final : public TransportWorker {
   Backlog refused_{kMostRefused};  // messages that are too long
   bool far_first_ = false;
   bool far_polled_ = false;  // by the last poll
-  bool timed_ = false;       // FAR's next poll, since looked_ns_
-  // polls of NEAR alone that come first: while it is not 0 there is nothing else to do
+  bool timed_ = false;       // FAR's next poll is timed, since looked_ns_
+  // so many of the next polls only poll NEAR: while it is not 0 there is nothing else to do
   std::uint32_t alone_ = 0;
   std::uint32_t warm_ = kWarm;
   std::uint32_t skipped_ = 0;
-  std::uint64_t looked_ns_ = 0;      // at FAR
+  std::uint64_t looked_ns_ = 0;      // when FAR was polled
   std::uint64_t seen_ns_ = 0;        // the clock
   std::uint64_t cold_ns_ = kColdNs;  // between two looks at FAR
-  std::uint64_t far_under_way_ = 0;  // commands that FAR has accepted and not ended
+  std::uint64_t far_under_way_ = 0;  // commands that FAR has accepted and not completed
 };
 
 }  // namespace heddle::transport::joint

@@ -1,5 +1,5 @@
-// The name of a loopback region as key bytes, sealed with the job's secret so that nothing else
-// passes for one.
+// The name of a loopback region as key bytes, sealed with the job's secret so that no other bytes
+// pass for a key.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RegionName {
 
 MemoryKey encode_key(const RegionName& name, const bootstrap::JobSecret& secret);
 
-// Empty: not a key of this job, changed bits and padding included.
+// Empty: not a key of this job, or one whose bits or padding were changed.
 std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobSecret& secret);
 
 }  // namespace heddle::transport::loopback

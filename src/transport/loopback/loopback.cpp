@@ -30,9 +30,9 @@ class Loopback final : public Transport {
     capabilities_.max_transfer = messages_only ? 0 : std::numeric_limits<std::uint64_t>::max();
     capabilities_.fetch_bytes = messages_only ? 0 : kFetchBytes;
     capabilities_.max_workers = workers;
-    // of a mailbox, which all that send to it share
+    // of a mailbox, which all its senders share
     capabilities_.memory_per_peer = kMailboxPackets * kMaxMessage;
-    // beside the mutex that every message takes here
+    // nothing more than the mutex that every message takes here
     capabilities_.sleeping = Sleeping::free;
     capabilities_.key_bytes = kRegionKeyBytes;
     memory_opcodes_ = memory_opcodes;
@@ -59,8 +59,7 @@ class Loopback final : public Transport {
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {
     if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
-    // A length that is no allocation at all must not reach operator new, which would take it for a
-    // bug.
+    // An impossible length must not reach operator new, which would take it for a bug.
     constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
     Pages pages(bytes > kMost ? nullptr
                               : static_cast<std::byte*>(

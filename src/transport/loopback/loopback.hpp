@@ -9,8 +9,8 @@
 // atomics are the processor's own. So a program may poll such a word with plain atomic loads, as it
 // may on any other transport.
 //
-// The ranks find each other through bootstrap::Card::object. The first command to a peer, and
-// import(), wait until that peer has published its card, that is, has opened its transport.
+// The ranks find each other through bootstrap::Card::object. Until a peer has published its card,
+// that is, has opened its transport, commands to it are not accepted, and import() waits.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace heddle::transport::loopback {
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
-// Offers messages only: what else there is, the protocol layer builds from them.
+// Offers messages only: the protocol layer builds all other operations from them.
 base::Result<std::unique_ptr<Transport>> open_messages_only(bootstrap::Bootstrap& bootstrap,
                                                             const base::Environment& environment);
 

@@ -30,7 +30,7 @@ class LoopbackTest : public testing::Test {
     }
   }
 
-  // Rank 0 does it: the status that it ends with.
+  // Rank 0 posts the command; the status that it completes with.
   base::Status run(Command command) {
     command.token = 77;
     EXPECT_EQ(workers_[0]->post({&command, 1}), 1U);
@@ -146,8 +146,8 @@ TEST_F(LoopbackTest, UnfetchedFailuresAreBounded) {
   EXPECT_EQ(workers_[0]->poll(completions), accepted);
 }
 
-// The other side polls an aligned word with plain atomic loads while it is put; ThreadSanitizer
-// watches the data before it.
+// The target polls an aligned word with plain atomic loads while it is put; ThreadSanitizer checks
+// the data that was put before it.
 TEST_F(LoopbackTest, AnAlignedWordIsPutAsOneReleaseStore) {
   auto local = *transports_[1]->allocate(4096);
   auto memory = *transports_[0]->import(1, local.key);

@@ -1,7 +1,7 @@
 // What one rank shows to the others: a mailbox for each of its workers, and its regions.
 //
-// Shared by the rank's own transport and by every peer that has met it, so it outlives them all.
-// close() is the end of the rank: from then on nothing reaches its memory.
+// Shared by the rank's own transport and by every peer that has read its card, so it outlives them
+// all. close() ends the rank: from then on no command reaches its memory.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ struct Sender {
 // The messages for one worker, in the order of arrival. Any thread puts, the worker's thread takes.
 class Mailbox {
  public:
-  // False: full. What comes for a worker that was closed is dropped. Rings the bell, if there is
-  // one, if the mailbox is armed.
+  // False: full, or no memory. A message for a worker that was closed is dropped. Rings the bell,
+  // if there is one, if the mailbox is armed.
   [[nodiscard]] bool put(const Command& message, Sender from, const queue::Bell<>* bell = nullptr);
   // The next put() rings.
   void arm() {
@@ -83,8 +83,8 @@ struct FreePages {
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 
-// Regions and nodes are freed by whoever lets go of them last. The count by which it knows that it
-// is the last orders what the others did before; a ThreadSanitizer in the user's program is told
+// The last holder of a region or a node frees it. The reference count, which tells that it is the
+// last, orders what the others did before; a ThreadSanitizer in the user's program is told that
 // (base/tsan_order.hpp).
 struct Region {
   Region() = default;
@@ -93,12 +93,12 @@ struct Region {
   ~Region() { base::show_acquire(this); }  // partner: LetGo
 
   std::mutex mutex;              // held during every access; guards `address`
-  std::byte* address = nullptr;  // null: withdrawn
+  std::byte* address = nullptr;  // null: deregistered
   std::uint64_t bytes = 0;       // constant
   Pages pages;                   // allocated regions
 };
 
-// Declared behind a pointer to one of these: before that lets go.
+// Declared behind a shared pointer to one of these, so that it runs before that lets go.
 template <class T>
 class LetGo {
  public:
@@ -130,18 +130,19 @@ class Node {
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
 
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // The rank is gone: withdraws all regions and closes all mailboxes.
+  // The rank is gone: deregisters all regions and closes all mailboxes.
   void close();
 
   // The new region's number.
   std::uint64_t add(std::byte* address, std::uint64_t bytes, Pages pages);
-  // Waits for accesses that are going on; afterwards there is none. Unknown: nothing to do.
+  // Waits for accesses that are under way; afterwards there is none. An unknown number has no
+  // effect.
   void remove(std::uint64_t region);
   // The bytes of the region; 0: there is none with that number.
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t region);
 
-  // Calls access(address) with [offset, offset + bytes) of the region held in place. RANGE: it is
-  // not inside, or the region was withdrawn. PEER_FAILED: the rank is gone.
+  // Calls access(address) while [offset, offset + bytes) of the region is held in place. RANGE:
+  // that is not inside, or the region was deregistered. PEER_FAILED: the rank is gone.
   template <class Access>
   base::Status with(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes, Access access) {
     const std::shared_ptr<Region> region = find(number);
@@ -163,7 +164,7 @@ class Node {
 
   const std::uint32_t rank_;
   std::vector<Mailbox> mailboxes_;
-  queue::BellWords<> bell_words_;  // of a bell of its own
+  queue::BellWords<> bell_words_;  // for a bell of its own
   const queue::Bell<> bell_;
   // release in close(), first; partner: the acquire load in closed()
   std::atomic<bool> closed_{false};

@@ -13,7 +13,7 @@
 
 namespace heddle::transport::loopback {
 
-// The nodes of the job that this rank has met. Any thread.
+// The nodes of the job whose cards this rank has read. Any thread.
 class Ranks {
  public:
   Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const Agreed& agreed);
@@ -24,7 +24,7 @@ class Ranks {
   // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK,
   // PEER_FAILED, CONFIG, VERSION.
   [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
-  // Null: not met yet, or no such rank.
+  // Null: its card is not read yet, or no such rank.
   [[nodiscard]] Node* find(std::uint32_t rank) const {
     return rank < known_.size() ? known_[rank].load(std::memory_order_acquire) : nullptr;
   }

@@ -15,7 +15,7 @@ base::Status meaning_of(ucs_status_t status) {
     case UCS_ERR_INVALID_ADDR:
       return HEDDLE_ERR_SYSTEM;
     default:
-      return HEDDLE_ERR_PEER_FAILED;  // what UCX says of a connection, in many words
+      return HEDDLE_ERR_PEER_FAILED;  // UCX's many errors of a connection
   }
 }
 

@@ -1,5 +1,4 @@
-// What several parts of the transport over UCX use: its calls with the settings that they have
-// here.
+// What several parts of the ucx transport use: UCX's calls with this transport's settings.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +10,26 @@ namespace heddle::transport::ucx {
 
 using Bytes = std::vector<std::byte>;
 
-// A list that takes no memory until it has more than `count` items.
+// Reserves room: the list needs no memory until it has more than `count` items.
 template <class T>
 void make_room(std::vector<T>* list, std::size_t count) {
   if (list->capacity() < count) list->reserve(2 * count);
 }
 
-// DONE: UCX has said yes. Otherwise what its answer means here, without a message.
+// What UCX's answer means here, without a message. DONE: UCS_OK.
 base::Status meaning_of(ucs_status_t status);
 
-// Null where there is none.
+// The worker is null if UCX gives none.
 ucs_status_t create_worker(const Functions& call, ucp_context_h context, ucp_worker_h* worker);
-// From now on `receive` gets the messages with that number. SYSTEM.
+// From now on UCX passes messages with that number to `receive`. SYSTEM.
 base::Status listen(const Functions& call, ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t receive, void* arg);
-// SYSTEM. The descriptor that tells of what comes.
+// The descriptor that reports arrivals. SYSTEM.
 base::Status find_descriptor(const Functions& call, ucp_worker_h worker, int* descriptor);
 // SYSTEM.
 base::Status find_address(const Functions& call, ucp_worker_h worker, Bytes* address);
 
-// A message that UCX reads until `sent` is called, if a request comes back; null: it has left.
-// `more`: attributes.
+// Sends a message. If a request comes back, UCX reads the message until it calls `sent`; null: it
+// has left. `more`: attributes.
 inline void* send_message(const Functions& call, ucp_ep_h endpoint, unsigned id, const void* data, std::size_t bytes,
                           ucp_send_nbx_callback_t sent, void* user, std::uint32_t more = 0) {
   ucp_request_param_t params;
@@ -41,7 +40,7 @@ inline void* send_message(const Functions& call, ucp_ep_h endpoint, unsigned id,
   return call.am_send_nbx(endpoint, id, nullptr, 0, data, bytes, &params);
 }
 
-// Closes it without its peer. A request that tells when it has ended, or null.
+// Closes the endpoint without its peer. Returns a request that tells when that has ended, or null.
 void* force_close(const Functions& call, ucp_ep_h endpoint);
 
 }  // namespace heddle::transport::ucx

@@ -1,8 +1,7 @@
-// What a port has to tell its owner: written where the running poll wants it, or kept for the next
-// one.
+// The completions of a port: written to the records of the running poll, or kept for the next one.
 //
-// What is kept cannot overflow: each slot of an operation has room there for its ends, beside
-// kRefusals. While it holds more than these nothing is accepted.
+// The kept completions cannot overflow: there is room for those of each operation's slot, and for
+// kRefusals more. While more than kRefusals are kept, no command is accepted.
 #pragma once
 
 #include <array>
@@ -29,7 +28,7 @@ class Completions {
   }
   // How many there are so far.
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
-  // It ends, or there is none: what happens now is kept. Returns how many there were.
+  // The poll ends, or there is none: later completions are kept. Returns how many there were.
   std::size_t end() {
     const std::size_t n = written();
     begin_ = out_ = end_ = nullptr;
@@ -38,14 +37,14 @@ class Completions {
 
   void done(Token token, base::Status status) { tell(token, status, Event::done); }
   void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free); }
-  // For a message, where a poll has room for it.
+  // The record for a message; only if has_room().
   [[nodiscard]] Completion* place() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
 
   // Too much is kept to accept more.
   [[nodiscard]] bool crowded() const { return kept_.full(); }
   [[nodiscard]] bool empty() const { return kept_.empty(); }
-  // Nobody polls any more.
+  // Nobody polls any more: drops what is kept.
   void forget() {
     for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(kept_.drain(nobody));
   }

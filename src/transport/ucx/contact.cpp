@@ -1,5 +1,5 @@
-// The connections between the device workers: made once a peer's card is here and found good, and
-// what goes out through them.
+// The connections between the device workers, which are made once a peer's card has arrived and is
+// valid, and the notes that leave through them.
 #include <cstring>
 #include <new>
 #include <optional>
@@ -14,10 +14,10 @@ namespace heddle::transport::ucx {
 namespace {
 
 constexpr std::uint64_t kNewsNs =
-    2'000'000'000;  // until a death is known: a second, and one more for a machine that others load
+    2'000'000'000;  // until a death is known: a second, and one more for a machine under load
 constexpr std::uint64_t kCloseNs = 2'000'000'000;
 
-// A note on its way, as UCX hands it back.
+// A note on its way, as on_sent() gets it back from UCX.
 struct Letter {
   Bytes bytes;
   std::uint32_t* sending;
@@ -55,7 +55,7 @@ Directory::Peer& Directory::peer(std::uint32_t rank) {
   return *known;
 }
 
-// Its card, and a connection between the device workers.
+// Fetches its card, and connects the device workers.
 base::Status Directory::meet(Peer& peer) {
   if (peer.met) return HEDDLE_DONE;
   if (peer.refused != HEDDLE_DONE) return peer.refused;
@@ -101,8 +101,8 @@ base::Status Directory::introduce(Peer& peer) {
   return reach(peer, card->bytes.data() + sizeof theirs);
 }
 
-// There is no way to a rank that has just died either, and of that the bootstrap tells later: it
-// gets time for it.
+// A rank that has just died cannot be reached either, and the bootstrap reports that later: this
+// gives it time for that.
 base::Status Directory::reach(Peer& peer, const void* address) {
   const std::uint64_t now = device_.environment().clock->now_ns();
   if (peer.tried_since == 0) peer.tried_since = now;
@@ -128,10 +128,10 @@ void Directory::say(std::uint32_t rank, Note note, const Bytes* bytes) {
   Peer& to = peer(rank);
   to.outbox.push_back(std::move(letter));
   if (to.outbox.size() == 1) talking_.push_back(&to);
-  device_.helper().wake();  // nobody may poll for long, and no descriptor tells of it
+  device_.helper().wake();  // perhaps nobody polls for long, and no descriptor reports it
 }
 
-// False: something stays there, for which there is no way yet, or no memory.
+// False: something stays there, because there is no connection yet, or no memory.
 bool Directory::empty_outbox(Peer& peer) try {
   const base::Status met = device_.failed(peer.rank) ? HEDDLE_ERR_PEER_FAILED : meet(peer);
   if (met == HEDDLE_AGAIN || met == HEDDLE_ERR_NO_MEMORY) return false;
@@ -151,7 +151,7 @@ bool Directory::empty_outbox(Peer& peer) try {
       return false;
     }
     ++sending_;
-    static_cast<void>(letter.release());  // on_sent() takes it
+    static_cast<void>(letter.release());  // on_sent() frees it
   }
   return true;
 } catch (const std::bad_alloc&) {

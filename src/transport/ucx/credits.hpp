@@ -1,7 +1,7 @@
-// What a port tells those who send to it: up to where it has consumed their messages (credit), and
-// up to where they have arrived, which is what makes a message done. Every message that goes to
-// them says it; where none goes, a message of its own does: when credit of half a window is owed,
-// and a few polls after an arrival.
+// What a port tells its senders: up to where it has consumed their messages (credit), and up to
+// where they have arrived, which completes a message. Every message to a sender carries it; if none
+// goes there, a message of its own does: when credit of half a window is owed, and a few polls
+// after an arrival.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +23,37 @@ class Credits {
     if (peer.next.consumed - peer.told >= half_window_ && !peer.owing) [[unlikely]]
       promise(peer);
   }
-  // It is told with the next messages of this kind, whatever there is.
+  // The peer is told with the next credits, even if it is owed less than half a window.
   void promise(PeerState& peer);
-  // Something has come from it.
+  // A message has arrived from it.
   void note_arrival(PeerState& peer) {
     if (!peer.telling) [[unlikely]]
       note_first_arrival(peer);
   }
 
   [[nodiscard]] bool owes() const { return !owing_.empty(); }
-  // To ranks that live.
+  // The same, to ranks that live.
   [[nodiscard]] bool owes_the_living() const;
   void send_owed();
   [[nodiscard]] bool has_to_tell() const { return !telling_.empty(); }
-  // By every poll; `idle`: nothing has come in it. True: it was not told for long.
+  // By every poll; `idle`: the poll has brought nothing. True: arrivals were not told for long.
   [[nodiscard]] bool is_due(bool idle) {
     if (telling_.empty()) return false;
     waited_ += idle ? kIdlePoll : 1;
     return waited_ >= kTellPolls;
   }
-  // Who has sent something is told that it is here, if no message of ours has done so.
+  // Tells each sender that its messages have arrived, if no message of ours has done so.
   void tell_all();
 
-  // One. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left. INPROGRESS:
-  // UCX has it. Else the connection is broken.
+  // Sends one credit. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left.
+  // INPROGRESS: UCX has it. Else the connection is broken.
   ucs_status_t send(PeerState& peer, bool by_value);
-  // How many UCX has.
+  // How many credits UCX still has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
 
  private:
-  // Polls from an arrival until it is told by a message of its own. One that brings nothing counts
-  // as several: the answer that could tell it is not there, and the sender waits.
+  // Polls from an arrival until a message of its own tells it. A poll that brings nothing counts as
+  // several: there is no answer that could carry it, and the sender waits.
   static constexpr std::uint32_t kTellPolls = 16;
   static constexpr std::uint32_t kIdlePoll = 3;
 

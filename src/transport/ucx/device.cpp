@@ -96,7 +96,7 @@ base::Status Device::configure(ucp_config_t* config) {
   const Setting settings[] = {
       {"TLS", environment_.config.text(base::Var::ucx_tls)},
       {"NET_DEVICES", environment_.config.text(base::Var::ucx_net_devices)},
-      // Allocated regions are zeros, and nothing of them is left when the process is killed.
+      // Allocated regions are then zeros, and nothing of them is left when the process is killed.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},
       // An adapter's own atomics are atomic among themselves only.
       {"ATOMIC_MODE", bootstrap_.atomics_beside_processors() ? "cpu" : ""},
@@ -157,8 +157,8 @@ ucs_status_t Device::connect(ucp_worker_h worker, const void* address, ucp_err_h
   return status;
 }
 
-// Whether there is a way to other processes that UCX watches; found with a connection to oneself,
-// which is given up at once.
+// Finds whether UCX can reach other processes by a way that it watches: with a connection to this
+// process itself, which is closed at once.
 base::Status Device::probe(const void* address) {
   for (const bool recovers : {true, false}) {
     recovers_ = recovers;
@@ -178,10 +178,10 @@ base::Status Device::probe(const void* address) {
       library_.version().c_str(), environment_.config.text(base::Var::ucx_tls).c_str());
 }
 
-// A worker that has connected to the device worker, and nothing else. Destroyed while its greeting
-// is on the way over verbs, UCX 1.13 aborts the program. Over TCP and shared memory it may go at
-// once, and does: a connection that is made there first costs memory for each rank, and time where
-// many join.
+// Destroys a worker that has only connected to the device worker. UCX 1.13 aborts the program if
+// that happens over verbs while the worker's greeting is on the way. Over TCP and shared memory the
+// worker can be destroyed at once: to make its connection first would cost memory for each rank,
+// and time when many join.
 void Device::end_probe(ucp_worker_h worker) {
   std::error_code none;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
@@ -220,8 +220,8 @@ void Device::progress() {
   if (!lock) return;
   const bool some = directory_.work();
   linger();
-  // What was read here the helper hears of by nothing else; nor of what UCX may have begun by it
-  // and its descriptor does not tell.
+  // Nothing else tells the helper of what was read here, nor of what UCX may have begun by it and
+  // its descriptor does not report.
   if (some || directory_.learned() || directory_.talks()) helper_.wake();
 }
 
@@ -242,7 +242,7 @@ Device::Served Device::serve() {
 bool Device::arm_all() {
   if (call_.worker_arm(directory_.worker()) != UCS_OK) return false;
   for (const auto& port : closed_) {
-    if (port->transfers().has_orphans()) continue;  // nobody moves it on any more
+    if (port->transfers().has_orphans()) continue;  // nobody makes progress on it any more
     if (call_.worker_arm(port->worker()) != UCS_OK) return false;
   }
   return true;

@@ -1,8 +1,8 @@
 // This transport's part of a context: what the ports of one rank share. UCX's context, the
 // directory, the regions, which ranks were lost, the helper, and the ports whose workers were
-// closed: these are moved on until the rank ends.
+// closed: it makes progress on these until the rank ends.
 //
-// No operation waits for its mutex: what a port asks while another thread has it is AGAIN.
+// No operation waits for its mutex: a port that asks while another thread has it gets AGAIN.
 #pragma once
 
 #include <cstdint>
@@ -47,23 +47,24 @@ class Device {
   [[nodiscard]] Directory& directory() { return directory_; }
   [[nodiscard]] Helper& helper() { return helper_; }
 
-  // UCX tells of connections that break, and can cut them off. Not so over its own shared memory in
-  // 1.13: there the bootstrap's news of who has died must do.
+  // UCX reports connections that break, and can cut them off. UCX 1.13 does neither over its own
+  // shared memory: there only the bootstrap reports who has died.
   [[nodiscard]] bool recovers() const { return recovers_; }
   [[nodiscard]] ucs_status_t connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
                                      ucp_ep_h* endpoint) const;
-  // Why UCX gives no worker.
+  // The error for a worker that UCX does not give.
   [[nodiscard]] base::Status no_worker(ucs_status_t status) const;
 
   [[nodiscard]] base::Result<std::unique_ptr<Port>> open_port(std::uint32_t index);
-  // It was retired: it is closed to who asks; what it has accepted still leaves.
+  // The port was retired: ranks that ask are told that it is closed; what it has accepted still
+  // leaves.
   void take_over(std::unique_ptr<Port> port);
 
   // Any thread, often. One thread does it, the others return.
   void progress();
   struct Served {
-    bool moving = false;   // something is under way that no descriptor tells of
-    bool learned = false;  // what workers may have waited for
+    bool moving = false;   // something is under way that no descriptor reports
+    bool learned = false;  // something arrived that workers may wait for
   };
   // By the helper: progress on the device worker and on closed ports, which are then armed.
   [[nodiscard]] Served serve();
@@ -76,7 +77,7 @@ class Device {
   base::Status publish();
   base::Status probe(const void* address);
   void end_probe(ucp_worker_h worker);
-  bool linger();  // true: something moves on still
+  bool linger();  // true: something is still under way
   [[nodiscard]] bool arm_all();
   void leave();
   struct Flush {
@@ -91,7 +92,7 @@ class Device {
   void bury(void* object);
 
   bootstrap::Bootstrap& bootstrap_;
-  const std::uint32_t rank_;  // here, for the way of an operation
+  const std::uint32_t rank_;  // here, for the path of an operation
   const std::uint32_t size_;
   const base::Environment& environment_;
   const Library& library_;
@@ -102,10 +103,10 @@ class Device {
   const Agreed agreed_;
   ucp_context_h context_ = nullptr;
   bool recovers_ = true;
-  bool buried_ = false;  // a worker is left to the process, and so must be the context
+  bool buried_ = false;  // a worker stays until the process ends, and so must the context
 
-  // Of the directory, the regions and closed_. On the way of an operation only tried. Recursive:
-  // closed ports ask for addresses.
+  // Guards the directory, the regions and closed_. On the path of an operation only try_lock is
+  // used. Recursive: closed ports ask for addresses.
   std::recursive_mutex mutex_;
   Losses losses_;
   Regions regions_;

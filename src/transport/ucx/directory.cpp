@@ -11,7 +11,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// An address or a key that is longer is none.
+// A longer address or key is not valid.
 constexpr std::uint32_t kMostNoteBytes = 64 << 10;
 
 }  // namespace
@@ -61,8 +61,8 @@ void Directory::tell_those_who_asked(std::uint32_t worker) {
   tell_the_untold();
 }
 
-// Who has asked, and the first `untold` of those who have asked for each worker. What there is no
-// memory for is done the next time.
+// Answers the kept questions, and tells the first `untold` of the ranks that have asked for each
+// worker. What there is no memory for is done the next time.
 void Directory::tell_the_untold() try {
   for (; unanswered_count_ != 0; --unanswered_count_) answer(unanswered_[unanswered_count_ - 1]);
   for (std::uint32_t worker = 0; worker < own_.size(); ++worker) {
@@ -165,7 +165,7 @@ void Directory::read(const Note& note, const std::byte* data) {
   }
 }
 
-// There is no memory for it now. A question is kept; an answer is asked for again.
+// There is no memory for the note now. A question is kept; an answer is asked for again.
 [[gnu::cold]] void Directory::put_off(const Note& note) {
   if (note.kind == Note::worker && peers_[note.rank] != nullptr) {
     Entry& entry = peers_[note.rank]->workers[note.number];

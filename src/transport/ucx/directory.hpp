@@ -1,11 +1,11 @@
-// Who asks whom for what: notes between the device workers, one of each rank, whose address is in
-// the rank's card. Ranks ask each other through it, as they need it, for the addresses of workers
-// and the keys of regions, and tell each other of workers that were opened or closed after somebody
-// had asked. No operation goes through it. Whoever polls moves it on, and so does the helper, one
-// thread at a time.
+// Questions and answers between ranks: notes between the device workers, one of each rank, whose
+// address is in the rank's card. Through it ranks ask each other, on demand, for the addresses of
+// workers and the keys of regions, and tell each other of workers that were opened or closed after
+// a rank had asked. No operation goes through it. Every thread that polls makes progress on it, and
+// so does the helper, one thread at a time.
 //
-// The device's mutex guards it: functions that may be called without it say what they answer while
-// another thread has it.
+// The device's mutex guards it. Functions that may be called without the mutex say what they answer
+// while another thread has it.
 #pragma once
 
 #include <array>
@@ -23,36 +23,37 @@ class Directory {
  public:
   explicit Directory(Device& device);
 
-  // The device worker, and what it listens to. SYSTEM.
+  // Opens the device worker, which then receives notes. SYSTEM.
   base::Status open();
   [[nodiscard]] ucp_worker_h worker() const { return worker_; }
 
   // ---- any thread
   // A number may be taken once. RANK, STATE.
   [[nodiscard]] base::Status take_number(std::uint32_t worker);
-  // Shows an open worker to who asks, and has asked.
+  // Tells an open worker's address to ranks that ask, or have asked.
   void announce(std::uint32_t worker, Bytes address);
-  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: asked for, or
-  // nobody has opened it yet, or another thread is here. STATE: it was closed. PEER_FAILED, CONFIG,
-  // VERSION, PROTOCOL.
+  // The address of a peer's worker; it stays where it is. Returns at once. AGAIN: the peer was
+  // asked, or has not opened it yet, or another thread has the mutex. STATE: it was closed.
+  // PEER_FAILED, CONFIG, VERSION, PROTOCOL.
   [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
-  // That worker of a peer was closed, as far as is known. False where another thread is here.
+  // That worker of a peer was closed, as far as is known. False also while another thread has the
+  // mutex.
   [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
 
   // ---- with the mutex
   void close(std::uint32_t worker);
-  // AGAIN: its card is not here yet. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
+  // AGAIN: its card has not arrived yet. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
   base::Status ask_key(std::uint32_t rank, std::uint64_t region);
   // Progress. True: something has happened.
   bool work();
-  // Something is under way of which no descriptor tells: notes; endpoints that are closed.
+  // Something is under way that no descriptor reports: notes; endpoints that are being closed.
   [[nodiscard]] bool talks() const { return sending_ != 0 || !talking_.empty(); }
   [[nodiscard]] bool closes() const { return !closing_.empty(); }
   [[nodiscard]] bool has_unsent() const;
-  // An address or a key has come that workers may have waited for, since this was said.
+  // Since the last take_learned(), an address or a key has arrived that workers may wait for.
   [[nodiscard]] bool learned() const { return learned_; }
   [[nodiscard]] bool take_learned() { return std::exchange(learned_, false); }
-  // At last. The device worker ends.
+  // At the end: destroys the device worker.
   void end();
 
  private:
@@ -64,7 +65,7 @@ class Directory {
   struct Peer {
     std::uint32_t rank = 0;
     Directory* directory = nullptr;
-    bool met = false;  // its card is here, and good
+    bool met = false;  // its card has arrived and is valid
     base::Status refused = HEDDLE_DONE;
     std::uint64_t tried_since = 0;  // ns; 0: not yet
     ucp_ep_h endpoint = nullptr;
@@ -77,7 +78,7 @@ class Directory {
     bool taken = false;
     Bytes address;
     std::vector<std::uint32_t> asked;  // ranks to be told when it changes
-    std::size_t untold = 0;            // so many of the first of them are still to be told
+    std::size_t untold = 0;            // how many of the first of them must still be told
   };
 
   Peer& peer(std::uint32_t rank);
@@ -112,10 +113,10 @@ class Directory {
   std::vector<Peer*> talking_;  // with something in their outbox
   std::vector<Peer*> broken_;
   std::vector<void*> closing_;  // requests of endpoints
-  std::uint32_t sending_ = 0;   // notes that UCX has not done with
+  std::uint32_t sending_ = 0;   // notes that UCX has not finished
   std::vector<Own> own_;
-  bool untold_ = false;              // there may be somebody to be told
-  std::array<Note, 64> unanswered_;  // questions that there was no memory for
+  bool untold_ = false;              // some rank may have to be told
+  std::array<Note, 64> unanswered_;  // questions whose answer found no memory
   std::size_t unanswered_count_ = 0;
   bool version_told_ = false;
   bool learned_ = false;

@@ -1,5 +1,5 @@
-// Connections that are no more: what is under way there ends, and UCX's endpoints are closed when
-// that is safe.
+// Lost connections: what is under way there fails, and UCX's endpoints are closed when that is
+// safe.
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +11,8 @@ namespace {
 
 // How long UCX may take to find out by itself that a peer has died.
 constexpr std::uint64_t kDyingNs = 100'000'000;
-// How long UCX may take to end what went through an endpoint that is closed: over TCP one round of
-// progress, else until a device has flushed. What is left then it has forgotten.
+// How long UCX may take to end what went through a closed endpoint: over TCP one round of progress,
+// else until a device has flushed. UCX has forgotten what is left after that.
 constexpr std::uint64_t kForgottenNs = 50'000'000;
 constexpr std::uint32_t kForgottenRounds = 8;
 
@@ -55,8 +55,8 @@ void Endpoints::disconnect_all() {
   for (const auto& peer : all_) disconnect(*peer, HEDDLE_ERR_PEER_FAILED, true);
 }
 
-// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when that is
-// cut off: the endpoint stays, with what it has.
+// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when the
+// answer is cut off: so the endpoint stays, with what it has.
 void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !sure)) return;
   if (!port_.closed()) device_.lose(peer.rank);
@@ -64,7 +64,7 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
     if (can && !sure && peer.used && !port_.closed()) {
-      // What the dead has sent is read before: UCX 1.13 aborts on an acknowledgement that comes
+      // First read what the dead peer has sent: UCX 1.13 aborts on an acknowledgement that comes
       // after its connection was cut (tcp_ep.c:939).
       peer.dies_at = port_.now_ns() + kDyingNs;
       dying_.push_back(&peer);
@@ -78,9 +78,9 @@ void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (!peer.flush_flies) port_.transfers().end_flush(peer, status);
 }
 
-// Closed, it still has all: a later round of progress takes the connection down and ends what went
-// through it. Until then a reply may be written to the caller's memory, so nothing is given back
-// before.
+// A closed endpoint still has all: a later round of progress takes the connection down and ends
+// what went through it. Until then UCX may write a reply to the caller's memory, so no transfer
+// completes before.
 void Endpoints::close(PeerState& peer) {
   void* request = force_close(port_.call(), std::exchange(peer.endpoint, nullptr));
   if (request == nullptr && !port_.transfers().holds_some(peer)) return;
@@ -103,7 +103,7 @@ void Endpoints::go_on_disconnecting() {
   busy_ = connecting() || disconnecting();
 }
 
-// Not from within UCX's progress.
+// Not to be called within UCX's progress.
 [[gnu::cold]] void Endpoints::end_closing() {
   port_.progress();
   std::erase_if(closing_, [this](Closing& closing) {

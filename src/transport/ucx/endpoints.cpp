@@ -8,7 +8,8 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long a greeting is tried by value; a network that cannot do that gets an ordinary one.
+// How long a greeting is tried by value; after that it is sent as an ordinary message, for networks
+// that cannot do that.
 constexpr std::uint64_t kGreetNs = 200'000'000;
 
 }  // namespace
@@ -72,7 +73,7 @@ PeerState* Endpoints::new_peer(std::uint32_t rank, std::uint32_t worker) {
   return slot(rank, worker) = all_.back().get();
 }
 
-// Nothing has come from it yet, or it shows a wrong pass.
+// Nothing has arrived from it yet, or its pass is wrong.
 [[gnu::cold]] PeerState* Endpoints::new_sender(const Head& head) {
   if (head.rank >= size_ || head.worker >= max_workers_) return nullptr;
   PeerState* peer = slot(head.rank, head.worker);
@@ -105,7 +106,7 @@ void Endpoints::connect(PeerState& peer) {
   busy_ = true;
   if (advance(peer)) connecting_.pop_back();
   port_.set_waits_for_device(connecting());
-  if (connecting()) port_.leaves_something();  // a question, which leaves by the device
+  if (connecting()) port_.leaves_something();  // a question, which the device sends
 }
 
 void Endpoints::advance() {
@@ -113,7 +114,7 @@ void Endpoints::advance() {
   port_.set_waits_for_device(connecting());
 }
 
-// True: it does not connect any more, for one reason or another.
+// True: it is not connecting any more, for one reason or another.
 bool Endpoints::advance(PeerState& peer) {
   if (peer.stage == PeerState::Stage::greeting) return greet(peer);
   if (peer.stage != PeerState::Stage::connecting) return true;
@@ -144,10 +145,10 @@ bool Endpoints::find_way(PeerState& peer, const void* address) {
   return true;
 }
 
-// UCX 1.13 does not survive that a peer dies while its answer to that peer's first request waits
-// for a connection to be made. So nothing that asks for an answer goes there before both have made
-// theirs: each end sends a credit, which leaves at once or not at all, and waits for the other's.
-// True: it does not connect any more.
+// UCX 1.13 aborts if a peer dies while the answer to that peer's first request waits for a
+// connection to be made. So no request that needs an answer is sent before both ends have made
+// their connections: each end sends a credit, which leaves at once or not at all, and waits for the
+// other's. True: it is not connecting any more.
 bool Endpoints::greet(PeerState& peer) {
   if (!peer.greeted) {
     const bool by_value = port_.now_ns() - peer.greets_since < kGreetNs;
@@ -156,7 +157,8 @@ bool Endpoints::greet(PeerState& peer) {
     if (sent != UCS_OK && sent != UCS_INPROGRESS) return true;
     peer.greeted = true;
   }
-  // Who answers asks for the address of this worker, which is not given any more once it is closed.
+  // To answer, the peer asks for the address of this worker, which it does not get once this worker
+  // is closed.
   if (!peer.heard && !port_.closed() && !device_.directory().known_closed(peer.rank, peer.worker)) return false;
   become_ready(peer);
   return true;
@@ -167,7 +169,7 @@ void Endpoints::become_ready(PeerState& peer) {
   port_.outgoing().send_waiting(peer);
 }
 
-// It never was ready, and never will be.
+// It is not ready any more, and never will be.
 void Endpoints::end(PeerState& peer, PeerState::Stage stage, base::Status status) {
   peer.stage = stage;
   peer.status = status;

@@ -22,16 +22,17 @@ class Endpoints {
     PeerState* peer = known(rank, worker);
     return peer != nullptr && peer->ready() ? peer : nullptr;
   }
-  // Null: nothing is known, or no such worker can be.
+  // Null: nothing is known, or there can be no such worker.
   [[nodiscard]] PeerState* known(std::uint32_t rank, std::uint32_t worker) const {
     if (rank >= size_ || worker >= max_workers_) [[unlikely]]
       return nullptr;
     return by_worker_[std::size_t{rank} * max_workers_ + worker];
   }
-  // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. It may not be ready
-  // yet.
+  // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. The peer state may not
+  // be ready yet.
   PeerState* use(std::uint32_t rank, std::uint32_t worker, base::Status* why);
-  // The sender of a message; it says itself who it is. Null: it is not, or there is no memory.
+  // The sender of a message, as its head names it. Null: there is no such worker, its pass is
+  // wrong, or there is no memory.
   [[nodiscard]] PeerState* sender(const Head& head) {
     PeerState* peer = known(head.rank, head.worker);
     if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]
@@ -42,7 +43,7 @@ class Endpoints {
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
   [[nodiscard]] bool failed(std::uint32_t rank) const { return failed_[rank] != 0; }
 
-  // By polls: what is under way here goes on.
+  // By polls: advance what is under way here.
   [[nodiscard]] bool busy() const { return busy_; }
   [[nodiscard]] bool connecting() const { return !connecting_.empty(); }
   void advance();
@@ -51,26 +52,26 @@ class Endpoints {
   // Messages wait for a connection to a rank that lives.
   [[nodiscard]] bool has_waiting() const;
 
-  // UCX says that a connection broke. May be called within UCX's progress: the endpoint is closed
-  // afterwards.
+  // UCX reports that a connection broke. May be called within UCX's progress: the endpoint is
+  // closed afterwards.
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
-  // The stream has a gap, and nothing behind it could be taken: better a connection that is lost,
-  // which the other end is told where UCX watches it, than one that is silent. As on_broken().
+  // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
+  // other end is told where UCX watches it, is better than a silent one. As on_broken().
   void disconnect_gap(PeerState& peer);
   void peer_failed(std::uint32_t rank);
-  // Nothing goes that way any more: what is under way ends with PEER_FAILED. `sure`: UCX itself
-  // gave the connection up, or it was used.
+  // Nothing is sent there any more: what is under way fails with PEER_FAILED. `sure`: UCX itself
+  // reported the connection as broken, or it was used.
   void disconnect(PeerState& peer, base::Status status, bool sure);
-  // At last. False: some are not closed yet.
+  // At the end: disconnects all. They are closed when all_closed() says so.
   void disconnect_all();
   [[nodiscard]] bool all_closed() const { return closing_.empty(); }
 
  private:
-  // An endpoint that is closed, and of which UCX has something still.
+  // A closed endpoint of which UCX still has something.
   struct Closing {
     PeerState* peer;
     void* request;         // of closing it; null: it has ended
-    std::uint64_t until;   // ns; what has not ended then UCX has forgotten
+    std::uint64_t until;   // ns; UCX has forgotten what has not ended by then
     std::uint32_t rounds;  // of progress since
   };
 
@@ -96,7 +97,7 @@ class Endpoints {
   std::vector<std::unique_ptr<PeerState>> all_;
   std::vector<std::uint8_t> failed_;  // by rank
   std::vector<PeerState*> connecting_;
-  std::vector<PeerState*> lost_;   // UCX has said so; see on_broken()
+  std::vector<PeerState*> lost_;   // see on_broken() and disconnect_gap()
   std::vector<PeerState*> dying_;  // broken, and left to UCX for a while; see disconnect()
   std::vector<Closing> closing_;   // each once
   bool busy_ = false;              // connecting or disconnecting, or was

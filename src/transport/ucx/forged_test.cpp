@@ -1,6 +1,6 @@
 // What a peer may write that no rank of ours would: notes, messages and credits that are forged,
-// cut off or out of their turn, and cards of other versions. Rank 1 is this test itself, with UCX
-// alone.
+// truncated or out of order, and cards of other versions. Rank 1 is this test itself, which uses
+// only UCX.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint32_t kRaw = 1;
 
-// While it is held it stands still, or goes on by steps, one for each look at it.
+// While it is held it stands still, or advances by one step at each read.
 class HeldClock final : public base::Clock {
  public:
   std::uint64_t now_ns() override {
@@ -51,7 +51,7 @@ class HeldClock final : public base::Clock {
   std::atomic<std::uint64_t> ahead_{0};
 };
 
-// A UCX worker that says what it is told to.
+// A UCX worker that sends what the test tells it to.
 class RawRank {
  public:
   RawRank(bootstrap::Bootstrap& bootstrap, const base::Config& config, const char* transports = "tcp")
@@ -75,7 +75,7 @@ class RawRank {
     EXPECT_EQ(call_->worker_set_am_recv_handler(worker_, &handler), UCS_OK);
   }
   ~RawRank() {
-    // Whom it has spoken to must not find its connections cut off in the middle of a greeting.
+    // A peer must not find its connection cut off in the middle of a greeting.
     const ucp_request_param_t params{};
     void* request = call_->worker_flush_nbx(worker_, &params);
     if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
@@ -134,7 +134,7 @@ class RawRank {
     call_->request_free(request);
   }
 
-  // One region, once: UCX's key of it.
+  // Registers one region, once; returns UCX's key of it.
   [[nodiscard]] std::vector<std::byte> share(std::span<std::byte> memory) {
     ucp_mem_map_params_t params{};
     params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
@@ -151,7 +151,7 @@ class RawRank {
   }
 
   void progress() { call_->worker_progress(worker_); }
-  // The answer to its question for a worker: the address. Empty: none has come.
+  // The address, from the answer to its question for a worker. Empty: none has arrived.
   std::vector<std::byte> answer;
   std::uint32_t asked_for_workers = 0;
   std::uint32_t asked_for_keys = 0;
@@ -221,7 +221,7 @@ class UcxForged : public testing::Test {
       raw_->progress();
     });
   }
-  // This end alone.
+  // Polls this end only.
   void poll() {
     std::array<Completion, 16> completions;
     const std::size_t n = worker_->poll(completions);
@@ -231,7 +231,7 @@ class UcxForged : public testing::Test {
     }
   }
 
-  // How a message to the raw rank's worker 0 ends.
+  // Sends a message to the raw rank's worker 0; returns its status.
   base::Status send_to_raw() {
     const Token token = next_++;
     bool taken = false;
@@ -263,7 +263,7 @@ class UcxForged : public testing::Test {
   }
   [[nodiscard]] std::uint64_t malformed() const { return worker_->counters().malformed; }
 
-  // Connected to the home worker, then to worker 0.
+  // Connects the raw rank to the device worker, then to worker 0.
   void meet() {
     raw_->publish([](CardHead*) {});
     const auto card = members_[kRaw]->fetch_wait(0);
@@ -273,7 +273,7 @@ class UcxForged : public testing::Test {
     ASSERT_TRUE(until([&] { return !raw_->answer.empty(); }));
     station_ = raw_->connect(raw_->answer.data());
   }
-  // What the raw rank says when it was asked.
+  // The raw rank's answer to a question.
   void answer(std::uint32_t kind, std::uint64_t number, std::uint32_t state, std::span<const std::byte> bytes) {
     Note note;
     note.kind = kind;
@@ -286,15 +286,15 @@ class UcxForged : public testing::Test {
     std::copy(bytes.begin(), bytes.end(), letter.begin() + sizeof note);
     raw_->send(home_, kNoteId, letter);
   }
-  // Asked for its worker 0, which is the one that it has.
+  // The answer to the question for its worker 0, the only one that it has.
   void answer_worker() {
     const auto card = members_[0]->fetch_wait(kRaw);
     ASSERT_TRUE(card.ok());
     answer(Note::worker, 0, Note::is_open, std::span(card->bytes).subspan(sizeof(CardHead)));
-    // its greeting, without which nothing goes to it
+    // its greeting, without which nothing is sent to it
     raw_->send(station_, kCreditId, bytes_of(head_of(0)));
   }
-  // A region of the raw rank, as it would tell of it.
+  // A region of the raw rank, by a key as that rank would write it.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint64_t id, std::uint64_t address, std::uint64_t bytes) {
     KeyBytes key;
     key.rank = kRaw;
@@ -306,7 +306,7 @@ class UcxForged : public testing::Test {
     std::memcpy(packed.bytes.data(), &key, sizeof key);
     return transport_->import(kRaw, packed);
   }
-  // Worker `worker` of the raw rank, which has sent nothing before, is heard.
+  // The first message of worker `worker` of the raw rank arrives.
   void expect_heard(std::uint32_t worker) {
     const std::size_t before = messages_;
     raw_->send(station_, kMessageId, bytes_of(head_of(worker), 8));
@@ -352,7 +352,7 @@ TEST_F(UcxForged, MessagesThatNobodyWroteAreCountedAndDropped) {
   expect_heard(0);
 }
 
-// Of what is bundled all that comes before the first that cannot be is heard; the stream has a gap.
+// The parts of a bundle before the first impossible one arrive; then the stream has a gap.
 TEST_F(UcxForged, BundlesThatNobodyWroteAreRefused) {
   meet();
   const auto bundle = [this](std::uint32_t worker, std::vector<std::uint32_t> says, std::size_t cut = 0) {
@@ -370,7 +370,7 @@ TEST_F(UcxForged, BundlesThatNobodyWroteAreRefused) {
   expect_refused(kBundleId, std::vector<std::byte>(kMostBundle + 8));
   raw_->send(station_, kBundleId, bundle(0, {8, 0, 40}));
   EXPECT_TRUE(until([&] { return messages_ == 3; }));
-  raw_->send(station_, kBundleId, bundle(1, {}));  // nothing in it is nothing
+  raw_->send(station_, kBundleId, bundle(1, {}));  // an empty bundle has no effect
   const std::size_t heard = messages_;
   expect_refused(kBundleId, bundle(1, {8, kMostPart + 8}));
   EXPECT_TRUE(until([&] { return messages_ == heard + 1; }));
@@ -379,7 +379,7 @@ TEST_F(UcxForged, BundlesThatNobodyWroteAreRefused) {
   EXPECT_TRUE(until([&] { return messages_ == heard + 2; }));
 }
 
-// A stream that has a gap is given up; others of the same rank are not.
+// A stream that has a gap is disconnected; others of the same rank are not.
 TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
   meet();
   const auto spoiled = [this](std::uint32_t worker, const std::function<void(Head*)>& spoil) {
@@ -387,9 +387,9 @@ TEST_F(UcxForged, AStreamThatCannotBeIsGivenUp) {
     spoil(&head);
     return bytes_of(head, 8);
   };
-  // not where the stream is
+  // not the position of the stream
   expect_refused(kMessageId, spoiled(0, [](Head* head) { head->position = 8; }));
-  // of what nobody has sent
+  // says that something arrived that nobody has sent
   expect_refused(kMessageId, spoiled(1, [](Head* head) { head->consumed = 24; }));
   expect_refused(kMessageId, spoiled(2, [](Head* head) { head->arrived = 24; }));
   expect_heard(3);
@@ -405,7 +405,7 @@ TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {
   raw_->answer.clear();
   raw_->send(home_, kNoteId, bytes_of(forged));
   raw_->send(home_, kNoteId, std::vector<std::byte>(5));
-  raw_->send(home_, kNoteId, bytes_of(ask_worker(0), 40));  // more behind it than it says
+  raw_->send(home_, kNoteId, bytes_of(ask_worker(0), 40));  // more bytes than it says
   raw_->send(home_, kNoteId, bytes_of(ask_worker(UINT64_MAX)));
   for (const std::uint32_t kind : {0U, 99U}) {
     Note note = ask_worker(0);
@@ -417,13 +417,13 @@ TEST_F(UcxForged, NotesThatNobodyWroteAreDropped) {
   stranger.rank = 2;
   seal(&stranger, members_[0]->secret());
   raw_->send(home_, kNoteId, bytes_of(stranger));
-  // One connection keeps its order: whoever answers the last has read the others.
+  // One connection keeps its order: the answer to the last note shows that the others were read.
   raw_->send(home_, kNoteId, bytes_of(ask_worker(0)));
   EXPECT_TRUE(until([&] { return !raw_->answer.empty(); }));
   expect_heard(0);
 }
 
-// An answer that has a key, or says that there is one, is looked at before it is believed.
+// An answer that has a key, or says that there is one, is checked before it is used.
 TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
   meet();
   const auto memory = import(77, 4096, 64);
@@ -458,8 +458,8 @@ TEST_F(UcxForged, AKeyThatIsNoneIsNotUsed) {
 // A get whose reply lies in the socket, in part, when its connection is cut.
 class UcxLateReply : public UcxForged {
  protected:
-  // The get's token. Time stands still from here on, so that the helper, which waits for its owner
-  // to be gone, reads nothing of the reply.
+  // The get's token. Time stands still from here on, so that the helper, which waits until the
+  // owner is away, reads nothing of the reply.
   Token get_in_part() {
     meet();
     key_ = raw_->share(source_);
@@ -510,7 +510,7 @@ class UcxLateReply : public UcxForged {
   RemoteMemory memory_;
 };
 
-// Its peer was declared dead, and lives.
+// The peer was declared dead, but lives.
 TEST_F(UcxLateReply, IsNotWrittenOnceItsGetHasFailed) {
   const Token token = get_in_part();
   ASSERT_EQ(job_->fail(kRaw), HEDDLE_DONE);
@@ -526,8 +526,8 @@ TEST_F(UcxLateReply, IsNotWrittenOnceItsGetHasFailed) {
   transport_->release(memory_);
 }
 
-// Nobody waits for the reply: any look at the clock lets more time pass than a worker takes to
-// close.
+// Nobody waits for the reply: each read of the clock advances it by more than a worker waits when
+// it closes.
 TEST_F(UcxLateReply, IsNotWrittenOnceItsWorkerIsClosed) {
   static_cast<void>(get_in_part());
   clock_.hasten(300'000'000);
@@ -536,7 +536,7 @@ TEST_F(UcxLateReply, IsNotWrittenOnceItsWorkerIsClosed) {
   EXPECT_LT(before, std::ssize(target_)) << "all had come before: there was nothing to be seen";
   clock_.release();
   transport_->release(memory_);
-  transport_.reset();  // it has moved on what was closed
+  transport_.reset();  // it has made progress on what was closed
   EXPECT_EQ(arrived(), before);
 }
 
@@ -545,8 +545,8 @@ TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
 }
 
-// Its card leads nowhere. That may be what a death leaves behind, so it is not told as a mistake in
-// the settings before a death would be known.
+// The address in its card leads nowhere. A death may have that effect, so it is not reported as a
+// mistake in the settings before a death would be known.
 TEST_F(UcxForged, WhoIsNotReachedMayHaveDied) {
   for (const bool dies : {true, false}) {
     TearDown();

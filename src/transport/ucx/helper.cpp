@@ -19,9 +19,9 @@ namespace heddle::transport::ucx {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
-// Between looks at what moves without its descriptor telling, or has an owner that polls.
+// Longest pause between looks at a port whose descriptor does not report all, or whose owner polls.
 constexpr std::uint64_t kLongestNapNs = 5 * kMs;
-constexpr std::size_t kConnectionsATurn = 16;  // looked at: about 50 µs
+constexpr std::size_t kConnectionsATurn = 16;  // checked: about 50 µs
 constexpr std::uint32_t kDevice = 0;
 constexpr std::uint32_t kWaker = UINT32_MAX;
 
@@ -65,7 +65,7 @@ base::Status Helper::start(int device_descriptor) {
 void Helper::stop() {
   if (!thread_.joinable()) return;
   if (::getpid() != pid_) {
-    thread_.detach();  // it lives in the parent only
+    thread_.detach();  // the thread lives in the parent only
     return;
   }
   stop_.store(true, std::memory_order_relaxed);
@@ -145,7 +145,7 @@ void Helper::run() {
     const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), ms);
     std::uint64_t times = 0;
     const bool woken = ::read(waker_.get(), &times, sizeof times) ==
-                       static_cast<ssize_t>(sizeof times);  // whether or not among the events
+                       static_cast<ssize_t>(sizeof times);  // whether or not it is among the events
     const std::lock_guard lock(mutex_);
     if (woken) note(kWaker);
     for (int i = 0; i < count; ++i) {
@@ -162,7 +162,7 @@ void Helper::run() {
   }
 }
 
-// Connections come and go in UCX without a word.
+// UCX does not report new and closed connections: each check finds them anew.
 void Helper::end_silent() {
   if (silence_.limit() == 0) return;
   if (!looking_) {
@@ -198,7 +198,7 @@ void Helper::note(std::uint32_t number) {
 
 void Helper::look(Watch& watch, std::uint32_t number) {
   Port& port = *watch.port;
-  if (port.retired() || port.armed()) {  // the device's from now on; watched by its owner
+  if (port.retired() || port.armed()) {  // the device has it from now on; or its owner has armed it
     watch.stirs = false;
     return;
   }
@@ -228,7 +228,7 @@ void Helper::look(Watch& watch, std::uint32_t number) {
 
 void Helper::look_at_device(Watch& watch) {
   const Device::Served served = device_.serve();
-  if (served.learned) {  // what waits for an address, perhaps of a worker that nobody polls
+  if (served.learned) {  // looks at ports that wait for an address: perhaps nobody polls them
     for (std::uint32_t number = 1; number < watches_.size(); ++number) {
       Watch& other = watches_[number];
       if (!other.gone && !other.stirs && !other.port->retired() && other.port->waits_for_device()) stir(other, 0);

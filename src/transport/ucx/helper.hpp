@@ -1,28 +1,28 @@
-// The thread of a rank that does what peers need of it while none of its own threads polls: it
-// answers the notes to the device worker, and moves the ports on, since UCX's puts, gets and
-// atomics over TCP, and the first contact over every network, are made by the target's processor.
-// It sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
+// The thread that serves a rank's peers while none of the rank's own threads polls: it answers the
+// notes to the device worker, and makes progress on the ports, since the target's processor
+// executes UCX's puts, gets and atomics over TCP, and the first contact over every network. It
+// sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
 //
-// It runs nothing of the application's: what it brings waits in the port for the next poll of its
+// It runs no code of the application: what arrives waits in the port for the next poll of its
 // owner.
 //
-// And it ends the connections behind these descriptors whose other end is silent for too long
-// (silence.hpp); it begins a look four times in that time, and takes a few connections in each of
+// It also closes the connections behind these descriptors whose other end is silent for too long
+// (silence.hpp). It begins a check four times in that time, and checks a few connections in each of
 // its turns, so that peers do not wait for it.
 //
-//   port                               helper
+//   port                             helper
 //   quiet: UCX is armed, the
-//   descriptor is watched once         an event: its owner wanted to sleep ? the bell. Else its
-//                                      owner has polled since ? look again after a nap that grows,
-//                                      else claim it, move it on until nothing comes, arm it: quiet
+//   descriptor is watched once       an event: its owner wanted to sleep ? ring the bell. Then: its
+//                                    owner has polled since ? look again after a growing pause,
+//                                    else claim it, make progress until nothing comes, arm it:
+//                                    quiet
 //
 // Invariants
-//   A port that nobody polls is quiet, or in the helper's list of those that stir: so it is never
-//   forgotten (but one with orphans, which is nobody's, and none where there is no membarrier). An
-//   owner that leaves something in UCX's hands that no descriptor tells of wakes the helper if the
-//   port was quiet.
-//   What UCX's descriptor tells stays told until UCX is armed anew: an event that comes before its
-//   port is watched again is not lost.
+//   A port that nobody polls is quiet, or its watch `stirs`: so it is never forgotten (except a
+//   port with orphans, which nobody serves, and any port where there is no membarrier). An owner
+//   that leaves something to UCX that no descriptor reports wakes the helper if the port was quiet.
+//   UCX's descriptor stays ready until UCX is armed again: an event that comes before its port is
+//   watched again is not lost.
 //   `mutex_` guards watches_. It is taken before the Device's, never with it held.
 #pragma once
 
@@ -56,19 +56,20 @@ class Helper {
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
-  // Once the device worker is open, whose descriptor this is. SYSTEM, NO_MEMORY.
+  // When the device worker is open, whose descriptor this is. SYSTEM.
   base::Status start(int device_descriptor);
-  // Afterwards it is in nobody.
+  // Afterwards the helper is inside no port.
   void stop();
 
-  // From now on, until its UCX worker ends. Returns the number for watch_again(). NO_MEMORY,
-  // SYSTEM.
+  // Watches the port from now on, until its UCX worker ends. Returns the number for watch_again().
+  // NO_MEMORY, SYSTEM.
   base::Result<std::uint32_t> watch(Port& port, int descriptor);
-  // It is no more: afterwards it is not touched. Not for one that was retired.
+  // The port is about to be destroyed: afterwards the helper does not touch it. Not for a retired
+  // port.
   void unwatch(std::uint32_t number, int descriptor);
   // By the port's owner, which has armed it. Any thread.
   void watch_again(std::uint32_t number, int descriptor) const;
-  // There is something to do that no descriptor tells of: a worker was opened or closed, or is not
+  // There is something to do that no descriptor reports: a worker was opened or closed, or is not
   // quiet any more. Any thread.
   void wake() const;
 
@@ -99,9 +100,9 @@ class Helper {
   base::Clock& clock_;
   Silence silence_;                        // 0: no limit of ours
   std::uint64_t look_for_silence_at_ = 0;  // ns
-  bool looking_ = false;                   // a look is under way: ...
+  bool looking_ = false;                   // a check is under way: ...
   std::uint32_t looked_behind_ = 0;        // ... the watches before this one are done, or gathered
-  queue::BellWords<> words_;               // of a bell of its own
+  queue::BellWords<> words_;               // for a bell of its own
   const queue::Bell<> bell_;
   base::Fd events_;
   base::Fd waker_;

@@ -13,10 +13,10 @@ namespace heddle::transport::ucx {
 struct Incoming::Record {
   std::uint32_t bytes = 0;
   std::uint32_t immediate = 0;
-  void* kept = nullptr;  // as UCX gave it, head first; null: they follow
+  void* kept = nullptr;  // as UCX gave it, head first; null: the bytes follow
 };
 
-// A message as it comes.
+// A message as it arrives.
 struct Incoming::Arrival {
   const std::byte* data;
   std::uint32_t bytes;
@@ -25,7 +25,7 @@ struct Incoming::Arrival {
 
 namespace {
 
-// What stands in a record's place while its bytes are UCX's and lent.
+// Takes the place of a record whose bytes UCX has, while they are lent.
 struct LentKept {
   std::byte* next;
   void* kept;
@@ -62,7 +62,8 @@ base::Status Incoming::listen() {
   port_.endpoints().disconnect_gap(peer);
 }
 
-// Who says it, after what it says of the other direction. Null: it is nobody, or cannot be.
+// The sender of a head, after taking what the head says of the other direction. Null: there is no
+// such sender, or the head is impossible.
 inline PeerState* Incoming::hear(const Head& head, const char* nobody, const char* wrong) {
   PeerState* peer = port_.endpoints().sender(head);
   if (peer == nullptr) [[unlikely]] {
@@ -141,7 +142,8 @@ bool Incoming::take_bundle(PeerState& peer, const Head& head, const std::byte* d
   return true;
 }
 
-// False: that message cannot come now.
+// False: it is not the next message of its stream, exceeds the window, or there is no memory for
+// it.
 inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arrival) {
   const std::uint32_t cost = cost_of(arrival.bytes);
   if (head.position != peer.next.arrived || peer.next.arrived - peer.next.consumed + cost > window_) [[unlikely]]
@@ -156,7 +158,7 @@ inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arr
     return true;
   }
   std::byte* place = peer.ring.get() + peer.write_at;
-  if (arrival.bytes == 8) {  // a call costs more than that
+  if (arrival.bytes == 8) {  // a call of memcpy costs more than that
     std::memcpy(place + sizeof(Record), arrival.data, 8);
   } else if (arrival.keep == nullptr && arrival.bytes != 0) {
     std::memcpy(place + sizeof(Record), arrival.data, arrival.bytes);

@@ -1,10 +1,10 @@
 // Messages of a port on their way in.
 //
-// What UCX brings is handed out at once where a poll runs that has room for it and nothing of its
-// sender waits; else it is queued. Its bytes stay where they are if UCX lets us have them and they
-// are many, and are given back after the poll that follows their handing out; else they are copied
-// into the ring of their sender, of a window's size. Each message has its place there in either
-// case, so what UCX has to keep is bounded by the window too.
+// A message that UCX delivers is handed out at once if a poll runs that has room for it and no
+// message of its sender waits; else it is queued. If it is long and UCX allows it, its bytes stay
+// in UCX's buffer, which the poll after the one that hands it out gives back; else they are copied
+// into the ring of their sender, of a window's size. Each message has its place in the ring in
+// either case, so the window also bounds what UCX has to keep.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ class Incoming {
  public:
   Incoming(Port& port, Device& device);
   void make_room_for(std::size_t peers);
-  // Before anything can come. SYSTEM.
+  // Before anything can arrive. SYSTEM.
   base::Status listen();
 
   // What the last poll has handed out is not used any more.
   void release_lent() {
     if (!lending_.empty()) release_all_lent();
   }
-  // What was queued, in turns, so that nobody who sends much keeps the others waiting: as much as
-  // the running poll has room for.
+  // Hands out queued messages, as many as the running poll has room for. Senders take turns, so
+  // that one that sends much does not keep the others waiting.
   void hand_out() {
     if (!queued_.empty()) [[unlikely]]
       hand_out_queued();
@@ -37,12 +37,12 @@ class Incoming {
   [[nodiscard]] bool empty() const { return queued_.empty() && lending_.empty(); }
   // Nobody polls any more: all that is here is consumed.
   void drop_all();
-  // What the transport has refused.
+  // How many arrivals were invalid.
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
  private:
-  // Below this a copy costs less than giving back, and many of them would hold more of UCX's
-  // buffers than they have bytes.
+  // Below this size a copy costs less than giving a buffer back, and many messages would hold more
+  // of UCX's buffers than they have bytes.
   static constexpr std::uint32_t kLeastKept = 1024;
 
   struct Record;
@@ -72,7 +72,7 @@ class Incoming {
   const std::uint32_t window_;
   std::vector<PeerState*> queued_;   // with messages to hand out
   std::vector<PeerState*> lending_;  // with messages that the last poll has handed out
-  std::byte* lent_kept_ = nullptr;   // the places of those among them whose bytes UCX has: a list
+  std::byte* lent_kept_ = nullptr;   // list of the places of lent messages whose bytes UCX has
   std::uint64_t malformed_ = 0;
 };
 

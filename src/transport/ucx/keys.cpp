@@ -43,12 +43,12 @@ void Keys::forget_releases(bool used) {
   if (!used && !dropped_.empty()) destroy_dropped();
 }
 
-// UCX needs it until the commands that use it have ended.
+// UCX needs the key until the commands that use it have ended.
 void Keys::drop(Key* entry) {
   try {
     dropped_.push_back(entry->key);
   } catch (const std::bad_alloc&) {
-    entry->key = nullptr;  // it is UCX's until the worker ends
+    entry->key = nullptr;  // UCX keeps it until the worker ends
   }
   *entry = Key{};
 }

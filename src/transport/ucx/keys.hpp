@@ -1,5 +1,5 @@
 // The keys of imported regions as UCX has unpacked them for a port: on first use, one for each
-// region. Those of imports that were released are given back, once no transfer of the port can use
+// region. Keys of imports that were released are destroyed when no transfer of the port can use
 // them any more.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace heddle::transport::ucx {
 
 class Device;
 
-// For the endpoint of a peer state.
+// A key for the endpoint of a peer state.
 struct alignas(32) Key {
   std::uint64_t generation = 0;  // of the import; no import has 0
   PeerState* peer = nullptr;     // null: there is none
@@ -23,7 +23,7 @@ class Keys {
  public:
   Keys(const Functions& call, Device& device) : call_(call), device_(device) {}
 
-  // What a put, get or atomic uses. Null: it is not unpacked yet.
+  // The key that a put, get or atomic uses. Null: it is not unpacked yet.
   [[nodiscard]] const Key* find(const Command& command) const {
     const std::uint64_t number = command.remote->handle[0];
     if (number >= keys_.size()) return nullptr;
@@ -36,10 +36,10 @@ class Keys {
   // or there is no memory.
   const Key* unpack(const Command& command, PeerState& peer, base::Status* why);
 
-  // Now and then: keys of imports that were released would keep the peers' memory mapped. `used`:
-  // by transfers under way.
+  // From time to time: keys of imports that were released would keep the peers' memory mapped.
+  // `used`: transfers under way may use them.
   void forget_releases(bool used);
-  // At last.
+  // At the end.
   void destroy();
 
  private:

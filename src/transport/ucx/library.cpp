@@ -14,7 +14,7 @@ namespace {
 
 struct Opened {
   std::mutex mutex;
-  std::map<std::string, const Library*> by_name;  // never freed: as long as the process
+  std::map<std::string, const Library*> by_name;  // never freed: live as long as the process
   std::vector<void*> buried;                      // so that they are not taken for leaks
 };
 
@@ -23,7 +23,7 @@ Opened& opened() {
   return *all;
 }
 
-// depth; read by the log handler, which UCX calls in the thread that has something to say
+// depth; read by the log handler, which UCX calls in the thread that logs
 thread_local int hushed = 0;
 
 ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, const ucs_log_component_config_t*,
@@ -86,8 +86,8 @@ bool find_all(void* handle, Functions* call) {
   return finder.all();
 }
 
-// UCX takes over the signals of crashes when it is loaded. They are the program's, unless the user
-// has asked UCX for that; and where another library has loaded UCX before, it is not for us to say.
+// UCX handles the signals of crashes once it is loaded. This gives them back to the program, unless
+// the user has asked UCX to handle them, or another library has loaded UCX before.
 void give_signals_back(void* handle, bool loaded_before) {
   if (loaded_before || std::getenv("UCX_HANDLE_ERRORS") != nullptr) return;
   using Disable = void (*)();

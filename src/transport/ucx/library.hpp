@@ -56,8 +56,7 @@ class Library {
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] const std::string& version() const { return version_; }
 
-  // While it lives, UCX writes no messages for what this thread does: for questions whose answer
-  // may be no.
+  // While it lives, UCX logs nothing for this thread's calls: for attempts that may fail.
   class Hush {
    public:
     Hush();
@@ -66,9 +65,9 @@ class Library {
     Hush& operator=(const Hush&) = delete;
   };
 
-  // Objects of UCX that cannot be taken down, since they wait for a peer that does nothing, and UCX
-  // 1.13 aborts the program when what they have begun is cut off. Nobody touches them any more;
-  // they go with the process.
+  // Objects of UCX that cannot be destroyed: they wait for a peer that does nothing, and UCX 1.13
+  // aborts the program when what they have begun is cut off. Nobody uses them any more; they stay
+  // until the process ends.
   static void bury(void* object);
 
  private:

@@ -16,20 +16,20 @@ class Losses {
   explicit Losses(bootstrap::Bootstrap& bootstrap)
       : bootstrap_(bootstrap), unreachable_(bootstrap.size()), lost_(bootstrap.size()), stage_(bootstrap.size()) {}
 
-  // A connection to it is no more; the first time counts.
+  // A connection to the rank is lost; only the first time counts.
   void lose(std::uint32_t rank) {
     std::uint32_t not_yet = 0;
     if (lost_[rank].load(std::memory_order_relaxed) != 0) return;
     lost_[rank].compare_exchange_strong(not_yet, count_.fetch_add(1, std::memory_order_relaxed) + 1,
                                         std::memory_order_relaxed);
   }
-  // The connection between the devices is no more. True: so it was before.
+  // The connection between the device workers is lost. True: it was lost before.
   bool lose_device(std::uint32_t rank) {
     if (unreachable_[rank].exchange(true, std::memory_order_relaxed)) return true;
     lose(rank);
     return false;
   }
-  // Dead or gone, or its device is not to be reached any more.
+  // The rank has died or left, or its device worker cannot be reached any more.
   [[nodiscard]] bool failed(std::uint32_t rank) const {
     return bootstrap_.failed(rank) || unreachable_[rank].load(std::memory_order_relaxed);
   }
@@ -39,9 +39,9 @@ class Losses {
     return stage_[rank].load(std::memory_order_acquire) == Stage::given_up;
   }
 
-  // By the helper, now and then: gives up what was lost already the last time and has not died or
-  // left by now: who leaves, or dies, ends its connections too, and of that the bootstrap tells,
-  // later or sooner.
+  // By the helper, from time to time: takes for failed each rank that was lost already at the last
+  // call and has not died or left by now. A rank that leaves or dies loses its connections too, but
+  // the bootstrap reports that, sooner or later.
   void give_up_lost(const base::Log& log) {
     if (count_.load(std::memory_order_relaxed) == 0) return;
     bool some = false;
@@ -61,9 +61,9 @@ class Losses {
 
   bootstrap::Bootstrap& bootstrap_;
   std::vector<std::atomic<bool>> unreachable_;  // relaxed: nothing is read by it
-  // how many were lost when it was; 0: it is not. Relaxed
+  // the value of count_ when the rank was lost; 0: it is not. Relaxed
   std::vector<std::atomic<std::uint32_t>> lost_;
-  std::atomic<std::uint32_t> count_{0};  // how many so far, for their order. Relaxed
+  std::atomic<std::uint32_t> count_{0};  // losses so far, for their order. Relaxed
   // written by the helper (release), read by workers (acquire)
   std::vector<std::atomic<Stage>> stage_;
 };

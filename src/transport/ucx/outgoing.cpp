@@ -7,7 +7,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// Wraps only where command.bytes is out of all bounds.
+// Wraps only if command.bytes is far too large.
 std::uint64_t packet_bytes(const Command& command) {
   return ((std::uint64_t{command.header_bytes} + 7) & ~std::uint64_t{7}) + command.bytes;
 }
@@ -49,7 +49,7 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
       port_.call().am_send_nbx(peer.endpoint, kMessageId, nullptr, 0, &image, sizeof(Head) + bytes, &by_value_);
   if (request != nullptr) [[unlikely]]
     return false;
-  // not what is there now: one's own messages may have arrived within the call
+  // what was sent, not what is there now: a message to oneself may have arrived within the call
   peer.has_told(image.head);
   peer.next.position += cost_of(bytes);
   peer.used = true;
@@ -72,7 +72,7 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && device_.directory().known_closed(peer->rank, peer->worker))
       peer->stage = PeerState::Stage::closed;
-    // what is sent to a closed worker is gone, which is no error
+    // a message to a closed worker is lost, which is no error
     if (peer->stage == PeerState::Stage::closed) {
       command.done = command.source_free = true;
       return true;
@@ -141,7 +141,7 @@ inline void Outgoing::end_first(PeerState& peer, base::Status status) {
 
 // ---- several together ---------------------------------------------------------------------------
 
-// How many messages from the front of the batch go in one of UCX's.
+// How many messages from the front of the batch fit into one of UCX's.
 std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState& peer) const {
   std::uint32_t bytes = sizeof(Head);
   std::uint32_t cost = peer.next.position - peer.acked;
@@ -190,7 +190,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
 
 // ---- packets ------------------------------------------------------------------------------------
 
-// The packet is UCX's, or free again. False: the connection is broken.
+// Afterwards UCX has the packet, or it is free again. False: the connection is broken.
 bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
   void* request = send_message(port_.call(), peer.endpoint, packet->id, packet->data, packet->bytes, on_sent, packet);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) {

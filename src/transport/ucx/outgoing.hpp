@@ -1,9 +1,9 @@
 // Messages of a port on their way out.
 //
-// A short one goes by value: UCX has copied it when its call returns. What it does not take so, or
-// is longer, is copied into a packet, which waits in UCX, or for its connection. What follows a
-// packet that UCX still has goes as a packet too, so that they stay in order. A message takes a
-// slot until its receiver has said that it has arrived: it is done then.
+// A short message goes by value: UCX has copied it when its call returns. A longer one, or one that
+// UCX does not take by value, is copied into a packet, which waits in UCX, or for its connection.
+// Messages after a packet that UCX still has go as packets too, so that they stay in order. A
+// message takes a slot until its receiver tells that it has arrived: then it is complete.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ class Outgoing {
 
   // False: not accepted.
   [[nodiscard]] bool post(Command& command);
-  // Short messages to one worker, from the front of the batch: what a call of UCX costs, and of the
-  // kernel, is paid once. Returns how many. 0: there are no two, or it is better done one by one.
+  // Sends short messages to one worker, from the front of the batch, together: UCX and the kernel
+  // are called once. Returns how many. 0: there are no two, or it is better done one by one.
   [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
 
-  // A message of the peer says up to where it has consumed and has the stream towards it. False: it
-  // cannot be.
+  // A message of the peer tells up to where it has consumed the stream towards it, and up to where
+  // that has arrived. False: that is impossible.
   [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
     if (head.consumed == peer.acked && head.arrived == peer.delivered) return true;
     return learn(peer, head);
   }
 
-  // Its connection is there.
+  // Its connection is ready.
   void send_waiting(PeerState& peer);
-  // There never will be one.
+  // It will never be ready.
   void drop_waiting(PeerState& peer);
-  // Nothing is known any more of what was sent to it.
+  // It will not tell any more what has arrived: completes all that was sent to it.
   void end_all(PeerState& peer, base::Status status);
 
   // How many packets UCX has.
@@ -66,7 +66,7 @@ class Outgoing {
   Port& port_;
   Device& device_;
   const std::uint32_t window_;
-  ucp_request_param_t by_value_{};  // of every message that goes so
+  ucp_request_param_t by_value_{};  // of every message that goes by value
   Pool<Packet> packets_;
   Pool<Sending> sendings_;
   std::uint32_t flying_ = 0;

@@ -4,12 +4,14 @@
 // Invariants of a stream, in bytes by cost_of(), modulo 2^32:
 //   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
 //   acked (here) <= told (there) and arrived (there) <= sent (here)
-//   acked <= delivered <= sent; what lies before `delivered` is in the receiver's memory, and done
-//   A record begins where the one before it has ended, or at 0 if that was beyond a window; the
-//   ring is longer than a window by one record, so it never meets records that are not consumed.
+//   acked <= delivered <= sent; messages before `delivered` are in the receiver's memory, and
+//   completed
+//   A record begins at the end of the one before it, or at 0 if that end is at a window or beyond;
+//   the ring is longer than a window by one record, so a record never overlaps one that is not
+//   consumed.
 //
-// sent (as `position`), consumed and arrived are in `next`: a message shows them as they are when
-// it leaves.
+// sent (as `position`), consumed and arrived are in `next`: a message carries their values at the
+// time it leaves.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +55,7 @@ class Pool {
   [[nodiscard]] std::uint32_t count() const { return count_; }
   [[nodiscard]] T& item(std::uint32_t i) { return items_[i]; }
   [[nodiscard]] const T& item(std::uint32_t i) const { return items_[i]; }
-  // The one that take() takes; null: there is none.
+  // The item that take() returns next; null: there is none.
   [[nodiscard]] T* front() const { return free_; }
   T* take() {
     T* item = free_;
@@ -75,24 +77,24 @@ class Pool {
 struct Transfer {
   enum : std::uint32_t {
     active = 1,
-    local_done = 2,  // UCX is through with the source
-    flushed = 4,     // it is in the target's memory; said of gets and atomics from the beginning
+    local_done = 2,  // UCX has finished with the caller's memory
+    flushed = 4,     // it is in the target's memory; set from the start for gets and atomics
     is_put = 8,
     orphan = 16,      // reported as failed; UCX still has it
     owes_source = 32  // source_free was asked for and not reported yet
   };
-  Transfer* next = nullptr;  // of the pool, or of a peer state's puts
+  Transfer* next = nullptr;  // in the pool, or in a peer state's puts
   PeerState* peer = nullptr;
   Port* port = nullptr;
   Token token = 0;
   void* request = nullptr;  // UCX's, until local_done
   std::uint32_t flags = 0;  // 0: free
   base::Status status = HEDDLE_DONE;
-  // Of atomics. UCX writes the result here and not to the caller's memory, so that an atomic can
-  // end whatever UCX makes of it.
+  // For atomics. UCX writes the result here and not to the caller's memory, so that an atomic can
+  // complete whatever UCX does with it.
   std::uint64_t operand = 0;  // UCX reads it until the end
   std::uint64_t result = 0;
-  void* local = nullptr;  // where the caller wants it; null: nowhere
+  void* local = nullptr;  // where the caller wants the result; null: nowhere
   std::uint32_t local_bytes = 0;
   // A bitwise atomic by compare-and-swap; see Transfers::change().
   struct Change {
@@ -117,11 +119,11 @@ struct Packet {
   alignas(8) std::byte data[sizeof(Head) + kMostMessage];
 };
 
-// A message that UCX may have delivered, or not yet.
+// A sent message whose arrival the peer has not told yet.
 struct Sending {
   Sending* next = nullptr;
   Token token = 0;
-  std::uint32_t end = 0;  // in its stream
+  std::uint32_t end = 0;  // where it ends in its stream
 };
 
 struct PeerState {
@@ -130,13 +132,14 @@ struct PeerState {
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
-  base::Status status = HEDDLE_DONE;  // broken: of everything sent
+  base::Status status = HEDDLE_DONE;  // broken: with which everything sent fails
   ucp_ep_h endpoint = nullptr;
-  bool used = false;               // something has gone through it: no greeting is left on the way
-  bool has_gap = false;            // disconnected by us; UCX has nothing against it
-  bool greeted = false;            // something has left through it: its connection is made
-  bool heard = false;              // so is the peer's
-  std::uint64_t dies_at = 0;       // ns; of one that is dying
+  // something was sent through it: its greeting is not on the way any more
+  bool used = false;
+  bool has_gap = false;            // its stream has a gap: disconnected by us, not by UCX
+  bool greeted = false;            // our greeting has left: our connection is made
+  bool heard = false;              // the peer has sent something: its connection is made
+  std::uint64_t dies_at = 0;       // ns; while it is in Endpoints::dying_
   std::uint64_t greets_since = 0;  // ns
 
   // Towards the peer.
@@ -149,17 +152,17 @@ struct PeerState {
   List<Sending> undelivered;
 
   // From the peer.
-  std::unique_ptr<std::byte[]> ring;  // null: nothing has come yet
-  std::uint32_t pass = 0;             // that its messages show
-  std::uint32_t told = 0;             // consumed, as it knows it
+  std::unique_ptr<std::byte[]> ring;  // null: nothing has arrived yet
+  std::uint32_t pass = 0;             // that its messages must carry
+  std::uint32_t told = 0;             // `consumed`, as the peer knows it
   std::uint32_t told_arrived = 0;
   std::uint32_t write_at = 0;
   std::uint32_t read_at = 0;
-  std::uint32_t records = 0;  // not handed out
+  std::uint32_t records = 0;  // queued, not handed out yet
   std::uint32_t lent = 0;     // cost of what the last poll has handed out
   bool queued = false;        // there is something to hand out
-  bool owing = false;         // credit
-  bool telling = false;       // of arrivals
+  bool owing = false;         // the peer must be told of credit
+  bool telling = false;       // the peer may not know of arrivals
   bool credit_flies = false;
   Head credit;
 
@@ -168,11 +171,11 @@ struct PeerState {
   Transfer* flushing = nullptr;
   bool dirty = false;  // there are puts that are not flushed
   bool flush_flies = false;
-  void* flush_request = nullptr;  // UCX's, while it flies
+  void* flush_request = nullptr;  // UCX's, while the flush is under way
 
   [[nodiscard]] bool ready() const { return stage == Stage::ready; }
   [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
-  // It knows now what `head` has said.
+  // The peer now knows what `head` says.
   void has_told(const Head& head) {
     told = head.consumed;
     told_arrived = head.arrived;

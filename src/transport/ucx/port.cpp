@@ -10,11 +10,12 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long transfers may take to end when their worker is closed; then their connections are ended.
+// How long transfers may take to end when their worker is closed; then their connections are
+// closed.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
-// Rounds of progress in one visit of the helper, so that one port that is busy does not keep it
-// from the others, nor its owner waiting.
+// Rounds of progress in one visit of the helper, so that a busy port neither keeps the helper from
+// the others nor lets the owner wait.
 constexpr int kRounds = 64;
 
 }  // namespace
@@ -46,7 +47,7 @@ base::Status Port::open() {
   if (status == HEDDLE_DONE) status = find_address(call_, worker_, &address);
   if (status == HEDDLE_DONE) status = find_descriptor(call_, worker_, &descriptor_);
   if (status != HEDDLE_DONE) return status;
-  const Turn turn(*this);  // the helper does not come before all is there
+  const Turn turn(*this);  // the helper does not enter before all is set up
   const auto number = device_.helper().watch(*this, descriptor_);
   if (!number) return number.status();
   watch_ = *number;
@@ -55,7 +56,7 @@ base::Status Port::open() {
 }
 
 Port::~Port() {
-  // it was never a worker's
+  // no worker has had it
   if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);
   if (worker_ != nullptr) end();
 }
@@ -90,7 +91,8 @@ std::size_t Port::poll(std::span<Completion> completions) {
   completions_.begin(completions);
   incoming_.hand_out();
   transfers_.flush_dirty();
-  // What the flush has brought may be all that its caller waits for; UCX is asked often enough.
+  // If the poll has completions already, its caller may wait for nothing more: then UCX is asked
+  // only every fourth time.
   if (completions_.written() == 0 || ++skipped_ >= 4) {
     skipped_ = 0;
     ask_ucx();
@@ -101,21 +103,22 @@ std::size_t Port::poll(std::span<Completion> completions) {
   if (credits_.is_due(!streams_)) credits_.tell_all();
   if (has_more_to_do(poll)) [[unlikely]]
     do_more(poll);
-  // This poll may be the last for long, and has taken from UCX what would have called the helper.
+  // This poll may be the last for long, and has taken from UCX the event that would have woken the
+  // helper.
   if (credits_.has_to_tell() && quiet()) [[unlikely]]
     leaves_something();
   return completions_.end();
 }
 
-// Where messages stream in, UCX's shared memory brings one at a time: a poll takes several. Where
-// they come one by one it does not wait for more.
+// UCX's shared memory brings one message per call: while messages stream in, a poll calls it
+// several times. If they come one by one, it does not try for more.
 inline void Port::ask_ucx() {
   const bool streams = std::exchange(streams_, progress());
   if (!streams || !streams_) return;
   for (int round = 1; round < kMostRounds && completions_.has_room() && progress(); ++round) continue;
 }
 
-// What is not looked at by every poll.
+// What not every poll does.
 void Port::do_more(std::uint32_t poll) {
   if (credits_.owes()) credits_.send_owed();
   const bool connects = endpoints_.connecting();
@@ -143,8 +146,8 @@ bool Port::arm() {
   if (credits_.has_to_tell()) credits_.tell_all();
   if (!at_rest()) return false;
   if (armed()) return true;
-  // What UCX has found where no connection was yet it looks at in its progress, until that finds
-  // nothing; arming it before would lose it.
+  // What arrives on an interface without a connection, UCX handles only in its progress. So
+  // progress must find nothing first; arming UCX before would lose such an arrival.
   if (call_.worker_progress(worker_) != 0 || !at_rest() || call_.worker_arm(worker_) != UCS_OK) return false;
   quiet_.store(true, std::memory_order_release);
   armed_.store(true, std::memory_order_release);
@@ -161,7 +164,7 @@ Port::Served Port::serve(std::uint32_t thread) {
     handover_.release();
     return Served::never;
   }
-  // its owner has come and gone to sleep: what is taken from UCX now would wake nobody
+  // its owner has armed it and sleeps: what is taken from UCX now would wake nobody
   if (armed()) {
     handover_.release();
     return Served::watched;
@@ -182,8 +185,8 @@ Port::Served Port::serve(std::uint32_t thread) {
   return some ? Served::more : Served::stuck;
 }
 
-// What a poll does, but for what it hands out and takes back. What has ended waits for the next
-// one. True: UCX had something.
+// What a poll does, except that it hands out and releases no messages. Completions wait for the
+// next poll. True: UCX had something.
 bool Port::move_on() {
   transfers_.flush_dirty();
   const bool some = call_.worker_progress(worker_) != 0;
@@ -202,8 +205,8 @@ void Port::retire() {
   retired_.store(true, std::memory_order_release);
 }
 
-// The caller's memory is UCX's until the transfers have ended; peers that make no progress do not
-// hold us up for long.
+// UCX uses the caller's memory until the transfers have ended; peers that make no progress do not
+// delay us for long.
 void Port::close() {
   closed_ = true;
   const auto drive = [this](std::uint64_t until) {
@@ -232,7 +235,7 @@ bool Port::linger() {
   if (credits_.owes()) credits_.send_owed();
   if (endpoints_.connecting()) endpoints_.advance();
   if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
-  // Peers hear of what has arrived, else their messages seem lost.
+  // Peers must be told what has arrived, else their messages seem lost.
   return some || endpoints_.has_waiting() || credits_.owes_the_living() || in_flight();
 }
 

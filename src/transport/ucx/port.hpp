@@ -1,8 +1,8 @@
-// This transport's part of a worker: one of UCX's workers, and what is known of the workers that it
-// speaks with. It outlives the TransportWorker: what was accepted leaves although nobody polls for
-// this worker any more, and peers that do not know yet may write to it. One thread at a time: its
-// owner, within a Turn; the helper, by serve(), while the owner is elsewhere; the device, once it
-// is retired.
+// This transport's part of a worker: one of UCX's workers, and its peer states. It outlives the
+// TransportWorker: accepted messages leave although nobody polls for this worker any more, and
+// peers that do not know of its end may still write to it. One thread at a time uses it: its owner,
+// within a Turn; the helper, by serve(), while the owner is elsewhere; the device, once it is
+// retired.
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,7 @@ class Port {
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t now_ns() const { return device_.environment().clock->now_ns(); }
   void make_room_for(std::size_t peers);
-  // Its owner has closed it, or is about to: the caller's memory is not used any more when that has
-  // ended.
+  // Its owner has closed it, or closes it now: after that the caller's memory is not used any more.
   [[nodiscard]] bool closed() const { return closed_; }
   // UCX's progress. True: it had something.
   bool progress() {
@@ -49,10 +48,10 @@ class Port {
       armed_.store(false, std::memory_order_relaxed);
     return true;
   }
-  // UCX keeps something of which its descriptor does not tell when it goes on; or the device has
-  // something to ask.
+  // UCX keeps something whose progress its descriptor does not report; or the device has a question
+  // to send.
   void leaves_something();
-  // Connections wait for what the device learns. Relaxed: who misses it looks again.
+  // Connections wait for an answer to the device. Relaxed: a thread that misses it looks again.
   void set_waits_for_device(bool waits) { waits_for_device_.store(waits, std::memory_order_relaxed); }
 
   // ---- the owner; see TransportWorker
@@ -63,7 +62,8 @@ class Port {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   [[nodiscard]] bool arm();
 
-  // While it lives, its thread has the port: the owner. It waits for the helper to leave.
+  // While it lives, its thread, the owner, has the port. The constructor waits for the helper to
+  // leave.
   class Turn {
    public:
     explicit Turn(Port& port) : port_(port) { port.handover_.enter(); }
@@ -74,45 +74,45 @@ class Port {
    private:
     Port& port_;
   };
-  // The same without waiting. False: the helper is there.
+  // The same without waiting. False: the helper is inside.
   [[nodiscard]] bool try_enter() { return handover_.try_enter(); }
   void leave() { handover_.leave(); }
 
   // ---- any thread
   // UCX is armed for an owner that wants to sleep, and nothing has come since.
   [[nodiscard]] bool armed() const { return armed_.load(std::memory_order_acquire); }
-  // True: it was armed, and it is the caller who must ring.
+  // True: it was armed, and the caller must ring.
   [[nodiscard]] bool disarm() { return armed() && armed_.exchange(false, std::memory_order_acq_rel); }
   // A number that changes when its owner polls. Relaxed: a hint.
   [[nodiscard]] std::uint32_t polls() const { return polls_.load(std::memory_order_relaxed); }
-  // UCX was armed, and the owner has left nothing in its hands since.
+  // UCX was armed, and the owner has left nothing to UCX since.
   [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
   [[nodiscard]] bool waits_for_device() const { return waits_for_device_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
 
   // ---- the helper
-  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something that it may
-  // not tell the end of (its shared memory does not tell that a peer has room again). more: it was
-  // busy until the end. stuck: only time helps. never: the kernel has no membarrier. watched: its
-  // owner has armed it.
+  // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something whose end
+  // it may not report (its shared memory does not report that a peer has room again). more: there
+  // was something until the end. stuck: the owner is inside, or UCX cannot be armed now. never: the
+  // port has orphans, or the kernel has no membarrier. watched: its owner has armed it.
   enum class Served : std::uint8_t { quiet, waiting, more, stuck, watched, never };
-  // With its thread's number: moves it on in its owner's stead.
+  // Makes progress in place of the owner; `thread`: the number of the helper's thread.
   [[nodiscard]] Served serve(std::uint32_t thread);
 
   // ---- the end
-  // By the owner, at last: nobody polls any more. The caller's memory is not used after this;
-  // messages are. The port is the device's.
+  // By the owner, at the end: nobody polls any more. After this the caller's memory is not used;
+  // accepted messages still leave. The port belongs to the device.
   void retire();
-  // By the device, afterwards. True: something moves on still. Where UCX has orphans, nothing does:
-  // where the peer lives, to move this worker on may read or write memory that is the caller's
-  // again. So only its owner does, never anybody in its stead.
+  // By the device, afterwards: makes progress. True: something is still under way. It does nothing
+  // if UCX has orphans: if their peer lives, progress on this worker may read or write memory that
+  // the caller uses again. So only the owner makes progress then, nobody in its place.
   bool linger();
-  // Nothing is under way that must not be cut off: UCX's worker ends.
+  // Nothing is under way that must not be cut off: destroys UCX's worker.
   void end();
 
  private:
-  // Polls between two looks at the device. For speed alone: notes are answered by the helper where
-  // nobody looks.
+  // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
+  // looks.
   static constexpr std::uint32_t kDevicePeriod = 32;
   static constexpr std::uint32_t kConnectingPeriod = 4;  // while something connects
   static constexpr int kMostRounds = 16;                 // of progress in one poll
@@ -130,7 +130,7 @@ class Port {
   void do_more(std::uint32_t poll);
   [[nodiscard]] bool move_on();
   [[nodiscard]] bool at_rest() const;
-  // UCX has messages of it.
+  // UCX still has messages of this port.
   [[nodiscard]] bool in_flight() const { return outgoing_.flying() + credits_.flying() != 0; }
   void close();
 
@@ -140,7 +140,7 @@ class Port {
   ucp_worker_h worker_ = nullptr;
   bool closed_ = false;
   std::uint32_t skipped_ = 0;            // polls that have not asked UCX
-  bool streams_ = false;                 // the last time it was asked it had something
+  bool streams_ = false;                 // UCX had something when it was asked last
   std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
   Completions completions_;
   Endpoints endpoints_;
@@ -153,8 +153,8 @@ class Port {
   queue::Handover<> handover_;
   int descriptor_ = -1;             // UCX's
   std::uint32_t watch_ = 0;         // the helper's number of it
-  std::atomic<bool> armed_{false};  // set by arm(), taken back by whoever finds something
-  // set by the helper, taken back by the owner, which then wakes it; both inside
+  std::atomic<bool> armed_{false};  // set by arm(), cleared by the thread that finds something
+  // set by the helper and by arm(), cleared by the owner, which then wakes the helper; both inside
   std::atomic<bool> quiet_{false};
   std::atomic<bool> waits_for_device_{false};
   // release by retire(), acquire by the helper, which does not touch it afterwards

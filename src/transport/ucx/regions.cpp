@@ -124,7 +124,7 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
       free_imports_.push_back(number);
     }
     number = free_imports_.back();
-    // should there be no memory, the number is free still
+    // if there is no memory, the number is still free
     import_of_.emplace(std::pair{rank, key.id}, number);
     free_imports_.pop_back();
     imports_[number].generation = next_generation_++;
@@ -165,7 +165,7 @@ base::Result<Bytes> Regions::key(std::uint64_t import, std::uint64_t generation)
     const Bytes* own = packed(wanted.id);
     return own != nullptr ? base::Result<Bytes>(*own) : HEDDLE_ERR_RANGE;
   }
-  // UCX 1.13 may not survive a key whose owner is gone
+  // UCX 1.13 may crash on a key whose owner is gone
   if (device_.failed(wanted.rank)) return HEDDLE_ERR_PEER_FAILED;
   if (wanted.known == Known::there) return wanted.packed;
   if (wanted.known == Known::gone) return HEDDLE_ERR_RANGE;

@@ -1,5 +1,5 @@
 // The regions of a rank, and those of its peers that it has imported. UCX's own keys are longer
-// than a packed region may be: what names a region carries its number, and its key is asked for on
+// than a packed region may be: so a packed region carries a number, and its key is asked for on
 // first use (directory.hpp).
 #pragma once
 
@@ -25,10 +25,10 @@ class Regions {
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
   [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes);
   void withdraw(std::uint64_t id);
-  // At last.
+  // At the end.
   void withdraw_all(ucp_context_h context);
 
-  // The key comes from the network. PROTOCOL: it is none of that rank's.
+  // The key comes from the network. PROTOCOL: it is no key of that rank.
   // handle: [0] number of the import, [1] its generation, [2] address in the owner. Imports of one
   // region share the first two, so that its key is unpacked once.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key);
@@ -37,14 +37,14 @@ class Regions {
   [[nodiscard]] bool import_is(std::uint64_t import, std::uint64_t generation);
   // Changes whenever an import is released. Relaxed: a late look does no harm.
   [[nodiscard]] std::uint64_t releases() const { return releases_.load(std::memory_order_relaxed); }
-  // The packed key of an imported region. AGAIN. RANGE: its owner has withdrawn it, or it was
+  // The packed key of an imported region. AGAIN. RANGE: its owner has deregistered it, or it was
   // released here.
   [[nodiscard]] base::Result<Bytes> key(std::uint64_t import, std::uint64_t generation);
 
   // ---- for the directory, with the device's mutex
   // The packed key of a region of this rank. Null: there is none.
   [[nodiscard]] const Bytes* packed(std::uint64_t id) const;
-  // What was asked of `rank`, and is answered. Null: it has no such region.
+  // The answer of `rank`. Null: it has no such region.
   void learn(std::uint32_t rank, std::uint64_t id, const std::byte* key, std::uint32_t bytes);
   // There was no memory for the answer: it is asked for again.
   void ask_again(std::uint32_t rank, std::uint64_t id);

@@ -24,7 +24,7 @@ int ask(int socket, int level, int option, int otherwise) {
   return ::getsockopt(socket, level, option, &value, &bytes) == 0 ? value : otherwise;
 }
 
-// It only improves matters.
+// A failure is ignored: the option only helps.
 void tell(int socket, int level, int option, int value) {
   [[maybe_unused]] const int ignored = ::setsockopt(socket, level, option, &value, sizeof value);
 }
@@ -33,7 +33,8 @@ void shorten(int socket, int option, int most) {
   if (ask(socket, IPPROTO_TCP, option, 0) > most) tell(socket, IPPROTO_TCP, option, most);
 }
 
-// A third of the time, then four questions in the rest of it. True if it was so already.
+// Turns keepalive on: a probe after a third of the time, four in the rest of it. True if it was so
+// already.
 bool ask_in_time(int socket, std::uint64_t ns) {
   const auto seconds = static_cast<int>(ns / (1000 * kMs));
   const int idle = std::max(seconds / 3, 1);
@@ -75,12 +76,12 @@ bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
 
 }  // namespace
 
-// The time since the last acknowledgement alone says nothing where nothing was sent for long
-// before. The pause before the next repetition is doubled each time, so it tells for how long there
-// has been no answer: at least as long as it less the first, at most twice as long. Only where a
-// router, or the own machine, says that the host is not to be reached it is made shorter again (RFC
-// 6069); there the questions that were asked of a connection before, a third of the time after the
-// last answer at the latest, tell that it is no long pause of the program.
+// The time since the last acknowledgement alone says nothing if nothing was sent for long before.
+// The kernel doubles the pause before each retransmission, so the pause tells for how long there
+// has been no answer: at least the pause less the first one, at most twice the pause. The kernel
+// shortens it again only if a router, or this machine, reports that the host is unreachable (RFC
+// 6069). Then the keepalive probes that were sent before, a third of the time after the last answer
+// at the latest, show that the program itself made no long pause.
 bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
   ns = std::min(ns, kMostSilence);
   if (std::uint64_t{about.tcpi_last_ack_recv} * kMs < ns) return false;
@@ -88,11 +89,11 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
     const bool long_pause = about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
     return long_pause || (asks && about.tcpi_retransmits >= 3);
   }
-  // of an empty connection, or of one whose end takes nothing for now
+  // of an idle connection, or of one whose other end reads nothing for now
   return about.tcpi_probes >= 2;
 }
 
-// Nothing for what is no epoll.
+// Adds nothing if the descriptor is no epoll.
 void Silence::add_watched_by(int descriptor, std::vector<Watched>* to) {
   std::array<char, 32> path;
   std::snprintf(path.data(), path.size(), "/proc/self/fdinfo/%d", descriptor);
@@ -107,15 +108,15 @@ void Silence::add_watched_by(int descriptor, std::vector<Watched>* to) {
   }
 }
 
-// UCX may close one at any time, and its number be somebody else's: what is worked on is a copy,
-// and of the file that was told of.
+// UCX may close a descriptor at any time, and another file may get its number: so we work on a
+// copy, and only if it is the file that was found.
 base::Fd Silence::copy_of(const Watched& one, struct stat* about) {
   base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
   if (copy.valid() && (::fstat(copy.get(), about) != 0 || about->st_ino != one.file)) copy.reset();
   return copy;
 }
 
-// Of a worker's epoll, those of its interfaces, and of them the sockets.
+// A worker's epoll watches the epolls of its interfaces, and these watch the sockets.
 void Silence::gather(int descriptor) {
   try {
     std::vector<Watched> of_worker;

@@ -1,6 +1,6 @@
-// How long UCX's TCP connections may be silent. What nobody acknowledges the kernel sends again for
-// a quarter of an hour, and UCX 1.13 has no setting for that; so its sockets are found behind the
-// descriptors on which its workers sleep, and the kernel is asked about each.
+// Limits how long UCX's TCP connections may be silent. The kernel retransmits what nobody
+// acknowledges for a quarter of an hour, and UCX 1.13 has no setting for that. So we find its
+// sockets behind the descriptors on which its workers sleep, and ask the kernel about each.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -15,37 +15,37 @@
 
 namespace heddle::transport::ucx {
 
-// Nothing has come from the other end's kernel for `ns`, although it was asked again and again for
-// at least half of that time: what was sent is sent again, or questions go unanswered. A process
-// that is stopped, or takes nothing, is not silent: its kernel answers. Up to kMostSilence. `asks`:
-// the connection asks by itself, and did so at a look before, where nothing is under way.
+// Nothing has arrived from the other end's kernel for `ns`, although it was asked repeatedly for at
+// least half of that time: with retransmissions, or with probes, which it did not answer. A process
+// that is stopped, or reads nothing, is not silent: its kernel answers. Up to kMostSilence. `asks`:
+// keepalive is on, and was so at an earlier check, so the connection sends probes while it is idle.
 bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns);
-inline constexpr std::uint64_t kLeastSilence =
-    1'000'000'000;  // what the kernel tells is in ms, and it sends again after 200
+// the kernel reports in ms, and retransmits after 200
+inline constexpr std::uint64_t kLeastSilence = 1'000'000'000;
 inline constexpr std::uint64_t kMostSilence = 240'000'000'000;  // the kernel's pauses grow to 120 s
 
-// Looks at connections, a bounded number at a time: each costs seven system calls. One thread at a
+// Checks connections, a bounded number at a time: each costs seven system calls. One thread at a
 // time.
 class Silence {
  public:
-  // What is silent for `ns` is ended; `log` is told of each.
+  // A connection that is silent for `ns` is shut down; `log` is told of each.
   Silence(std::uint64_t ns, const base::Log& log) : ns_(ns), log_(log) {}
 
   [[nodiscard]] std::uint64_t limit() const { return ns_; }
-  // Finds what `descriptor`, an epoll, watches, itself or through epolls that it watches: look()
-  // looks at it next. A few system calls for each of these epolls. What cannot be found (no memory,
-  // no descriptor left, no /proc) is not looked at.
+  // Finds the sockets that `descriptor`, an epoll, watches, directly or through epolls that it
+  // watches: look() checks them next. A few system calls for each of these epolls. What cannot be
+  // found (no memory, no descriptor left, no /proc) is not checked.
   void gather(int descriptor);
-  // Looks at up to `most` of what was gathered, and ends the TCP connections that are silent: UCX
-  // finds them closed. Keepalive is turned on, with times that are no longer than that, so that who
-  // has nothing under way asks, too. What is another file's by now is left alone. Returns how many
-  // were ended.
+  // Checks up to `most` of the gathered sockets, and shuts down the TCP connections that are
+  // silent: UCX finds them closed. Turns keepalive on, with times that are no longer than that, so
+  // that idle connections send probes too. A descriptor that is another file's by now is left
+  // alone. Returns how many were shut down.
   std::size_t look(std::size_t most);
-  // Nothing is left to look at.
+  // Nothing is left to check.
   [[nodiscard]] bool done() const { return found_.empty(); }
 
  private:
-  // A number, and which file had it when it was told of.
+  // A descriptor, and the file that it named when it was found.
   struct Watched {
     int descriptor;
     unsigned long long file;

@@ -1,5 +1,5 @@
-// What is silent, by what the kernel tells; and that nothing is ended that is not. Networks that
-// are cut: tests/hosts.
+// Which connections are silent, by what the kernel reports; no other connection is shut down.
+// Networks that are cut: tests/hosts.
 #include "transport/ucx/silence.hpp"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ TEST(silence, is_what_lasts_although_something_was_sent_again_and_again) {
   // 0.2 + 0.4 + … + 12.8 s have passed, the next pause is 25.6 s.
   EXPECT_TRUE(silent_for(sent_again(30'000, 7, 25'600'000), false, 30 * kSecond));
   EXPECT_FALSE(silent_for(sent_again(29'000, 7, 25'600'000), false, 30 * kSecond));
-  // The last before was an hour ago, and the first time nothing has come in return.
+  // The last acknowledgement was an hour ago, and the retransmissions began only lately.
   EXPECT_FALSE(silent_for(sent_again(3'600'000, 0, 200'000), false, 30 * kSecond));
   EXPECT_FALSE(silent_for(sent_again(3'600'000, 5, 6'400'000), false, 30 * kSecond));
   EXPECT_TRUE(silent_for(sent_again(3'600'000, 7, 25'600'000), false, 30 * kSecond));
@@ -46,12 +46,12 @@ TEST(silence, is_what_lasts_although_something_was_sent_again_and_again) {
   EXPECT_TRUE(silent_for(sent_again(1'000'000, 12, 120'000'000), false, 3600 * kSecond));
 }
 
-// A router that tells that the host is not to be reached makes the pauses short again.
+// If a router reports that the host is unreachable, the pauses become short again.
 TEST(silence, is_what_lasts_while_a_router_answers_in_the_place_of_the_host) {
   tcp_info about = sent_again(60'000, 0, 200'000);
   about.tcpi_retransmits = 40;
   EXPECT_TRUE(silent_for(about, true, 30 * kSecond));
-  EXPECT_FALSE(silent_for(about, false, 30 * kSecond));  // it may have had nothing to say for long
+  EXPECT_FALSE(silent_for(about, false, 30 * kSecond));  // it may have had nothing to send for long
   about.tcpi_retransmits = 2;
   EXPECT_FALSE(silent_for(about, true, 30 * kSecond));
   about.tcpi_retransmits = 40;
@@ -97,7 +97,7 @@ base::Fd epoll_of(std::initializer_list<int> descriptors) {
   return made;
 }
 
-// One look at all of them.
+// One check of all of them.
 std::size_t end_silent(int descriptor, std::uint64_t ns) {
   Silence silence(ns, base::Log());
   silence.gather(descriptor);
@@ -128,11 +128,11 @@ TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
   EXPECT_EQ(option(pair.there, TCP_KEEPIDLE), 2);  // what is shorter stays
 }
 
-// Its number is somebody else's by now.
+// Another file has its number by now.
 TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
   Pair pair;
   const base::Fd epoll = epoll_of({pair.here.get()});
-  // so that the epoll goes on with it
+  // so that the epoll still watches it
   const base::Fd kept(::fcntl(pair.here.get(), F_DUPFD_CLOEXEC, 0));
   ASSERT_EQ(::dup3(pair.listener.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
   EXPECT_EQ(end_silent(epoll.get(), 30 * kSecond), 0U);
@@ -140,7 +140,7 @@ TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
   EXPECT_EQ(option(kept, SO_KEEPALIVE, SOL_SOCKET), 0);
 }
 
-// So that who has many connections is not kept from what else it does.
+// So that a thread with many connections is not kept from its other work.
 TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
   std::array<Pair, 5> pairs;
   const base::Fd inner = epoll_of({pairs[0].here.get(), pairs[1].here.get(), pairs[2].here.get()});
@@ -165,7 +165,7 @@ TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
   EXPECT_TRUE(silence.done());
 }
 
-// Between the turns of one look.
+// Between the turns of one check.
 TEST(silence, a_descriptor_that_is_opened_anew_meanwhile_is_left_alone) {
   Pair pair;
   const base::Fd epoll = epoll_of({pair.here.get()});
@@ -177,7 +177,7 @@ TEST(silence, a_descriptor_that_is_opened_anew_meanwhile_is_left_alone) {
   EXPECT_EQ(option(pair.there, SO_KEEPALIVE, SOL_SOCKET), 0);
 }
 
-// Its end reads nothing, so nothing more can be sent; its kernel answers.
+// The other end reads nothing, so nothing more can be sent; but its kernel answers.
 TEST(silence, who_takes_nothing_is_not_silent) {
   Pair pair;
   ASSERT_EQ(::fcntl(pair.here.get(), F_SETFL, O_NONBLOCK), 0);

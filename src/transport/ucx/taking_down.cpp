@@ -1,4 +1,4 @@
-// The end of a rank's device.
+// Destroys a rank's device.
 #include <sched.h>
 
 #include "transport/ucx/device.hpp"
@@ -7,13 +7,13 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long what was accepted may take to leave when its rank ends, if its peers do nothing.
+// How long accepted messages may take to leave when their rank ends, if their peers do nothing.
 constexpr std::uint64_t kLeaveNs = 200'000'000;
 
 }  // namespace
 
-// What was accepted leaves, as long as the peers play their part; then connections end, whatever
-// the peers do.
+// Accepted messages leave, as long as the peers make progress; then connections are closed,
+// whatever the peers do.
 Device::~Device() {
   helper_.stop();
   const std::lock_guard lock(mutex_);
@@ -22,8 +22,7 @@ Device::~Device() {
     leave();
     take_down();
   }
-  // Not before: what peers have on its way to these regions arrives while closed ports are moved
-  // on.
+  // Only now: transfers of peers to these regions may arrive while closed ports make progress.
   regions_.withdraw_all(context);
   if (context_ != nullptr) call_.cleanup(context_);
 }
@@ -52,9 +51,9 @@ bool Device::has_ended(Flush* flush) const {
   return flush->ended = true;
 }
 
-// Of the device worker, then of the closed ports; null: it has orphans, and nobody waits for that
-// one. An endpoint that still answers its peer's greeting must not be cut off: UCX 1.13 aborts.
-// Such a worker does not end its flush, and is left as it is.
+// Flushes of the device worker, then of the closed ports; a null worker: the port has orphans, and
+// nobody waits for it. An endpoint that still answers its peer's greeting must not be cut off: UCX
+// 1.13 aborts. Such a worker does not end its flush, and is left as it is.
 std::vector<Device::Flush> Device::flush_all() {
   std::vector<Flush> flushes;
   flushes.push_back(begin_flush(directory_.worker()));

@@ -23,8 +23,8 @@ Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
   params_.cb.send = on_local;
 }
 
-// A put or get in which check() would find nothing wrong, but for its rank, and that moves
-// something.
+// A put or get of at least one byte in which check() would find nothing wrong, except perhaps its
+// rank.
 inline bool Transfers::is_block(const Command& command) {
   return (command.opcode == Opcode::put || command.opcode == Opcode::get) && !command.alone &&
          command.remote != nullptr && command.bytes != 0 && command.offset <= command.remote->bytes &&
@@ -41,7 +41,7 @@ bool Transfers::post(Command& command) {
 }
 
 [[gnu::noinline]] bool Transfers::post_otherwise(Command& command) {
-  if (command.alone) return false;  // it takes UCX's progress, here and often there
+  if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
   base::Status why = check(command);
   if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
   PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
@@ -89,7 +89,7 @@ base::Status Transfers::check(const Command& command) const {
 
 // ---- beginning ----------------------------------------------------------------------------------
 
-// Each with the first slot, which stays free where nothing is under way afterwards.
+// Each uses the first free slot, which stays free if nothing is under way afterwards.
 
 inline bool Transfers::put(Command& command, const Key& key) {
   PeerState& peer = *key.peer;
@@ -199,9 +199,9 @@ void* Transfers::fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t add
   return port_.call().atomic_op_nbx(transfer->peer->endpoint, op, &transfer->operand, 1, address, key, &params);
 }
 
-// Bitwise atomics over UCX's shared memory: what UCX 1.13 has for them there leaves the word as it
-// was, as it is compiled on x86. So by compare-and-swap, from transfer->result as the word's last
-// known value. Null: changed. Else as UCX answers; in progress, on_local() goes on.
+// Bitwise atomics over UCX's shared memory: UCX 1.13, as it is compiled on x86, leaves the word
+// unchanged there. So they use compare-and-swap, from transfer->result as the word's last known
+// value. Null: changed. Else UCX's answer; if it is in progress, on_local() goes on.
 void* Transfers::change(Transfer* transfer) {
   Transfer::Change& change = transfer->change;
   const ucp_atomic_op_t op = kAtomics[change.op];
@@ -211,7 +211,7 @@ void* Transfers::change(Transfer* transfer) {
     std::uint64_t next = known & change.operand;
     if (op == UCP_ATOMIC_OP_OR) next = known | change.operand;
     if (op == UCP_ATOMIC_OP_XOR) next = known ^ change.operand;
-    // the upper half of a short word's stays as it is
+    // the upper half stays as it is if the word is short
     std::memcpy(&transfer->result, &next, transfer->local_bytes);
     void* request = fetch(transfer, UCP_ATOMIC_OP_CSWAP, change.address, change.key);
     if (request != nullptr) return request;
@@ -254,7 +254,7 @@ void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   if (status == UCS_OK && !told) take_result(*transfer);
   transfer->flags |= Transfer::local_done;
   if (status != UCS_OK) transfer->status = meaning_of(status);
-  // It came back from the peer; a put's end here says nothing of the way.
+  // An answer came back from the peer; the local end of a put shows no such thing.
   if (status == UCS_OK && !transfer->has(Transfer::is_put)) transfer->peer->used = true;
   if (transfer->has(Transfer::owes_source)) {
     transfer->flags &= ~std::uint32_t{Transfer::owes_source};
@@ -299,10 +299,10 @@ inline void Transfers::finish(Transfer* transfer) {
   return false;
 }
 
-// Its endpoint is no more, and UCX has ended what went through it; but UCX 1.13 forgets a fetching
-// atomic that waited for its turn, as while the connection was being made
-// (ucp_request_send_state_ff() counts on a completion that has not begun). A request that is
-// released tells nothing afterwards.
+// Its endpoint is closed, and UCX has ended what went through it. But UCX 1.13 forgets a fetching
+// atomic that waited for its turn, for example while the connection was being made
+// (ucp_request_send_state_ff() relies on a completion that has not begun). A request that is
+// released calls no callback afterwards.
 [[gnu::cold]] void Transfers::abandon(PeerState& peer) {
   if (peer.flush_flies) {
     port_.call().request_free(std::exchange(peer.flush_request, nullptr));
@@ -367,7 +367,7 @@ void Transfers::on_flushed(void* request, ucs_status_t status, void* user) {
 void Transfers::end_flush(PeerState& peer, base::Status status) {
   Transfer* flushed = std::exchange(peer.flushing, nullptr);
   status == HEDDLE_DONE ? end_puts(flushed) : fail_puts(flushed, status);
-  // Of a broken connection nothing is flushed any more.
+  // On a broken connection nothing is flushed any more.
   if (peer.stage == PeerState::Stage::broken) fail_puts(std::exchange(peer.unflushed, nullptr), status);
 }
 

@@ -1,8 +1,8 @@
 // Puts, gets and atomics of a port.
 //
 // A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted
-// between two polls share one. A get is done when UCX says so, and so is an atomic, which always
-// asks for the result.
+// between two polls share one flush. A get is done when UCX says so, and so is an atomic, which
+// always asks for the result.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ class Transfers {
   // False: not accepted.
   [[nodiscard]] bool post(Command& command);
 
-  // Told nobody of their end yet.
+  // Transfers that were not reported as done yet.
   [[nodiscard]] std::uint32_t under_way() const { return under_way_; }
-  // UCX has transfers still that were told as failed, as it cannot be made to forget them
+  // UCX still has transfers that were reported as failed, since it cannot be made to forget them
   // (orphan()).
   [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
   [[nodiscard]] bool at_rest() const { return under_way_ == 0 && dirty_.empty() && changing_.empty(); }
@@ -34,26 +34,26 @@ class Transfers {
   void flush_dirty() {
     if (!dirty_.empty()) flush_all_dirty();
   }
-  // After it: atomics that others had forestalled are tried again.
+  // After it: atomics whose word another process changed first are retried.
   void change_again() {
     if (!changing_.empty()) [[unlikely]]
       change_all_again();
   }
-  // Now and then.
+  // From time to time.
   void forget_releases() { keys_.forget_releases(under_way_ + orphans_ != 0); }
 
-  // Of one peer state, where its connection is lost. UCX keeps what it has; nobody waits for it any
-  // more.
+  // Fails the transfers of a peer state whose connection is lost. UCX keeps what it has; nobody
+  // waits for it any more.
   void orphan(PeerState& peer);
-  // UCX has something of it that has not ended.
+  // UCX still has a transfer or a flush of it.
   [[nodiscard]] bool holds_some(const PeerState& peer) const;
-  // What UCX has it has forgotten: it ends all the same.
+  // UCX has forgotten what it still has of this peer state: fails it.
   void abandon(PeerState& peer);
-  // Its flush has ended, or was none.
+  // Its flush has ended, or it has none.
   void end_flush(PeerState& peer, base::Status status);
-  // Of each peer state that has something under way.
+  // Disconnects each peer state that has something under way.
   void disconnect_all();
-  // At last.
+  // At the end.
   void destroy_keys() { keys_.destroy(); }
 
  private:
@@ -76,7 +76,7 @@ class Transfers {
   static void take_result(Transfer& transfer) {
     if (transfer.local != nullptr) std::memcpy(transfer.local, &transfer.result, transfer.local_bytes);
   }
-  // Another has changed the word between its reading and its changing.
+  // Another process has changed the word between our read and our change.
   static bool was_forestalled(const Transfer& transfer) {
     return std::memcmp(&transfer.result, &transfer.operand, transfer.local_bytes) != 0;
   }
@@ -95,7 +95,7 @@ class Transfers {
   std::uint32_t under_way_ = 0;
   std::uint32_t orphans_ = 0;
   std::vector<PeerState*> dirty_;  // with puts that are not flushed
-  List<Transfer> changing_;        // atomics to be tried again
+  List<Transfer> changing_;        // atomics to be retried
   Keys keys_;
 };
 

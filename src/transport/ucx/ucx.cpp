@@ -8,11 +8,11 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// What does not fit a few messages is better fetched by its receiver.
+// What does not fit into a few messages is better fetched by its receiver.
 constexpr std::uint64_t kFetchBytes = std::uint64_t{32} << 10;
 constexpr std::uint32_t kMemoryOpcodes = bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
 
-// The port that it works on goes to the device when this ends.
+// Its port goes to the device when this object is destroyed.
 class Worker final : public TransportWorker {
  public:
   Worker(Device& device, std::unique_ptr<Port> port) : device_(device), port_(std::move(port)) {}
@@ -23,10 +23,10 @@ class Worker final : public TransportWorker {
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override {
     if (!port_->try_enter()) return 0;
-    const Leaving leaving{*port_};  // where there is no memory, too
+    const Leaving leaving{*port_};  // also if memory runs out
     return port_->post(batch);
   }
-  // Waits for the helper to leave: who was not taken comes here.
+  // Waits for the helper to leave: a caller whose post() was refused calls this next.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const Port::Turn turn(*port_);
     return port_->poll(completions);
@@ -65,7 +65,7 @@ class UcxTransport final : public Transport {
   UcxTransport(bootstrap::Bootstrap& bootstrap, std::unique_ptr<Device> device)
       : bootstrap_(bootstrap), device_(std::move(device)) {
     bootstrap_.set_bell(&device_->helper().bell());
-    // what wakes UCX costs its senders nothing that they do not do anyway
+    // a wake-up of UCX costs its senders nothing more
     capabilities_.sleeping = Sleeping::free;
     capabilities_.name = "ucx";
     capabilities_.opcodes = bit(Opcode::message) | kMemoryOpcodes;

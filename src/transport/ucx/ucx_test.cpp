@@ -1,5 +1,4 @@
-// What only this transport has to show: peers are served by a rank that makes no calls, by the
-// helper.
+// Tests of this transport alone: the helper serves the peers of a rank that makes no calls.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +28,7 @@ class Ucx : public testing::TestWithParam<Setting> {
   }
 };
 
-// Of all ranks only this port is polled.
+// Polls only this port until the condition holds.
 bool alone(Port& port, const std::function<bool()>& condition) {
   return test::within_time(condition, [&port] { port.poll(); });
 }
@@ -57,7 +56,7 @@ Command transfer(Opcode opcode, const RemoteMemory& memory, std::vector<std::byt
   return command;
 }
 
-// Of a region that is imported twice there is one key, as long as one of the two is used.
+// Two imports of a region share one key, as long as one of the two is used.
 TEST_P(Ucx, ImportsOfOneRegionShareItsKey) {
   World world(GetParam(), 2);
   auto target = *world.transport(1).allocate(4096);
@@ -121,7 +120,7 @@ TEST_P(Ucx, ARankThatMakesNoCallsIsReachedForTheFirstTime) {
   }
 }
 
-// What is posted leaves although its own rank makes no call any more: the first contact takes
+// A posted command leaves although its own rank makes no call any more: the first contact needs
 // answers.
 TEST_P(Ucx, WhatIsPostedLeavesWithoutItsOwner) {
   World world(GetParam(), 2, 1);
@@ -142,7 +141,7 @@ TEST_P(Ucx, WhatIsPostedLeavesWithoutItsOwner) {
   world.transport(1).free(*target);
 }
 
-// A message is done when its target has it, not when UCX has taken it.
+// A message is done when its target has it, not when UCX has accepted it.
 TEST_P(Ucx, AMessageThatDoesNotArriveFails) {
   World world(GetParam(), 2, 1);
   Token token = 0;
@@ -153,7 +152,7 @@ TEST_P(Ucx, AMessageThatDoesNotArriveFails) {
   EXPECT_EQ(world.port(0).status(token), HEDDLE_ERR_PEER_FAILED);
 }
 
-// The helper hands nothing out: what came while nobody polled is there for the first poll.
+// The helper hands nothing out: messages that arrived while nobody polled wait for the first poll.
 TEST_P(Ucx, MessagesWaitForTheirOwner) {
   World world(GetParam(), 2, 1);
   constexpr std::size_t kMessages = 100;
@@ -167,8 +166,8 @@ TEST_P(Ucx, MessagesWaitForTheirOwner) {
   for (const auto& arrival : world.port(1).arrivals) EXPECT_TRUE(arrival.data == payload);
 }
 
-// What is long stays where UCX has it, if UCX lets us; what is short is copied. In either case it
-// waits, stays for one poll, comes in order, and goes with its worker where nobody has fetched it.
+// A long message stays in UCX's buffer, if UCX allows it; a short one is copied. In either case it
+// waits, stays for one poll, comes in order, and is freed with its worker if nobody has fetched it.
 TEST_P(Ucx, LongAndShortMessagesWaitInTheirOrder) {
   for (const bool fetched : {true, false}) {
     World world(GetParam(), 2, 1);
@@ -189,7 +188,7 @@ TEST_P(Ucx, LongAndShortMessagesWaitInTheirOrder) {
 }
 
 // The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments.
-// Empty: not to be had.
+// Empty: not available.
 std::vector<std::string> sleeps_in(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
   std::vector<std::string> words;
@@ -197,7 +196,7 @@ std::vector<std::string> sleeps_in(pid_t thread) {
   return words;
 }
 
-// Without a time after which they would look again, but that of silence, which is seconds.
+// Without a time-out, except that of the silence check, which is seconds.
 TEST_P(Ucx, HelpersSleepWhenNothingHappens) {
   World world(GetParam(), 2, 1);
   if (sleeps_in(test::this_thread()).empty()) GTEST_SKIP() << "skipped: the kernel does not show system calls";
@@ -215,7 +214,7 @@ TEST_P(Ucx, HelpersSleepWhenNothingHappens) {
   world.transport(1).free(*target);
 }
 
-// Owners come and go while the helpers are at work.
+// Owners enter and leave while the helpers are at work.
 TEST_P(Ucx, OwnersAndHelpersTakeTurns) {
   World world(GetParam(), 2, 1);
   auto target = world.transport(1).allocate(1024);

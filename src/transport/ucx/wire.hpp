@@ -1,5 +1,5 @@
-// What ranks of a job tell each other through UCX, and in their cards. All ranks have one byte
-// order: cards differ otherwise.
+// The formats of what ranks of a job send each other through UCX, and of their cards. All ranks
+// have one byte order: otherwise their cards differ.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace heddle::transport::ucx {
 
 // ---- the card: this, then the address of the device worker
 
-// Of everything in this file; ranks that differ refuse each other, and so do those whose UCX
-// differs in more than its last number: nobody promises that they understand each other.
+// The version of everything in this file. Ranks with different versions do not connect, nor do
+// ranks whose UCX differs in more than its last number: nobody promises that they are compatible.
 inline constexpr std::uint32_t kWireVersion = 4;
 
 struct CardHead {
@@ -45,7 +45,7 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
-// ---- notes between device workers: asks and answers
+// ---- notes between device workers: questions and answers
 
 inline constexpr unsigned kNoteId = 1;  // UCX's number of the active message
 
@@ -53,7 +53,7 @@ struct Note {
   enum Kind : std::uint32_t { ask_worker = 1, worker, ask_key, key };
   enum State : std::uint32_t { is_open = 1, is_closed, is_unknown };
   std::uint32_t kind = 0;
-  std::uint32_t rank = 0;    // who says it
+  std::uint32_t rank = 0;    // the sender
   std::uint64_t number = 0;  // of the worker, or of the region
   std::uint32_t state = 0;   // in answers
   std::uint32_t bytes = 0;   // that follow: an address, or a packed rkey
@@ -73,7 +73,7 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 // ---- messages between workers: a head, then the packet
 
 inline constexpr unsigned kMessageId = 2;
-inline constexpr unsigned kCreditId = 3;  // a head alone
+inline constexpr unsigned kCreditId = 3;  // only a head
 // several short messages of one stream: the first one's head, then parts
 inline constexpr unsigned kBundleId = 4;
 
@@ -85,7 +85,7 @@ struct Head {
   std::uint32_t immediate = 0;
   std::uint32_t position = 0;  // of this message in the stream; see cost_of()
   std::uint32_t consumed = 0;  // up to where the sender has consumed the stream towards itself
-  std::uint32_t arrived = 0;   // up to where it has it in its memory
+  std::uint32_t arrived = 0;   // up to where that stream is in its memory
   std::uint32_t pass = 0;      // of the sender; see pass_of()
   std::uint32_t padding = 0;
 };
@@ -96,8 +96,8 @@ inline Head read_head(const void* data) {
   return std::bit_cast<Head>(bytes);
 }
 
-// Of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is the
-// first part's, its `immediate` is nothing.
+// A part of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is
+// the first part's, its `immediate` is not used.
 struct Part {
   std::uint32_t bytes = 0;
   std::uint32_t immediate = 0;
@@ -108,39 +108,41 @@ inline constexpr std::uint32_t kMostBundle = 2048;  // head included
 constexpr std::uint32_t part_bytes(std::uint32_t packet_bytes) {
   return static_cast<std::uint32_t>(sizeof(Part)) + ((packet_bytes + 7U) & ~7U);
 }
-// The part at the beginning of `bytes` bytes. False: there is none that is whole.
+// The part at the beginning of `bytes` bytes. False: there is no whole part.
 inline bool read_part(const std::byte* data, std::uint32_t bytes, Part* part) {
   if (bytes < sizeof *part) return false;
   std::memcpy(part, data, sizeof *part);
   return part->bytes <= kMostPart && part_bytes(part->bytes) <= bytes;
 }
 
-// What every message of one worker shows: that it is of this job.
+// Every message of a worker carries this, which shows that the message is of this job.
 inline std::uint32_t pass_of(std::uint32_t rank, std::uint32_t worker, const bootstrap::JobSecret& secret) {
   const std::uint64_t name = std::uint64_t{rank} << 32 | worker;
   return static_cast<std::uint32_t>(seal_of_words(&name, sizeof name, secret));
 }
 
-// The streams of messages are counted in bytes as they lie in the receiver's ring; at most a window
-// of them may be on its way or wait. Counters wrap.
+// A stream of messages is counted in the bytes that it takes in the receiver's ring; at most a
+// window of them may be on the way or wait. Counters wrap.
 inline constexpr std::uint32_t kRecordHead = 16;
 constexpr std::uint32_t cost_of(std::uint32_t bytes) {
   return kRecordHead + ((bytes + 7U) & ~7U);
 }
-// What a head says of the stream towards its receiver, who has sent up to `sent` and knows that all
-// is consumed up to `acked`. A head that was overtaken by a credit, or by a later message, says
-// what is known: that is no fault. It cannot be older than 2 GiB.
+// What a head says of the stream that its receiver sends: the receiver has sent up to `sent`, and
+// knows that all is consumed up to `acked`. A head that a credit or a later message has overtaken
+// says what is known already: that is no fault. It cannot be older than 2 GiB.
 enum class News : std::uint8_t { fresh, stale, impossible };
 constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_t sent) {
   if (consumed - acked <= sent - acked) return News::fresh;
   return acked - consumed < std::uint32_t{1} << 31 ? News::stale : News::impossible;
 }
-// Up to where the peer has the stream, if `arrived` is what it says and `known` was so before. It
-// may have been overtaken as well. Who believes it has seen that consumed <= arrived <= sent.
+// Up to where the stream has arrived at the peer: `arrived` is what a head says, `known` what was
+// known before. The head may have been overtaken. The caller has checked that consumed <= arrived
+// <= sent.
 constexpr std::uint32_t later_of(std::uint32_t known, std::uint32_t arrived) {
   return arrived - known < std::uint32_t{1} << 31 ? arrived : known;
 }
-// A window is at least this: credit comes back by halves, and half must do for the longest message.
+// The least window: credit comes back by half windows, and half a window must hold the longest
+// message.
 inline constexpr std::uint32_t kLeastWindow = 24 << 10;
 static_assert(kLeastWindow >= 2 * cost_of(kMostMessage));
 

@@ -10,7 +10,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// Wherever the counters stand, also where they wrap within the window.
+// Values of the counters, also such that wrap within the window.
 constexpr std::uint32_t kStarts[] = {0, 1000, 0x7ffffff0U, 0xffffff00U, 0xfffffff8U};
 
 std::vector<std::byte> part_of(std::uint32_t says, std::size_t room) {

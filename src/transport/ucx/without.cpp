@@ -1,5 +1,5 @@
-// In place of all the rest where UCX's headers were not found, or not wanted, when this library was
-// built.
+// Replaces the other files of this folder if UCX's headers were not found, or not wanted, when this
+// library was built.
 #include "transport/ucx/ucx.hpp"
 
 namespace heddle::transport::ucx {
