@@ -15,12 +15,10 @@
 //
 // Invariants
 //   At most one packet to a worker waits. While it waits, no message overtakes it: messages from
-//   one
-// worker to one worker reach the transport in the order of posting.
+//   one worker to one worker reach the transport in the order of posting.
 //   Memory: kPackets packets of the packet's size and their lists of tokens. Each is allocated when
-//   it
-// is first needed, and used again. A packet goes through these states in this order: free, waiting
-// for the transport, under way, ended (its messages are being reported).
+//   it is first needed, and used again. A packet goes through these states in this order: free,
+//   waiting for the transport, under way, ended (its messages are being reported).
 //
 // Tokens of commands are below kPacketToken. One thread at a time, as for any TransportWorker; this
 // includes counts().

@@ -9,8 +9,7 @@
 // Invariants
 //   A node is in the table exactly while place.shape != kNowhere.
 //   leader: place.prev is the latest node of its key (itself, if it is the only one); `chain` leads
-//   to
-// the next leader of the bucket. The `chain` of other nodes means nothing.
+//   to the next leader of the bucket. The `chain` of other nodes means nothing.
 //   bucket of a leader == the top bits of place.hash
 // Growth: the buckets double when a new key makes more keys than buckets, up to the given limit, at
 // the end of add() and nowhere else. If no memory is available or the limit is reached, the table

@@ -7,8 +7,8 @@
 //
 // Invariants
 //   used = what was taken and neither given back nor granted: 0 … window. One message never counts
-// more than half a window, and the receiver grants whenever half a window is handled. So a sender
-// that waits for the credit of one message waits only for handlers.
+//   more than half a window, and the receiver grants whenever half a window is handled. So a sender
+//   that waits for the credit of one message waits only for handlers.
 // Rows are allocated at the first message to a rank.
 #pragma once
 
