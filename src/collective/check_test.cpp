@@ -242,7 +242,7 @@ TEST(Check, FindsWhatIsWrongInPlaceOnly) {
 
 TEST(Check, FindsADeadlock) {
   Broken broken("barrier.dissemination", Operation::barrier);
-  // everybody waits before telling
+  // every rank waits before it signals
   for (Schedule& schedule : broken.all) wait(schedule.commands[0], 1, 1);
   EXPECT_NE(broken.faults().find("deadlock"), std::string::npos) << broken.faults();
 }

@@ -229,8 +229,7 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
               });
   if (refusal_.status() != HEDDLE_DONE) return refusal_.report();
   try {
-    // Members' memory has no links: separate queues there would only make commands wait for each
-    // other.
+    // Members' memory has no links: to release commands one after the other would only delay them.
     const bool together = !by_interface() && request_.spread;
     if (together) request_.spread = false;
     if (lists || together) schedule_ = algorithm_->schedule(request_);

@@ -102,7 +102,7 @@ class Commons final : public engine::Attachment {
 
 template <class Done, class Describe, class Fetch>
 bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch) {
-  // After this many rounds a waiting thread looks at everything else that other ranks may be
+  // Every so many rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for.
   constexpr std::uint32_t kOthers = 256;
   if (done()) return true;

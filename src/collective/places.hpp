@@ -14,12 +14,13 @@ class Places {
  public:
   explicit Places(Team& team) : team_(team) {}
 
-  // Decides whether members put into the caller's buffer, or this member copies what arrives. Call
-  // it before there is a schedule.
+  // Decides whether members access the caller's buffer directly, or this member copies (see
+  // staged()). Call it before there is a schedule.
   void look(const Plan& plan);
   // True: the members reach the caller's buffer.
   [[nodiscard]] bool reached() const { return around_ != nullptr; }
-  // True: data for the caller's buffer first arrives in memory here.
+  // True: members put to, or get from, memory here instead of the caller's buffer; this member
+  // copies between the two.
   [[nodiscard]] bool staged() const { return stages_; }
 
   // Allocates memory for the schedule, initializes its counters, and writes their position into the

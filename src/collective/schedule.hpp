@@ -191,8 +191,8 @@ struct SessionFit {
 };
 SessionFit runs_on_session_queues(const Schedule& schedule);
 
-// For algorithms: builds a schedule command by command. Counters and queues are created by their
-// first use, in any order.
+// For algorithms: builds a schedule command by command. Counters and queues are created by number,
+// in any order.
 class Builder {
  public:
   explicit Builder(const Request& request) {

@@ -118,7 +118,8 @@ class SessionQueue : public Runner {
     return guard && advance_locked();
   }
   [[nodiscard]] std::vector<std::uint32_t> awaited() final;
-  // Only a class that knows the members' memory can say more; nobody may reach the memory any more.
+  // A derived class that knows the members' memory overrides this; by default the memory is not
+  // reused.
   [[nodiscard]] Memory retire(const Past&) override { return Memory::never; }
 
  protected:

@@ -45,7 +45,7 @@ void Setups::withdraw(Setup& setup) {
   std::ranges::replace(setups_, &setup, static_cast<Setup*>(&gone));
 }
 
-// The first error that a member reports about its part.
+// The error of the first member, by rank, whose part failed; DONE: none.
 base::Status Setups::judge_verdicts() const {
   const std::span<const Record> records = assembly_->records();
   for (std::size_t i = 0; i < records.size(); ++i) {

@@ -68,7 +68,7 @@ class Team {
 
   // ---- for the operations of the team -----------------------------------------------------------
   [[nodiscard]] Setups& setups() { return setups_; }
-  // The member that failed first, as far as this rank knows; empty: all are alive.
+  // A failed member, as far as this rank knows: the one with the lowest rank; empty: all are alive.
   [[nodiscard]] std::optional<std::uint32_t> failed_member() const;
   [[nodiscard]] std::uint64_t failure_epoch() const;
   base::Status report_failed(std::uint32_t member) const;

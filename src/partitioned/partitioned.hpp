@@ -2,7 +2,7 @@
 //
 // Threads: one thread of the program at a time calls start, test, wait and close. What is marked
 // "inside" is for the thread inside the worker, which may be any (a helper, an executor). The two
-// share atomics; the program's thread goes inside by visit().
+// share atomics; the program's thread enters the worker through visit().
 #pragma once
 
 #include <atomic>
@@ -83,7 +83,7 @@ class Partitioned {
   virtual bool advance() { return send_owed(); }
   // Called when the program's memory is used no more.
   virtual void release() {}
-  // The program has freed the operation: the peer is told, as soon as it is known.
+  // The program has freed the operation: tells the peer as soon as the peer's operation is known.
   void bury() {
     buried_ = true;
     if (matched() && trouble() != HEDDLE_ERR_PEER_FAILED) owe(wire::PartitionedKind::freed);

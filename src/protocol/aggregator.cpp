@@ -88,7 +88,8 @@ std::size_t Aggregator::post(std::span<Command> batch) {
   return accepted;
 }
 
-// The transport is busy towards somebody, or has just refused this command.
+// For when the aggregator is busy towards some worker, or the transport has just refused this
+// command.
 bool Aggregator::post_one(Command& command) {
   const bool refused = busy_ == 0;
   if (command.opcode != Opcode::message) return !refused && inner_->post({&command, 1}) == 1;
