@@ -45,7 +45,7 @@ Status out_of_memory() {
 
 Status Awaited::wait(const char* call, heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
-  // Whatever the wait says, the operation knows this place until it has told how it ended.
+  // Waits again even if until() fails: the operation refers to this object until it has ended.
   const auto ended = [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; };
   while (!ended()) {
     static_cast<void>(worker->until({call}, [&]() -> Status { return ended() ? HEDDLE_DONE : HEDDLE_AGAIN; }));
@@ -62,7 +62,7 @@ Status refuse_counter(const Counter& counter) {
                           "the counter of the completion belongs to another context; create one in the worker's");
 }
 
-// The handle may be of no live counter: where nothing was transferred it was not checked.
+// The counter may not exist: if nothing was transferred, it was not checked.
 void raise_done(const heddle_completion& completion) {
   Counter* counter = find_handle<Counter>(completion.counter.id);
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);

@@ -1,8 +1,8 @@
 // What the C functions share: from handles to objects, from bad arguments to messages, no exception
 // across the C ABI.
 //
-// The checks that every operation makes are inline and decided by one branch; the text of what is
-// wrong is made in arguments.cpp, out of line.
+// The checks that every operation makes are inline and cost one branch. The text of an error is
+// made in arguments.cpp, out of line.
 #pragma once
 
 #include <atomic>
@@ -29,21 +29,21 @@ using engine::Worker;
 
 [[gnu::cold]] Status bad_handle(const char* what, std::uint64_t id);
 [[gnu::cold]] Status null_argument(const char* function, const char* argument);
-// [offset, offset + bytes) of `remote` may be accessed by `worker`, by commands.
+// True: `worker` may access [offset, offset + bytes) of `remote` by commands.
 inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
   return &worker.context() == remote.context && !remote.failed.load(std::memory_order_relaxed) &&
          remote.range(offset, bytes);
 }
-// Why [offset, offset + bytes) of `remote` may not be accessed by `worker`; DONE if it may (by
-// commands).
+// Explains why `worker` may not access [offset, offset + bytes) of `remote` by commands; DONE if it
+// may.
 [[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
                                     std::uint64_t bytes);
 [[gnu::cold]] Status out_of_memory();
 
-// For the reports of those who wait until their operation is accepted.
+// Text for reports of threads that wait until their operation is accepted.
 [[gnu::cold]] void describe_refused(Worker& worker, std::span<char> text);
 
-// Runs set-up code; what it throws becomes a status.
+// Runs set-up code and turns its exceptions into a status.
 template <class Function>
 Status guarded(Function&& function) noexcept {
   try {
@@ -55,14 +55,14 @@ Status guarded(Function&& function) noexcept {
   }
 }
 
-// A counter is raised by the workers of its context, which keep it while they name it; or by one of
-// them only.
+// True: the worker may raise the counter. The workers of the counter's context may, and keep the
+// counter while they refer to it; or only one of them may.
 inline bool raised_by(const Counter& counter, const Worker& worker) {
   return counter.only() != nullptr ? counter.only() == &worker : &counter.context() == &worker.context();
 }
 [[gnu::cold]] Status refuse_counter(const Counter& counter);
 
-// Resolves a completion. An error: its counter is no live counter, or this worker may not raise it.
+// Resolves a completion. Error: its counter does not exist, or this worker may not raise it.
 inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
   if (from == nullptr) return HEDDLE_DONE;
   to->fn = from->fn;
@@ -79,21 +79,21 @@ inline Status resolve(const Worker& worker, const heddle_completion* from, engin
   return HEDDLE_DONE;
 }
 
-// No counter is to be told.
+// True: the completion has no counter.
 inline bool uncounted(const heddle_completion* completion) {
   return completion == nullptr || completion->counter.id == 0;
 }
 
-// Whether an operation that is done at once has nobody to tell: no counter, or a live one that
-// counts only what is posted.
+// True: an operation that is done at once raises nothing: it has no counter, or an existing one
+// that counts only posted operations.
 inline bool nothing_raised(const heddle_completion* completion) {
   if (uncounted(completion)) return true;
   const Counter* counter = find_handle<Counter>(completion->counter.id);
   return counter != nullptr && !counter->counts_done();
 }
 
-// Whether a direct operation may go on: a counter that is no live one is a mistake even where
-// nothing raises it, and one that will be raised must be this worker's.
+// True: a direct operation may continue. A counter that does not exist is an error even if nothing
+// raises it; a counter that will be raised must belong to this worker.
 inline bool counter_fits(const Worker& worker, const heddle_completion* completion) {
   if (uncounted(completion)) [[likely]] {
     return true;
@@ -102,11 +102,11 @@ inline bool counter_fits(const Worker& worker, const heddle_completion* completi
   return counter != nullptr && (!counter->counts_done() || raised_by(*counter, worker));
 }
 
-// Why not.
+// Explains why counter_fits() is false.
 [[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
 
-// The end of a try_ function that was given this completion: what is done at once raises the
-// counters that count that too.
+// Called at the end of a try_ function that got this completion: an operation that is done at once
+// raises a counter that also counts such operations.
 void raise_done(const heddle_completion& completion);
 inline Status counted(Status status, const heddle_completion* completion) {
   if (status == HEDDLE_DONE && !uncounted(completion)) [[unlikely]]
@@ -119,8 +119,8 @@ inline Status again(Worker& worker) {
   return HEDDLE_AGAIN;
 }
 
-// The blocking form `call` of a try_ function: progress until it is accepted. describe(worker,
-// text): as Watch::round()'s.
+// The blocking form `call` of a try_ function: makes progress until the operation is accepted.
+// describe(worker, text): as for Watch::round().
 template <class Attempt, class Describe>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Describe&& describe) {
   const Status first = attempt();
@@ -135,23 +135,23 @@ Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {
   return blocking(call, handle, std::forward<Attempt>(attempt), describe_refused);
 }
 
-// An operation that its call waits for: its completion, on the stack of that call.
+// The completion of an operation for which its call waits; it lies on the stack of that call.
 class Awaited {
  public:
   [[nodiscard]] heddle_completion completion() { return {&told, this, {}, HEDDLE_WHEN_REMOTE}; }
-  // With progress, until the operation, which was posted, has ended.
+  // Makes progress until the operation, which was posted, has ended.
   [[nodiscard]] Status wait(const char* call, heddle_worker handle);
 
  private:
   static void told(void* self, heddle_status status) {
     static_cast<Awaited*>(self)->status_.store(status, std::memory_order_release);
   }
-  // Release by who tells, acquire by who waits: what has come is seen.
+  // Release in told(), acquire in wait(): the waiting thread sees the operation's data.
   std::atomic<Status> status_{HEDDLE_POSTED};
 };
 
-// The waiting form `call` of an operation whose blocking form is post(completion). is_direct(): it
-// needs no wait.
+// The waiting form `call` of an operation whose blocking form is post(completion). is_direct():
+// true if the operation needs no wait.
 template <class IsDirect, class Post>
 Status until_ended(const char* call, heddle_worker handle, IsDirect&& is_direct, Post&& post) {
   if (engine::inside_of() != nullptr && !is_direct()) [[unlikely]] {

@@ -16,7 +16,7 @@ using collective::Team;
 
 namespace {
 
-// What the program passed.
+// The program's arguments.
 struct Arguments {
   const char* function;  // with heddle_, for messages
   Operation operation;
@@ -74,7 +74,7 @@ Status check_buffers(const Arguments& arguments, std::uint64_t alignment, const 
                                     call->bytes,     call->element_bytes, 0,           {0, 0, 0}};
   const std::uint64_t send_bytes = collective::send_bytes(request, request.rank);
   const std::uint64_t receive_bytes = collective::receive_bytes(request, request.rank);
-  // A buffer that is not needed is not looked at.
+  // A buffer that is not needed is ignored.
   call->send = send_bytes == 0 ? nullptr : arguments.send;
   call->receive = receive_bytes == 0 ? nullptr : arguments.receive;
   if (send_bytes > 0 && call->send == nullptr) return null_buffer(arguments, "send", send_bytes);
@@ -97,7 +97,7 @@ Status check_buffers(const Arguments& arguments, std::uint64_t alignment, const 
   return HEDDLE_DONE;
 }
 
-// *call of a call that may be made.
+// Checks the arguments and fills *call.
 Status prepare(const Team& team, const Arguments& arguments, Call* call) {
   if (engine::inside_of() != nullptr) [[unlikely]] {
     return engine::refuse_wait(arguments.function);

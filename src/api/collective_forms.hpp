@@ -1,8 +1,8 @@
-// The three forms of a collective operation, from its handle on: what prepares the call is the
-// operation's own.
+// The three forms of a collective operation, from its handle on. Each operation prepares its call
+// itself.
 //
-// Prepare: (Team&, Call*) -> Status; an error is returned as it is, and the call has not taken
-// place. What the call points at lives until the form returns.
+// Prepare: (Team&, Call*) -> Status. An error is returned unchanged; the call has then not taken
+// place. What the call points to must live until the form returns.
 #pragma once
 
 #include "api/arguments.hpp"
@@ -16,7 +16,7 @@ namespace heddle::api {
 inline constexpr std::size_t kFirstCollectiveOptions = 24;
 static_assert(sizeof(heddle_collective_options) >= kFirstCollectiveOptions);
 
-// So that no product of counts, offsets and members leaves 64 bits further down.
+// A limit so small that no later product of counts, offsets and members exceeds 64 bits.
 inline constexpr std::uint64_t kMostCollectiveBytes = std::uint64_t{1} << 48;
 
 template <class Prepare>

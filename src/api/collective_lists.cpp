@@ -19,13 +19,13 @@ using collective::Team;
 
 namespace {
 
-// What the program passed, a side at a time: blocks, or one block of so many bytes.
+// The program's arguments for one side: blocks, or one block of that many bytes.
 struct Side {
-  const char* name;  // of its buffer
+  const char* name;  // of the side's buffer
   const void* buffer = nullptr;
   const heddle_blocks* blocks = nullptr;
   std::uint64_t bytes = 0;
-  bool listed = true;  // by blocks
+  bool listed = true;  // as blocks
 };
 struct Arguments {
   const char* function;  // with heddle_, for messages
@@ -66,7 +66,7 @@ Status read_blocks(const Arguments& arguments, const Side& side, std::span<const
     }
     if (blocks.displacements != nullptr &&
         __builtin_mul_overflow(blocks.displacements[i], blocks.element_bytes, &message.here)) {
-      // Where a block of nothing stands is nobody's affair.
+      // The position of an empty block does not matter.
       if (message.bytes > 0) return too_large(arguments, side, i);
       message.here = 0;
     }
@@ -177,7 +177,8 @@ struct Extent {
   bool taken;
 };
 
-// What is received into overlaps nothing, but for a block that this member gives itself, in place.
+// The memory that is received into must overlap nothing, except in place with a block that this
+// member gives to itself.
 Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t rank, const Exchange& lists) {
   std::vector<Extent> extents;
   const auto add = [&](const std::vector<Message>& messages, const void* buffer, bool taken) {
@@ -187,13 +188,13 @@ Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t
     }
   };
   add(lists.taken, call.receive, true);
-  // All that an allgatherv gives is one block.
+  // An allgatherv gives only one block.
   const bool one = arguments.operation == Operation::allgatherv && !lists.given.empty();
   add(one ? std::vector<Message>{lists.given[rank]} : lists.given, call.send, false);
   std::ranges::sort(extents, {}, [](const Extent& extent) { return std::pair(extent.begin, extent.end); });
   const bool may_be_in_place =
       arguments.operation != Operation::alltoallv && arguments.operation != Operation::neighbor_alltoallv;
-  // Of those before, the one of each kind that ends last.
+  // Among the earlier extents, the one of each kind that ends last.
   const Extent* taken = nullptr;
   const Extent* given = nullptr;
   for (const Extent& extent : extents) {
@@ -214,7 +215,7 @@ Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t
   return HEDDLE_DONE;
 }
 
-// *call, with *lists, of a call that may be made.
+// Checks the arguments and fills *call and *lists.
 Status prepare(const Team& team, const Arguments& arguments, Exchange* lists, Call* call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait(arguments.function);
   if (arguments.root >= team.size()) {
@@ -225,7 +226,7 @@ Status prepare(const Team& team, const Arguments& arguments, Exchange* lists, Ca
   call->operation = arguments.operation;
   call->root = arguments.root;
   call->lists = lists;
-  // A buffer that is not needed is not looked at.
+  // A buffer that is not needed is ignored.
   const std::uint64_t sent = collective::extent(lists->given);
   const std::uint64_t received = collective::extent(lists->taken);
   call->send = sent == 0 ? nullptr : arguments.send.buffer;
@@ -242,7 +243,7 @@ Status prepare(const Team& team, const Arguments& arguments, Exchange* lists, Ca
   return HEDDLE_DONE;
 }
 
-// Allocates: what that throws becomes a status.
+// Allocates memory; an exception becomes a status.
 auto preparing(const Arguments& arguments, Exchange* lists) {
   return [&arguments, lists](const Team& team, Call* call) {
     return guarded([&]() -> Status { return prepare(team, arguments, lists, call); });

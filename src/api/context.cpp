@@ -1,4 +1,4 @@
-// Contexts, jobs in one process, set-up collectives, counters, the words for statuses.
+// Contexts, jobs in one process, set-up collectives, counters, the names of statuses.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace engine = heddle::engine;
 
 namespace {
 
-// An inproc job under its handle.
+// An inproc job that has a handle.
 struct Job {
   static constexpr engine::HandleType kType = engine::HandleType::inproc_job;
   explicit Job(uint32_t ranks) : job(ranks), size(ranks) {}
@@ -63,7 +63,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
     auto joined = Context::join(to);
     if (!joined) return joined.status();
     context->id = (*joined)->handle();
-    static_cast<void>(joined->release());  // owned by its handle, until it leaves
+    static_cast<void>(joined->release());  // its handle owns it until it leaves
     return HEDDLE_DONE;
   });
 }
@@ -162,7 +162,7 @@ heddle_status heddle_inproc_create(uint32_t size, heddle_inproc_job* job) {
     auto created = std::make_unique<Job>(size);
     job->id = engine::open_handle(Job::kType, created.get());
     if (job->id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open; close some");
-    static_cast<void>(created.release());  // owned by its handle
+    static_cast<void>(created.release());  // its handle owns it
     return HEDDLE_DONE;
   });
 }

@@ -41,7 +41,7 @@ using heddle::wire::kHandlerNumbers;
   return null_argument("am", "message->payload");
 }
 
-// Of class NETWORK: `below` is HEDDLE_AM_USER.
+// With `below` = HEDDLE_AM_USER only messages of class NETWORK are well formed.
 inline bool well_formed(Worker& worker, heddle_peer target, const heddle_am_message& message, uint32_t below) {
   return target.rank < worker.size() && target.worker < worker.max_workers() && message.handler < below &&
          message.header_bytes <= HEDDLE_AM_HEADER_BYTES && message.payload_bytes <= worker.max_payload() &&
@@ -54,7 +54,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return status;
 }
 
-// One that does not fit one message of the transport.
+// Posts a message that does not fit one message of the transport.
 [[gnu::noinline]] Status post_long(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                    const heddle::engine::Completion& completion) {
   heddle::engine::LongMessageStart what{target, {}, completion};
@@ -88,13 +88,13 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   }
   heddle::transport::Command command(target.rank, target.worker, immediate);
   command.set_message(nullptr, 0, message.payload, 8);
-  // Not a tagged message: it needs no number.
+  // It is no tagged message, so it needs no number.
   heddle::engine::Gate* gate = worker.gate();
   return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
-// Class USER: the message needs credit, for it will be stored. Taken here, by the caller, since a
-// queued command that waited for credit would hold up those behind it.
+// Class USER: the message needs credit, since the receiver stores it. The caller takes the credit
+// here: a queued command that waited for credit would delay the commands behind it.
 [[gnu::noinline]] Status try_user(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                   const heddle_completion* completion) {
   if (!well_formed(worker, target, message, kHandlerNumbers)) return explain_message(worker, target, message);
@@ -118,7 +118,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   });
 }
 
-// Of class NETWORK, with a completion.
+// For class NETWORK, with a completion.
 [[gnu::noinline]] Status try_observed(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                       const heddle_completion* completion) {
   heddle::engine::Completion resolved;
@@ -146,7 +146,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   }
 }
 
-// Inline in both forms, of which the blocking one hardly ever needs more.
+// Inline in both forms; the blocking form hardly ever needs more than this.
 [[gnu::always_inline]] inline Status try_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
                                             const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);

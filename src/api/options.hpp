@@ -1,12 +1,12 @@
-// Structures that carry their size, so that they can grow while programs built against older or
-// newer headers go on working.
+// Structures that contain their size. They can grow, while programs built against older or newer
+// headers still work.
 //
-// A smaller structure is an older one: what it does not have takes the defaults. A larger one is a
-// newer one: it is accepted if all that this version does not know is zero, since zero means the
-// default there. New fields are appended, and never placed into the padding at the end of an
-// earlier version, which its callers count but need not clear. No version will ever be longer than
-// kMostOptions: a size beyond it is no size, but memory that nobody has set, and what it claims is
-// not looked at.
+// A smaller structure is an older one: the fields that it lacks get their defaults. A larger
+// structure is a newer one: it is accepted if everything that this version does not know is zero,
+// since zero means the default there. New fields are appended, and never placed into the padding at
+// the end of an earlier version: callers count that padding but need not clear it. No version will
+// ever be longer than kMostOptions. A larger size comes from uninitialized memory; the structure is
+// then not read.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ namespace detail {
                     own, kMostOptions);
 }
 
-// Structures of pointers and 64-bit numbers: half of one would be taken for a whole.
+// Structures of pointers and 64-bit numbers: half a field would be read as a whole one.
 [[gnu::cold]] inline base::Status cut_off(const char* what, std::size_t size) {
   return base::fail(HEDDLE_ERR_ARGUMENT, "%s of size %zu: no version of it ends inside a field; set size = sizeof",
                     what, size);
@@ -49,9 +49,9 @@ namespace detail {
 
 }  // namespace detail
 
-// Copies the caller's options over the defaults in *to; to->size becomes this version's. ARGUMENT:
-// `from` is no version of these options, or asks for something that this version does not have.
-// `from` may be null: the defaults.
+// Copies the caller's options over the defaults in *to; to->size becomes this version's size.
+// ARGUMENT: `from` is no version of these options, or asks for something that this version does not
+// have. `from` may be null: the defaults.
 template <class Options>
 base::Status read_options(const char* what, const Options* from, std::size_t first, Options* to) {
   if (from == nullptr) return HEDDLE_DONE;
@@ -72,8 +72,8 @@ base::Status read_options(const char* what, const Options* from, std::size_t fir
   return HEDDLE_DONE;
 }
 
-// Gives the caller as much of `from` as he has room for, zeros where he knows more; to->size stays
-// his.
+// Copies as much of `from` as fits the caller's structure, and clears fields that only the caller's
+// version has; to->size stays the caller's.
 template <class Results>
 base::Status write_results(const char* what, const Results& from, std::size_t first, Results* to) {
   const std::size_t size = to->size;

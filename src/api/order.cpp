@@ -72,14 +72,14 @@ int heddle_context_progress(heddle_context handle) {
 heddle_status heddle_fence(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  // Direct operations take effect at once, so a fence between stores orders them among each other.
-  // Operations in the hands of a transport may overtake each other and later direct ones: they are
-  // waited for.
+  // Direct operations take effect at once, so a fence between stores orders them. Operations that a
+  // transport has accepted may overtake each other and later direct operations, so they are waited
+  // for.
   if (worker->try_drain() == HEDDLE_AGAIN) {
     const Status status = worker->until({"heddle_fence"}, [&] { return worker->try_drain(); });
     if (status != HEDDLE_DONE) return status;
   }
-  heddle::base::full_fence();  // also a put before a later get
+  heddle::base::full_fence();  // also orders a put before a later get
   return HEDDLE_DONE;
 }
 
@@ -148,7 +148,7 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
   }
   const std::atomic_ref<uint64_t> signal(*const_cast<uint64_t*>(word));
   const auto attempt = [&] {
-    // Acquire: who sees the signal sees its data. Partner: the release in put_signal.
+    // Acquire: a thread that sees the signal sees its data. Partner: the release in put_signal.
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
   const auto describe = [&](std::span<char> text) {

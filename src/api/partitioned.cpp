@@ -16,10 +16,10 @@ using heddle::partitioned::Switchboard;
 
 namespace {
 
-// So that no product of counts and offsets leaves 64 bits further down.
+// A limit so small that no later product of counts and offsets exceeds 64 bits.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 
-// The checks that both sides share. `what`: the function, without heddle_.
+// The checks for both sides. `what`: the name of the function without heddle_.
 Status check(const char* what, const Worker& worker, const void* data, const Shape& shape) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait(what);
   if (shape.partitions == 0) {

@@ -21,8 +21,6 @@ namespace transport = heddle::transport;
                     index, rank, worker.max_workers());
 }
 
-// Credit is reserved by the thread that calls, so that nothing in a command queue ever waits for
-// it.
 [[gnu::cold]] Status too_long(std::uint64_t bytes) {
   return base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes: at most %llu are possible; is the length negative?",
                     static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(engine::Tagged::kMaxBytes));
@@ -57,7 +55,8 @@ template <bool kShared>
   return worker.tagged().post_numbered(command, post);
 }
 
-// What the caller is told of a message for which room was reserved.
+// The result for the caller, after room was reserved for the message. Gives the room back on
+// failure.
 inline Status told(Worker& worker, const engine::SendRequest& request, Status status, bool shared) {
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return accepted(worker, request.bytes, status);
@@ -79,6 +78,7 @@ template <bool kShared>
 [[gnu::always_inline]] inline Status send(Worker& worker, const engine::SendRequest& request,
                                           const heddle_completion* completion) {
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
+    // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
     return no_room<kShared>(worker, request.target);
   }
   if (completion != nullptr) [[unlikely]]
@@ -110,7 +110,7 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
   return HEDDLE_DONE;
 }
 
-// Nothing waits: who asks the receive finds what the call has returned.
+// The receive is not posted: its status becomes the result of the call.
 [[gnu::cold]] Status not_posted(Worker& worker, heddle_receive* receive, Status status) {
   receive->status = status;
   return status == HEDDLE_AGAIN ? again(worker) : status;
@@ -123,16 +123,17 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
     return not_posted(worker, receive, status);
   const Status status = engine::start(worker, what);
   if (status == HEDDLE_AGAIN) return not_posted(worker, receive, status);
-  return counted(status, completion);  // errors the engine has told it
+  return counted(status, completion);  // on an error the engine has also set the receive's status
 }
 
-// Runs inside, after what was queued before; AGAIN if that is not possible now.
+// Runs look_inside() inside the worker, after everything queued before; AGAIN if that is impossible
+// now.
 template <class Look>
 Status look(Worker& worker, Look&& look_inside) {
   return worker.gate() == nullptr ? look_inside() : worker.gate()->settled(std::forward<Look>(look_inside));
 }
 
-// Inline in both forms, of which the blocking one hardly ever needs more.
+// Inline in both forms; the blocking form hardly ever needs more than this.
 [[gnu::always_inline]] inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
                                               const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
@@ -149,7 +150,8 @@ Status look(Worker& worker, Look&& look_inside) {
 }
 
 Status status_of(heddle_receive* receive) {
-  // Acquire: who sees the end sees the data. Partner: the release where the engine sets it.
+  // Acquire: a thread that sees the end sees the data. Partner: the engine's release store of the
+  // status.
   return std::atomic_ref(receive->status).load(std::memory_order_acquire);
 }
 
@@ -178,7 +180,7 @@ heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted,
   engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
   if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
     return not_posted(*worker, receive, status);
-  receive->status = HEDDLE_POSTED;  // it may be executed by another thread
+  receive->status = HEDDLE_POSTED;  // set first, since another thread may execute the receive
   return post_receive(*worker, what, completion);
 }
 
@@ -218,7 +220,7 @@ heddle_status heddle_try_recv_cancel(heddle_worker handle, heddle_receive* recei
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv_cancel", "receive");
-  // Not as a command in the queue: the receive may end and its memory go before that is executed.
+  // Not as a queued command: the receive may end, and its memory be freed, before the command runs.
   return look(*worker, [&] { return worker->tagged().cancel(receive); });
 }
 

@@ -1,4 +1,4 @@
-// Teams: world, split, strided, subset, who is who.
+// Teams: world, split, strided, subset, members and ranks.
 #include <optional>
 #include <vector>
 
@@ -13,7 +13,7 @@ using heddle::collective::Team;
 
 namespace {
 
-// What all that make a team begin with: where the handle goes, and that this thread may wait.
+// Checks common to all functions that make a team: `team` is valid, and this thread may wait.
 Status may_make(const char* function, const heddle_team* team) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait(function);
   if (team == nullptr)
@@ -32,7 +32,7 @@ Status no_member(const char* function, const char* what, std::int64_t rank, cons
                     static_cast<long long>(rank), team.size() - 1);
 }
 
-// Of the parent, in the order of the new team.
+// `ranks`: of the parent, in the order of the new team.
 Status make_subset(const char* function, Team* parent, std::span<const std::uint32_t> ranks, heddle_team* team) {
   std::vector<bool> named(parent->size());
   for (const std::uint32_t rank : ranks) {
@@ -77,7 +77,7 @@ heddle_status heddle_team_strided(heddle_team handle, uint32_t start, int32_t st
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s: stride 0 with size %u names one member several times", kFunction, size);
   }
   if (start >= parent->size()) return no_member(kFunction, "start", start, *parent);
-  // No product of these leaves 64 bits.
+  // No product of these exceeds 64 bits.
   const std::int64_t last = std::int64_t{start} + std::int64_t{stride} * (std::int64_t{size} - 1);
   if (last < 0 || last >= std::int64_t{parent->size()}) {
     return base::fail(HEDDLE_ERR_RANK, "%s: start %u, stride %d, size %u end at member %lld: the team has members 0-%u",

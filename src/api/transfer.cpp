@@ -13,7 +13,7 @@ using engine::Pieces;
 
 constexpr std::size_t kWord = 8;
 
-// Copies so that naturally aligned 1-, 2-, 4- and 8-byte accesses stay single ones.
+// Copies so that naturally aligned accesses of 1, 2, 4 and 8 bytes are single accesses.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   switch (bytes) {
     case 8:
@@ -28,7 +28,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
     case 1:
       std::memcpy(to, from, 1);
       return;
-    case 0:  // the addresses may be null, which memcpy must not be given
+    case 0:  // the addresses may be null, which memcpy does not allow
       return;
     default:
       std::memcpy(to, from, bytes);
@@ -41,14 +41,14 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
   worker.counts().add_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
-// By commands: everything that is not direct, and everything that is wrong.
+// By commands: everything that is not direct, and every error.
 template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, const engine::Block& block, const heddle_completion* completion) {
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
     return explain_access(worker, *block.remote, block.offset, block.bytes);
   if (block.bytes == 0) {
-    // A counter that is none any more is not asked about; one that counts this has to be the
-    // worker's.
+    // With no bytes, a counter that no longer exists is not an error; one that will be raised must
+    // belong to this worker.
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
   }
@@ -62,7 +62,7 @@ template <Kind kind>
   return counted(status, completion);
 }
 
-// Every case, and the text of every mistake.
+// Handles every case, and makes the text of every error.
 template <Kind kind>
 Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
                const heddle_completion* completion) {
@@ -83,9 +83,9 @@ Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remo
   return slow<kind>(*worker, {kind, static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
 }
 
-// The same, out of line and with the arguments in the registers in which the C functions got them
-// (the parts of the address one by one, for a struct would be stored and loaded), so that those
-// keep nothing for it.
+// The same, out of line. The arguments are in the registers in which the C functions got them, so
+// that these functions need not save any. The address is passed in parts, since a struct would be
+// stored and loaded.
 template <Kind kind>
 [[gnu::noinline]] Status try_out_of_line(heddle_worker handle, void* local, std::size_t bytes,
                                          heddle_remote_region region, std::uint64_t offset,
@@ -100,14 +100,14 @@ template <Kind kind>
                   [&] { return try_any<kind>(handle, local, bytes, {region, offset}, completion); });
 }
 
-// A word of memory that is mapped, and nothing to complain of: what most operations are. False:
+// Moves one word if the memory is mapped and nothing is wrong: the most frequent case. False:
 // nothing happened.
 template <Kind kind>
 inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
                        const heddle_completion* completion) {
   RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
   if (remote == nullptr || !remote->direct_range(offset, kWord))
-    return false;  // first: commands lose least by having tried
+    return false;  // checked first: so operations by commands lose least time here
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr || local == nullptr || !nothing_raised(completion)) return false;
   std::byte* memory = remote->direct + offset;
@@ -116,7 +116,8 @@ inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region r
   return true;
 }
 
-// All else goes to kOther. Two calls of it, so that a word's length need not be kept.
+// Everything else goes to kOther. It is called in two places, so that the length of a word need not
+// be kept.
 template <Kind kind, auto kOther>
 inline Status word_or(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
                       const heddle_completion* completion) {
@@ -152,15 +153,15 @@ Status check_shape(const heddle_strided& shape, std::uint64_t* remote_bytes) {
   return HEDDLE_DONE;
 }
 
-// A shape that was checked: what it covers at the far side, and what is moved. Contiguous is one
-// block.
+// A checked shape: the bytes that it covers at the remote side, and the bytes that are moved. A
+// contiguous transfer is one block.
 struct Covered {
   heddle_strided shape;
   std::uint64_t remote_bytes;
   std::uint64_t bytes;
 };
 
-// Fills in what follows from the shape.
+// Computes the other fields from the shape.
 Status cover(Covered* covered) {
   const Status status = check_shape(covered->shape, &covered->remote_bytes);
   covered->bytes = covered->remote_bytes == 0 ? 0 : covered->shape.blocks * covered->shape.block_bytes;
@@ -173,7 +174,7 @@ inline void copy_blocks(std::byte* near, std::byte* far, const Covered& covered)
   if (covered.bytes == 0) return;
   for (std::uint64_t left = shape.blocks;;) {
     kind == Kind::put ? copy_bytes(far, near, shape.block_bytes) : copy_bytes(near, far, shape.block_bytes);
-    if (--left == 0) return;  // behind the last one a stride may lead anywhere
+    if (--left == 0) return;  // behind the last block a stride may lead to any address
     near += shape.local_stride;
     far += shape.remote_stride;
   }
@@ -313,7 +314,8 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
     copy_blocks<Kind::put>(static_cast<std::byte*>(const_cast<void*>(source)), remote->direct + target.offset, covered);
     const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
     heddle::base::show_release(word->direct + signal->word.offset);
-    // Release: the data first. Partner: the acquire load in heddle_signal_wait, or the user's own.
+    // Release: the data is written first. Partner: the acquire load in heddle_signal_wait, or the
+    // user's own.
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)
                                     : static_cast<void>(at.fetch_add(signal->value, std::memory_order_release));
     tally<Kind::put>(*worker, covered.bytes);
@@ -323,7 +325,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
       status != HEDDLE_DONE) {
     return status;
   }
-  // Empty blocks are none: nobody counts them.
+  // Empty blocks are dropped: their number does not matter.
   const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, shape);
   const Status status = engine::start(

@@ -246,7 +246,7 @@ heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* ar
   if (fn == nullptr) return null_argument("run_on_engine", "fn");
   heddle::engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  // whom an unreported error would be about; calls have none
+  // the rank that an unreported error would name; calls have none
   const uint32_t rank = worker->context().rank();
   const Status status = heddle::engine::start(*worker, heddle::engine::CallStart{fn, arg, rank, resolved});
   return status == HEDDLE_AGAIN ? again(*worker) : counted(status, completion);

@@ -1,9 +1,10 @@
 // Memory that all ranks can reach, for the counters and slots of collective operations: pieces of
 // one region.
 //
-// A piece whose operation has gone is used again only when all that peers give to its counters has
-// come, since what they put comes before it: a rank that is behind may still be at the last run.
-// What cannot come any more, since a peer has died, keeps its piece to the end of the context.
+// The piece of a closed operation is reused only when all credits that peers owe to its counters
+// have arrived, since their puts come before these credits: a rank that is behind may still be in
+// the last run. If such credits can no longer arrive, since a peer has died, the piece stays in use
+// until the context ends.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +27,14 @@ class Arena {
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-  // Where a piece of so many bytes begins, at a line of its own; empty: there is none. Any thread.
+  // Offset of a new piece of that many bytes, aligned to a cache line; empty: no room. Any thread.
   std::optional<std::uint64_t> take(std::uint64_t bytes);
-  // At once. Any thread.
+  // Frees the piece at once. Any thread.
   void give_back(std::uint64_t offset);
-  // When the counters there have at least these values. `last`: then runs, from a later call of
-  // take() or sweep(); may be empty.
+  // Frees the piece when its counters have at least these values, and then runs `last`, unless it
+  // is empty: in this call, or in a later take() or sweep().
   void give_back_after(std::uint64_t offset, std::vector<std::uint64_t> counters, std::function<void()> last);
-  // Pieces that have become free.
+  // Frees the pieces whose counters have reached their values.
   void sweep();
 
  private:
@@ -48,7 +49,7 @@ class Arena {
   std::byte* const base_;
   const std::uint64_t bytes_;
   queue::FetchingMutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> free_;   // bytes by offset; neighbours are one
+  std::map<std::uint64_t, std::uint64_t> free_;   // bytes by offset; neighbouring pieces are merged
   std::map<std::uint64_t, std::uint64_t> taken_;  // bytes by offset
   std::vector<Late> late_;
 };

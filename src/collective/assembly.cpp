@@ -27,7 +27,7 @@ std::uint64_t Assembly::bytes(std::uint32_t members) {
 }
 
 void Assembly::prepare(Arena& arena, std::uint64_t piece, std::uint32_t members) {
-  // The same for every member but for its own counter, which nobody waits for.
+  // The same for every member except its own counter, for which nobody waits.
   auto* words = reinterpret_cast<CounterWord*>(arena.base() + piece);
   for (std::uint32_t i = 0; i <= members; ++i) words[i].credits.store(i == 0 ? 0 : 1, std::memory_order_relaxed);
 }

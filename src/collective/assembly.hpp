@@ -1,7 +1,7 @@
-// How the members of a team come together outside of operations: each tells each other a record, in
-// rounds that all members make in the same order. It is an alltoall through kept memory
-// (algorithms/kept_exchange.cpp), so nobody waits for a peer to begin, and a member may be one
-// round ahead.
+// How the members of a team exchange information outside of operations: each member sends each
+// other member a record, in rounds that all members make in the same order. A round is an alltoall
+// through kept memory (algorithms/kept_exchange.cpp): nobody waits until a peer begins, and a
+// member may be one round ahead.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace heddle::collective {
 
-// What one member tells another: about an operation that all of them make ready, or a team that
-// they make. All ranks of a job run the same library on the same kind of machine, as the arenas
-// themselves require.
+// What one member tells another about an operation that all of them prepare, or about a team that
+// they make. All ranks of a job run the same library on the same kind of machine; the arenas
+// require this, too.
 struct Record {
   enum class Kind : std::uint32_t { operation = 1, split, subset, verdict };
   Kind kind = Kind::operation;
-  std::int32_t status = HEDDLE_DONE;  // what keeps the member from taking part: an error
-  // What must be the same for all.
+  std::int32_t status = HEDDLE_DONE;  // an error that keeps the member from taking part
+  // These must be the same at all members.
   std::uint32_t operation = 0;
   std::uint32_t root = 0;
   std::uint64_t bytes = 0;
@@ -33,30 +33,31 @@ struct Record {
   std::uint32_t reduction = 0;
   std::uint32_t algorithm = 0;  // row of the table
   std::uint64_t list = 0;       // subset: digest of the ranks that were named
-  // Where this member is reached: its piece of the arena, with its counters at the beginning, and
+  // Where this member's memory is: its piece of the arena, with its counters at the beginning, and
   // its places.
   std::uint64_t counters = 0;
   enum class Where : std::uint32_t { nowhere, arena, scratch_region, receive_region };
   Where scratch_in = Where::arena;
   Where receive_in = Where::nowhere;
-  std::uint64_t scratch = 0;  // offsets there
+  std::uint64_t scratch = 0;  // offsets in that memory
   std::uint64_t receive = 0;
   PackedRegion scratch_region{};
   PackedRegion receive_region{};
-  // Where members list their blocks: so many rounds have records of this setup, the same to all;
-  // and what concerns the one that is told.
+  // For operations whose members list their blocks. First, the same to all members: the number of
+  // rounds of this setup's records. Then what concerns the member that is told.
   std::uint32_t rounds = 1;
-  std::uint32_t keeps = 0;  // what comes is put into scratch
-  std::uint32_t gives = 0;  // blocks to it, and
-  std::uint32_t takes = 0;  // blocks from it
-  std::uint32_t slot = 0;   // its number among those that are given to
+  std::uint32_t keeps = 0;  // this member puts what arrives into scratch
+  std::uint32_t gives = 0;  // number of blocks to that member
+  std::uint32_t takes = 0;  // number of blocks from that member
+  std::uint32_t slot = 0;   // that member's number among those that this one gives to
   struct Listed {
-    std::uint64_t given = 0;  // bytes of a block to it
-    std::uint64_t taken = 0;  // bytes of one from it, and
-    std::uint64_t at = 0;     // where that is put: in receive, or in scratch
+    std::uint64_t given = 0;  // bytes of a block to that member
+    std::uint64_t taken = 0;  // bytes of a block from that member
+    std::uint64_t at = 0;     // offset in receive or in scratch where the latter is put
   };
   std::array<Listed, 2> listed{};  // of this round
-  // the way in which it would run the operation, and what the member that is told needs for that
+  // the way by which this member would run the operation, and what the receiver of the record needs
+  // for it
   WayKeys keys;
   // split, subset
   std::int64_t key = 0;
@@ -67,24 +68,24 @@ struct Record {
 
 class Assembly {
  public:
-  // Of the piece of the arena that a member of a team of so many needs.
+  // Bytes of the piece of the arena that a member of a team of that size needs.
   static std::uint64_t bytes(std::uint32_t members);
 
-  // `ranks`: of the members in the job; `pieces`: where their pieces begin, each in its own arena.
-  // This member's piece must be prepared before any other member hears of it.
+  // `ranks`: the members' ranks in the job. `pieces`: the offsets of their pieces, each in its own
+  // arena. This member's piece must be prepared before any other member learns of it.
   static void prepare(Arena& arena, std::uint64_t piece, std::uint32_t members);
   static base::Result<std::unique_ptr<Assembly>> make(Commons& commons, std::span<const std::uint32_t> ranks,
                                                       std::uint32_t member, std::span<const std::uint64_t> pieces);
 
-  // One round at a time, by one thread at a time: what each member is told, by member, before it
-  // starts.
+  // One round at a time, by one thread at a time. told(): the records to be sent, by member; fill
+  // them before start().
   [[nodiscard]] std::span<Record> told() { return told_; }
   void start() { queue_->start(); }
   bool advance() { return queue_->advance(); }
   void fail(base::Status status) { queue_->fail(status); }
   [[nodiscard]] base::Status status() const { return queue_->status(); }
   [[nodiscard]] std::span<const Record> records() const { return records_; }
-  // What its counters have when all that peers owe has come.
+  // The values of its counters when all that peers owe has arrived.
   [[nodiscard]] std::vector<std::uint64_t> final_counters() const;
 
  private:
@@ -96,7 +97,7 @@ class Assembly {
   std::unique_ptr<SessionQueue> queue_;
 };
 
-// What counters have after `runs` runs that went well.
+// The values of the counters after `runs` successful runs.
 std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_t runs);
 
 }  // namespace heddle::collective

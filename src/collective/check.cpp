@@ -34,8 +34,8 @@ bool inside(const Job& job, Rank rank, const Block& block) {
   return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
 }
 
-// Whether a link leads from one rank to the other. Where a side of the torus is 2, both links of
-// its axis do.
+// True: the link leads from one rank to the other. If a side of the torus is 2, both links of its
+// axis do.
 bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
   const std::uint32_t axis = link / 2;
   Rank stride = 1;
@@ -46,7 +46,7 @@ bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
   return to == from - place * stride + next * stride;
 }
 
-// What is wrong with the links that a schedule names; null: nothing.
+// The fault in the links that a schedule names; null: none.
 const char* wrong_links(const Job& job, const Schedule& schedule) {
   const auto& [x, y, z] = job.request.shape;
   std::array<bool, kLinks> named{};
@@ -67,7 +67,7 @@ const char* wrong_links(const Job& job, const Schedule& schedule) {
   return nullptr;
 }
 
-// What is wrong with the form of one command; null: nothing.
+// The fault in the form of one command; null: none.
 const char* wrong_form(const Job& job, const Schedule& schedule, const Command& command) {
   const Rank target = command.action == Action::put ? command.target : schedule.rank;
   if (target >= job.schedules.size()) return "its target is not a rank";
@@ -189,7 +189,7 @@ class Execution {
     }
   }
 
-  // True: all runs of all ranks have ended.
+  // True: all runs of all ranks have completed.
   bool run() {
     while (!look_.empty()) {
       const Rank rank = look_.back();
@@ -205,9 +205,9 @@ class Execution {
 
  private:
   struct State {
-    std::vector<std::vector<const Command*>> order;  // of one run, per queue
-    std::vector<std::size_t> next;                   // per queue: the next command of this run
-    std::vector<std::uint32_t> executed;             // per queue, all runs
+    std::vector<std::vector<const Command*>> order;  // for one run, by queue
+    std::vector<std::size_t> next;                   // by queue: the next command of this run
+    std::vector<std::uint32_t> executed;             // by queue, over all runs
     std::vector<std::uint64_t> credits;
     std::uint32_t run = 0;
     bool listed = false;
@@ -237,8 +237,8 @@ class Execution {
     return true;
   }
 
-  // Executes what can be executed now, in this run; true: something was, or the run has ended and
-  // the next has begun.
+  // Executes what can run now in this run. True: a command was executed, or the run has ended and
+  // the next one has begun.
   bool advance(Rank rank) {
     State& state = ranks_[rank];
     if (state.run >= job_.runs) return false;

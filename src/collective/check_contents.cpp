@@ -9,7 +9,7 @@ namespace {
 
 using Value = std::uint64_t;
 
-// splitmix64 of what names the byte.
+// splitmix64 of the numbers that identify the byte.
 Value contribution(std::uint64_t run, Rank rank, std::uint64_t byte) {
   std::uint64_t x = (run << 56U) ^ (std::uint64_t{rank} << 32U) ^ byte;
   x += 0x9e3779b97f4a7c15U;
@@ -73,8 +73,8 @@ class Contents {
     if (!listed_.empty()) before_[rank] = places[1];
   }
 
-  // Where ranks list their blocks: which byte of whom each byte of each receive is, by the lists
-  // alone.
+  // If ranks list their blocks: finds, from the lists only, which rank and byte each byte of
+  // receive comes from.
   void find_listed() {
     if (!lists_blocks(job_.request.operation)) return;
     listed_.resize(ranks_.size());
@@ -94,7 +94,7 @@ class Contents {
     }
   }
 
-  // For the reductions of all ranks, once instead of per rank.
+  // For reductions over all ranks: computed once instead of per rank.
   void sum_all_ranks() {
     const Operation operation = job_.request.operation;
     if (operation != Operation::reduce && operation != Operation::allreduce && operation != Operation::reduce_scatter)
@@ -136,7 +136,7 @@ class Contents {
       case Operation::gatherv:
       case Operation::scatterv:
       case Operation::neighbor_alltoallv: {
-        // Between blocks nothing changes.
+        // Bytes between blocks do not change.
         const Listed& from = listed_[rank][i];
         return from.there ? contribution(run, from.rank, from.byte) : before_[rank][i];
       }

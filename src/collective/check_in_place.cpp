@@ -1,10 +1,10 @@
-// Schedules as they are when callers have their buffers in place.
+// Changes schedules for callers whose buffers are in place.
 #include "collective/check_job.hpp"
 
 namespace heddle::collective::checking {
 namespace {
 
-// What the caller's buffer `from` of a rank is: the bytes of `to` from `offset` on.
+// The caller's buffer `from` of a rank is the same memory as the bytes of `to` from `offset` on.
 struct Alias {
   bool there = false;
   Place from = Place::send;
@@ -48,7 +48,8 @@ void put_in_place(const Request& request, std::vector<Schedule>* schedules, Job*
       apply(aliases[destination], &command.destination);
       const bool same = source == destination && command.source.place == command.destination.place &&
                         command.source.offset == command.destination.offset;
-      // A run skips it. A reduction of a block with itself is none, and stays to be found.
+      // A run skips it. A reduction of a block with itself must not be skipped; it stays so that
+      // the check finds it.
       if (same && command.action != Action::reduce) command.source.bytes = command.destination.bytes = 0;
     }
   }

@@ -1,11 +1,11 @@
-// Which events are ordered whatever the network does, by vector clocks, and whether all conflicting
-// accesses are.
+// Finds by vector clocks which events are ordered whatever the network does, and whether all
+// conflicting accesses are ordered.
 //
-// An event knows of another if it cannot happen before it. It knows of the one before it in its
-// queue, of the caller's turn that began its run, and of those whose credits it cannot do without.
-// The last depends on what is known already: credits that are given only after the waiting command
-// cannot have helped it. So clocks are computed again until nothing is added; each round is sound
-// if the one before was.
+// An event knows of another event if it cannot happen before that one. It knows of the event before
+// it in its queue, of the caller's turn that began its run, and of the events whose credits it
+// needs. Which credits it needs depends on what is known already: credits that are given only after
+// the waiting command cannot have helped it. So the clocks are computed again until nothing is
+// added; each round is sound if the one before was.
 #include <algorithm>
 #include <map>
 
@@ -22,7 +22,7 @@ struct Stream {
   std::vector<std::uint64_t> credits;  // sum up to and with each giver
 };
 
-// At `observer`, everything that the queue had sent to this rank up to `giver` has been stored.
+// At `observer`, everything that the queue sent to this rank up to `giver` has been stored.
 struct Observation {
   std::uint32_t giver_index;
   EventId observer;
@@ -68,7 +68,7 @@ class Order {
       const Event& giver = event(id);
       if (giver.command == nullptr || giver.command->credits == 0) continue;
       const Rank target = giver.command->action == Action::put ? giver.command->target : giver.rank;
-      // What a queue puts to its own rank may arrive after what it has done there itself.
+      // A queue's puts to its own rank may arrive after its later local commands.
       const std::uint32_t local = giver.command->action == Action::put ? 0 : 1;
       Stream& stream = by_counter[target][{giver.command->counter, 2 * giver.queue + local}];
       stream.credits.push_back((stream.credits.empty() ? 0 : stream.credits.back()) + giver.command->credits);
@@ -81,9 +81,9 @@ class Order {
     }
   }
 
-  // The last giver of `stream` whose credits must have come before `waiting` could run, which had
-  // to see `needed` credits; kNobody: none. `spare`: what all streams of the counter together could
-  // have given before.
+  // The last giver of `stream` whose credits must have arrived before `waiting` could run;
+  // `waiting` needs `needed` credits. kNobody: none. `spare`: what all streams of the counter
+  // together could have given before.
   [[nodiscard]] EventId surely_before(const Stream& stream, std::int64_t needed, std::uint64_t spare,
                                       std::uint64_t own) const {
     const std::int64_t sure = needed - static_cast<std::int64_t>(spare - own);
@@ -93,7 +93,8 @@ class Order {
                                          : stream.givers[static_cast<std::size_t>(found - stream.credits.begin())];
   }
 
-  // Credits of the stream that can have come before `waiting`: of givers that do not know of it.
+  // Credits of the stream that can have arrived before `waiting`: from givers that do not know of
+  // it.
   [[nodiscard]] std::uint64_t possible(const Stream& stream, EventId waiting) const {
     const auto after =
         std::ranges::partition_point(stream.givers, [&](EventId giver) { return !knows(giver, waiting); });
@@ -169,7 +170,7 @@ class Order {
           observations_[{event(giver).queue, event(id).rank}].push_back({event(giver).index, id});
   }
 
-  // What the put `giver` stores at `rank` is there before `later` happens.
+  // True: what the put `giver` stores at `rank` is there before `later` happens.
   [[nodiscard]] bool stored_before(EventId giver, Rank rank, EventId later) const {
     const auto found = observations_.find({event(giver).queue, rank});
     if (found == observations_.end()) return false;
@@ -185,7 +186,7 @@ class Order {
     return stored_before(first.event, rank, second.event);
   }
 
-  // All accesses to one place of one rank, by where they begin.
+  // All accesses to one place of one rank, sorted by their begin.
   [[nodiscard]] std::vector<Access> accesses(Rank rank, Place place) const {
     std::vector<Access> all;
     const auto add = [&](const Block& block, EventId id, bool write, bool remote) {
@@ -224,7 +225,7 @@ class Order {
     }
   }
 
-  // Nobody's run ends before everybody's has begun.
+  // Checks that no rank's run ends before all ranks' runs have begun.
   void check_barrier() const {
     for (EventId id = 0; id < job_.events.size(); ++id) {
       const Event& end = event(id);
@@ -242,7 +243,7 @@ class Order {
   std::size_t width_;
   // per event, one number per queue of all ranks
   std::vector<std::uint32_t> clocks_;
-  // per event: the givers whose credits it cannot do without
+  // per event: the givers whose credits it needs
   std::vector<std::vector<EventId>> known_;
   std::vector<std::vector<std::vector<Stream>>> streams_;  // per rank and counter
   // by giving queue and rank

@@ -1,5 +1,5 @@
-// All algorithms are proved for all sizes up to 64 ranks, at samples beyond; and the proof finds
-// what is wrong.
+// All algorithms are proved for all sizes up to 64 ranks, and for samples beyond; and the proof
+// finds faults.
 #include "collective/check.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::vector<Schedule> schedules(const Algorithm& algorithm, Request request) {
   return all;
 }
 
-// A shape with three sides of at least 2, if the number has one.
+// A shape with three sides of at least 2, if there is one for this number.
 std::array<Rank, 3> shape_of(Rank ranks) {
   for (Rank x = 2; x * 4 <= ranks; ++x)
     for (Rank y = 2; ranks % x == 0 && x * y * 2 <= ranks; ++y)
@@ -59,8 +59,8 @@ void prove(const Algorithm& algorithm, const Request& request, Proof proof, std:
 
 TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
   const Algorithm& algorithm = *GetParam();
-  // AddressSanitizer takes a minute and a half for all of them, and what is wrong with memory shows
-  // at a part of them.
+  // AddressSanitizer takes a minute and a half for all sizes; a part of them is enough to find
+  // memory errors.
   const auto next = [](Rank ranks) { return ranks + (base::kAddressSanitizer && ranks >= 24 ? 5 : 1); };
   for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ranks = next(ranks)) {
     Request request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
@@ -151,13 +151,14 @@ std::vector<std::array<Rank, 3>> boxes_up_to(Rank most) {
   return all;
 }
 
-// What one rank does is no other's matter, so all mixtures are right. Where all spread they are
+// Each rank decides for itself, so all mixtures must be right. The case in which all spread is
 // among all algorithms, above.
 TEST(TrinaryX3, IsProvedHoweverMembersSpread) {
   std::size_t number = 0;
   for (const std::array<Rank, 3>& box : boxes_up_to(64)) {
     const Rank ranks = box[0] * box[1] * box[2];
-    // The largest take most of the time, and AddressSanitizer too long for many of them.
+    // The largest boxes take most of the time, and AddressSanitizer takes too long for many of
+    // them.
     if (++number % (ranks > 36 ? 5 : 1) != 0 || (base::kAddressSanitizer && number % 7 != 0)) continue;
     const Request request{Operation::broadcast, 0, ranks, ranks * 2 / 3, 12, 1, 2, box};
     for (const Spread spread : {Spread::some, Spread::nobody}) {
@@ -175,8 +176,8 @@ TEST(TrinaryX3, IsRightOnAWholeMachine) {
   for (const Schedule& schedule : all) ASSERT_EQ(runs_on_session_queues(schedule).reason, "");
 }
 
-// The most that one queue puts in a run is what one link carries, a third of the bytes; where
-// nobody spreads, up to three times as much.
+// One queue puts in a run at most what one link carries, a third of the bytes; if nobody spreads,
+// up to three times as much.
 TEST(TrinaryX3, EachLinkHasAQueue) {
   constexpr std::uint64_t kBytes = 300;
   const auto most_of_a_queue = [](const Schedule& schedule) {
@@ -227,8 +228,8 @@ TEST(Check, FindsABufferTouchedTooEarly) {
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
 
-// The first takes another's contribution first, and adds its own to that: right, unless its own was
-// where the result is.
+// The first rank takes another rank's contribution first, and adds its own to it: right, unless its
+// own contribution was where the result is.
 TEST(Check, FindsWhatIsWrongInPlaceOnly) {
   Broken broken("allreduce.flat", Operation::allreduce, 3);
   std::vector<Command>& commands = broken.all[0].commands;
@@ -241,7 +242,7 @@ TEST(Check, FindsWhatIsWrongInPlaceOnly) {
 
 TEST(Check, FindsADeadlock) {
   Broken broken("barrier.dissemination", Operation::barrier);
-  // everybody waits before telling
+  // every rank waits before it signals
   for (Schedule& schedule : broken.all) wait(schedule.commands[0], 1, 1);
   EXPECT_NE(broken.faults().find("deadlock"), std::string::npos) << broken.faults();
 }
@@ -279,8 +280,8 @@ TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
   EXPECT_NE(twice.faults().find("contents"), std::string::npos) << twice.faults();
 }
 
-// Two children report to one counter, and the parent goes on after the first of them: the credit
-// may be either's.
+// Two children report to one counter, and the parent goes on after the first report: the credit may
+// be from either child.
 TEST(Check, KnowsThatACounterDoesNotTellItsGiversApart) {
   Broken broken("gather.linear", Operation::gather, 3);
   for (Command& command : broken.all[0].commands)
@@ -295,8 +296,8 @@ TEST(Check, FindsSlotsThatAreReusedTooEarly) {
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
 
-// The same in the ring is harmless: nobody ends a run before its right neighbour has emptied the
-// slots.
+// The same change is harmless in the ring: no rank ends a run before its right neighbour has
+// emptied the slots.
 TEST(Check, SeesThroughLongChainsOfCredits) {
   Broken harmless("allreduce.ring", Operation::allreduce);
   for (Schedule& schedule : harmless.all) schedule.counters[1].initial += 1;
@@ -344,7 +345,7 @@ TEST(Check, FindsWrongForm) {
   EXPECT_NE(nobody.faults().find("not a rank"), std::string::npos) << nobody.faults();
 }
 
-// What the table says about puts into the callers' memory is what the schedules do.
+// The table is right about puts into the callers' memory: it says what the schedules do.
 TEST(Table, KnowsWhoPutsIntoTheCallersMemory) {
   for (const Algorithm& algorithm : algorithms()) {
     bool into = false;

@@ -13,7 +13,8 @@
 namespace heddle::collective {
 namespace {
 
-// What start() moves itself; more is left to those who wait or help, so that it returns at once.
+// Bytes that start() moves itself. Waiting threads and helpers move the rest, so start() returns
+// soon.
 constexpr std::uint64_t kStartBytes = 2048;
 
 std::uint32_t row_of(const Algorithm* algorithm) {
@@ -39,7 +40,7 @@ std::string text_of(const Record& record) {
   return text.data();
 }
 
-// What the texts of two calls do not show.
+// A hint at a difference that the texts of two calls do not show.
 const char* hint(const Record& a, const Record& b) {
   if (a.kind != b.kind || a.operation != b.operation || a.bytes != b.bytes) return "";
   if (a.whole != b.whole) return " (one of them in the blocking form)";
@@ -53,7 +54,7 @@ bool agree(const Record& a, const Record& b) {
          a.reduction == b.reduction && a.algorithm == b.algorithm;
 }
 
-// Whether all make the same call, and have what it takes.
+// Checks that all members make the same call and have the memory for it.
 base::Status judge(std::span<const Record> records) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (agree(records[i], records[0])) continue;
@@ -72,7 +73,7 @@ base::Status judge(std::span<const Record> records) {
   return HEDDLE_DONE;
 }
 
-// "it waits for member 2"; empty: nobody is known.
+// For example "it waits for member 2"; empty: no member is known.
 std::string text_of(std::span<const Rank> awaited) {
   std::string list;
   for (const Rank member : awaited) list += (list.empty() ? " " : ", ") + std::to_string(member);
@@ -100,7 +101,7 @@ base::Result<Collective*> Collective::open(Team& team, const Call& call, Use use
 
 base::Result<std::unique_ptr<Collective>> Collective::make(Team& team, const Call& call, Use use) {
   std::unique_ptr<Collective> made(new Collective(team, call, use));
-  // a mistake that all make
+  // an error that all members make alike
   if (const base::Status status = made->choose(); status != HEDDLE_DONE) return status;
   try {
     made->record_.status = made->prepare_places();
@@ -121,9 +122,9 @@ Collective::~Collective() {
 void Collective::retire() {
   if (!places_.taken()) return;
   if (runner_ == nullptr) return places_.give_back(Runner::Memory::now, {});  // nobody was told
-  // Where members' lists do not fit each other, all members are told, and nobody runs it. Nor where
-  // calls differ, if all have been heard: else others may have heard more than this member, and run
-  // it.
+  // If members' lists do not fit each other, all members are told so, and nobody runs the
+  // operation. The same holds if calls differ and this member has heard all members. Otherwise
+  // others may have heard more than this member, and may run it.
   const bool refused = stage() == Stage::refused;
   const bool refused_by_all = record_.status != HEDDLE_DONE || (heard_all_ && !agreed_);
   const bool ready = stage() == Stage::ready;
@@ -152,7 +153,7 @@ base::Status Collective::choose() {
   if (call_.lists != nullptr) {
     lists_ = *call_.lists;
     request_.exchanges = std::span(&lists_, 1);
-    call_.lists = nullptr;  // the caller's
+    call_.lists = nullptr;  // it belongs to the caller
   }
   auto choice = team_.commons().selection().choose(call_, request_, use_ != Use::kept, team_.mapped());
   if (!choice) return choice.status();
@@ -176,8 +177,8 @@ base::Status Collective::prepare_places() {
   places_.look(plan());
   if (lists_blocks(call_.operation)) prepare_lists(places_.reached());
   request_.reachable = !places_.staged();
-  // Of lists it has the right counters, and as much scratch; the rest when the peers have told
-  // theirs.
+  // If blocks are listed, this schedule has the right counters and enough scratch; the rest follows
+  // when the peers have told their lists.
   schedule_ = algorithm_->schedule(request_);
   return places_.take(plan(), &record_);
 }
@@ -186,7 +187,7 @@ Plan Collective::plan() {
   return {team_, call_, use_, *algorithm_, named_, request_, schedule_};
 }
 
-// The first way that can be gone, and the last for members that do not agree.
+// Opens the first way that can be used, and the last one in case members do not agree.
 void Collective::open_runner() {
   std::span<const Way> tried = ways();
   by_software_ = tried.back().open(plan(), places_);
@@ -197,7 +198,7 @@ void Collective::open_runner() {
       record_.keys.way = static_cast<std::uint32_t>(way - tried.begin());
     }
   } catch (const std::bad_alloc&) {
-    runner_ = nullptr;  // it was a help, and nobody has been told
+    runner_ = nullptr;  // the way is optional, and nobody has been told
   }
   if (runner_ == nullptr) go_by_software();
 }
@@ -211,15 +212,16 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
   heard_all_ = true;
   const bool lists = lists_blocks(call_.operation);
   if (const base::Status status = judge(records); status != HEDDLE_DONE) {
-    refusal_.forget();  // that lists do not fit matters less than calls that differ, which all find
+    // calls that differ matter more than lists that do not fit, and all members find the former
+    refusal_.forget();
     return refusal_.keep(status);
   }
   agreed_ = true;
   const auto goes_alike = [this](const Record& record) { return record.keys.way == record_.keys.way; };
   const bool agreed = std::ranges::all_of(records, goes_alike) && runner_->agreed(records);
   if (!agreed && by_interface()) go_by_software();
-  // What is in the arenas is reached already; regions of their own have to be mapped first. Lists
-  // concern two members each.
+  // Arenas are already mapped; regions of their own must be mapped first, which may fail at some
+  // members. Lists concern two members each.
   *doubtful = lists || by_interface() || std::ranges::any_of(records, [](const Record& record) {
                 return record.scratch_in == Record::Where::scratch_region ||
                        record.receive_in == Record::Where::receive_region ||
@@ -227,7 +229,7 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
               });
   if (refusal_.status() != HEDDLE_DONE) return refusal_.report();
   try {
-    // Members' memory has no links: what is released one after the other there would only wait.
+    // Members' memory has no links: to release commands one after the other would only delay them.
     const bool together = !by_interface() && request_.spread;
     if (together) request_.spread = false;
     if (lists || together) schedule_ = algorithm_->schedule(request_);
@@ -272,7 +274,7 @@ bool Collective::active() const {
     case Stage::ready:
       break;
   }
-  // In this order: a run that is seen here to have begun is seen so by done().
+  // In this order: if the run is seen as begun here, done() sees it, too.
   if (use_ == Use::once && runner_->runs() == 0) return true;
   return !runner_->done();
 }
@@ -333,7 +335,7 @@ base::Status Collective::end_of(base::Status status) {
   return base::fail(status, "%s has failed: %s", name_of(call_.operation), runner_->reason(status));
 }
 
-// Nothing is under way: how it has ended. A once operation is gone afterwards.
+// Nothing is under way: returns the status of the run. A `once` operation is destroyed.
 base::Status Collective::ended() {
   running_ = false;
   const base::Status status = stage() == Stage::refused ? refusal_.report() : end_of(runner_->status());
@@ -408,7 +410,7 @@ void Collective::describe(std::span<char> text) {
   try {
     what = text_of(awaited());
   } catch (const std::bad_alloc&) {
-    what.clear();  // it is told without
+    what.clear();  // the report goes without it
   }
   if (what.empty()) {
     what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";

@@ -1,10 +1,10 @@
-// One collective operation of this rank: made ready with the other members, then run, once or again
-// and again.
+// One collective operation of this rank: prepared together with the other members, then run once or
+// many times.
 //
-// Stages: setting_up, until all members have told what they call and where they are reached; then
-// ready, or refused with the reason. Runs are the Runner's. test(), wait(), start() and close() are
-// for one thread at a time; move_on() for any, helpers among them, who count themselves in by
-// visit() under the lock of the list they found it in.
+// Stages: setting_up, until all members have told what they call and where their memory is; then
+// ready, or refused with a reason. The Runner does the runs. One thread at a time calls test(),
+// wait(), start() and close(). Any thread may call move_on(). Among them are helpers, which call
+// visit() first, under the lock of the list in which they found the operation.
 #pragma once
 
 #include <atomic>
@@ -23,49 +23,50 @@ namespace heddle::collective {
 class Collective final : public Setup {
  public:
   static constexpr engine::HandleType kType = engine::HandleType::collective;
-  // With its handle, and announced to the team.
+  // Creates the operation with its handle, and announces it to the team.
   static base::Result<Collective*> open(Team& team, const Call& call, Use use);
-  // Not announced yet. What goes wrong at this member alone will be told to the others, and is no
-  // error here.
+  // Creates the operation without announcing it. An error at this member only is not returned here:
+  // the other members are told of it.
   static base::Result<std::unique_ptr<Collective>> make(Team& team, const Call& call, Use use);
   ~Collective() override;
 
   [[nodiscard]] std::uint64_t handle() const { return team_.commons().collectives().handle(this); }
   [[nodiscard]] bool persistent() const { return use_ == Use::persistent; }
-  // OPERATION.gates where barrier gates run it.
+  // The algorithm's name; OPERATION.gates if barrier gates run the operation.
   [[nodiscard]] const char* algorithm() const;
-  // Ready, and the network's interface runs it.
+  // True: the operation is ready, and the network's interface runs it.
   [[nodiscard]] bool offloaded() const { return stage() == Stage::ready && by_interface(); }
-  // The interface runs it, or was to do so before it was refused. Not while it is set up.
+  // True: the interface runs the operation, or was to run it before the operation was refused. Not
+  // during the set-up.
   [[nodiscard]] bool by_interface() const { return runner_->offloaded(); }
   [[nodiscard]] Team& team() { return team_; }
-  // For reports: members that the run which is under way waits for. Empty: none, or it is not
-  // known. May throw.
+  // For reports: the members that the current run waits for. Empty: none, or unknown. May throw.
   [[nodiscard]] std::vector<Rank> awaited();
 
-  // Until it is ready: DONE, or why it is not.
+  // Waits until the set-up has ended: DONE, or why the operation is refused.
   base::Status wait_ready();
-  // Begins a run. STATE: one is under way, or not persistent; PEER_FAILED.
+  // Begins a run. STATE: a run is under way, or the operation is not persistent; PEER_FAILED.
   base::Status start();
-  // Makes progress. DONE: no run is under way (any more); AGAIN; or how the run failed. After DONE
-  // or an error an operation that is not persistent is gone.
+  // Makes progress. DONE: no run is under way (any more); AGAIN; or the error of the run. After
+  // DONE or an error a `once` operation is destroyed.
   base::Status test();
-  base::Status wait(std::int64_t timeout_ns);  // TIMEOUT: it goes on
-  // Of a persistent one. STATE: a run is under way.
+  base::Status wait(std::int64_t timeout_ns);  // TIMEOUT: the run continues
+  // For a persistent operation. STATE: a run is under way.
   base::Status close();
-  // Of a kept one: one run with these buffers, start and wait.
+  // For a kept operation: starts one run with these buffers and waits for it.
   base::Status run_with(const Call& call);
 
-  // ---- for who moves things on
+  // ---- for threads that advance operations
   engine::Attachment::Found move_on();
-  // Something is under way.
+  // True: something is under way.
   [[nodiscard]] bool active() const;
-  // Something is under way that needs a processor.
+  // True: something is under way that needs a processor.
   [[nodiscard]] bool wants_help() const { return !offloaded() && active(); }
-  // For Commons: as move_on(), by a thread that may be a helper. Between visit() and leave().
+  // For Commons: as move_on(), by a thread that may be a helper. Call it between visit() and
+  // leave().
   engine::Attachment::Found move_on_as_anybody();
-  // Another thread that waits for this one fetches the helper that is at it, if one is; false:
-  // none.
+  // For a thread that waits for this operation: brings the helper that advances it here. False:
+  // there is none.
   bool fetch(std::int64_t sleep_ns) { return helper_.fetch(sleep_ns); }
   void visit() { visitors_.fetch_add(1, std::memory_order_acquire); }
   void leave() { visitors_.fetch_sub(1, std::memory_order_release); }
@@ -100,33 +101,33 @@ class Collective final : public Setup {
   Call call_;
   const Use use_;
   const Algorithm* algorithm_ = nullptr;
-  bool named_ = false;  // the algorithm, by the program
+  bool named_ = false;  // the program named the algorithm
   Request request_;
-  Exchange lists_;  // where members list their blocks; request_ has it
+  Exchange lists_;  // where members list their blocks; request_ refers to it
   Schedule schedule_;
   Record record_;
-  bool told_ = false;    // others know of it, and may put to its memory if
-  bool agreed_ = false;  // their calls and this one agree
+  bool told_ = false;    // others know of the operation, and may put to its memory if agreed_
+  bool agreed_ = false;  // the calls of all members agree
   Places places_;
-  // as this member would have it; when it is ready, as all do
+  // before the operation is ready: the way that this member prefers; then the way that all use
   std::unique_ptr<Runner> runner_;
-  std::unique_ptr<Runner> by_software_;  // until it is known whether members agree about another
+  std::unique_ptr<Runner> by_software_;  // until the members have agreed on a way or not
 
-  // release when it is ready or refused; acquire by stage()
+  // release when the stage becomes ready or refused; acquire in stage()
   std::atomic<Stage> stage_{Stage::setting_up};
   Refusal refusal_;
-  bool heard_all_ = false;  // the records of all members have come
-  // lists do not fit each other, here or at others: nobody runs it
+  bool heard_all_ = false;  // the records of all members have arrived
+  // the lists do not fit each other, here or at other members: nobody runs the operation
   bool unlike_ = false;
-  std::atomic<bool> begun_{false};  // once: the run has been started
-  bool running_ = false;            // as the program sees it
+  std::atomic<bool> begun_{false};  // for `once`: the run has been started
+  bool running_ = false;            // from the program's point of view
   bool opened_ = false;
   bool listed_ = false;
-  // of failures. Relaxed: who looks twice finds the same
+  // of failures. Relaxed: a thread that looks twice finds the same
   std::atomic<std::uint64_t> seen_epoch_{0};
-  // who moves it on, for as long as a helper may hold a lock of it
+  // the helper that advances the operation, for as long as it may hold a lock of it
   queue::HelperClaim<> helper_;
-  // acquire by visit() and visited(), release by leave()
+  // acquire in visit() and visited(), release in leave()
   std::atomic<std::uint32_t> visitors_{0};
 };
 

@@ -1,5 +1,5 @@
-// Operations whose members list their blocks: what members tell each other of their lists while the
-// operation is made ready.
+// Operations whose members list their blocks: what members tell each other about their lists during
+// the set-up.
 #include <algorithm>
 #include <cinttypes>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace heddle::collective {
 namespace {
 
-// What the member says of the blocks between it and this one, with what this one says; and notes
-// where blocks go.
+// Compares what the member says about the blocks between it and this member with this member's
+// lists, and records where blocks go.
 base::Status compare(std::uint32_t round, std::uint32_t member, const Record& record, const Request& mine,
                      Exchange* lists) {
   const std::span<Message> given = of_peer(lists->given, member);
@@ -53,7 +53,7 @@ base::Status compare(std::uint32_t round, std::uint32_t member, const Record& re
 
 }  // namespace
 
-// Each member decides for itself whether it keeps what comes; its peers hear of it.
+// Each member decides for itself whether it keeps what arrives; its peers are told.
 void Collective::prepare_lists(bool reached) {
   std::uint64_t taken = 0;
   std::size_t most = 0;
@@ -92,7 +92,7 @@ void Collective::heard(std::uint32_t round, std::span<const Record> records) {
   if (!lists_blocks(call_.operation)) return;
   for (std::uint32_t member = 0; member < records.size() && refusal_.status() == HEDDLE_DONE; ++member) {
     const Record& record = records[member];
-    // Other calls are judged when all have told theirs.
+    // Calls of another kind are judged when all members have told theirs.
     if (record.kind != Record::Kind::operation || record.operation != record_.operation) return;
     if (const base::Status status = compare(round, member, record, request_, &lists_); status != HEDDLE_DONE)
       refusal_.keep(status);

@@ -12,7 +12,7 @@
 namespace heddle::collective {
 namespace {
 
-// Counted while it lives.
+// Counts itself while it exists.
 class Visitor {
  public:
   explicit Visitor(std::atomic<std::uint32_t>& count) : count_(count) {
@@ -51,7 +51,7 @@ Commons::Commons(engine::Context& context, Selection selection, engine::Region& 
       teams_(std::make_unique<engine::Owned<Team>>()),
       collectives_(std::make_unique<engine::Owned<Collective>>()) {}
 
-// Regions, imported ones too, are the context's and end with it.
+// Regions, imported ones too, belong to the context and end with it.
 Commons::~Commons() = default;
 
 bool Commons::direct_to(std::span<const std::uint32_t> ranks) const {
@@ -126,14 +126,14 @@ engine::Attachment::Found Commons::advance() {
     {
       const std::lock_guard lock(list_mutex_);
       while (i < list_.size() && !list_[i]->wants_help()) ++i;
-      if (i >= list_.size()) break;  // it may have become shorter since
+      if (i >= list_.size()) break;  // the list may have become shorter meanwhile
       collective = list_[i];
       collective->visit();
     }
     found = std::max(found, collective->move_on_as_anybody());
     collective->leave();
   }
-  // What peers put here may need it, though nothing of this rank is under way.
+  // Puts of peers to this rank may need it, even if no operation of this rank is under way.
   if (engine::Worker* worker = port(); worker != nullptr && !ended_.load(std::memory_order_seq_cst))
     if (worker->progress() > 0) found = Found::moved;
   return found;

@@ -1,6 +1,6 @@
-// What all teams of a context share: memory that every rank reaches, the ways to the others'
-// memory, and the list of operations that helpers move on. Made with the first team; ends with the
-// context.
+// What all teams of a context share: memory that every rank reaches, access to the other ranks'
+// memory, and the list of operations that helpers advance. Created with the first team; ends with
+// the context.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
 
 class Commons final : public engine::Attachment {
  public:
-  // Local. The first call in a context makes it.
+  // Local. The first call in a context creates it.
   static base::Result<Commons*> of(engine::Context& context);
   explicit Commons(engine::Context& context, Selection selection, engine::Region& region);
   ~Commons() override;
@@ -37,34 +37,35 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] const Selection& selection() const { return selection_; }
   [[nodiscard]] PackedRegion packed_arena() const { return context_.pack(region_); }
 
-  // Whether this rank and those map each other's memory.
+  // True: this rank and those ranks map each other's memory.
   [[nodiscard]] bool direct_to(std::span<const std::uint32_t> ranks) const;
-  // Whether all ranks map each other's memory here.
+  // True: all ranks map each other's memory here.
   [[nodiscard]] bool direct() const;
-  // The internal worker, where they do not. Further calls change nothing.
+  // Opens the internal worker if they do not. Further calls do nothing.
   base::Status open_port();
-  // Where the ranks' arenas are, in the order of ranks. Further calls change nothing.
+  // Sets where the ranks' arenas are, in the order of ranks. Further calls do nothing.
   void know(std::span<const PackedRegion> arenas);
-  // Of a rank of the job. Any thread.
+  // The arena of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
-  // By which bytes and credits go to ranks whose memory is not this process's; null: there are
-  // none.
+  // The worker that carries bytes and credits to ranks whose memory this process does not map;
+  // null: there are no such ranks.
   [[nodiscard]] engine::Worker* port() const { return port_.load(std::memory_order_acquire); }
 
-  // Operations that helpers move on. After delist() nobody is at it.
+  // Operations that helpers advance. After delist() no helper uses the operation.
   void enlist(Collective& collective);
   void delist(Collective& collective);
   Found advance() override;
   [[nodiscard]] bool active() const override;
   void end() override;
 
-  // Calls done() until it says true, makes progress in between. False: the time is over. `call`:
-  // for reports of long waits. `fetch(ns)`: brings a helper here that is at what is waited for, and
-  // sleeps so long at most; false: there is none.
+  // Calls done() until it returns true, and makes progress in between. False: time-out. `call`: for
+  // reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for to this
+  // core, and sleeps for at most that long; false: there is no such helper.
   template <class Done, class Describe, class Fetch>
   bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch);
 
-  // A persistent operation is ready, and who runs it: for the report at the end (HEDDLE_STATS).
+  // Counts a persistent operation that is ready, and who runs it, for the report at the end
+  // (HEDDLE_STATS).
   void count_persistent(bool offloaded) {
     (offloaded ? offloaded_ : not_offloaded_).fetch_add(1, std::memory_order_relaxed);
   }
@@ -76,7 +77,8 @@ class Commons final : public engine::Attachment {
   int progress();
   int progress_all();
   void rest(std::int64_t ns);
-  bool fetch_any(std::int64_t sleep_ns);  // a helper that is at an operation; false: there is none
+  // brings a helper that advances some operation here; false: there is none
+  bool fetch_any(std::int64_t sleep_ns);
 
   engine::Context& context_;
   const Selection selection_;
@@ -85,11 +87,11 @@ class Commons final : public engine::Attachment {
   std::atomic<engine::Worker*> port_{nullptr};  // release by open_port()
   queue::FetchingMutex peers_mutex_;            // guards the two below
   std::vector<PackedRegion> packed_;
-  std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not asked for yet
+  std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
   mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
   std::vector<Collective*> list_;
-  // Who is in advance(), and whether it is over: seq_cst, so that end() sees who came before it, or
-  // they see it.
+  // How many threads are in advance(), and whether the context has ended. seq_cst: either end()
+  // sees a thread in advance(), or the thread sees ended_.
   std::atomic<std::uint32_t> inside_{0};
   std::atomic<bool> ended_{false};
   std::atomic<std::uint64_t> offloaded_{0};
@@ -100,7 +102,8 @@ class Commons final : public engine::Attachment {
 
 template <class Done, class Describe, class Fetch>
 bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch) {
-  // What else the others may be waiting for is looked at by who has waited a while.
+  // Every so many rounds a waiting thread also looks at everything else that other ranks may be
+  // waiting for.
   constexpr std::uint32_t kOthers = 256;
   if (done()) return true;
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());

@@ -22,7 +22,8 @@ Exchange uniform(const Request& request, Rank rank) {
   return made;
 }
 
-// A ring: a block to the next and one to the last rank, which may be the same one, or this one.
+// A ring: one block to the next rank and one to the previous, which may be the same rank, or this
+// one.
 Exchange ring(const Request& request, Rank rank, bool kept) {
   const Rank next = (rank + 1) % request.ranks;
   const Rank last = (rank + request.ranks - 1) % request.ranks;
@@ -35,22 +36,22 @@ Exchange ring(const Request& request, Rank rank, bool kept) {
   return made;
 }
 
-// As if the peers had told it; without making all of their lists, of which there may be very many.
+// Fills in what the peers would tell, without making all of their lists, which may be very many.
 void acquaint_uniform(const Request& request, Rank rank, bool kept, Exchange* made) {
   made->kept = kept;
   for (Message& message : made->given) {
     message.kept = kept && message.peer != rank;
-    // What a rank has of itself stands in receive, not in scratch.
+    // A rank's blocks for itself go to receive, not to scratch.
     const Rank before = message.kept && message.peer < rank ? rank - 1 : rank;
     message.there = request.operation == Operation::scatterv ? 0 : before * request.bytes;
   }
   for (Message& message : made->taken) {
-    // The slots of the peer: all ranks but itself, or the root alone.
+    // The slots of the peer: all ranks except itself, or only the root.
     message.slot = request.operation == Operation::gatherv ? 0 : rank - (message.peer < rank ? 1 : 0);
   }
 }
 
-// By peer; those of one peer stay as they are listed.
+// Sorts by peer; blocks of one peer stay in the order in which they are listed.
 void put_in_order(std::vector<Message>& messages) {
   for (std::uint32_t i = 0; i < messages.size(); ++i) messages[i].slot = i;
   std::ranges::sort(messages, {}, [](const Message& message) { return std::pair(message.peer, message.slot); });
@@ -63,7 +64,7 @@ auto range_of(Messages& messages, Rank peer) {
   return std::span(first, last);
 }
 
-// Where the k-th block that `from` gives to `to` is put.
+// Records where the k-th block that `from` gives to `to` is put.
 void introduce(const Exchange& to, std::span<Message> given, std::span<const Message> taken, bool self) {
   const std::size_t count = std::min(given.size(), taken.size());
   for (std::size_t k = 0; k < count; ++k) {
@@ -116,7 +117,7 @@ void lay_out(Rank rank, Exchange* exchange) {
     message.there = at;
     at += message.bytes;
   }
-  // A block of this rank for itself goes from list to list.
+  // A rank's blocks for itself go directly from list to list.
   introduce(*exchange, of_peer(exchange->given, rank), of_peer(exchange->taken, rank), true);
 }
 

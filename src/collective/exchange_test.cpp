@@ -1,5 +1,5 @@
-// Blocks as the ranks list them: proved for random lists of 1 to 64 ranks; and the proof finds what
-// is wrong with lists.
+// Blocks as the ranks list them: proved for random lists of 1 to 64 ranks; and the proof finds
+// faults in lists.
 #include "collective/exchange.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::uint64_t length(Lengths lengths, Rank from, Rank ranks, Random& random) {
   return random() % 3 == 0 ? 0 : random() % 9;
 }
 
-// Puts blocks somewhere in a buffer, in any order, with gaps.
+// Gives blocks positions in a buffer, in any order, with gaps.
 void place(std::vector<Message>& messages, Random& random) {
   std::vector<std::size_t> order(messages.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -41,8 +41,8 @@ void place(std::vector<Message>& messages, Random& random) {
   }
 }
 
-// Any lists of so many ranks that fit each other: blocks of each to each, and up to `twice` of them
-// between the same two.
+// Random lists of this many ranks that fit each other: blocks of each rank to each, and up to
+// `twice` blocks between the same two.
 std::vector<Exchange> lists_of(Rank ranks, Lengths lengths, std::uint64_t twice, Random& random) {
   std::vector<Exchange> all(ranks);
   for (Rank from = 0; from < ranks; ++from) {
@@ -135,7 +135,7 @@ TEST_F(Lists, TwoBlocksInOnePlace) {
 }
 
 TEST_F(Lists, PeerThatHasNotBegun) {
-  of_peer(lists_[0].given, 1)[0].kept = true;  // it is put to as if its scratch had been asked for
+  of_peer(lists_[0].given, 1)[0].kept = true;  // it is put to as if the peer kept it in scratch
   EXPECT_NE(faults(), "");
 }
 

@@ -5,7 +5,7 @@
 namespace heddle::collective {
 namespace {
 
-// The numbers of the gates of a rank below m, by what they do.
+// The numbers of the gates of a rank below m, by their function.
 class Doubling {
  public:
   Doubling(Rank rank, Rank ranks)
@@ -14,9 +14,10 @@ class Doubling {
         folded_(above_ < ranks) {}
 
   [[nodiscard]] std::uint32_t stages() const { return stages_; }
-  [[nodiscard]] bool folded() const { return folded_; }  // there is a rank that gives to this one
+  [[nodiscard]] bool folded() const { return folded_; }  // a rank from m on gives to this one
   [[nodiscard]] Rank above() const { return above_; }
-  // Combines stage j; 0: where stage 1 begins. 1 is the one that combines with the rank above.
+  // The number of the gate that combines stage j; for stage 0, of the gate where stage 1 begins. If
+  // the rank is folded, the latter is gate 1, which combines with the rank from m on.
   [[nodiscard]] std::uint32_t of_stage(std::uint32_t stage) const {
     if (stage == stages_ && ends_at_start()) return 0;
     return (folded_ ? 1U : 0U) + stage;
@@ -30,7 +31,7 @@ class Doubling {
   bool folded_;
 };
 
-// Of a rank from m on: it gives, and gets.
+// The gates of a rank from m on: it gives, and gets.
 std::vector<Gate> gates_above(Rank rank, Rank ranks) {
   const Rank below = rank - std::bit_floor(ranks);
   const Doubling its(below, ranks);

@@ -35,7 +35,7 @@ std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank 
   return std::shared_ptr<TeamGates>(new TeamGates(std::move(graph), std::move(*chain), name.network));
 }
 
-// Each two members have one connection at most in each direction (gate_graph.hpp).
+// Two members have at most one connection in each direction (gate_graph.hpp).
 void TeamGates::tell(Rank member, GateKeys* keys) const {
   std::uint32_t sends = Gate::kNone;
   std::uint32_t gets = Gate::kNone;
@@ -75,7 +75,7 @@ base::Status TeamGates::bind(std::span<const Record> records) {
   return status;
 }
 
-// The common network is number 0.
+// The network that blocking calls share has number 0.
 std::shared_ptr<TeamGates> TeamNetworks::open(const Team& team, bool common) {
   if (common && common_ == Common::decided) return offered_ = gates_;
   if (common) common_ = Common::asked;

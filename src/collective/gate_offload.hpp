@@ -1,10 +1,9 @@
-// Barriers and small reductions of a team by barrier gates of the network's interface.
+// Runs barriers and small reductions of a team on barrier gates of the network's interface.
 //
-// A network of gates does one operation at a time. So a persistent operation has gates of its own,
-// and the blocking calls of a team, which are made one after the other, have some in common:
-// whatever else is under way on the team, an operation meets no other in its network, and needs no
-// agreement about who is first. Nonblocking operations would need gates for each call: software
-// runs them.
+// A network of gates does one operation at a time. So a persistent operation has gates of its own.
+// The blocking calls of a team are made one after the other, so they share gates. Thus an operation
+// never meets another one in its network, and the members need not agree on an order. Nonblocking
+// operations would need gates for each call: software runs them.
 #pragma once
 
 #include <array>
@@ -18,10 +17,10 @@
 
 namespace heddle::collective {
 
-// What one member tells another of its gates.
+// What one member tells another about its gates.
 struct GateKeys {
   std::uint32_t gates = 0;
-  std::uint32_t lane = 0;     // the same for all, or nobody uses them
+  std::uint32_t lane = 0;     // must be the same at all members, otherwise nobody uses the gates
   std::uint32_t network = 0;  // likewise
   transport::GateKey key{};
 };
@@ -29,17 +28,18 @@ struct GateKeys {
 // One member's gates in one network. For one thread at a time.
 class TeamGates {
  public:
-  // Which of a team's networks it is, and the lane that it asks for: the same at all members.
+  // What identifies one of a team's networks, and the lane that it asks for: the same at all
+  // members.
   struct Name {
     std::uint32_t network;
     std::uint32_t lane;
   };
-  // Null: there is no such interface (`gates` is null), or not so many are left.
+  // Null: the interface has no gates (`gates` is null), or too few are free.
   static std::shared_ptr<TeamGates> open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name);
 
   void tell(Rank member, GateKeys* keys) const;
   [[nodiscard]] bool agreed(std::span<const Record> records) const;
-  // Further calls change nothing.
+  // Further calls do nothing.
   base::Status bind(std::span<const Record> records);
   [[nodiscard]] transport::GateChain& chain() { return *chain_; }
 
@@ -56,21 +56,21 @@ class TeamGates {
 // count and decide alike.
 class TeamNetworks {
  public:
-  // This member's gates for an operation. `common`: for a blocking call, those that blocking calls
-  // have in common; else of its own. The first common operation decides, by becoming ready, whether
-  // the team has any. Null: there are none. settled() follows.
+  // This member's gates for an operation. `common`: the gates that blocking calls share; otherwise
+  // gates of its own. The first common operation that becomes ready decides whether the team has
+  // common gates. Null: there are none. settled() must follow.
   std::shared_ptr<TeamGates> open(const Team& team, bool common);
-  // How making an operation ready has ended. `offloaded`: the interface was to run it. True: all
-  // members make it again, without gates: these are a help, not needed, and the interface did not
-  // take their settings at some member.
+  // Reports how the preparation of an operation has ended. `offloaded`: the interface was to run
+  // it. True: the interface refused the gates' settings at some member; all members must prepare
+  // the operation again, without gates.
   [[nodiscard]] bool settled(base::Status status, bool offloaded);
-  // A member has failed: others may have begun what this one has not.
+  // Called when a member has failed: others may have begun an operation that this one has not.
   void leave();
 
  private:
-  // persistent operations, and those of blocking calls, that have become ready
+  // number of persistent operations, and of those for blocking calls, that have become ready
   std::uint32_t made_ = 0;
-  bool refused_ = false;  // the interface did not take the settings of gates at some member
+  bool refused_ = false;  // the interface refused the settings of gates at some member
   enum class Common : std::uint8_t { unknown, asked, decided } common_ = Common::unknown;
   std::shared_ptr<TeamGates> gates_;    // of blocking calls; null: unknown, or there are none
   std::shared_ptr<TeamGates> offered_;  // between open() and settled()
@@ -79,9 +79,9 @@ class TeamNetworks {
 class GateOffload final : public Offload {
  public:
   static constexpr std::uint32_t kMostWords = 16;  // more than any interface has
-  // Null: gates cannot do it, or there are not so many left.
+  // Null: gates cannot do it, or too few are free.
   static std::unique_ptr<Runner> open(const Plan& plan, const Places& places);
-  // `how` has as many words at most.
+  // `how` has at most kMostWords words.
   GateOffload(std::shared_ptr<TeamGates> gates, const GateReduction& how, const char* name)
       : gates_(std::move(gates)), how_(how), name_(name) {}
 

@@ -1,5 +1,5 @@
-// What the way by barrier gates asks of an interface, and what it makes of the answers. The
-// interface is the test's.
+// What the way by barrier gates asks of an interface, and what it does with the answers. The test
+// provides the interface.
 #include "collective/gate_offload.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace heddle::collective {
 namespace {
 
-// What happened to a chain, which may be gone.
+// What happened to a chain; the chain may be destroyed already.
 struct Seen {
   std::size_t wires = 0;
   int binds = 0;
@@ -63,7 +63,7 @@ class Gates final : public transport::BarrierGates {
   const std::uint32_t most_;
 };
 
-// A sum of 64-bit integers, as the program calls it.
+// A sum of 64-bit integers, as the program requests it.
 struct Sum {
   Sum() {
     const auto named = named_reduction("test", {HEDDLE_UINT64, HEDDLE_SUM, nullptr, nullptr, 0});

@@ -94,7 +94,7 @@ std::optional<GateReduction> GateReduction::of(const Call& call, std::uint32_t m
   return made;
 }
 
-// Of an element's bits, those of a word whose order or sum is the element's.
+// Returns the bits of a word that has the order, or the sum, of the element with these bits.
 std::uint64_t GateReduction::encoded(std::uint64_t element) const {
   const std::uint64_t all = ones();
   const std::uint64_t sign = all ^ all >> 1;

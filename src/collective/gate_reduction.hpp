@@ -1,13 +1,13 @@
-// Which reductions barrier gates do as exactly as software does, and how elements become words of
-// 64 bits and back.
+// Decides which reductions barrier gates do exactly as software does, and converts elements to
+// words of 64 bits and back.
 //
-// Gates know sum, maximum and the bits' operators, of words without signs. Sums of integers are
-// sums of words, cut to the element; a minimum is the maximum of complements; the order of signed
-// numbers and of floating point is that of words after a change of bits, a NaN being the greatest
-// of all; logical operators are those of bits on 0 and 1. Bits are combined in words as full as
-// they can be.
-// Not: products; sums of floating point, which gates round in their own way, differently from
-// software, and refuse at the one member that gives an infinity or a NaN; functions of the program.
+// Gates do sum, maximum and the bitwise operators, on unsigned words. A sum of integers is a sum of
+// words, cut to the element. A minimum is the maximum of complements. Signed and floating-point
+// numbers have the order of words after a change of bits; a NaN is the greatest of all. Logical
+// operators are bitwise operators on 0 and 1. Elements for bitwise operators are packed tightly
+// into words.
+// Not done by gates: products; functions of the program; sums of floating point, since gates round
+// differently from software and refuse an infinity or a NaN at the member that gives it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace heddle::collective {
 
 class GateReduction {
  public:
-  // Of a barrier, an allreduce or a reduce. Empty: gates with so many words cannot do it.
+  // For a barrier, an allreduce or a reduce. Empty: gates with that many words cannot do it.
   static std::optional<GateReduction> of(const Call& call, std::uint32_t most_words);
 
   [[nodiscard]] transport::GateOperator op() const { return op_; }

@@ -1,5 +1,5 @@
-// What barrier gates give must be what software gives, to the last bit: elements become words,
-// words are combined as gates do, and the result is compared with the kernels'.
+// The results of barrier gates must be those of software, to the last bit: elements become words,
+// words are combined as gates do, and the result is compared with that of the kernels.
 #include "collective/gate_reduction.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,8 @@ Call call_of(heddle_type type, heddle_operator op, std::uint64_t bytes) {
   return call;
 }
 
-// Bytes that make edges likely: zeros of both signs, infinities, NaNs, greatest and least.
+// Bytes that make special values likely: zeros of both signs, infinities, NaNs, largest and
+// smallest.
 void fill(base::Random& random, heddle_type type, std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next() >> 40);
   const std::uint64_t element = element_bytes(type);
@@ -69,7 +70,7 @@ void fill(base::Random& random, heddle_type type, std::span<std::byte> bytes) {
   }
 }
 
-// NaNs are alike.
+// All NaNs count as equal.
 template <class T, class Bits>
 bool same_values(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   for (std::size_t at = 0; at < a.size(); at += sizeof(T)) {
@@ -105,7 +106,7 @@ TEST(GateReduction, GivesWhatSoftwareGives) {
         std::vector<std::byte> expected;
         std::array<std::uint64_t, kWords> sum{};
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-          // As any vector of these may be aligned.
+          // The alignment that any vector of these types may need.
           alignas(16) std::array<std::byte, 48> given{};
           fill(random, type, std::span(given).first(bytes));
           std::array<std::uint64_t, kWords> words{};

@@ -5,10 +5,10 @@
 namespace heddle::collective {
 
 void Offload::start(std::uint64_t) {
-  // Who is inside has seen the end of the run before, and leaves.
+  // A thread that is inside has already seen the end of the last run, and leaves soon.
   while (!lock_.try_lock()) sched_yield();
   begin_run();
-  begin();  // after it: nobody may look before
+  begin();  // after begin_run(): no thread may call look() before
   lock_.unlock();
 }
 
@@ -17,7 +17,7 @@ bool Offload::advance() {
   const queue::TryLock<>::Guard guard(lock_);
   if (!guard) return false;
   const std::uint64_t run = begun();
-  if (completed(run)) return true;  // while this thread came here
+  if (completed(run)) return true;  // ended meanwhile
   if (status() == HEDDLE_DONE) {
     const base::Status status = look();
     if (status == HEDDLE_AGAIN) return false;
@@ -29,11 +29,12 @@ bool Offload::advance() {
 
 Runner::Memory Offload::retire(const Past& past) {
   const bool nobody_began = past.never || past.refused;
-  // What peers give has all come with the last run, unless one of them is a run further than this
+  // All credits of peers have arrived with the last run, unless a peer is one run further than this
   // member.
   const bool all_has_come = past.ran && past.whole;
   if (!nobody_began && !all_has_come) leave();
-  // Members that have not agreed may run it by software, which puts there.
+  // If members have not agreed, some may run the operation by software, which puts into that
+  // memory.
   return nobody_began || past.agreed ? Memory::now : Memory::never;
 }
 

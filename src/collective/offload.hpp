@@ -1,6 +1,6 @@
-// Runs one rank's part in an operation by the network's interface: until the end nobody is needed,
-// advance() only looks. What of the interface does it, a derived class says: session queues in
-// session_offload.hpp, barrier gates in gate_offload.hpp.
+// Runs one rank's part of an operation on the network's interface: no thread is needed until the
+// run ends, and advance() only looks. Derived classes choose the interface's mechanism: session
+// queues in session_offload.hpp, barrier gates in gate_offload.hpp.
 #pragma once
 
 #include "collective/runner.hpp"
@@ -12,17 +12,18 @@ class Offload : public Runner {
   void start(std::uint64_t bytes) final;
   using Runner::start;
   bool advance() final;
-  // What has not ended stays with the interface, and so does what members may put to later.
+  // Parts that have not ended stay with the interface, and so does memory that members may still
+  // put to.
   [[nodiscard]] Memory retire(const Past& past) final;
 
  protected:
   Offload() : Runner(Needs::nobody) {}
 
  private:
-  // Within lock_. begin_run(): may fail(). look(): DONE, AGAIN, or how the run has failed.
+  // Called with lock_ held. begin_run(): may call fail(). look(): DONE, AGAIN, or the run's error.
   virtual void begin_run() = 0;
   virtual base::Status look() = 0;
-  // What the interface has been given stays with it: members may still reach it.
+  // Everything that the interface was given stays with it: members may still reach it.
   virtual void leave() = 0;
 };
 

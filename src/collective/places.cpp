@@ -23,13 +23,13 @@ void Places::look(const Plan& plan) {
   const bool reached = (reach == Reach::put && !is_root) || (reach == Reach::get && is_root);
   if (reached && plan.use != Use::kept) {
     around_ = team_.context().region_around(plan.call.receive, received);
-    // Where peers store directly, they can do so only to memory that they map.
+    // Peers that store directly can do so only to memory that they map.
     if (around_ != nullptr && team_.mapped() && !around_->allocated && team_.size() > 1) around_ = nullptr;
   }
   stages_ = reached && around_ == nullptr && team_.size() > 1 && !lists_blocks(request.operation);
 }
 
-// Counters stand in the arena. So do slots, if they are not too large.
+// Counters are always in the arena. Slots are there, too, unless they are too large.
 base::Status Places::take(const Plan& plan, Record* record) {
   const std::uint64_t counters = lines(plan.schedule.counters.size() * sizeof(CounterWord));
   const std::uint64_t scratch = lines(plan.schedule.scratch_bytes);
@@ -92,7 +92,7 @@ void Places::give_back(Runner::Memory memory, std::vector<std::uint64_t> counter
     case Runner::Memory::late:
       return arena.give_back_after(piece_, std::move(counters), close_region);
     case Runner::Memory::never:
-      break;  // what peers put may still come: it stays theirs until the context ends
+      break;  // peers may still put to it: the memory stays in use until the context ends
   }
 }
 

@@ -1,5 +1,5 @@
-// This member's memory for one operation, where the others put: counters and slots in the arena or
-// in a region of their own, and the caller's buffer, if they reach it.
+// This member's memory for one operation, to which the others put: counters and slots, in the arena
+// or in a region of their own, and the caller's buffer, if the others can reach it.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,25 @@ class Places {
  public:
   explicit Places(Team& team) : team_(team) {}
 
-  // Whether members put into the caller's buffer, or this one copies what comes. Before there is a
-  // schedule.
+  // Decides whether members access the caller's buffer directly, or this member copies (see
+  // staged()). Call it before there is a schedule.
   void look(const Plan& plan);
-  // The members get to the caller's buffer.
+  // True: the members reach the caller's buffer.
   [[nodiscard]] bool reached() const { return around_ != nullptr; }
-  // What is put into the caller's buffer comes by way of a place here.
+  // True: members put to, or get from, memory here instead of the caller's buffer; this member
+  // copies between the two.
   [[nodiscard]] bool staged() const { return stages_; }
 
-  // Memory for the schedule, with its counters as they are at first, and the record's word of where
-  // it is. NO_MEMORY.
+  // Allocates memory for the schedule, initializes its counters, and writes their position into the
+  // record. NO_MEMORY.
   base::Status take(const Plan& plan, Record* record);
   [[nodiscard]] bool taken() const { return taken_; }
-  // `counters`: of the schedule that ran, when all has come; for Memory::late.
+  // `counters`: the final values for the schedule that ran; for Memory::late.
   void give_back(Runner::Memory memory, std::vector<std::uint64_t> counters);
 
   [[nodiscard]] CounterWord* counters() const;
   [[nodiscard]] std::byte* scratch() const { return scratch_; }
-  // Null: nothing is staged.
+  // Null: staged() is false.
   [[nodiscard]] std::byte* stage() const { return stage_; }
 
  private:
@@ -41,8 +42,8 @@ class Places {
   engine::Region* around_ = nullptr;
   bool stages_ = false;
   bool taken_ = false;
-  std::uint64_t piece_ = 0;           // of the arena, with the counters at its beginning
-  engine::Region* region_ = nullptr;  // own, for the slots; null: they are in the arena
+  std::uint64_t piece_ = 0;           // offset in the arena, with the counters at its beginning
+  engine::Region* region_ = nullptr;  // for the slots; null: they are in the arena
   std::byte* scratch_ = nullptr;
   std::byte* stage_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Schedules for people.
+// Schedules as text for people.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace heddle::collective {
 
-// One line per command, by queue: what it waits for, what it does, what it gives.
+// One line per command, by queue: what it waits for, what it does, which credits it gives.
 std::string text_of(const Schedule& schedule);
 
-// Who puts how many bytes to whom, over all ranks, for Graphviz. Edges of signals alone are dashed.
+// Who puts how many bytes to whom, over all ranks, for Graphviz. Edges with signals only are
+// dashed.
 std::string dot_of(const std::string& title, const std::vector<Schedule>& schedules);
 
 }  // namespace heddle::collective

@@ -8,7 +8,7 @@
 namespace heddle::collective {
 namespace {
 
-// Not std::complex, whose product looks for infinities element by element.
+// Not std::complex: its product tests for infinities element by element.
 template <class T>
 struct Complex {
   T real;
@@ -20,8 +20,8 @@ inline constexpr bool kIsComplex = false;
 template <class T>
 inline constexpr bool kIsComplex<Complex<T>> = true;
 
-// Integers wrap around: computed without signs, and not in int, whose products of short values
-// overflow.
+// Integers wrap around: they are computed unsigned, and not as int, in which products of short
+// values overflow.
 template <class T>
 struct Wide {
   using Type = T;
@@ -56,9 +56,9 @@ struct Product {
   }
 };
 
-// Floating point where neither is less: the same value, zeros of either sign, or a NaN. The bits of
-// both together are, for the first, that value, for zeros -0, for a NaN a NaN; what both have in
-// common is +0 for zeros.
+// For floating-point values of which neither is less: the same value, zeros of any sign, or a NaN.
+// The OR of the bits is, in the first case, that value; for zeros -0 if any is; for a NaN a NaN.
+// The AND of the bits is +0 for zeros if any is.
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 template <class T>
@@ -202,7 +202,7 @@ constexpr std::array kTypes = {
 };
 constexpr std::array kOperators = {"sum", "product", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor"};
 
-// Comes from a program: it may hold any value.
+// The value comes from a program: it may be anything.
 const Type* find_type(heddle_type type) {
   for (const Type& row : kTypes)
     if (row.type == type) return &row;

@@ -1,9 +1,9 @@
 // How elements are combined: a kernel for every type and operator of heddle/collectives.h.
 //
-// Results do not depend on which of two values stands where, to the last bit (but for which NaN a
-// NaN is): in recursive doubling two ranks compute the same with their parts exchanged, and have to
-// get the same. So no kernel may be contracted to fused operations, and min and max decide between
-// -0 and +0.
+// Results are bitwise the same if the two operands are exchanged (except which NaN a NaN is): in
+// recursive doubling two ranks combine the same values in exchanged order and must get the same
+// result. So the compiler must not contract a kernel to fused operations, and min and max
+// distinguish -0 and +0.
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@
 
 namespace heddle::collective {
 
-// "int32", "sum"; "no type", "no operator" for other values.
+// "int32", "sum"; for other values "no type", "no operator".
 const char* name_of(heddle_type type);
 const char* name_of(heddle_operator op);
 
 // 0: no such type.
 std::uint64_t element_bytes(heddle_type type);
 
-// A kernel's vectors are aligned as their type is. Null: the operator does not take the type.
+// The kernel expects vectors aligned for their type. Null: the operator does not take the type.
 Reduction kernel(heddle_type type, heddle_operator op);
 
-// What the program has said, checked.
+// The program's arguments, checked.
 struct NamedReduction {
   Reduction reduction;
   std::uint64_t element_bytes = 0;
@@ -41,10 +41,10 @@ struct TypeAndOperator {
   heddle_type type;
   heddle_operator op;
 };
-// What NamedReduction::name names; empty: a function, or nothing.
+// The type and operator that NamedReduction::name stands for; empty: a function, or nothing.
 std::optional<TypeAndOperator> reduction_of(std::uint32_t name);
 
-// For messages, from NamedReduction::name: "sum of int32", "a function", "none" for 0.
+// Text for messages, from NamedReduction::name: "sum of int32", "a function", "none" for 0.
 std::array<char, 48> reduction_text(std::uint32_t name);
 
 }  // namespace heddle::collective

@@ -1,5 +1,5 @@
-// Every kernel against one element after the other, computed in other words; the bits of results;
-// what is refused.
+// Compares every kernel with a separate computation, element by element; checks the bits of
+// results, and what is refused.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -36,7 +36,7 @@ struct Numbers<std::complex<T>> {
   static std::complex<T> any(std::mt19937_64& random) { return {Numbers<T>::any(random), Numbers<T>::any(random)}; }
 };
 
-// What an integer operator gives, in 128 bits and then cut off.
+// The result of an integer operator, computed in 128 bits and then cut off.
 template <class T>
 T expected_of(heddle_operator op, T a, T b)
   requires std::is_integral_v<T>
@@ -88,7 +88,7 @@ bool takes(heddle_operator op) {
          (std::is_floating_point_v<T> && (op == HEDDLE_MIN || op == HEDDLE_MAX));
 }
 
-// Lengths around those of vector registers, from every place that the type's alignment allows.
+// Lengths around those of vector registers, from every address that the type's alignment allows.
 template <class T>
 void check_all(heddle_type type, const char* name) {
   EXPECT_STREQ(name_of(type), name);
@@ -133,7 +133,7 @@ TEST(Reduction, EveryKernelDoesWhatItIsCalled) {
 
 template <class T>
 T result(heddle_type type, heddle_operator op, T a, T b) {
-  // As many as fill a register, so that it is the vectors' instructions that are asked.
+  // As many as fill a register, so that the vector instructions are tested.
   std::vector<T> to(16, a);
   const std::vector<T> from(16, b);
   const Reduction reduction = kernel(type, op);
@@ -167,7 +167,7 @@ TEST(Reduction, MinAndMaxOfZerosAndNanDoNotDependOnTheSide) {
   check_zeros_and_nan<double>(HEDDLE_DOUBLE);
 }
 
-// Two ranks that have exchanged their parts compute it from either side.
+// Two ranks that have exchanged their parts compute the result with exchanged operands.
 template <class T>
 void check_sides(heddle_type type) {
   std::mt19937_64 random(11);

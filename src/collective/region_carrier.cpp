@@ -25,7 +25,7 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   engine::Completion completion;
   completion.fn = end_put;
   completion.arg = ended;
-  // The source of a put is not written.
+  // A put does not write its source.
   const engine::Block block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
                             base.offset + offset};
   const base::Status status = engine::post(port_, block, completion);
@@ -34,8 +34,8 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   return true;
 }
 
-// Nobody waits for its end: what can still go wrong is the peer's death, which is noticed
-// otherwise.
+// Without a completion: the only thing that can still go wrong is the peer's death, which is
+// detected by other means.
 base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
   const std::uint64_t offset = counters_.offset + counter * sizeof(CounterWord);
   if (!counters_.region->range(offset, sizeof(CounterWord))) return HEDDLE_ERR_RANGE;

@@ -19,7 +19,8 @@ class RegionCarrier final : public Carrier {
     engine::RemoteRegion* region = nullptr;
     std::uint64_t offset = 0;
   };
-  // `places`: by Place; send is never put to. All regions stay until nothing of this is on its way.
+  // `places`: by Place; nothing is put to send. All regions must stay until no put of this is under
+  // way.
   RegionCarrier(engine::Worker& port, const Base& counters, const std::array<Base, 3>& places)
       : port_(port), counters_(counters), places_(places) {}
 

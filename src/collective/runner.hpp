@@ -1,17 +1,17 @@
-// Runs one rank's part in an operation, again and again, in one of several ways: the software
-// queue, the interface's session queues, its barrier gates. Who calls it need not know which.
+// Runs one rank's part of an operation, once or many times, by one of several ways: the software
+// queue, the interface's session queues, its barrier gates. The caller need not know which.
 //
-// The members decide together: each opens the way that it would go, tells the others in its record,
-// and goes it if all go the same and agreed() says so; else all go the last way of the table, by
-// software, which is always there. bind() then connects the members. Nobody starts before all have
-// bound.
+// The members decide together. Each opens the way that it prefers and tells the others in its
+// record. If all prefer the same way and agreed() is true, all use it. Otherwise all use the last
+// way of the table, by software, which is always possible. Then bind() connects the members. No
+// member starts before all have bound.
 //
-// Invariants: started_ is the number of runs that were started, completed_ of those that have
-// ended; started_ - completed_ is 0 or 1. Everything else of a run belongs to who holds lock_.
-// start(), set_buffers() and the functions of the set-up are for one thread at a time; the others
-// for any: one at a time is inside.
+// Invariants: started_ counts the runs that were started, completed_ those that have ended;
+// started_ - completed_ is 0 or 1. All other state of a run belongs to the thread that holds lock_.
+// start(), set_buffers() and the functions of the set-up are for one thread at a time. Any thread
+// may call the others; one thread at a time is inside.
 //
-// Which ways there are says ways.hpp.
+// The list of ways is in ways.hpp.
 #pragma once
 
 #include <atomic>
@@ -30,76 +30,76 @@ struct Record;
 
 class Runner {
  public:
-  // nobody: the interface does it, and advance() only looks
+  // nobody: the interface runs it, and advance() only looks
   enum class Needs : bool { processor, nobody };
   explicit Runner(Needs needs) : needs_(needs) {}
-  // nobody is inside, and retire() was called where members may have put
+  // No thread is inside, and retire() was called if members may have put.
   virtual ~Runner() = default;
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   // ---- set-up, in this order
-  // Puts into the record for this member what it has to know of this way.
+  // Writes into the record for this member what it must know about this way.
   virtual void tell(Rank, Record*) const {}
-  // Whether all members have what it takes, by what all have told, all the same way: the same
-  // answer at all of them.
+  // True: by the records of all members, all can use this way, and alike. The answer is the same at
+  // all members.
   [[nodiscard]] virtual bool agreed(std::span<const Record>) const { return true; }
   virtual base::Status bind(const Schedule&, std::span<const Record>) { return HEDDLE_DONE; }
 
   // ---- runs
-  // Before a start, no run being under way: the caller's buffers, and what combines. Only where
-  // blocking calls go this way.
+  // Sets the caller's buffers, and what combines. Call it before a start, while no run is under
+  // way. Only for ways that blocking calls use.
   virtual void set_buffers(const Call&) {}
-  // Begins a run; the one before has ended. It may move so many bytes at once: the rest is for
-  // those who advance it.
+  // Begins a run; the one before has ended. start() itself moves at most `bytes`; the threads that
+  // advance the run move the rest.
   virtual void start(std::uint64_t bytes) = 0;
   void start() { start(kAll); }
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  // Moves the run on, unless somebody else is at it. True: it has ended. Any thread.
+  // Advances the run, unless another thread is doing so. True: the run has ended. Any thread.
   virtual bool advance() = 0;
-  // Acquire, partner: the release store in complete(): what has arrived is seen.
+  // Acquire, partner: the release store in complete(): makes the data that has arrived visible.
   [[nodiscard]] bool done() const {
     return completed_.load(std::memory_order_acquire) == started_.load(std::memory_order_relaxed);
   }
-  // The run that is under way, and all that follow, end with this error, when nothing that was put
-  // is still on its way. Any thread.
+  // Makes the current run and all later ones end with this error, as soon as nothing that was put
+  // is under way. Any thread.
   void fail(base::Status status) { failure_.store(status, std::memory_order_relaxed); }
   [[nodiscard]] base::Status status() const { return failure_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t runs() const { return started_.load(std::memory_order_relaxed); }
-  // Commands that were executed so far, of all runs; for those who want to know whether advance()
-  // has moved anything. Relaxed.
+  // Number of commands executed so far, over all runs. It shows whether advance() has moved
+  // anything. Relaxed.
   [[nodiscard]] std::uint64_t executed() const { return executed_.load(std::memory_order_relaxed); }
 
   // ---- for reports
   [[nodiscard]] bool offloaded() const { return needs_ == Needs::nobody; }
-  // Instead of the schedule's algorithm, which is `scheduled`.
+  // Replaces the name of the schedule's algorithm, which is `scheduled`.
   [[nodiscard]] virtual const char* algorithm(const char* scheduled) const { return scheduled; }
-  // The counters that the run which is under way waits for now. Empty: none, it is not known, or
-  // somebody else is inside. Any thread.
+  // The counters that the current run waits for now. Empty: none, or unknown, or another thread is
+  // inside. Any thread.
   [[nodiscard]] virtual std::vector<std::uint32_t> awaited() { return {}; }
-  // What has gone wrong where runs end with this error; no death of a member.
+  // Explains what has gone wrong when runs end with this error; not for the death of a member.
   [[nodiscard]] virtual const char* reason(base::Status) const { return "what was put to a member did not arrive"; }
 
   // ---- the end
-  // What has become of the operation.
+  // The history of the operation, for retire().
   struct Past {
-    bool never;    // no member runs it, or has run it
-    bool agreed;   // all members have made the same call, and
-    bool refused;  // all have been told that nobody runs it
-    bool ran;      // its runs here, if there were any, have all ended well
-    bool whole;    // as far as is known, all members live
+    bool never;    // no member runs it, or ever ran it
+    bool agreed;   // all members have made the same call
+    bool refused;  // agreed, and all members have been told that nobody runs it
+    bool ran;      // all runs here, if there were any, have succeeded
+    bool whole;    // all members are alive, as far as is known
   };
-  // When the memory that members put to for it is used again: now, when all that they owe its
-  // counters has come, or not before the context ends.
+  // When the memory to which members put may be reused: now; when all that members owe its counters
+  // has arrived; or not before the context ends.
   enum class Memory : std::uint8_t { now, late, never };
-  // Once, before the destructor.
+  // Call it once, before the destructor.
   [[nodiscard]] virtual Memory retire(const Past& past) = 0;
 
  protected:
-  // Release, partner: the acquire load in begun(): what the caller has written to its buffers goes
-  // with it.
+  // Release, partner: the acquire load in begun(): makes visible what the caller has written to its
+  // buffers.
   void begin() { started_.store(started_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-  // Within lock_. Acquire, partner: the release store in begin().
+  // Called with lock_ held. Acquire, partner: the release store in begin().
   [[nodiscard]] std::uint64_t begun() const { return started_.load(std::memory_order_acquire); }
   [[nodiscard]] bool completed(std::uint64_t run) const { return completed_.load(std::memory_order_relaxed) == run; }
   void complete(std::uint64_t run) { completed_.store(run, std::memory_order_release); }
@@ -113,7 +113,7 @@ class Runner {
   const Needs needs_;
   std::atomic<std::uint64_t> started_{0};
   std::atomic<std::uint64_t> completed_{0};
-  // Relaxed: it orders nothing; the run's end, with release, follows it.
+  // Relaxed: it orders nothing; the end of the run, a release store, follows it.
   std::atomic<base::Status> failure_{HEDDLE_DONE};
   std::atomic<std::uint64_t> executed_{0};  // written inside
 };

@@ -7,13 +7,14 @@ namespace heddle::collective {
 namespace {
 
 constexpr std::uint64_t kKi = 1024;
-// From here on every rank puts only once, along a chain or a ring, whatever their number.
+// From this size on every rank puts only once, along a chain or a ring, whatever the number of
+// ranks.
 constexpr std::uint64_t kStreamBytes = 256 * kKi;
-// So many take from one memory at once.
+// At most this many ranks copy from one rank's memory at once.
 constexpr Rank kPullRanks = 16;
 constexpr std::uint64_t kDoublingBytes = 16 * kKi;
 
-// Few enough to go one by one.
+// True: few ranks and few bytes, so that one rank can serve the others one by one.
 bool flat(const Request& request) {
   constexpr std::uint64_t kFlatBytes = 2 * kKi;
   return request.ranks > 2 && request.ranks <= 8 && request.bytes <= kFlatBytes;
@@ -23,7 +24,7 @@ const char* usual(const Request& request, bool reachable, bool mapped) {
   const std::uint64_t bytes = request.bytes;
   switch (request.operation) {
     case Operation::barrier:
-      // A line more is cheaper than a step more; a message more is not.
+      // An additional cache line is cheaper than an additional step; an additional message is not.
       if (mapped && request.ranks > 2) return "barrier.wide";
       return flat(request) ? "barrier.flat" : "barrier.dissemination";
     case Operation::broadcast:
@@ -96,7 +97,7 @@ base::Result<Selection::Choice> Selection::choose(const Call& call, const Reques
   Choice choice{nullptr, call.segment_bytes, call.algorithm != nullptr || forced != nullptr};
   if (choice.segment_bytes == 0 && row != nullptr) choice.segment_bytes = row->segment_bytes;
   if (choice.segment_bytes == 0) choice.segment_bytes = segment_bytes_;
-  // A schedule has commands for each segment.
+  // Bounds the number of segments: a schedule has commands for each.
   constexpr std::uint64_t kMostSegments = 4096;
   choice.segment_bytes = std::max(choice.segment_bytes, (call.bytes / kMostSegments + 63) / 64 * 64);
   if (call.algorithm != nullptr) {

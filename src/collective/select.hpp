@@ -1,5 +1,5 @@
-// Which algorithm an operation gets, and in what pieces. All ranks choose alike, since they know
-// the same.
+// Chooses the algorithm of an operation, and the length of its segments. All ranks choose alike,
+// since they know the same.
 #pragma once
 
 #include <array>
@@ -12,25 +12,26 @@
 
 namespace heddle::collective {
 
-// Up to here through kept memory: the copy costs less than the word that a peer has begun.
+// Up to this size data goes through kept memory: a copy costs less than the message that a peer has
+// begun.
 inline constexpr std::uint64_t kKeptBytes = 8192;
 
-// The call says, else HEDDLE_COLLECTIVE_ALGORITHMS, else HEDDLE_COLLECTIVE_TABLE, else what is
-// built in. Read once for each context.
+// The call decides; then HEDDLE_COLLECTIVE_ALGORITHMS, HEDDLE_COLLECTIVE_TABLE, and the built-in
+// choice, in this order. The variables are read once per context.
 class Selection {
  public:
-  // CONFIG: no algorithm has one of these names. `names`: OPERATION.WAY, separated by commas; of
-  // two for one operation the last.
+  // CONFIG: no algorithm has one of these names. `names`: OPERATION.WAY, separated by commas; the
+  // last name for an operation counts.
   static base::Result<Selection> read(const std::string& names, std::uint64_t segment_bytes, SelectionTable table);
 
   struct Choice {
     const Algorithm* algorithm = nullptr;
     std::uint64_t segment_bytes = 0;
-    // by the call, or by HEDDLE_COLLECTIVE_ALGORITHMS: nothing else is to run it
+    // named by the call or by HEDDLE_COLLECTIVE_ALGORITHMS: nothing else may run it
     bool named = false;
   };
   // `mapped`: ranks map each other's memory. `reachable`: peers put into the callers' buffers, so
-  // that nothing need be copied. ARGUMENT: call.algorithm is not one of this operation, or refuses
+  // no copy is needed. ARGUMENT: call.algorithm is not one of this operation, or does not support
   // it.
   [[nodiscard]] base::Result<Choice> choose(const Call& call, const Request& request, bool reachable,
                                             bool mapped) const;

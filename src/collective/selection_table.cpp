@@ -43,7 +43,7 @@ bool read_bytes(const std::string& word, const char* none, std::uint64_t absent,
   return given.has_value();
 }
 
-// What is wrong with the words; empty: nothing, and they are in `row`.
+// The fault in the words; empty: none, and `row` is set.
 std::string read_row(const std::vector<std::string>& words, SelectionTable::Row* row) {
   if (words.size() != kColumns)
     return std::to_string(words.size()) + " words, not the six: operation buffers ranks bytes algorithm segment";

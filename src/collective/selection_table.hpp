@@ -1,13 +1,13 @@
-// A table of which algorithm is fastest where, as a tuning run has measured it (`heddle bench
-// tune`) or somebody has written it.
+// A table of the fastest algorithms, measured by a tuning run (`heddle bench tune`) or written by
+// hand.
 //
-// Text, a row a line, '#' begins a comment; the first row that an operation fits is taken, if the
-// algorithm can do it there:
+// Text, one row per line; '#' begins a comment. The first row that fits the operation is taken, if
+// its algorithm can do the operation there:
 //   operation buffers ranks bytes algorithm segment
 //   broadcast kept    4     8K    broadcast.flat -
-// buffers: `kept` (through memory of the operation's own: blocking calls, but for blocks of more
-// than 64K in all) or `callers` (all others). ranks, bytes (of a block, and of the whole call where
-// it goes in pieces): up to so many; * any. segment: most bytes of one step; - as it is set.
+// buffers: `kept` (through memory of the operation's own: blocking calls, except for blocks of more
+// than 64K in all) or `callers` (all others). ranks, bytes (of a block; of the whole call if it
+// goes in pieces): upper limits; * any. segment: maximum bytes of one step; - the configured value.
 #pragma once
 
 #include <optional>
@@ -27,16 +27,16 @@ class SelectionTable {
     Rank ranks = 0;
     std::uint64_t bytes = 0;
     const Algorithm* algorithm = nullptr;
-    std::uint64_t segment_bytes = 0;  // 0: as it is set
+    std::uint64_t segment_bytes = 0;  // 0: the configured value
   };
   static constexpr Rank kAnyRanks = ~Rank{0};
   static constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
-  // CONFIG: the file cannot be read, or a line is not as above: the message names it and the line.
-  // No path: an empty table.
+  // CONFIG: the file cannot be read, or a line has another form; the message names the file and the
+  // line. Empty path: an empty table.
   static base::Result<SelectionTable> read(const std::string& path);
   static base::Result<SelectionTable> parse(const std::string& text, const std::string& name);
-  // A line of such a file.
+  // The line of such a file for this row.
   static std::string line(const Row& row);
 
   // Null: no row fits. `mapped`: ranks map each other's memory.

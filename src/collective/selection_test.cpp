@@ -1,5 +1,5 @@
-// Which algorithm an operation gets: by the call, by variables, by a table, by what is built in;
-// and tables that are wrong.
+// Which algorithm an operation gets: from the call, from variables, from a table, or by default;
+// and faulty tables.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -73,7 +73,7 @@ TEST(Selection, TheCallIsBeforeVariablesAndTheseBeforeTheTable) {
   EXPECT_STREQ(from.choose(call, request, true, true)->algorithm->name, "broadcast.kept");
 }
 
-// Lines are cheaper than steps, messages are not.
+// Cache lines are cheaper than steps, messages are not.
 TEST(Selection, ABarrierIsWideWhereRanksMapEachOthersMemory) {
   const Selection plain = selection("", "");
   const Call call = call_of(Operation::barrier, 0);

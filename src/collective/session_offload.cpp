@@ -15,7 +15,7 @@ bool in_receive(const Block& block) {
   return block.bytes == 0 || block.place == Place::receive;
 }
 
-// Of each counter that has credits, exactly one queue with a command for each of them.
+// True: each counter that has credits has exactly one queue, with one command for each credit.
 bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) {
   std::vector<std::uint32_t> queue_of(schedule.counters.size(), kNone);
   std::vector<std::uint32_t> commands(schedule.counters.size());
@@ -46,13 +46,13 @@ bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limi
   return std::ranges::all_of(schedule.commands, alone) && counters_are_queues(schedule, limits.commands);
 }
 
-// Null: they are not for this operation, or there are none.
+// Null: session queues are not for this operation, or the interface has none.
 transport::SessionQueues* sessions_of(const Plan& plan) {
   if (plan.use != Use::persistent || !plan.algorithm.session) return nullptr;
   return plan.team.context().transport().sessions();
 }
 
-// By queue of the interface: the link of the schedule's queue whose counter it is.
+// For each queue of the interface, the link of the schedule's queue that waits for its counter.
 std::vector<std::uint32_t> links_of(const Schedule& schedule, std::span<const std::uint32_t> queue_of,
                                     std::uint32_t queues) {
   static_assert(kAnyLink == transport::SessionQueues::kAnyLink);
@@ -64,9 +64,9 @@ std::vector<std::uint32_t> links_of(const Schedule& schedule, std::span<const st
 
 }  // namespace
 
-// So long that the commands of a run fit the interface's queues, with up to three children: the
-// queue that segments come to has a command for each of them, whether that puts to the child or
-// releases a queue that does.
+// Makes segments so long that the commands of a run fit the interface's queues, with up to three
+// children. The queue at which segments arrive has a command per segment and child, which either
+// puts to the child or releases a queue that does.
 void SessionOffload::suit(const Plan& plan) {
   plan.request.spread = false;
   transport::SessionQueues* sessions = sessions_of(plan);
@@ -79,8 +79,8 @@ void SessionOffload::suit(const Plan& plan) {
   request.spread = request.bytes >= limits.spread_bytes;
 }
 
-// The interface puts into the caller's buffer, wherever that is. With too few queues for all links
-// one for all children in a tree will do: the others take no notice.
+// The interface puts into the caller's buffer, whatever memory that is. If there are too few queues
+// for all links, one queue per tree serves all children; other members are not affected.
 std::unique_ptr<Runner> SessionOffload::open(const Plan& plan, const Places&) {
   transport::SessionQueues* sessions = sessions_of(plan);
   if (sessions == nullptr) return nullptr;

@@ -1,7 +1,7 @@
-// By session queues of the interface (transport/session.hpp), if the schedule fits them: a counter
-// and the queue that waits for it are one queue there, and what waits for nothing goes to the free
-// queue. Everything is prepared in bind(); a start gives the interface the commands again.
-// Persistent operations only: the queues are the operation's, and few.
+// Runs a schedule on session queues of the interface (transport/session.hpp), if it fits them. A
+// counter and the queue that waits for it become one queue there; commands that wait for nothing go
+// to the free queue. bind() prepares everything; a start hands the commands to the interface again.
+// Only for persistent operations: the queues are few and belong to the operation.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace heddle::collective {
 
-// What a member tells the others of its queues.
+// What a member tells the others about its queues.
 struct SessionKeys {
-  // counters of an operation that others give to; three trees have so many
+  // most counters of an operation that others give to; three trees have that many
   static constexpr std::size_t kMost = 5;
   std::uint32_t queues = 0;
   std::uint32_t padding = 0;
@@ -25,13 +25,13 @@ struct SessionKeys {
 
 class SessionOffload final : public Offload {
  public:
-  // Counters of an operation that fits: those that others give to come first, and further ones are
-  // this rank's alone.
+  // Most counters of an operation that fits: first those that others give to, then those that only
+  // this rank gives to.
   static constexpr std::size_t kMostCounters = 11;
 
-  // Segments that the interface's queues can hold, and a queue for each link where that pays.
+  // Chooses segments that the interface's queues can hold, and a queue per link where that pays.
   static void suit(const Plan& plan);
-  // Null also: the schedule does not fit, or not so many queues are left.
+  // Null: no interface, or the schedule does not fit, or too few queues are free.
   static std::unique_ptr<Runner> open(const Plan& plan, const Places& places);
   // The same for a schedule as it is, on the rank's receive buffer.
   static std::unique_ptr<SessionOffload> open(transport::SessionQueues* sessions, const Schedule& schedule,

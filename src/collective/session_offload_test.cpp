@@ -1,5 +1,5 @@
-// What the way by session queues asks of an interface, and when its memory may be used again. The
-// interface is the test's.
+// What the way by session queues asks of an interface, and when its memory may be reused. The test
+// provides the interface.
 #include "collective/session_offload.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace heddle::collective {
 namespace {
 
-// What happened to a session, which may be gone.
+// What happened to a session; the session may be destroyed already.
 struct Seen {
   std::vector<std::uint32_t> links;
   std::vector<transport::SessionCommand> commands;
@@ -66,7 +66,7 @@ Schedule chain(Rank rank) {
   return broadcast_chain_session(request);
 }
 
-// Of all members, as each of them tells rank `told`.
+// The records of all members, as each of them tells rank `told`.
 std::vector<Record> records_of(const SessionOffload& offload, Rank told) {
   std::vector<Record> records(3);
   for (Record& record : records) offload.tell(told, &record);

@@ -42,7 +42,7 @@ void SessionQueue::prepare(const Schedule& schedule, CounterWord* counters) {
 std::uint64_t* SessionQueue::sum_of(const CounterWord* counter) {
   const auto found = std::ranges::find(sums_, counter, [](const auto& entry) { return entry.first; });
   if (found != sums_.end()) return found->second.get();
-  // prepare() may not have been called yet, so what is there at first is added at the first gift.
+  // prepare() may not have been called yet, so the initial value is added at the first gift.
   return sums_.emplace_back(counter, std::make_unique<std::uint64_t>(0)).second.get();
 }
 
@@ -71,7 +71,8 @@ void SessionQueue::bind_command(const Command& command, Rank rank, std::span<con
 }
 
 void SessionQueue::bind_target(const Command& command, const RankMemory& target, bool here, Step& step) {
-  // Counters that others reach by carriers are the carriers' alone, this rank's gifts included.
+  // Counters that others reach by carriers are written only by carriers, this rank's gifts
+  // included.
   const bool carried = target.carrier != nullptr && (!here || command.shares);
   if (carried) {
     step.carrier = target.carrier;
@@ -100,13 +101,13 @@ void SessionQueue::give(Step& step) {
     step.counter->credits.fetch_add(step.credits, std::memory_order_release);
     return;
   }
-  // Alone: nobody else writes the counter, so a plain store of the sum is the addition.
+  // This rank is the only writer of the counter, so a plain store of the sum does the addition.
   if (*step.given == 0) *step.given = step.counter->credits.load(std::memory_order_relaxed);
   *step.given += step.credits;
   step.counter->credits.store(*step.given, std::memory_order_release);
 }
 
-// False: its carrier cannot take it now.
+// False: the carrier cannot take it now.
 bool SessionQueue::execute(Step& step) {
   if (step.bytes > 0) {
     const std::byte* source = step.source_base != nullptr ? *step.source_base + step.source_offset : step.source;
@@ -127,7 +128,7 @@ bool SessionQueue::execute(Step& step) {
   return true;
 }
 
-// The credits of what has arrived. False: it has more to do.
+// Gives the credits of what has arrived. False: more is to come.
 bool SessionQueue::settle(Queue& queue) {
   for (; queue.settled < queue.next; ++queue.settled) {
     Step& step = steps_[queue.settled];
@@ -148,8 +149,8 @@ bool SessionQueue::settle(Queue& queue) {
   return queue.settled == queue.end;
 }
 
-// What a carrier has taken it may read until the bytes are there. False: the step would write to
-// some of that.
+// A carrier may read a source until its bytes have arrived. False: the step would write to such a
+// source.
 bool SessionQueue::sources_left(Queue& queue, const Step& step) {
   if (step.bytes == 0 || step.destination_base == nullptr) return true;
   static_cast<void>(settle(queue));
@@ -173,7 +174,7 @@ bool SessionQueue::on_its_way(const Queue& queue) const {
   return false;
 }
 
-// True: it has come to its end.
+// True: the queue has reached its end.
 bool SessionQueue::advance_queue(Queue& queue) {
   while (queue.next < queue.end) {
     Step& step = steps_[queue.next];
@@ -216,10 +217,10 @@ bool SessionQueue::end_run(std::uint64_t run) {
 
 bool SessionQueue::advance_locked() {
   const std::uint64_t started = begun();
-  if (completed(started)) return true;  // while this thread came here
+  if (completed(started)) return true;  // ended meanwhile
   if (running_ != started) begin_run(started);
   std::uint64_t executed = 0;
-  // What a queue gives to a counter of its own rank may release another one.
+  // A queue's credits to a counter of its own rank may release another queue.
   for (bool moved = true; moved && open_ > 0 && status() == HEDDLE_DONE;) {
     moved = false;
     for (std::size_t i = 0; i < open_;) {

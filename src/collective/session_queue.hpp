@@ -1,17 +1,17 @@
 // Runs one rank's schedule: the session queue in software.
 //
-// Commands are bound once: to addresses where the other rank's memory is this process's too, else
-// to a carrier. start() begins a run: it writes two words and executes what may go at once; nothing
-// is posted again, so it costs the same for any number of segments. From there whoever calls
-// advance() moves the run on: the thread that waits, a helper. One at a time is inside; the others
-// go on without waiting.
+// Commands are bound once: to addresses if this process maps the other rank's memory, otherwise to
+// a carrier. start() begins a run: it writes two words and executes what may run at once. Nothing
+// is posted again, so it costs the same for any number of segments. After that any thread that
+// calls advance() moves the run on: a waiting thread, a helper. One thread at a time is inside; the
+// others return without waiting.
 //
-// Invariants, beside those of Runner: a counter holds all credits that ever came to it; run k of a
-// schedule waits for k * per_run + count. A counter with one giver is written by plain stores of
-// the sum (release), one with several by additions (release); waits read it (acquire), so that who
-// sees a credit sees the bytes that came with it. What a carrier puts may arrive in any order, so
-// its credits, and those of the commands behind it in its queue, follow when it is there; until
-// then no command of its queue writes to its source.
+// Invariants, in addition to those of Runner: a counter holds all credits that it ever got; run k
+// of a schedule waits for k * per_run + count. A counter with one giver is written by plain stores
+// of the sum (release), one with several givers by additions (release). Waits read it (acquire): a
+// thread that sees a credit also sees the bytes that came with it. Puts of a carrier may arrive in
+// any order. So the credits of such a put, and of the commands behind it in its queue, follow when
+// it has arrived; until then no command of its queue writes to its source.
 #pragma once
 
 #include <array>
@@ -28,22 +28,24 @@
 
 namespace heddle::collective {
 
-// In memory that all ranks of the operation reach; a line each, so that givers do not disturb each
-// other.
+// In memory that all ranks of the operation reach; each in its own cache line, so that givers do
+// not disturb each other.
 struct alignas(base::kCacheLine) CounterWord {
-  // Partners: SessionQueue's release store or addition at the giver, its acquire load at the owner.
+  // Partners: the giver's release store or addition in SessionQueue, the owner's acquire load
+  // there.
   std::atomic<std::uint64_t> credits{0};
-  alignas(16) std::array<std::byte, kBesideBytes> bytes{};  // Place::beside; as any element may ask
+  // Place::beside; aligned for any element
+  alignas(16) std::array<std::byte, kBesideBytes> bytes{};
 };
 static_assert(sizeof(CounterWord) == base::kCacheLine);
 
-// Where a block beside a counter begins, from the first counter on.
+// Where a block of Place::beside begins, counted from the first counter.
 constexpr std::uint64_t beside_at(std::uint64_t offset) {
   return offset / kBesideBytes * sizeof(CounterWord) + offsetof(CounterWord, bytes) + offset % kBesideBytes;
 }
 
-// Brings bytes and credits to a rank whose memory is not this process's. For who is inside one
-// SessionQueue.
+// Carries bytes and credits to a rank whose memory this process does not map. Used by the thread
+// that is inside one SessionQueue.
 class Carrier {
  public:
   Carrier() = default;
@@ -52,44 +54,47 @@ class Carrier {
   virtual ~Carrier() = default;
 
   static constexpr std::int32_t kThere = 1;
-  // When the bytes are in `place` there, *ended becomes kThere, or a negative status; with release,
-  // from any thread. False: not now, nothing has happened.
+  // Puts the bytes into `place` at the rank. When they are there, *ended becomes kThere, or a
+  // negative status; release, from any thread. False: not now, nothing has happened.
   virtual bool put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
                    std::atomic<std::int32_t>* ended) = 0;
-  // AGAIN: not now. An error: they will not come.
+  // AGAIN: not now. An error: the credits will not arrive.
   virtual base::Status give(std::uint32_t counter, std::uint64_t credits) = 0;
 };
 
 // A rank's memory, as this process sees it.
 struct RankMemory {
   std::array<std::byte*, 3>
-      // by Place, beside excepted; those that no command of this rank touches may be null
+      // by Place, without beside; may be null where no command of this rank touches the place
       places{};
   CounterWord* counters = nullptr;  // as many as its schedule has
-  Carrier* carrier = nullptr;       // not null: it is reached by this, and the others mean nothing
+  // not null: the rank is reached through this, and the other fields mean nothing
+  Carrier* carrier = nullptr;
 };
 
 class SessionQueue : public Runner {
  public:
-  // `ranks[i]` is the memory of rank i; all of it stays until the queue is gone. Nobody may start
-  // before prepare() of all ranks is done. The schedule is as check() proves it.
+  // `ranks[i]` is the memory of rank i; all of it must outlive the queue. No rank may start before
+  // prepare() is done at all ranks. The schedule must pass check().
   SessionQueue(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction) : SessionQueue() {
     bind_to(schedule, ranks, reduction);
   }
 
-  // Gives this rank's counters what they have at first.
+  // Sets this rank's counters to their initial values.
   static void prepare(const Schedule& schedule, CounterWord* counters);
 
-  // Before a start, no run being under way: the caller's buffers are elsewhere. Not those that
-  // peers put into.
+  // Before a start, while no run is under way: sets another address of the caller's buffers. Not
+  // for buffers that peers put into.
   void set_place(Place place, std::byte* address) { places_[static_cast<std::size_t>(place)] = address; }
-  // Before a start: what expose() copies to Place::receive. Unless set, it is that place itself.
+  // Before a start: the memory that `expose` copies to Place::receive. By default that place
+  // itself.
   void set_exposed(std::byte* address) { exposed_ = address; }
 
-  // Before a start: what the next runs combine with; it has elements as long as the one before.
+  // Before a start: what the next runs combine with. Its elements must have the same length as
+  // before.
   void set_reduction(const Reduction& reduction) { reduction_ = reduction; }
-  // Before a start: what the end of a run that went well copies, before anybody sees that it has
-  // ended. No bytes: nothing.
+  // Before a start: a copy made at the end of a successful run, before anybody can see the end. No
+  // bytes: nothing is copied.
   struct Delivery {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -101,7 +106,7 @@ class SessionQueue : public Runner {
   void start(std::uint64_t bytes) final {
     begin();
     const queue::TryLock<>::Guard guard(lock_);
-    if (!guard) return;  // who advances it next begins
+    if (!guard) return;  // the next thread that advances it begins the run
     allowance_ = bytes;
     static_cast<void>(advance_locked());
     allowance_ = kAll;
@@ -113,24 +118,25 @@ class SessionQueue : public Runner {
     return guard && advance_locked();
   }
   [[nodiscard]] std::vector<std::uint32_t> awaited() final;
-  // By who knows the members' memory; nobody reaches it any more.
+  // A derived class that knows the members' memory overrides this; by default the memory is not
+  // reused.
   [[nodiscard]] Memory retire(const Past&) override { return Memory::never; }
 
  protected:
-  // Bound by bind_to(), before anything else.
+  // bind_to() must be called before anything else.
   SessionQueue() : Runner(Needs::processor) {}
   void bind_to(const Schedule& schedule, std::span<const RankMemory> ranks, Reduction reduction);
 
  private:
   struct Due {
     const CounterWord* counter = nullptr;
-    std::uint64_t credits = 0;  // that the counter must have; grows by per_run with each run
+    std::uint64_t credits = 0;  // that the counter must have; grows by per_run in each run
     std::uint64_t per_run = 0;
   };
   struct Step {
     Action action = Action::nop;
     std::array<Due, 2> dues;
-    // of places_, or exposed_; null: `source` is the address
+    // points into places_, or to exposed_; null: `source` is the address
     std::byte* const* source_base = nullptr;
     const std::byte* source = nullptr;
     std::uint64_t source_offset = 0;
@@ -138,13 +144,13 @@ class SessionQueue : public Runner {
     std::byte* destination = nullptr;
     std::uint64_t destination_offset = 0;
     std::uint64_t bytes = 0;
-    CounterWord* counter = nullptr;  // null: it gives nothing, or its carrier does
+    CounterWord* counter = nullptr;  // null: the step gives nothing, or its carrier gives
     std::uint64_t credits = 0;
-    // one giver: the sum of what this rank has given; null: several
+    // for a counter with one giver: the sum of what this rank has given; null: several givers
     std::uint64_t* given = nullptr;
     Carrier* carrier = nullptr;
-    std::uint32_t counter_number = 0;          // carrier
-    Place destination_place = Place::receive;  // carrier
+    std::uint32_t counter_number = 0;          // for the carrier
+    Place destination_place = Place::receive;  // for the carrier
   };
   struct Queue {
     std::uint32_t begin = 0;
@@ -173,12 +179,12 @@ class SessionQueue : public Runner {
   std::array<std::byte*, kPlaces> places_{};
   std::byte* exposed_ = nullptr;
   Delivery delivery_;
-  std::uint64_t allowance_ = kAll;  // bytes that this visit may still move
-  std::uint64_t running_ = 0;       // the run that queues_ are at
-  std::vector<Queue> queues_;       // those that are not at their end come first: open_ of them
+  std::uint64_t allowance_ = kAll;  // bytes that the current call may still move
+  std::uint64_t running_ = 0;       // the run that queues_ belong to
+  std::vector<Queue> queues_;       // the first open_ of them have not reached their end
   std::size_t open_ = 0;
   std::vector<Step> steps_;  // queue by queue
-  // Of steps with a carrier and bytes; 0: on its way. Release by the carrier, partner: the acquire
+  // For steps with a carrier and bytes; 0: under way. Release by the carrier, partner: the acquire
   // load in settle().
   std::unique_ptr<std::atomic<std::int32_t>[]> ended_;
   std::vector<std::pair<const CounterWord*, std::unique_ptr<std::uint64_t>>> sums_;

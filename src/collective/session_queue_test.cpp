@@ -1,5 +1,5 @@
-// All algorithms, run by threads on memory of one process, against what the operation says; and who
-// may advance a queue.
+// All algorithms, run by threads on the memory of one process, compared with the specification of
+// the operation; and which threads may advance a queue.
 #include "collective/session_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct World {
   std::vector<Schedule> schedules;
   std::vector<std::unique_ptr<SessionQueue>> queues;
 
-  // `bind`: changes how the others' memory looks to a rank.
+  // `bind`: changes how a rank sees the others' memory.
   using Bind = std::function<void(Rank rank, std::vector<RankMemory>& seen)>;
   World(const Algorithm& algorithm, const Request& asked, const Bind& bind = {})
       : request(asked), bytes(asked.ranks), counters(asked.ranks) {
@@ -112,7 +112,7 @@ void run_with_threads(World& world, std::uint64_t runs) {
       for (std::uint64_t run = 0; run < runs && !testing::Test::HasFailure(); ++run) {
         world.fill(rank, run);
         world.queues[rank]->start();
-        // Who has failed begins no other run, which others would wait for.
+        // A failed thread begins no other run, for which others would wait.
         while (!world.queues[rank]->advance()) {
           if (testing::Test::HasFailure()) return;
           std::this_thread::yield();
@@ -207,7 +207,7 @@ TEST(SessionQueue, NeedsNoParticularOrder) {
   }
 }
 
-// A network in which everything is late, nothing in order, and not always taken.
+// A network in which everything is late and out of order, and puts are sometimes refused.
 class Network {
  public:
   explicit Network(std::uint64_t seed) : random_(seed) {}
@@ -268,7 +268,7 @@ struct CarriedWorld {
           for (Rank other = 0; other < seen.size(); ++other) {
             carriers.push_back(std::make_unique<LateCarrier>(network, seen[other]));
             seen[other].carrier = carriers.back().get();
-            if (other != rank) seen[other].places = {};  // not this rank's to touch
+            if (other != rank) seen[other].places = {};  // this rank must not touch them
             if (other != rank) seen[other].counters = nullptr;
           }
         }) {}
@@ -306,7 +306,7 @@ TEST_P(CarriedRunsOf, DoesWhatTheOperationSays) {
   }
 }
 
-// Those that do not read others' memory.
+// Algorithms that do not read others' memory.
 std::vector<const Algorithm*> algorithms_of_puts() {
   std::vector<const Algorithm*> all = all_algorithms();
   std::erase_if(all, [](const Algorithm* algorithm) { return algorithm->gets; });
@@ -314,7 +314,7 @@ std::vector<const Algorithm*> algorithms_of_puts() {
 }
 INSTANTIATE_TEST_SUITE_P(Table, CarriedRunsOf, testing::ValuesIn(algorithms_of_puts()), name_of_row);
 
-// What could not be put ends the run of who put it, though not before the rest has left.
+// A failed put ends the run of the rank that put, but only after the other puts have left.
 TEST(SessionQueue, TellsWhatACarrierCouldNotBring) {
   const Algorithm& algorithm = *find_algorithm("scatter.linear");
   CarriedWorld carried(algorithm, {Operation::scatter, 0, 4, 0, 64, 1, 0, {0, 0, 0}});
@@ -351,7 +351,7 @@ TEST(SessionQueue, EndsWhenItIsToldThatAPeerHasFailed) {
   const Algorithm& algorithm = *find_algorithm("allreduce.doubling");
   CarriedWorld carried(algorithm, {Operation::allreduce, 0, 2, 0, 64, 1, 0, {0, 0, 0}});
   SessionQueue& queue = *carried.world.queues[0];
-  queue.start();  // the other never does
+  queue.start();  // the other rank never does
   while (carried.network.empty()) static_cast<void>(queue.advance());
   queue.fail(HEDDLE_ERR_PEER_FAILED);
   EXPECT_FALSE(queue.advance()) << "its bytes are still on their way";

@@ -1,6 +1,6 @@
 // The walk of the paper [Morie et al., Prototyping of Offloaded Persistent Broadcast on Tofu2]:
-// four processes in a chain, a message of two segments, pointer by pointer. The test is the
-// network: a segment arrives when it says so.
+// four processes in a chain, a message of two segments, pointer by pointer. The test acts as the
+// network: it decides when a segment arrives.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +18,7 @@ constexpr std::uint64_t kSegment = 8;
 // the counter and the queue of the segments, see broadcast_session.cpp
 constexpr std::uint32_t kData = 0;
 
-// The way from one rank to another.
+// The connection from one rank to another.
 class Wire final : public Carrier {
  public:
   void lead_to(const RankMemory& target) { target_ = target; }
@@ -84,7 +84,7 @@ class Walk : public testing::Test {
     return std::memcmp(data_[rank].data() + segment * kSegment, data_[0].data() + segment * kSegment, kSegment) == 0;
   }
   bool advance(Rank rank) { return queues_[rank]->advance(); }
-  // Stored at the next rank; then its scheduling pointer moves.
+  // Stores the segment at the next rank; then that rank's scheduling pointer moves.
   void deliver(Rank from) {
     const std::uint64_t before = scheduling(from + 1);
     wires_[from][from + 1].deliver();
@@ -92,7 +92,7 @@ class Walk : public testing::Test {
     static_cast<void>(advance(from));
     EXPECT_EQ(scheduling(from + 1), before + 1);
   }
-  // The pointers of the queue of segments, of all runs together.
+  // The pointers of the queue of segments, over all runs.
   [[nodiscard]] std::uint64_t scheduling(Rank rank) const { return counters_[rank][kData].credits.load(); }
   [[nodiscard]] std::uint64_t consumer(Rank rank) const { return wires_[rank][rank + 1].sent(); }
 
@@ -107,7 +107,7 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
   for (std::uint64_t run = 1; run <= 3; ++run) {
     const std::uint64_t base = 2 * (run - 1);
     fill(run);
-    // Everybody enqueues its commands and reports; nobody sends before the root knows that all are
+    // All ranks enqueue their commands and report; no rank sends before the root knows that all are
     // ready.
     for (const Rank rank : {0U, 2U, 1U}) {
       queues_[rank]->start();
@@ -125,7 +125,7 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
     // Rank 0 sends both: its commands wait for nothing else.
     EXPECT_EQ(consumer(0), base + 2);
 
-    deliver(0);  // the first segment at rank 1, which then sends it and no more
+    deliver(0);  // the first segment arrives at rank 1, which then sends it and nothing more
     EXPECT_TRUE(has(1, 0));
     EXPECT_FALSE(has(1, 1));
     EXPECT_FALSE(advance(1));
@@ -133,7 +133,7 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
     EXPECT_EQ(consumer(1), base + 1) << "the consumer pointer has passed the scheduling pointer";
     EXPECT_EQ(consumer(2), base);
 
-    deliver(0);  // the second at rank 1, while the first comes to rank 2
+    deliver(0);  // the second arrives at rank 1, while the first arrives at rank 2
     EXPECT_TRUE(queues_[0]->done());
     static_cast<void>(advance(1));
     EXPECT_EQ(consumer(1), base + 2);
@@ -157,7 +157,7 @@ TEST_F(Walk, OfFourProcessesAndTwoSegments) {
   }
 }
 
-// Credits that come before their commands are kept: rank 2 has not come back to its queue while
+// Credits that arrive before their commands are kept: rank 2 has not returned to its queue while
 // both segments arrived.
 TEST_F(Walk, KeepsCreditsThatComeEarly) {
   fill(1);

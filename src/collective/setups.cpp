@@ -8,10 +8,10 @@
 namespace heddle::collective {
 namespace {
 
-// More than any operation needs: what members tell is bounded, whatever it says.
+// More than any operation needs: bounds the rounds, whatever members tell.
 constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
 
-// Nobody any more.
+// Replaces a setup that was withdrawn.
 class Gone final : public Setup {
  public:
   [[nodiscard]] const Record& record() const override { return none_; }
@@ -41,11 +41,11 @@ void Setups::submit(Setup& setup) {
 void Setups::withdraw(Setup& setup) {
   static Gone gone;
   const std::lock_guard lock(mutex_);
-  // Its turn among the others' stays.
+  // It keeps its turn in the order of setups.
   std::ranges::replace(setups_, &setup, static_cast<Setup*>(&gone));
 }
 
-// The worst of what members say about their parts.
+// The error of the first member, by rank, whose part failed; DONE: none.
 base::Status Setups::judge_verdicts() const {
   const std::span<const Record> records = assembly_->records();
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -57,7 +57,7 @@ base::Status Setups::judge_verdicts() const {
   return HEDDLE_DONE;
 }
 
-// What members tell in the next round: of the first setup, or how their parts went.
+// Starts the next round: the first setup's records, or the results of the parts.
 void Setups::start_round(Setup& first) {
   if (confirming_) {
     Record verdict;
@@ -72,7 +72,7 @@ void Setups::start_round(Setup& first) {
   assembling_ = true;
 }
 
-// True: members tell more. All decide alike, since what they decide by is told to all.
+// True: another round follows. All members decide alike, from the same records.
 bool Setups::heard_round(Setup& first) {
   const std::span<const Record> records = assembly_->records();
   first.heard(round_, records);
@@ -90,7 +90,7 @@ void Setups::advance() {
     if (assembling_ && !assembly_->advance()) {
       if (!team_.failed_member()) return;
       assembly_->fail(HEDDLE_ERR_PEER_FAILED);
-      if (!assembly_->advance()) return;  // what was put to the living is still on its way
+      if (!assembly_->advance()) return;  // puts to members that are alive are still under way
     }
     assembling_ = false;
     base::Status status = assembly_->status();

@@ -1,6 +1,6 @@
-// What the members of a team tell each other to make something ready together, through the team's
-// assembly: setups, one after the other, in the order of the calls. mutex_ guards all; who moves
-// things on takes it if it is free.
+// How the members of a team prepare something together, through the team's assembly: setups, one
+// after the other, in the order of the calls. mutex_ guards everything; a thread that advances
+// setups takes it only if it is free.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,38 @@ namespace heddle::collective {
 
 class Team;
 
-// Something that all members make ready together: each tells its record; then each does its part;
-// and where a part may go wrong at some members alone, each tells how it went, so that it is ready
-// for all or for none. All within the team's Setups.
+// Something that all members prepare together. Each member sends its record; then each does its
+// part. If a part may fail at some members only, each member then sends its result, so that the
+// thing is ready at all members or at none. All functions run within the team's Setups.
 class Setup {
  public:
   Setup() = default;
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
   virtual ~Setup() = default;
-  // What this member tells all others, or, where they are told different things or in several
-  // rounds, each of them.
+  // What this member tells all others. tell(): for members that are told different things, or in
+  // several rounds.
   [[nodiscard]] virtual const Record& record() const = 0;
   virtual void tell(std::uint32_t round, std::span<Record> members);
-  // What they have told in this round; the last round's records are those of assembled(), too.
+  // The records of all members in this round; those of the last round are also given to
+  // assembled().
   virtual void heard(std::uint32_t round, std::span<const Record> records);
-  // They are being told.
+  // Called when this member's record is being sent.
   virtual void told() {}
-  // What all have told: does this member's part, and says how that went. *doubtful: members may
-  // differ in it (all set it alike).
+  // All records are here: does this member's part and returns the result. *doubtful: members'
+  // results may differ (all members set it alike).
   virtual base::Status assembled(std::span<const Record> records, bool* doubtful) = 0;
-  // How it ends; the text of an error is the thread's last message. The object may be gone when it
-  // returns.
+  // The setup has ended; the text of an error is the thread's last message. The object may be
+  // destroyed in this call.
   virtual void settled(base::Status status) = 0;
 };
 
-// Why a setup has failed: what was found first, with its text, which another thread than the one
-// that found it may report.
+// The first error of a setup, with its text. The thread that reports it may not be the one that
+// found it.
 class Refusal {
  public:
-  // With the thread's last message. Returns what was first.
+  // Keeps the error with the thread's last message, unless there is one already. Returns the first
+  // error.
   base::Status keep(base::Status status) {
     if (status_ != HEDDLE_DONE) return status_;
     text_ = base::last_message();
@@ -53,7 +55,7 @@ class Refusal {
   }
   void forget() { status_ = HEDDLE_DONE; }
   [[nodiscard]] base::Status status() const { return status_; }
-  // The same, and its text is this thread's last message.
+  // Returns the error, and makes its text this thread's last message.
   [[nodiscard]] base::Status report() const {
     return status_ == HEDDLE_DONE ? HEDDLE_DONE : base::fail(status_, "%s", text_.c_str());
   }
@@ -68,12 +70,12 @@ class Setups {
   Setups(Team& team, std::unique_ptr<Assembly> assembly) : team_(team), assembly_(std::move(assembly)) {}
 
   void submit(Setup& setup);
-  void withdraw(Setup& setup);  // it will never be assembled
-  // Moves on what members have to tell each other. Any thread.
+  void withdraw(Setup& setup);  // the setup will never be assembled
+  // Advances the exchange of records. Any thread.
   void advance();
-  // For who waits for that: brings the helper here that is at it. False: none is.
+  // For a thread that waits for this: brings the helper that holds it here. False: there is none.
   bool fetch(std::int64_t sleep_ns) { return mutex_.fetch(sleep_ns); }
-  // All that are under way, and all that follow, end with this error.
+  // All setups under way, and all that follow, end with this error.
   void fail(base::Status status) { assembly_->fail(status); }
   [[nodiscard]] const Assembly& assembly() const { return *assembly_; }
 
@@ -86,9 +88,9 @@ class Setups {
   queue::FetchingMutex mutex_;
   const std::unique_ptr<Assembly> assembly_;
   std::deque<Setup*> setups_;
-  std::uint32_t round_ = 0;  // of the first one's records
-  bool assembling_ = false;  // the first one's record is on its way, or
-  bool confirming_ = false;  // how its part went is
+  std::uint32_t round_ = 0;  // of the first setup's records
+  bool assembling_ = false;  // the first setup's records are on their way
+  bool confirming_ = false;  // the results of the first setup's parts are on their way
   base::Status verdict_ = HEDDLE_DONE;
 };
 

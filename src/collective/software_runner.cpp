@@ -55,20 +55,20 @@ base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t memb
   return imported;
 }
 
-// Where the member is reached: directly, or by a carrier if its memory cannot be mapped.
+// Binds a member: directly, or by a carrier if its memory cannot be mapped.
 base::Status SoftwareRunner::bind_member(std::uint32_t member, const Record& record, RankMemory* memory) {
   engine::Worker* port = team_.commons().port();
   if (member == team_.rank() && port == nullptr) return HEDDLE_DONE;
   auto arena = region_of(member, record, Where::arena);
   if (!arena) return arena.status();
-  // Where only some ranks are direct, a peer's own memory may not be though its arena is.
+  // If only some ranks are direct, a peer's own memory may not be mapped although its arena is.
   bool direct = (*arena)->direct != nullptr;
   std::array<RegionCarrier::Base, 3> places;
   std::array<std::byte*, 3> mapped{};
   const std::array<std::pair<Place, std::pair<Where, std::uint64_t>>, 2> wanted = {
       {{Place::receive, {record.receive_in, record.receive}}, {Place::scratch, {record.scratch_in, record.scratch}}}};
   for (const auto& [place, at] : wanted) {
-    if (member == team_.rank()) break;  // its own places are addresses
+    if (member == team_.rank()) break;  // places of this rank are addresses
     auto region = region_of(member, record, at.first);
     if (!region) return region.status();
     if (*region == nullptr) continue;
@@ -96,7 +96,7 @@ base::Status SoftwareRunner::bind_member(std::uint32_t member, const Record& rec
 
 void SoftwareRunner::set_buffers(const Call& call) {
   set_reduction(call.reduction);
-  // What is sent is not written.
+  // The send buffer is not written.
   set_place(Place::send, const_cast<std::byte*>(static_cast<const std::byte*>(call.send)));
   auto* received = static_cast<std::byte*>(call.receive);
   std::byte* const stage = places_.stage();
@@ -110,7 +110,7 @@ void SoftwareRunner::set_buffers(const Call& call) {
 
 Runner::Memory SoftwareRunner::retire(const Past& past) {
   if (past.ran) return Memory::late;
-  // Where calls agree, and this member could not take part, others may have run it.
+  // If calls agree and this member could not take part, others may have run the operation.
   return past.never ? Memory::now : Memory::never;
 }
 

@@ -1,6 +1,6 @@
-// By software: the session queue on the memory of the members, which is reached directly where it
-// is mapped, and by commands of the context's internal worker where it is not. The way that is
-// always there.
+// Runs an operation by software: the session queue on the memory of the members. Mapped memory is
+// accessed directly, other memory by commands of the context's internal worker. This way is always
+// possible.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class SoftwareRunner final : public SessionQueue {
   const Call& call_;              // the operation's
   const Places& places_;          // the operation's
   const std::uint64_t received_;  // bytes of the caller's buffer
-  // members get from a place here, where the caller's buffer is copied first
+  // members get from memory here, into which the caller's buffer is copied first
   const bool exposes_;
   std::vector<engine::RemoteRegion*> imported_;
   std::vector<std::unique_ptr<Carrier>> carriers_;

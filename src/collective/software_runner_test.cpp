@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kMembers = 2;
 
-// An operation that a member makes ready by hand.
+// An operation that a member prepares by hand.
 class Part {
  public:
   Part(Team& team, const char* algorithm, const Call& call)
@@ -42,7 +42,7 @@ class Part {
     EXPECT_TRUE(test::within_time([this] { return runner_->advance(); }));
     EXPECT_EQ(runner_->status(), HEDDLE_DONE);
   }
-  // As a Collective ends.
+  // Ends the operation as a Collective does.
   void end(const Runner::Past& past, Runner::Memory expected) {
     const Runner::Memory memory = runner_->retire(past);
     EXPECT_EQ(memory, expected);
@@ -85,7 +85,7 @@ class TwoMembers : public testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  // Tells the other member's record too.
+  // Also exchanges the records of the two members.
   base::Status bind(Part& part, std::uint32_t rank) {
     records_[rank] = part.record();
     meet_.arrive_and_wait();
@@ -129,7 +129,7 @@ TEST_F(TwoMembers, ReduceWithTheBuffersOfEachRun) {
   });
 }
 
-// Nobody's buffer is in a region, so what comes is put into a place of the operation's and copied
+// No member's buffer is in a region, so data arrives in memory of the operation's own and is copied
 // at the end of the run.
 TEST_F(TwoMembers, StageWhatPeersCannotReach) {
   members([this](Team& team) {

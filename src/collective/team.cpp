@@ -13,16 +13,16 @@ namespace {
 
 // Operations that a team keeps ready for blocking calls.
 constexpr std::size_t kMostKept = 64;
-// Vectors of blocking calls go in pieces of so many bytes, which stay in the cache while they are
-// copied on.
+// Vectors of blocking calls go in pieces of this many bytes, which are still in the cache when they
+// are copied on.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 10;
 
-// What every rank tells of itself when it makes a team of the whole job.
+// What every rank announces when it makes a team of the whole job.
 struct Announcement {
   PackedRegion arena{};
   std::uint64_t piece = 0;
-  std::int32_t status = HEDDLE_DONE;  // what keeps the rank from taking part
-  std::uint32_t direct = 0;           // it can map the others' memory
+  std::int32_t status = HEDDLE_DONE;  // an error that keeps the rank from taking part
+  std::uint32_t direct = 0;           // this rank can map the others' memory
 };
 
 // A round of the assembly that a thread waits for.
@@ -47,7 +47,7 @@ class Round final : public Setup {
   const Record mine_;
   const Part part_;
   Refusal refusal_;
-  std::atomic<bool> ended_{false};  // release when the rest is there, acquire by ended()
+  std::atomic<bool> ended_{false};  // release when the other fields are set, acquire in ended()
 };
 
 const char* name_of(Record::Kind kind) {
@@ -86,7 +86,7 @@ base::Status judge(const Record& mine, std::span<const Record> records) {
   return HEDDLE_DONE;
 }
 
-// A team is there for all its members, or for none.
+// A team exists for all its members, or for none.
 base::Status Round::assembled(std::span<const Record> records, bool* doubtful) {
   if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return refusal_.keep(status);
   *doubtful = true;
@@ -177,7 +177,7 @@ base::Result<Team*> Team::world(engine::Context& context) {
   return confirmed(context, made);
 }
 
-// A team of the job is there for all its ranks, or for none.
+// A team of the job exists for all its ranks, or for none.
 base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*> made) {
   const std::string text = made ? "" : base::last_message();
   const base::Status mine = made ? HEDDLE_DONE : made.status();
@@ -194,7 +194,8 @@ base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*
                           heddle_status_name(theirs));
   }
   if (status == HEDDLE_DONE) return made;
-  if (exchanged != HEDDLE_DONE) (*made)->setups_.fail(exchanged);  // some may have it, and use it
+  // some ranks may have the team, and use it
+  if (exchanged != HEDDLE_DONE) (*made)->setups_.fail(exchanged);
   (*made)->commons_.teams().remove(*made);
   return status;
 }
@@ -236,7 +237,7 @@ base::Result<Team*> Team::make(Record record) {
     record.status = HEDDLE_ERR_NO_MEMORY;
   }
   base::Result<Team*> made(static_cast<Team*>(nullptr));
-  bool taken = false;  // the piece is the new team's, which gives it back
+  bool taken = false;  // the new team owns the piece and frees it
   Round round(*this, record, [&](std::span<const Record> records) {
     made = build(record, records, &taken);
     return made.status();
@@ -253,8 +254,8 @@ base::Result<Team*> Team::make(Record record) {
   const base::Status status = round.status();
   if (status == HEDDLE_DONE && *made != nullptr) return made;
   if (made && *made != nullptr) {
-    // A member has died while all told each other that they have the team: some may have heard it,
-    // and use it.
+    // A member has died while all told each other that they have the team: some members may have
+    // heard it, and may use the team.
     if (status == HEDDLE_ERR_PEER_FAILED) (*made)->setups_.fail(status);
     commons_.teams().remove(*made);
   }
@@ -263,7 +264,7 @@ base::Result<Team*> Team::make(Record record) {
   return made;
 }
 
-// The team of those who have this member's colour; null: it has none.
+// Makes the team of the members that have this member's colour; null: it has no colour.
 base::Result<Team*> Team::build(const Record& mine, std::span<const Record> records, bool* taken) {
   if (mine.coloured == 0) return static_cast<Team*>(nullptr);
   std::vector<std::uint32_t> chosen;
@@ -305,8 +306,8 @@ std::optional<std::uint32_t> Team::failed_member() const {
   return std::nullopt;
 }
 
-// A connection may break before the launcher has told of a death. Of several that which broke
-// first: the others may only have left.
+// A connection may be lost before the launcher reports a death. Of several lost connections,
+// reports the first: the members behind the others may only have left.
 base::Status Team::report_dead() const {
   if (const auto failed = failed_member()) return report_failed(*failed);
   const auto lost = [this](std::uint32_t member) { return commons_.context().transport().lost(ranks_[member]); };
@@ -404,7 +405,7 @@ base::Status Team::run(const Call& call) {
     case Operation::gatherv:
     case Operation::scatterv:
     case Operation::neighbor_alltoallv:
-      // what the others list may have changed, though this member's lists have not
+      // the lists of other members may have changed, though this member's have not
       return run_whole(call);
     default:
       return call.bytes * size() <= kPieceBytes ? run_piece(call) : run_whole(call);

@@ -1,5 +1,5 @@
-// That gates_of() is a barrier and a reduction for any number of ranks: played signal by signal, in
-// any order, with ranks that are an operation ahead.
+// Checks that gates_of() gives a barrier and a reduction for any number of ranks: simulated signal
+// by signal, in any order, with ranks that are an operation ahead.
 #include "collective/gate_graph.hpp"
 
 #include <gtest/gtest.h>
@@ -19,10 +19,10 @@ namespace {
 struct Signal {
   std::uint64_t run = 0;
   std::uint64_t sum = 0;
-  std::uint64_t givers = 0;  // a bit for each rank whose part is in it
+  std::uint64_t givers = 0;  // one bit for each rank whose part is in it
 };
 
-// The gates of all ranks, and the wires between them, each of which keeps its order.
+// The gates of all ranks, and the wires between them; each wire keeps its order.
 class Network {
  public:
   Network(Rank ranks, std::uint64_t seed) : random_(seed) {
@@ -42,7 +42,7 @@ class Network {
     send(rank, 0, {run, gives(rank, run), std::uint64_t{1} << rank});
     fire(rank, 0);
   }
-  // One signal that is on its way, chosen at random, arrives. False: there is none.
+  // Delivers one random signal that is under way. False: there is none.
   bool deliver() {
     if (wires_.empty()) return false;
     const std::size_t which = random_.next() % wires_.size();
@@ -51,7 +51,7 @@ class Network {
     wire.signals.pop_front();
     auto& input = ranks_[wire.rank].inputs[wire.gate][wire.remote ? 1 : 0];
     input.push_back(signal);
-    // A gate of the machine is not a queue: more than this is not asked of it.
+    // A hardware gate is not a queue: it must not have to hold more than this.
     EXPECT_LE(input.size(), 2U);
     const std::pair at{wire.rank, wire.gate};
     if (wire.signals.empty()) {
@@ -71,7 +71,7 @@ class Network {
     Signal result;
   };
   struct Wire {
-    Rank rank = 0;  // where it ends
+    Rank rank = 0;  // where the wire ends
     std::uint32_t gate = 0;
     bool remote = false;
     Rank from = 0;
@@ -127,7 +127,8 @@ class Network {
   std::vector<Wire> wires_;
 };
 
-// What those have got that have ended a run; who has left before all had come.
+// Checks the results of ranks that have ended a run, and that no rank has left before all had
+// arrived.
 void verify(const Network& network) {
   const Rank ranks = network.ranks();
   const std::uint64_t all = ranks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1;
@@ -169,8 +170,7 @@ TEST(TeamGates, AreABarrierAndAReductionForAnyNumberOfRanks) {
   }
 }
 
-// What one end says of a connection, the other says too; each two ranks have one at most in each
-// direction.
+// Both ends of a connection agree; two ranks have at most one connection in each direction.
 TEST(TeamGates, BothEndsAgree) {
   for (const Rank ranks : {2U, 3U, 4U, 5U, 7U, 8U, 12U, 31U, 64U, 1000U, 4097U}) {
     for (Rank rank = 0; rank < ranks; ++rank) {
@@ -191,7 +191,7 @@ TEST(TeamGates, BothEndsAgree) {
         ASSERT_EQ(there.from_rank, rank);
         ASSERT_EQ(there.from_gate, number);
       }
-      // A rank that sends to one gets from it, so that one key tells both.
+      // A rank that sends to another also gets from it, so that one key serves both.
       std::set<Rank> got_from;
       for (const Gate& gate : gates)
         if (gate.from_rank != Gate::kNone) got_from.insert(gate.from_rank);

@@ -1,5 +1,5 @@
-// The ways in which operations are run (runner.hpp), in a table. One more way is a file with a
-// class and the functions of a Way, and a row in ways.cpp.
+// The table of ways to run operations (runner.hpp). To add a way, add a file with a class and the
+// functions of a Way, and a row in ways.cpp.
 #pragma once
 
 #include <array>
@@ -19,28 +19,29 @@ namespace heddle::collective {
 class Places;
 class Team;
 
-// An operation that is being made ready, as a way may look at it.
+// An operation that is being prepared, as ways see it.
 struct Plan {
   Team& team;
   const Call& call;
   Use use;
   const Algorithm& algorithm;
-  bool named;          // the algorithm was asked for by its name: nothing else is to run it
-  Request& request;    // a way may have it otherwise, and the schedule anew
+  bool named;          // the algorithm was asked for by name: nothing else may run the operation
+  Request& request;    // a way may change it, and then make the schedule anew
   Schedule& schedule;  // empty before open()
 };
 
 struct Way {
-  // Before there is a schedule: changes the request to what suits this way best. Null: nothing.
+  // Called before there is a schedule: changes the request to what suits this way. Null: does
+  // nothing.
   void (*suit)(const Plan& plan);
-  // Null: the way is not for this operation, or what it takes is not there. `places`: this member's
-  // memory for it.
+  // Null: the way is not for this operation, or lacks a resource. `places`: this member's memory
+  // for the operation.
   std::unique_ptr<Runner> (*open)(const Plan& plan, const Places& places);
 };
-// The first that opens is told to the members; the last opens always.
+// The first way that opens is told to the members; the last one always opens.
 std::span<const Way> ways();
 
-// What ways tell in a record.
+// Most bytes that a way tells in a record.
 inline constexpr std::size_t kWayBytes = 208;
 struct WayKeys {
   std::uint32_t way = 0;  // row of the table

@@ -11,7 +11,8 @@ namespace {
 
 using wire::PartitionedKind;
 
-// What a notice that is lost was about is told otherwise: by the failure of its peer.
+// Ignores the completion of a notice: if a notice is lost, its peer has failed, which is reported
+// anyway.
 void forget(void* /*arg*/, heddle_status /*status*/) {}
 
 }  // namespace
@@ -107,7 +108,7 @@ bool Partitioned::send_owed() {
                                      PartitionedKind::refused, PartitionedKind::freed}) {
     if ((owed_ & bit(kind)) == 0) continue;
     const base::Status status = send(kind);
-    // Memory comes again; and the peer waits for offers in their order.
+    // Memory may be free later; and offers must reach the peer in order.
     if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_NO_MEMORY) return false;
     owed_ &= ~bit(kind);
     if (status < 0) fail(status);
@@ -127,14 +128,14 @@ base::Status Partitioned::send(PartitionedKind kind) {
   head.partitions = shape_.partitions;
   std::span<const std::byte> payload;
   engine::Completion completion;
-  completion.fn = forget;  // else its loss would be told by flush
+  completion.fn = forget;  // without a callback, flush would report the loss
   if (kind == PartitionedKind::accept) {
     payload = std::as_bytes(std::span(places(), 1));
     completion.arg = this;
     completion.fn = [](void* arg, heddle_status) {
       auto* own = static_cast<Partitioned*>(arg);
       --own->notices_;
-      own->board_.want(*own);  // it may have been waited for
+      own->board_.want(*own);  // a caller may have waited for this
     };
   }
   const base::Status status = worker_.core().requester.try_message(

@@ -1,8 +1,8 @@
 // One side of a partitioned operation: what sender and receiver have in common.
 //
-// Who may do what: start, test, wait and close are for one thread at a time, the program's. What is
-// marked "inside" is for the thread inside the worker, which may be any (a helper, an executor).
-// The two meet in atomics, and in visit(), by which the program's thread goes inside.
+// Threads: one thread of the program at a time calls start, test, wait and close. What is marked
+// "inside" is for the thread inside the worker, which may be any (a helper, an executor). The two
+// share atomics; the program's thread enters the worker through visit().
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,15 @@ namespace heddle::partitioned {
 
 class Switchboard;
 
-// Runs function() inside the worker; waits for who is there. Not in a handler of another worker,
-// whose thread might wait for this one's.
+// Runs function() inside the worker; waits until no other thread is inside. Not allowed in a
+// handler of another worker: that worker's thread might wait for this one's.
 template <class Function>
 void visit(engine::Worker& worker, Function&& function) {
   if (engine::Gate* gate = worker.gate(); gate != nullptr) return gate->visit(function);
   function();
 }
-// In a handler or callback of another worker that has a gate: visit() is not allowed.
+// True: visit() is not allowed, because this is a handler or callback of another worker and
+// `worker` has a gate.
 inline bool must_not_visit(engine::Worker& worker) {
   const engine::Worker* in = engine::inside_of();
   return worker.gate() != nullptr && in != nullptr && in != &worker;
@@ -38,7 +39,7 @@ struct Shape {
   heddle_peer peer{};
   std::uint64_t tag = 0;
   std::uint32_t partitions = 0;
-  std::uint64_t bytes = 0;  // of one
+  std::uint64_t bytes = 0;  // of one partition
   [[nodiscard]] std::uint64_t total() const { return bytes * partitions; }
 };
 
@@ -52,43 +53,45 @@ class Partitioned {
   [[nodiscard]] bool sends() const { return sends_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] engine::Worker& worker() { return worker_; }
-  // DONE; STATE: a run is under way; how it has failed.
+  // DONE; STATE: a run is under way; otherwise the error with which the operation failed.
   base::Status start();
-  // DONE: no run is under way (any more); AGAIN; how it has failed.
+  // DONE: no run is under way (any more); AGAIN; otherwise the error with which the operation
+  // failed.
   base::Status test();
   base::Status wait(std::int64_t timeout_ns);
-  // Takes it from the program; it is gone, or the switchboard's until the peer knows. STATE: a run
-  // is under way.
+  // Called when the program frees the operation. The operation is then destroyed, or the
+  // switchboard keeps it until the peer is told. STATE: a run is under way.
   base::Status close();
 
   // ---- inside -----------------------------------------------------------------------------------
-  // The first trouble stays. Also of the program's threads.
+  // Records the error of the operation; the first error stays. The program's threads may call it,
+  // too.
   void fail(base::Status status);
   [[nodiscard]] bool failed() const { return trouble_.load(std::memory_order_acquire) != HEDDLE_DONE; }
-  // Totals differ: the other side's.
+  // The totals of the two sides differ; the arguments are the other side's.
   void fail_totals(std::uint32_t partitions, std::uint64_t bytes);
-  // The peer has an operation with this number for it.
+  // True: the peer has an operation that matches this one.
   [[nodiscard]] bool matched() const { return peer_number_ != 0; }
   [[nodiscard]] std::uint64_t peer_number() const { return peer_number_; }
   void match(std::uint64_t peer_number) { peer_number_ = peer_number; }
   [[nodiscard]] std::uint64_t number() const { return number_; }
   void set_number(std::uint64_t number) { number_ = number; }
-  // To be told to the peer, as soon as the transport takes it.
+  // Marks a notice to be sent to the peer as soon as the transport takes it.
   void owe(wire::PartitionedKind kind) { owed_ |= bit(kind); }
   [[nodiscard]] bool owes() const { return owed_ != 0 || notices_ > 0; }
-  // Sends what it can. False: something is left for a later call.
+  // Sends what the transport takes. False: something is left for a later call.
   virtual bool advance() { return send_owed(); }
-  // The program's memory is not used any more.
+  // Called when the program's memory is used no more.
   virtual void release() {}
-  // Freed by the program: the peer is told, as soon as there is one.
+  // The program has freed the operation: tells the peer as soon as the peer's operation is known.
   void bury() {
     buried_ = true;
     if (matched() && trouble() != HEDDLE_ERR_PEER_FAILED) owe(wire::PartitionedKind::freed);
   }
   [[nodiscard]] bool buried() const { return buried_; }
-  // Nothing can be told any more.
+  // The peer can no longer be told anything.
   void owe_nothing() { owed_ = 0; }
-  // The status of `refused` that is owed.
+  // Marks a notice `refused` with this status to be sent.
   void refuse(base::Status status) {
     refusal_ = status;
     owe(wire::PartitionedKind::refused);
@@ -98,14 +101,14 @@ class Partitioned {
   Partitioned(engine::Worker& worker, Switchboard& board, const Shape& shape, bool sends)
       : worker_(worker), board_(board), shape_(shape), sends_(sends) {}
 
-  // A run has begun: with its number.
+  // Called when a run begins.
   virtual base::Status begin_run(std::uint64_t run) = 0;
-  // DONE: it has ended; AGAIN; an error: it has failed, and nothing of it is under way.
+  // DONE: the run has completed; AGAIN; an error: it has failed, and nothing of it is under way.
   virtual base::Status look() = 0;
   virtual void describe(std::span<char> text) = 0;
-  // What an accept brings.
+  // The addresses that an `accept` carries; null: none.
   [[nodiscard]] virtual const wire::PartitionedPlaces* places() const { return nullptr; }
-  // Inside: another number than 0 for the notices that have one.
+  // Inside: the number that a notice of this kind carries.
   [[nodiscard]] virtual std::uint64_t notice_number(wire::PartitionedKind kind) const = 0;
 
   bool send_owed();
@@ -124,19 +127,20 @@ class Partitioned {
   base::Status send(wire::PartitionedKind kind);
   base::Status settle();
 
-  // Of the last start; 0: none. Written by the program's thread; others have their own edge to it
-  // (see partitioned.h), or only compare. Relaxed.
+  // Number of the last start; 0: none. The program's thread writes it. Other threads are ordered
+  // after that write by other means (see partitioned.h), or only compare. Relaxed.
   std::atomic<std::uint64_t> run_{0};
-  // How it has failed; DONE: it has not. Release by fail(), partner: the acquire load in trouble().
+  // The error with which the operation failed; DONE: none. Release by fail(), partner: the acquire
+  // load in trouble().
   std::atomic<base::Status> trouble_{HEDDLE_DONE};
   bool active_ = false;                 // the program's thread
-  std::uint32_t other_partitions_ = 0;  // before trouble_ says ARGUMENT
+  std::uint32_t other_partitions_ = 0;  // written before trouble_ becomes ARGUMENT
   std::uint64_t other_bytes_ = 0;
   // Inside.
   std::uint64_t number_ = 0;
   std::uint64_t peer_number_ = 0;
   std::uint32_t owed_ = 0;
-  std::uint32_t notices_ = 0;  // on their way, with memory of this
+  std::uint32_t notices_ = 0;  // notices on their way that use memory of this object
   base::Status refusal_ = HEDDLE_DONE;
   bool buried_ = false;
 };

@@ -16,8 +16,8 @@ Receiver::~Receiver() {
   release();
 }
 
-// What the sender may still put to, since a run has failed or was left under way, stays the
-// library's until the context ends.
+// If a run has failed or was left under way, the sender may still put to this memory. The library
+// then keeps it until the context ends.
 void Receiver::release() {
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; words != nullptr && i < senders_; ++i) {
@@ -60,7 +60,7 @@ base::Status Receiver::begin_run(std::uint64_t run) {
   come_ = 0;
   set_run(run);
   visit(worker_, [this] {
-    if (!matched() || failed()) return;  // it will be told with the places
+    if (!matched() || failed()) return;  // the places will tell the sender
     owe(PartitionedKind::begun);
     if (!send_owed()) board_.want(*this);
   });
@@ -68,7 +68,7 @@ base::Status Receiver::begin_run(std::uint64_t run) {
 }
 
 base::Status Receiver::look() {
-  const base::Status seen = trouble();  // first: what had come before it counts
+  const base::Status seen = trouble();  // read first: parts that arrived before the error count
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   if (words != nullptr) {
     while (come_ < senders_ && has(words, come_, run())) ++come_;

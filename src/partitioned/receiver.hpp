@@ -1,5 +1,5 @@
-// The receiving side. Each of the sender's parts has a word that becomes the number of the run when
-// the part has come; looking at the words is all that happens here in a run.
+// The receiving side. For each of the sender's parts there is a word that becomes the number of the
+// run when the part has arrived. During a run the receiver does nothing but look at these words.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class Receiver final : public Partitioned {
  public:
   Receiver(engine::Worker& worker, Switchboard& board, const Shape& shape, void* data);
   ~Receiver() override;
-  // Makes the data reachable for the sender.
+  // Makes the data reachable for the sender. Call it before the receive is matched.
   base::Status prepare();
 
   // heddle_parrived. Any thread.
@@ -21,8 +21,8 @@ class Receiver final : public Partitioned {
 
   // ---- inside
   void release() override;
-  // With a send of the same total; peer_number: the sender's. Its words are made, and it is told
-  // where to put.
+  // Matches a send with the same total; peer_number: the sender's. Allocates the words and tells
+  // the sender where to put.
   void accept(std::uint64_t peer_number, std::uint32_t partitions);
 
  private:
@@ -32,7 +32,7 @@ class Receiver final : public Partitioned {
   [[nodiscard]] const wire::PartitionedPlaces* places() const override { return &places_; }
   [[nodiscard]] std::uint64_t notice_number(wire::PartitionedKind /*kind*/) const override { return run(); }
 
-  // The sender's part has come in this run; not of 0 words.
+  // True: the sender's part has arrived in this run. Not to be called with 0 words.
   [[nodiscard]] static bool has(std::uint64_t* words, std::uint64_t part, std::uint64_t run) {
     // Partner: the signal of the put, which follows its data.
     return std::atomic_ref(words[part]).load(std::memory_order_acquire) >= run;
@@ -40,16 +40,17 @@ class Receiver final : public Partitioned {
   [[nodiscard]] bool covered(std::uint32_t partition) const;
 
   void* const data_;
-  // Number 0: the data is in a region of the program's, or there are no bytes. Lent, not a region:
-  // region_around() must not find for others what ends with this.
+  // Number 0: the data is in one of the program's regions, or there are no bytes. This memory is
+  // lent, not a region, so that region_around() does not find it for others: it ends with this
+  // operation.
   engine::LentMemory lent_;
-  // Inside, until words_ is there.
+  // Inside, until words_ is set.
   engine::Region* words_region_ = nullptr;
   wire::PartitionedPlaces places_{};
   std::uint32_t senders_ = 0;  // partitions of the sender
-  // Release by accept(), with all of the above; partner: the acquire loads of who looks.
+  // Release by accept(), after all of the above; partner: the acquire loads of the readers.
   std::atomic<std::uint64_t*> words_{nullptr};
-  // the program's thread: the sender's parts before it have come in this run
+  // the program's thread: all of the sender's parts before this one have arrived in this run
   std::uint32_t come_ = 0;
 };
 

@@ -22,7 +22,7 @@ Sender::~Sender() {
   if (words_ != nullptr) worker_.context().close_remote(words_);
 }
 
-// ---- threads that mark --------------------------------------------------------------------------
+// ---- threads that mark parts --------------------------------------------------------------------
 
 base::Status Sender::ready(std::uint32_t partition) {
   const std::uint64_t now = run();
@@ -49,7 +49,7 @@ base::Status Sender::refuse_mark(std::uint32_t partition) const {
                     partition);
 }
 
-// False: not in direct memory, or the peer is known to be dead.
+// False: the part is not in direct memory, or the peer is known to be dead.
 bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
   const std::uint64_t bytes = shape_.bytes;
   const std::uint64_t from = partition * bytes;
@@ -59,7 +59,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
     if (!data_->direct_range(offset_ + from, bytes)) return false;
     std::memcpy(data_->direct + offset_ + from, source_ + from, bytes);
   }
-  // Release: the data first. Partner: the acquire load in Receiver::has().
+  // Release: the data is written first. Partner: the acquire load in Receiver::has().
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_->direct + at)).store(run, std::memory_order_release);
   worker_.counts().add_operation(&engine::Tally::puts, bytes);
   return true;
@@ -79,7 +79,7 @@ engine::PutSignalStart Sender::command(std::uint32_t partition, std::uint64_t ru
   return {pieces, words_->rank, words_, partition * sizeof(std::uint64_t), signal, completion};
 }
 
-// Any thread; the part is claimed by it.
+// Any thread; it has claimed the part.
 base::Status Sender::post(std::uint32_t partition, std::uint64_t run) {
   if (put_directly(partition, run)) {
     end(partition, HEDDLE_DONE);
@@ -103,7 +103,7 @@ base::Status Sender::post_later(std::uint32_t partition) {
   return HEDDLE_DONE;
 }
 
-// What posting it has returned. False: an error.
+// status: what posting the part returned. False: an error.
 bool Sender::posted(std::uint32_t partition, base::Status status) {
   if (status == HEDDLE_POSTED || status == HEDDLE_DONE)
     worker_.counts().add_command(&engine::Tally::puts, shape_.bytes);
@@ -121,7 +121,7 @@ void Sender::end(std::uint32_t partition, base::Status status) {
     fail(status);
     put_failed_.store(true, std::memory_order_relaxed);
   }
-  marks_.end(partition);  // the last that is touched here: the run may be over with it
+  marks_.end(partition);  // nothing is touched after this: the run may be over now
 }
 
 // ---- the program's thread -----------------------------------------------------------------------
@@ -143,13 +143,13 @@ base::Status Sender::look() {
   while (ended_ < shape_.partitions && marks_.has_ended(ended_, run())) ++ended_;
   if (ended_ == shape_.partitions && !put_failed_.load(std::memory_order_relaxed)) return HEDDLE_DONE;
   if (seen == HEDDLE_DONE && ended_ < shape_.partitions) return HEDDLE_AGAIN;
-  // What has not been put will not be; what is under way is waited for, since it reads the
-  // program's memory.
+  // Parts that have not been put will not be. Parts under way are waited for, since their puts read
+  // the program's memory.
   visit(worker_, [this] {
     static_cast<void>(post_queued());
     if (!put_failed_.load(std::memory_order_relaxed) || !bound_ || told_) return;
     told_ = true;
-    refuse(trouble());  // else the receiver would wait for what did not arrive
+    refuse(trouble());  // otherwise the receiver would wait for the part that did not arrive
     if (!send_owed()) board_.want(*this);
   });
   for (std::uint32_t i = ended_; i < shape_.partitions; ++i) {
@@ -175,14 +175,14 @@ void Sender::describe(std::span<char> text) {
 
 base::Result<engine::RemoteRegion*> Sender::import(std::span<const std::byte> packed, std::uint64_t offset,
                                                    std::uint64_t bytes) {
-  // The peer's card is here, since the offer went there; that of another rank this thread, which
-  // makes progress, must not wait for.
+  // The peer's card is here, since the offer went to the peer. This thread makes progress, so it
+  // must not wait for the card of another rank.
   const auto name = wire::decode_region(packed);
   if (!name || name->rank != shape_.peer.rank) return HEDDLE_ERR_PROTOCOL;
   auto remote = worker_.context().import(packed);
   if (!remote) return remote;
   if ((*remote)->range(offset, bytes)) {
-    (*remote)->server = shape_.peer.worker;  // it makes progress; another worker need not
+    (*remote)->server = shape_.peer.worker;  // this worker makes progress; another one need not
     return remote;
   }
   worker_.context().close_remote(*remote);
@@ -221,12 +221,12 @@ void Sender::collect() {
   marks_.collect([this](std::uint32_t partition) { queue_.push_back(partition); });
 }
 
-// False: the transport takes no more now.
+// False: the transport takes nothing more now.
 bool Sender::post_queued() {
   for (; head_ < queue_.size(); ++head_) {
     const std::uint32_t partition = queue_[head_];
     if (failed()) {
-      end(partition, HEDDLE_ERR_CANCELLED);  // the first trouble stays
+      end(partition, HEDDLE_ERR_CANCELLED);  // the first error stays
       continue;
     }
     const std::uint64_t run = marks_.run_of(partition);

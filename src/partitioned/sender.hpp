@@ -1,11 +1,12 @@
-// The sending side. Parts are put with a signal each: the receiver's word for a part becomes the
+// The sending side. Each part is put with a signal: the receiver's word for the part becomes the
 // number of the run, so that nothing is reset between runs.
 //
-// Which part is whose to post: queue::PartMarks. A part that is claimed is being posted by who
-// claimed it, is under way, or stands in queue_. One that could not be posted in a handler of
-// another worker is marked again, and stray_ says so to the next look(). Places are written before
-// the first run is opened and never again. The receiver begins run r + 1 only when all parts of run
-// r have arrived: nothing of run r is put when that is open.
+// queue::PartMarks decides which thread posts which part. A claimed part is being posted by the
+// thread that claimed it, is under way, or is in queue_. A part that could not be posted in a
+// handler of another worker is marked again, and stray_ tells the next look(). The sender learns
+// the addresses before it opens the first run; they never change. The receiver begins run r + 1
+// only when all parts of run r have arrived: so nothing of run r is still being put when run r + 1
+// is open.
 #pragma once
 
 #include <memory>
@@ -27,14 +28,14 @@ class Sender final : public Partitioned {
 
   // ---- inside
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
-  // Its offer stands at the peer, unmatched.
+  // True: the peer has not yet answered its offer.
   [[nodiscard]] bool waits() const { return !matched() && !failed(); }
   void accepted(std::uint64_t peer_number, const wire::PartitionedPlaces& places, std::uint64_t run);
   void begun(std::uint64_t run);
   bool advance() override;
 
  private:
-  // What the completion of a put is told.
+  // The argument of a put's callback.
   struct Part {
     Sender* owner = nullptr;
     std::uint32_t number = 0;
@@ -58,8 +59,8 @@ class Sender final : public Partitioned {
                                              std::uint64_t bytes);
   [[gnu::cold]] base::Status refuse_mark(std::uint32_t partition) const;
 
-  // Read by every thread that marks.
-  std::byte* const source_;  // not written
+  // Read by every thread that marks parts.
+  std::byte* const source_;  // only read
   std::unique_ptr<Part[]> parts_;
   // of the last run that the receiver has begun, once its places are known
   queue::PartMarks<> marks_;
@@ -69,16 +70,17 @@ class Sender final : public Partitioned {
   // Release by post_later(), partner: the exchange in look().
   std::atomic<bool> stray_{false};
 
-  // A part did not arrive. Relaxed: the release of its state tells.
+  // A part did not arrive. Relaxed: the release of the part's state publishes it.
   std::atomic<bool> put_failed_{false};
 
-  std::uint32_t ended_ = 0;  // the program's thread: parts before it have ended in this run
+  // the program's thread: all parts before this one have ended in this run
+  std::uint32_t ended_ = 0;
   // Inside.
   bool bound_ = false;
-  bool told_ = false;        // the receiver, of a part that did not arrive
-  std::uint64_t begun_ = 0;  // also before it is bound
+  bool told_ = false;        // the receiver was told that a part did not arrive
+  std::uint64_t begun_ = 0;  // may be set before bound_
   std::uint64_t sequence_ = 0;
-  // claimed, not posted: from head_ on. Room for all, so that it never grows
+  // parts from head_ on are claimed and not posted. Reserved for all parts, so that it never grows
   std::vector<std::uint32_t> queue_;
   std::size_t head_ = 0;
 };

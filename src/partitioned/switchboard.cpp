@@ -37,7 +37,7 @@ base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<Partitioned> made) 
   if (!added) return added.status();
   base::Status status = HEDDLE_DONE;
   visit(worker_, [&] {
-    // On the thread for all calls, where there is one: nothing may be thrown through its loop.
+    // Where one thread makes all calls, this runs on it: nothing may be thrown through its loop.
     try {
       status = enter(**added);
     } catch (const std::bad_alloc&) {
@@ -60,7 +60,7 @@ base::Status Switchboard::enter(Partitioned& operation) {
   wanting_.reserve(numbered_.size());
   turn_.reserve(numbered_.size());
   buried_.reserve(numbered_.size());
-  // After it is in the list that note_failures() looks at.
+  // Checked after the operation is in the list that note_failures() looks at.
   if (worker_.context().failed(peer.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the peer of a partitioned operation, has failed", peer.rank);
   }
@@ -124,12 +124,12 @@ void Switchboard::bury(Partitioned& operation) {
   operation.release();
   operation.bury();
   if (!operation.advance()) want(operation);
-  buried_.push_back(std::move(own));  // there is room, see enter()
+  buried_.push_back(std::move(own));  // capacity is reserved, see enter()
   sweep();
 }
 
-// Freed: nobody waits for it any more. A send that was offered is told of by its receiver first,
-// which must hear that it is gone.
+// True: a freed operation that is needed no longer. An offered send is kept until its receiver
+// answers, since the receiver must be told that the send is gone.
 bool Switchboard::is_over(const Partitioned& operation) {
   return !operation.owes() && (!operation.sends() || !static_cast<const Sender&>(operation).waits());
 }
@@ -176,14 +176,15 @@ bool Switchboard::arrived(heddle_peer source, std::uint32_t /*immediate*/, std::
     return message->head.kind == PartitionedKind::offer ? arrived_offer(source, message->head)
                                                         : arrived_for(source, *message);
   } catch (const std::bad_alloc&) {
-    // dropped, counted and reported; what it was about waits, until its worker or the peer's is
-    // closed
+    // the message is dropped, counted and reported; its operation waits until its worker or the
+    // peer's worker is closed
     return false;
   }
 }
 
 bool Switchboard::arrived_offer(heddle_peer source, const wire::PartitionedHeader& head) {
-  if (worker_.context().failed(source.rank)) return true;  // it would wait here for ever
+  // otherwise the offer would wait here for ever
+  if (worker_.context().failed(source.rank)) return true;
   Source& from = sources_[peer_of(source)];
   if (head.number < from.next || from.early.size() + from.kept >= HEDDLE_MOST_UNMATCHED) return false;
   if (head.number != from.next) return from.early.emplace(head.number, head).second;
@@ -219,7 +220,7 @@ void Switchboard::answered(const Partitioned& send) {
 bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage& message) {
   const wire::PartitionedHeader& head = message.head;
   const auto found = numbered_.find(head.to);
-  // It was freed while this was on its way.
+  // The operation was freed while this message was on its way.
   if (found == numbered_.end()) return head.to < next_number_;
   Partitioned& operation = *found->second;
   if (peer_of(operation.shape().peer) != peer_of(source)) return false;
@@ -248,7 +249,7 @@ bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage
       return false;
   }
   if (operation.buried()) {
-    operation.bury();  // it is known now whom to tell
+    operation.bury();  // the peer that must be told is known now
     if (!operation.advance()) want(operation);
     sweep();
   } else if (operation.owes()) {
@@ -263,14 +264,14 @@ void Switchboard::note_failures() {
     if (!context.failed(operation->shape().peer.rank)) continue;
     operation->fail(HEDDLE_ERR_PEER_FAILED);
     operation->owe_nothing();
-    if (operation->sends()) static_cast<void>(operation->advance());  // ends what is queued
+    if (operation->sends()) static_cast<void>(operation->advance());  // completes what is queued
   }
   std::erase_if(queues_, [&](const auto& entry) { return context.failed(std::get<0>(entry.first)); });
   std::erase_if(sources_, [&](const auto& entry) { return context.failed(entry.first.first); });
   sweep();
 }
 
-// Those who wait for this side at a peer are told, if the transport takes that now.
+// Tells the peers that wait for this side, if the transport takes the message now.
 void Switchboard::begin_cancel() {
   if (ended_) return;
   ended_ = true;

@@ -1,13 +1,13 @@
-// What brings the two sides of partitioned operations together: one for each worker. It matches the
-// sends that peers offer with the receives that were made here, keeps what has no match yet, hands
-// on what the other side tells, and sends what could not be sent.
+// Brings the two sides of partitioned operations together; one for each worker. It matches the
+// sends that peers offer with the receives that were made here, keeps offers and receives that have
+// no match yet, passes on the peer's notices, and sends what could not be sent at first.
 //
-// Everything but open(), the two that make an operation, and `operations()` is for the thread
-// inside the worker, so nothing is locked.
+// Everything but open(), add_send(), add_receive() and `operations()` is for the thread inside the
+// worker, so nothing is locked.
 //
-// Offers of one worker are numbered, and taken in that order, since messages may overtake each
-// other. How many there may be without a receive is bounded by who sends them
-// (HEDDLE_MOST_UNMATCHED); more are forged.
+// Messages may overtake each other, so the offers of one worker are numbered and taken in that
+// order. The sender limits how many offers without a receive there are (HEDDLE_MOST_UNMATCHED); any
+// above that are forged.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,15 @@ class Switchboard final : public engine::Protocol {
   explicit Switchboard(engine::Worker& worker) : worker_(worker) {}
   ~Switchboard() override;
 
-  // The handle of a new operation. Arguments are checked. Not inside a handler.
+  // Returns the handle of a new operation. The caller has checked the arguments. Not inside a
+  // handler.
   base::Result<std::uint64_t> add_send(const Shape& shape, const void* data);
   base::Result<std::uint64_t> add_receive(const Shape& shape, void* data);
 
   // ---- inside -----------------------------------------------------------------------------------
-  // advance() of it is to be called by progress.
+  // Progress will call advance() of the operation.
   void want(Partitioned& operation);
-  // The program has freed it.
+  // The program has freed the operation.
   void bury(Partitioned& operation);
 
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
@@ -53,7 +54,7 @@ class Switchboard final : public engine::Protocol {
   // rank and worker of the sender, tag
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
   struct Offer {
-    std::uint64_t number;  // the sender's, of the operation
+    std::uint64_t number;  // the sender's number of the operation
     std::uint64_t bytes;
     std::uint32_t partitions;
   };
@@ -62,16 +63,17 @@ class Switchboard final : public engine::Protocol {
     std::deque<Offer> offers;
     std::deque<Receiver*> receives;
   };
-  // A worker of a peer that sends here.
+  // A worker of a peer that sends to this worker.
   struct Source {
-    std::uint64_t next = 0;                                  // the number of its next offer
-    std::map<std::uint64_t, wire::PartitionedHeader> early;  // have overtaken that
-    std::uint64_t kept = 0;                                  // of its offers, without a receive
+    std::uint64_t next = 0;  // the number of its next offer
+    // offers that have overtaken the next one
+    std::map<std::uint64_t, wire::PartitionedHeader> early;
+    std::uint64_t kept = 0;  // number of its offers without a receive
   };
-  // A worker of a peer that is sent to.
+  // A worker of a peer that this worker sends to.
   struct Target {
     std::uint64_t next = 0;
-    std::uint64_t waiting = 0;  // offers that were not answered
+    std::uint64_t waiting = 0;  // offers that are not answered yet
   };
   using Peer = std::pair<std::uint32_t, std::uint32_t>;
   static Peer peer_of(heddle_peer peer) { return {peer.rank, peer.worker}; }
@@ -90,16 +92,16 @@ class Switchboard final : public engine::Protocol {
   void sweep();
 
   engine::Worker& worker_;
-  engine::Owned<Partitioned> operations_;  // with handles
-  // without: until the peer knows. Room for all
+  engine::Owned<Partitioned> operations_;  // those that have handles
+  // those without handles, kept until the peer is told. Reserved for all
   std::vector<std::unique_ptr<Partitioned>> buried_;
-  std::unordered_map<std::uint64_t, Partitioned*> numbered_;  // all of them
+  std::unordered_map<std::uint64_t, Partitioned*> numbered_;  // all operations
   std::uint64_t next_number_ = 1;
   std::map<Key, Queue> queues_;
   std::map<Peer, Source> sources_;
   std::map<Peer, Target> targets_;
-  std::vector<std::uint64_t> wanting_;  // numbers; room for all that there are
-  std::vector<std::uint64_t> turn_;     // the same, while they are looked at
+  std::vector<std::uint64_t> wanting_;  // numbers; reserved for all operations
+  std::vector<std::uint64_t> turn_;     // the same, while advance() looks at them
   bool ended_ = false;
 };
 

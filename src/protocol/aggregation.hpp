@@ -5,8 +5,9 @@
 //            multiple of 8.
 //   packet   one or more records
 //
-// So a message lies 8-byte aligned in its packet if that is, and the receiver handles it where it
-// lies, as if it had come alone. No packet lies in a packet, nor does a part of a large message.
+// A message thus lies 8-byte aligned in a packet that is 8-byte aligned. The receiver handles it in
+// place, as if it had arrived by itself. A packet contains neither a packet nor a part of a large
+// message.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace heddle::protocol {
 
 struct PackedRecord {
   std::uint32_t immediate;
-  std::uint32_t bytes;  // of header and payload, without the zeros behind
+  std::uint32_t bytes;  // of header and payload, without the zeros behind the payload
 };
 static_assert(sizeof(PackedRecord) == 8);
 
@@ -30,17 +31,18 @@ constexpr bool may_be_packed(std::uint32_t immediate) {
   return kind != wire::Kind::packet && kind != wire::Kind::fragment && kind != wire::Kind::invalid;
 }
 
-// What a message takes of a packet.
+// Bytes that a message takes in a packet.
 constexpr std::uint64_t packed_bytes(std::uint32_t header_bytes, std::uint64_t payload_bytes) {
   const std::uint64_t header = (std::uint64_t{header_bytes} + 7) & ~std::uint64_t{7};
   return sizeof(PackedRecord) + header + ((payload_bytes + 7) & ~std::uint64_t{7});
 }
 
-// Writes the message at `room`, which has packed_bytes() for it.
+// Writes the message to `room`, which must have at least packed_bytes() bytes.
 void pack(std::byte* room, std::uint32_t immediate, std::span<const std::byte> header,
           std::span<const std::byte> payload);
 
-// Reads a packet, whatever it holds: never beyond it, even if it changes meanwhile.
+// Reads a packet, whatever it contains. Never reads beyond its end, even if the packet changes
+// meanwhile.
 class PacketReader {
  public:
   struct Message {
@@ -49,7 +51,7 @@ class PacketReader {
   };
   explicit PacketReader(std::span<const std::byte> packet) : rest_(packet) {}
 
-  // The next message; empty: there is none, or what follows is not well formed (see ended()).
+  // The next message. Empty: no message is left, or the rest is not well formed (see ended()).
   [[nodiscard]] std::optional<Message> next() {
     PackedRecord record{};
     if (rest_.size() < sizeof record) return std::nullopt;
@@ -60,15 +62,15 @@ class PacketReader {
     rest_ = body.subspan(padded);
     return Message{record.immediate, body.first(record.bytes)};
   }
-  // All of it has been read.
+  // True: the whole packet has been read.
   [[nodiscard]] bool ended() const { return rest_.empty(); }
 
  private:
   std::span<const std::byte> rest_;
 };
 
-// One record or more, and nothing besides: what is not well formed is refused before any of it is
-// handled.
+// True: the packet is one or more records and nothing else. A packet that is not well formed is
+// refused before any part of it is handled.
 [[nodiscard]] bool well_formed_packet(std::span<const std::byte> packet);
 
 }  // namespace heddle::protocol

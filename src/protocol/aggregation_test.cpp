@@ -84,7 +84,7 @@ TEST(Aggregation, WhatIsNoPacketIsRefused) {
   EXPECT_FALSE(refused(with_record({wire::immediate_of(wire::Kind::reply), 8}), 0));
 }
 
-// Random bytes and damaged packets: what is read lies in the packet, and reading ends.
+// Random bytes and damaged packets: the reader stays inside the packet and comes to an end.
 TEST(Aggregation, HostilePacketsAreNeverReadBeyondTheirEnd) {
   base::Random random(11);
   std::uint64_t read = 0;
@@ -99,7 +99,7 @@ TEST(Aggregation, HostilePacketsAreNeverReadBeyondTheirEnd) {
       reinterpret_cast<unsigned char*>(words.data())[random.below(words.size() * 8)] ^=
           static_cast<unsigned char>(1 + random.below(255));
     }
-    // A block of just this size, so that the address sanitizer sees a byte too far.
+    // A block of exactly this size, so that the address sanitizer sees a read of one byte too many.
     const std::vector<std::byte> packet(
         reinterpret_cast<const std::byte*>(words.data()),
         reinterpret_cast<const std::byte*>(words.data()) + random.below(words.size() * 8 + 1));

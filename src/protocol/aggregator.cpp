@@ -38,7 +38,7 @@ Aggregator::Packet* Aggregator::find(Target target, Stage stage) {
   return &*found;
 }
 
-// A packet to wait in; null: all are in use, or memory is exhausted.
+// Opens a packet for waiting messages; null: all packets are in use, or memory is exhausted.
 Aggregator::Packet* Aggregator::open(Target target) {
   const auto found =
       std::find_if(packets_.begin(), packets_.end(), [](const Packet& packet) { return packet.stage == Stage::free; });
@@ -57,7 +57,7 @@ Aggregator::Packet* Aggregator::open(Target target) {
   return &packet;
 }
 
-// False: it does not fit.
+// False: the message does not fit.
 bool Aggregator::append(Packet* packet, Command& command) {
   const std::uint64_t bytes = packed_bytes(command.header_bytes, command.bytes);
   if (bytes > packet_bytes_ - packet->bytes || packet->messages == kMostMessages) return false;
@@ -88,7 +88,8 @@ std::size_t Aggregator::post(std::span<Command> batch) {
   return accepted;
 }
 
-// The transport is busy towards somebody, or has just refused this command.
+// For when the aggregator is busy towards some worker, or the transport has just refused this
+// command.
 bool Aggregator::post_one(Command& command) {
   const bool refused = busy_ == 0;
   if (command.opcode != Opcode::message) return !refused && inner_->post({&command, 1}) == 1;
@@ -120,7 +121,7 @@ bool Aggregator::offer(Packet& packet) {
   command.immediate = wire::immediate_of(wire::Kind::packet);
   command.local = packet.data();
   command.bytes = packet.bytes;
-  if (packet.messages == 1) {  // alone, it goes as it would have gone
+  if (packet.messages == 1) {  // a single message leaves as it would have left without a packet
     PackedRecord record{};
     std::memcpy(&record, packet.data(), sizeof record);
     command.immediate = record.immediate;
@@ -129,7 +130,7 @@ bool Aggregator::offer(Packet& packet) {
   }
   try {
     if (inner_->post({&command, 1}) == 0) return false;
-  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; tried again
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; retried
     return false;
   }
   packet.stage = Stage::under_way;
@@ -156,7 +157,7 @@ void Aggregator::end(Packet& packet, base::Status status) {
   ++ended_count_;
 }
 
-// Takes the ends of packets out of what has arrived. Number of records that are left.
+// Removes the completions of packets from `arrived`. Returns the number of records left.
 std::size_t Aggregator::take_ends(std::span<Completion> arrived) {
   const auto left = std::remove_if(arrived.begin(), arrived.end(), [this](const Completion& completion) {
     if (completion.event == Event::message || completion.token < kPacketToken) return false;
@@ -169,7 +170,7 @@ std::size_t Aggregator::take_ends(std::span<Completion> arrived) {
   return static_cast<std::size_t>(left - arrived.begin());
 }
 
-// Messages whose packet has ended are done.
+// Reports the messages of packets that have ended.
 std::size_t Aggregator::tell(std::span<Completion> room) {
   std::size_t told = 0;
   while (ended_count_ != 0 && told < room.size()) {
@@ -190,7 +191,7 @@ std::size_t Aggregator::tell(std::span<Completion> room) {
 std::size_t Aggregator::poll(std::span<Completion> completions) {
   if (waiting_ != 0) [[unlikely]]
     flush();
-  // Half at most for what has ended: arrivals are not to wait behind it.
+  // Ended packets get at most half of the room, so that arrivals do not wait behind them.
   std::size_t count = ended_count_ == 0 ? 0 : tell(completions.first((completions.size() + 1) / 2));
   const std::size_t arrived = inner_->poll(completions.subspan(count));
   count += take_ends(completions.subspan(count, arrived));

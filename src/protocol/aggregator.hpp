@@ -1,26 +1,27 @@
-// Small messages that the transport does not take now wait here, those to one worker together, and
-// leave as one packet.
+// Keeps small messages that the transport does not take now. Those to one worker leave together, as
+// one packet.
 //
-// It stands between a worker and its transport, and is a transport worker itself, so that nobody
-// above it asks which messages wait: active messages, tagged messages, requests and answers are
-// aggregated alike. While the transport takes everything it passes everything on. Once it has
-// refused a message it is busy towards that worker, until nothing waits for it and no packet is on
-// its way there: else the room that one packet leaves would be filled by messages that travel
-// alone. What does not fit (longer messages, puts, gets) is refused as the transport refuses it.
+// The aggregator stands between a worker and its transport and is itself a TransportWorker, so no
+// layer above has to know which messages wait: active messages, tagged messages, requests and
+// answers are aggregated alike. While the transport takes everything, the aggregator passes
+// everything on. When the transport refuses a message, the aggregator is busy towards that
+// message's target until no packet to the target waits or is under way. Otherwise the room that one
+// packet leaves would be filled by messages that travel singly. The aggregator refuses what does
+// not fit a packet (longer messages, puts, gets) whenever the transport refuses it.
 //
-// A message that waits has been copied: its source is free. It is done when its packet is, with the
-// packet's status; so a peer's death ends it as any other. The packet is offered to the transport
-// at every poll(), and when it is full.
+// A waiting message has been copied: its source is free. It completes when its packet completes,
+// with the packet's status; so it fails as any other operation when the peer dies. The aggregator
+// offers the packet to the transport at every poll(), and when the packet is full.
 //
 // Invariants
-//   At most one packet to a worker waits; while it does, no message passes it: messages of one
-//   worker to one worker reach the transport in the order of posting.
-//   Memory: kPackets packets of the packet's size and their lists of tokens, each made when it is
-//   first needed, and used again. A packet is free, or waits for the transport, or is under way, or
-//   has ended and is being told, in this order.
+//   At most one packet to a worker waits. While it waits, no message overtakes it: messages from
+//   one worker to one worker reach the transport in the order of posting.
+//   Memory: kPackets packets of the packet's size and their lists of tokens. Each is allocated when
+//   it is first needed, and used again. A packet goes through these states in this order: free,
+//   waiting for the transport, under way, ended (its messages are being reported).
 //
-// Tokens of commands are below kPacketToken. One thread at a time, as of any TransportWorker;
-// counts() by that thread too.
+// Tokens of commands are below kPacketToken. One thread at a time, as for any TransportWorker; this
+// includes counts().
 #pragma once
 
 #include <array>
@@ -39,7 +40,7 @@ class Aggregator final : public transport::ForwardingWorker {
   static constexpr std::size_t kPackets = 32;
   static constexpr std::uint32_t kMostPacketBytes = 8192;
   static constexpr std::uint32_t kMostMessages = 256;  // in one packet
-  // A message takes at most this part of a packet: longer ones gain nothing by company.
+  // A message takes at most 1/kLeastShare of a packet: longer messages gain nothing by aggregation.
   static constexpr std::uint32_t kLeastShare = 4;
 
   Aggregator(std::unique_ptr<transport::TransportWorker> inner, std::uint32_t max_message);
@@ -49,14 +50,14 @@ class Aggregator final : public transport::ForwardingWorker {
   [[nodiscard]] bool arm() override { return idle() && inner_->arm(); }
   [[nodiscard]] bool has_arrivals() override { return ended_count_ != 0 || inner_->has_arrivals(); }
 
-  // Nothing waits for the transport, or to be told.
+  // True: nothing waits for the transport, and no completion waits to be reported.
   [[nodiscard]] bool idle() const { return waiting_ == 0 && ended_count_ == 0; }
   // Messages that wait for the transport.
   [[nodiscard]] std::uint64_t waiting_messages() const;
 
   struct Counts {
-    std::uint64_t messages = 0;  // that left in company
-    std::uint64_t packets = 0;   // in which they did
+    std::uint64_t messages = 0;  // that left in packets of more than one
+    std::uint64_t packets = 0;   // packets of more than one message
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
@@ -67,7 +68,7 @@ class Aggregator final : public transport::ForwardingWorker {
     Target target{};
     std::uint32_t bytes = 0;
     std::uint32_t messages = 0;
-    std::uint32_t told = 0;  // of the messages, to the caller of poll()
+    std::uint32_t told = 0;  // messages whose completion poll() has reported
     std::uint32_t generation = 0;
     base::Status status = HEDDLE_DONE;
     std::unique_ptr<std::uint64_t[]> memory;
@@ -92,7 +93,7 @@ class Aggregator final : public transport::ForwardingWorker {
   std::uint32_t waiting_ = 0;  // packets that wait
   std::uint32_t busy_ = 0;     // packets that wait or are under way
   std::array<Packet, kPackets> packets_;
-  // indices of packets that have ended, in order: a ring
+  // ring of the indices of packets that have ended, in order
   std::array<std::uint8_t, kPackets> ended_{};
   std::size_t ended_first_ = 0;
   std::size_t ended_count_ = 0;

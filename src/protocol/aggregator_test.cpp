@@ -23,7 +23,7 @@ using transport::Event;
 using transport::Opcode;
 using transport::Token;
 
-// What a transport has taken, message by message, and what it will still take.
+// Records which messages a transport has taken, and limits what it will still take.
 struct Wire {
   struct Arrived {
     std::uint32_t rank;
@@ -31,12 +31,12 @@ struct Wire {
     std::uint64_t number;  // first word of the payload
   };
   std::size_t room = 0;  // commands
-  bool at_once = true;   // done with the post; else held until ended
+  bool at_once = true;   // complete in post(); otherwise held until a test completes them
   bool no_memory = false;
   std::vector<Arrived> arrived;
   std::vector<std::size_t> packets;  // how many messages each had
   std::vector<Command> held;
-  std::vector<Completion> ends;  // for the next poll
+  std::vector<Completion> ends;  // completions for the next poll
   std::vector<std::uint64_t> puts;
 
   void take(const Command& command) {
@@ -122,7 +122,7 @@ class AggregatorTest : public testing::Test {
     if (command.done) ends_[number] = HEDDLE_DONE;
     return true;
   }
-  // Everything that a poll tells, checked to be told once.
+  // Polls once and checks that no completion is reported twice.
   void poll(std::size_t room = 32) {
     std::vector<Completion> completions(room);
     const std::size_t count = aggregator_.poll(completions);
@@ -281,8 +281,8 @@ TEST_F(AggregatorTest, ExhaustedMemoryBelowLeavesThePacketWaiting) {
   EXPECT_EQ(ends_.size(), 2U);
 }
 
-// Random room, ends, targets and lengths: every accepted message arrives once, in order for its
-// target, and is told once.
+// Random room, completions, targets and lengths: every accepted message arrives once, in order for
+// its target, and completes once.
 TEST_F(AggregatorTest, KeepsOrderAndLosesNothingWhateverTheTransportTakes) {
   constexpr std::uint32_t kRanks = 5;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -290,7 +290,7 @@ TEST_F(AggregatorTest, KeepsOrderAndLosesNothingWhateverTheTransportTakes) {
     ends_.clear();
     wire_.arrived.clear();
     wire_.at_once = seed % 2 == 0;
-    std::map<std::uint64_t, std::uint64_t> sent;  // in both maps by rank: the last number
+    std::map<std::uint64_t, std::uint64_t> sent;  // both maps: by rank, the last number
     std::uint64_t accepted = 0;
     std::vector<std::unique_ptr<std::vector<std::uint64_t>>> sources;
     for (int step = 0; step < 3000; ++step) {
@@ -307,7 +307,7 @@ TEST_F(AggregatorTest, KeepsOrderAndLosesNothingWhateverTheTransportTakes) {
       command.token = accepted + 1;
       if (aggregator_.post({&command, 1}) == 1) {
         if (command.done) ends_[accepted] = HEDDLE_DONE;
-        // What is free is overwritten: it must have been copied.
+        // Overwrites a free source: the message must have been copied.
         if (command.source_free) std::fill(sources.back()->begin(), sources.back()->end(), 0xEEEE'EEEE'EEEE'EEEE);
         ++accepted;
       }

@@ -1,16 +1,15 @@
-// How much of a receiver's memory a sender may fill with messages that nobody has received yet. One
-// window for each pair of workers; both sides count the same charge for the same message
+// Limits how much of a receiver's memory a sender may fill with messages that nobody has received
+// yet. Each pair of workers has one window; both sides count the same charge for the same message
 // (wire/tagged.hpp).
 //
-//   sender     sent: charges of all messages on their way or arrived; freed: what the receiver said
-//              has become free again. sent - freed <= window
-//   receiver   freed: charges of messages received or dropped. It tells the sender when half a
-//              window has become free since it last did; so a sender that waits for a message's
-//              room gets it when everything is received, if no message takes more than half of the
-//              window.
+// sender     sent: charges of all messages on their way or arrived; freed: what the receiver
+//            reported as free again. sent - freed <= window
+// receiver   freed: charges of messages received or dropped. The receiver reports it when half a
+//            window has become free since its last report. So a sender that waits for room gets it
+//            once everything is received, provided that no message takes more than half a window.
 //
-// The numbers only grow, so that what is told may be repeated, lost while a later one arrives, or
-// overtake.
+// The numbers only grow. A report may therefore be repeated, be overtaken by another, or be lost if
+// a later one arrives.
 #pragma once
 
 #include <atomic>
@@ -21,7 +20,7 @@
 
 namespace heddle::protocol {
 
-// Zeroed memory that costs nothing until it is touched: there is an entry for every worker that a
+// Zeroed memory that costs nothing until it is touched. It has an entry for every worker that a
 // peer could have.
 template <class T>
 class LazyArray {
@@ -39,17 +38,17 @@ class LazyArray {
   std::unique_ptr<T, Free> items_;
 };
 
-// The sender's side towards one worker. Zeroed memory is a fresh one.
+// The sender's side towards one worker. Zeroed memory is a valid initial state.
 //
-// Any thread reserves and gives back, one thread at a time learns what was freed. Relaxed
-// throughout: nothing is read on the strength of these numbers, only room is counted.
+// Any thread may call reserve() and give_back(); only one thread at a time may call learn(). All
+// accesses are relaxed: the numbers only count room, they publish no other data.
 struct SendCredit {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t sent;
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t freed;
-  std::uint64_t sequence;  // number of the next message; not touched here
-  void* view;              // of the worker's board, if it has shown one; not touched here
+  std::uint64_t sequence;  // number of the next message; not used here
+  void* view;              // of the worker's board, if the worker has shown one; not used here
 
-  // kShared: several threads may be here. False: no room now.
+  // kShared: several threads may call this at once. False: no room now.
   template <bool kShared>
   bool reserve(std::uint64_t charge, std::uint64_t window) {
     const std::uint64_t known = std::atomic_ref(freed).load(std::memory_order_relaxed);
@@ -59,8 +58,8 @@ struct SendCredit {
       return true;
     } else {
       const std::atomic_ref all(sent);
-      // A reservation that fails is visible for a moment: another may then fail that would have had
-      // room, and tries again.
+      // A failed reservation is visible for a moment. Meanwhile another thread's reservation may
+      // fail although it has room; that thread tries again.
       if (all.fetch_add(charge, std::memory_order_relaxed) + charge - known <= window) return true;
       all.fetch_sub(charge, std::memory_order_relaxed);
       return false;
@@ -74,7 +73,7 @@ struct SendCredit {
       std::atomic_ref(sent).fetch_sub(charge, std::memory_order_relaxed);
     }
   }
-  // The receiver's word. False: impossible.
+  // Takes over what the receiver reports. False: the report cannot be true.
   bool learn(std::uint64_t told) {
     const std::atomic_ref known(freed);
     const std::uint64_t before = known.load(std::memory_order_relaxed);
@@ -86,9 +85,9 @@ struct SendCredit {
   }
 };
 
-// The receiver's side towards one worker; one thread. Zeroed memory is a fresh one.
+// The receiver's side towards one worker; one thread. Zeroed memory is a valid initial state.
 struct ReceiveCredit {
-  std::uint64_t held;  // charges of what is kept
+  std::uint64_t held;  // charges of the messages that are kept
   std::uint64_t freed;
   std::uint64_t told;
 
@@ -97,7 +96,7 @@ struct ReceiveCredit {
     held += charge;
     return true;
   }
-  // True: the sender should be told, and then told is freed.
+  // True: the caller should report `freed` to the sender, and then set `told` to it.
   [[nodiscard]] bool free(std::uint64_t charge, std::uint64_t window) {
     freed += charge;
     return freed - told >= window / 2;

@@ -44,8 +44,8 @@ TEST(Credits, AReceiverHoldsAtMostAWindowAndTellsHalves) {
   EXPECT_FALSE(receiver.free(100, kWindow));
 }
 
-// Several threads reserve, one learns: never more than a window is out, and all that was given back
-// can be had again.
+// Several threads reserve, one learns: at no time is more than a window in use, and all credit that
+// was given back can be reserved again.
 TEST(Credits, ManyThreadsShareOneWindow) {
   SendCredit sender{};
   constexpr std::uint64_t kCharge = 64;

@@ -1,19 +1,19 @@
-// A hash table of nodes that belong to somebody else: nodes of one key stand in a ring in the order
-// of entry, and the first of them, the leader, stands for the whole ring in its bucket. One thread
-// at a time.
+// A hash table of nodes that the caller owns. The nodes of one key form a ring in the order of
+// entry. The first of them, the leader, represents the whole ring in its bucket. One thread at a
+// time.
 //
-// So a search looks at one node per key of the bucket however many nodes a key has, the earliest of
-// a key is found without looking at the others, and any node leaves in constant time. Nothing is
-// allocated per node.
+// So a search looks at one node per key in the bucket, however many nodes a key has. The earliest
+// node of a key is found without looking at the others, and any node is removed in constant time.
+// Nothing is allocated per node.
 //
 // Invariants
 //   A node is in the table exactly while place.shape != kNowhere.
-//   leader: place.prev is the latest of its key (itself, if alone); `chain` leads to the next
-//   leader of the bucket. Other nodes' `chain` means nothing.
+//   leader: place.prev is the latest node of its key (itself, if it is the only one); `chain` leads
+//   to the next leader of the bucket. The `chain` of other nodes means nothing.
 //   bucket of a leader == the top bits of place.hash
-// Growth: the buckets double when a new key makes more keys than buckets, at the end of add() and
-// nowhere else, up to the given limit. If memory is refused or the limit reached, the table stays
-// correct and its chains get longer.
+// Growth: the buckets double when a new key makes more keys than buckets, up to the given limit, at
+// the end of add() and nowhere else. If no memory is available or the limit is reached, the table
+// stays correct and its chains get longer.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ namespace heddle::protocol {
 
 inline constexpr std::uint32_t kNowhere = ~0U;
 
-// Where a node stands in one table.
+// Where a node is in one table.
 template <class Node>
 struct Place {
   Node* chain = nullptr;
@@ -38,7 +38,7 @@ struct Place {
   std::uint32_t shape = kNowhere;  // the user's number (not kNowhere) while in the table
 };
 
-// Rings of nodes by the place `kWhich`; *head is the earliest, null if there is none.
+// Rings of nodes linked by place[kWhich]; *head is the earliest, null if the ring is empty.
 template <std::size_t kWhich, class Node>
 void ring_append(Node** head, Node* node) {
   Place<Node>& place = node->place[kWhich];
@@ -54,7 +54,7 @@ void ring_append(Node** head, Node* node) {
   (*head)->place[kWhich].prev = node;
 }
 
-// Returns the head that the ring then has; null: it is empty.
+// Returns the new head of the ring; null: the ring is empty.
 template <std::size_t kWhich, class Node>
 Node* ring_remove(Node* head, Node* node) {
   Place<Node>& place = node->place[kWhich];
@@ -77,8 +77,9 @@ class KeyTable {
   KeyTable& operator=(const KeyTable&) = delete;
   ~KeyTable() = default;
 
-  // The link to the leader of the key, or the null link where it would be. Valid until the table
-  // changes. same(node): whether the node has the key. *visits is raised by the nodes looked at.
+  // The link to the leader of the key, or the null link where the leader would be. Valid until the
+  // table changes. same(node) says whether the node has the key. Adds the number of nodes looked at
+  // to *visits.
   template <class Same>
   [[gnu::always_inline]] Node** find(std::uint32_t hash, std::uint64_t* visits, Same same) {
     Node** link = &buckets_[hash >> shift_];
@@ -126,13 +127,13 @@ class KeyTable {
     *link = heir;
   }
 
-  // Any node of the table. *visits is raised by the nodes looked at.
+  // The node must be in the table. Adds the number of nodes looked at to *visits.
   void remove(Node* node, std::uint64_t* visits) {
     Node** const link = find(at(node).hash, visits, [node](const Node& leader) { return &leader == node; });
     if (*link != nullptr) {
       remove_leader(link);
     } else {
-      // not a leader: the head that results is of no interest
+      // not a leader: the resulting head is not needed
       ring_remove<kWhich>(at(node).prev, node);
       at(node).shape = kNowhere;
     }
@@ -152,7 +153,7 @@ class KeyTable {
     }
   }
 
-  // Takes out all nodes of the keys for which doomed(leader) holds and gives each to out(node, its
+  // Removes all nodes of each key for which doomed(leader) holds. Passes each to out(node, its
   // shape), which may relink it.
   template <class Doomed, class Out>
   void extract_keys(Doomed doomed, Out out) {
@@ -172,8 +173,8 @@ class KeyTable {
     }
   }
 
-  // Forgets all nodes without touching them: the caller puts them in again or has no more use for
-  // their places.
+  // Forgets all nodes without touching them. The caller puts them in again, or needs their places
+  // no longer.
   void clear() {
     for (std::uint32_t i = 0; i < bucket_count_; ++i) buckets_[i] = nullptr;
     keys_ = 0;
@@ -183,7 +184,7 @@ class KeyTable {
   [[nodiscard]] std::uint32_t keys() const { return keys_; }
 
  private:
-  // inside the object: a table of few keys allocates nothing
+  // inside the object, so that a table of few keys allocates nothing
   static constexpr std::uint32_t kFirst = 32;
 
   static Place<Node>& at(Node* node) { return node->place[kWhich]; }

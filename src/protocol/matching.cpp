@@ -4,7 +4,7 @@ namespace heddle::protocol {
 
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood 2014): several secret words from one.
+// SplitMix64 (Steele, Lea, Flood 2014): derives several secret words from one.
 std::uint64_t next_secret(std::uint64_t* state) {
   std::uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ULL;
@@ -62,7 +62,7 @@ template <std::size_t kWhich>
   });
 }
 
-// Where the earliest receive of a shape is that the message fits.
+// The link to the earliest receive of that shape which fits the message.
 [[gnu::always_inline]] inline PostedReceive** Matching::find_for(std::uint64_t tag, Source source,
                                                                  std::uint32_t number) {
   const Shape& shape = shapes_[number];
@@ -117,8 +117,8 @@ KeptMessage* Matching::post_wild(PostedReceive* receive) {
   return nullptr;
 }
 
-// The number of the shape of that mask and wild, a free one if it has none, kListed if all are in
-// use.
+// The number of the shape with that mask and wild. If none has them, a free number; if no number is
+// free, kListed.
 std::uint32_t Matching::shape_for(std::uint64_t mask, Source wild) {
   if (mask == kWholeTag && wild == kAnySource) return kAnyTag;
   constexpr std::uint32_t kFixed = 1U << kWorkerTag | 1U << kAnyTag;
@@ -146,7 +146,7 @@ PostedReceive* Matching::arrive(std::uint64_t tag, Source source) {
   return receive;
 }
 
-// There are receives of several shapes.
+// For receives of several shapes.
 PostedReceive* Matching::arrive_among(std::uint64_t tag, Source source) {
   PostedReceive** best = nullptr;
   std::uint64_t before = ~0ULL;
@@ -193,8 +193,8 @@ void Matching::remove_listed(PostedReceive* receive) {
   --listed_receives_;
 }
 
-// The first listed receive that fits, if it was posted before the one of that number; the list is
-// in the order of posting.
+// The first listed receive that fits, if its number is lower than `before`; the list is in the
+// order of posting.
 PostedReceive* Matching::first_listed(std::uint64_t tag, Source source, std::uint64_t before) {
   PostedReceive* receive = listed_;
   if (receive == nullptr) return nullptr;
@@ -207,7 +207,7 @@ PostedReceive* Matching::first_listed(std::uint64_t tag, Source source, std::uin
   return nullptr;
 }
 
-// ---- messages that nobody waits for -------------------------------------------------------------
+// ---- unexpected messages ------------------------------------------------------------------------
 
 void Matching::keep(KeptMessage* message) {
   message->earlier = latest_;
@@ -226,7 +226,7 @@ void Matching::take(KeptMessage* message) {
   take_from_others(message);
 }
 
-// It is no longer in by_worker_: out of everything else.
+// The message has left by_worker_: removes it from everything else.
 void Matching::take_from_others(KeptMessage* message) {
   (message->earlier == nullptr ? earliest_ : message->earlier->later) = message->later;
   (message->later == nullptr ? latest_ : message->later->earlier) = message->earlier;

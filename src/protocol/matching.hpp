@@ -1,39 +1,40 @@
-// Which arriving tagged message belongs to which posted receive. A plain data structure: no
+// Decides which arriving tagged message belongs to which posted receive. A plain data structure: no
 // transport, no data, no threads; the worker's mutual exclusion guards it.
 //
-// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, a
-// receive the earliest arrived message that fits it. So messages of one source and tag are received
-// in the order of arrival, and receives that one message could take are taken in the order of
-// posting.
+// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, and a
+// receive takes the earliest arrived message that fits it. So messages of one source and tag are
+// received in the order of arrival, and receives that fit the same message are taken in the order
+// of posting.
 //
-// Receives. A receive's *shape* is its mask and what it says of the source: one worker, any worker
-// of a rank, any. Programs use few shapes, so all receives of a shape stand in one hash table by
-// (tag & mask, source, shape), numbered in the order of posting; an arriving message looks up one
-// key for each shape of which there are receives now (with one shape: one key) and takes the lowest
-// number. Of more than kShapes shapes in use at once the rest stand in a list, which is searched in
-// order.
+// Receives. A receive's *shape* is its mask and its kind of source: one worker, any worker of a
+// rank, or any source. Programs use few shapes. All receives of a shape are in one hash table by
+// (tag & mask, source, shape), numbered in the order of posting. An arriving message looks up one
+// key for each shape that has receives now (with one shape: one key) and takes the receive with the
+// lowest number. If more than kShapes shapes are in use at once, the receives of the others are in
+// a list, which is searched in order.
 //
-// Messages that nobody waits for stand in the order of arrival and in a hash table by (source,
-// tag). Two further tables are filled from the first search that wants them: by tag, for receives
-// from any source, and one for a shape of another kind. A search of yet another shape walks the
-// messages in the order of arrival; when such walks have looked at more messages than there are
-// since that table was last of use, the table is built anew for the shape that walks (so its cost
-// is paid).
+// Unexpected messages are kept in the order of arrival and in a hash table by (source, tag). Two
+// more tables are filled at the first search that needs them: one by tag, for receives from any
+// source, and one for one other shape. A search of yet another shape walks the messages in the
+// order of arrival. The second table is rebuilt for the walking shape when, since its last use,
+// walks have looked at more messages than there are. By then the walks have cost as much as the
+// rebuilding.
 //
 // Cost (x86-64, g++ 12 -O2, instructions by callgrind; the same with 1 and with 16 tags): post()
 // that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64, post()
 // that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep() 95,
-// taking 145. A search reads one bucket and the leaders of the keys in it.
+// post() that takes a kept message 145. A search reads one bucket and the leaders of the keys in
+// it.
 //
-// Nothing here allocates per receive or message: the nodes belong to the caller. The tables grow as
-// key_table.hpp says: in post() and keep() after the node is in, and in a search when a further
-// table is filled; never in arrive(), cancel() and take(). A table has at most 8 bytes × max(32,
-// max_buckets, rounded down to a power of two). How many nodes there are is the caller's to bound:
-// receives(), messages() and bytes() tell.
+// Nothing here allocates per receive or message: the caller owns the nodes. The tables grow as
+// key_table.hpp describes: in post() and keep() after the node is in, and in a search that fills a
+// further table; never in arrive(), cancel() and take(). A table takes at most 8 bytes × max(32,
+// max_buckets, rounded down to a power of two). The caller must bound the number of nodes:
+// receives(), messages() and bytes() give the numbers.
 //
-// Hostile peers choose tags but do not know the seed: the hash is multiply-shift with secret
-// multipliers, so that of any set of tags chosen without knowing them a search meets two others of
-// its bucket on average, at most. Many messages of one source and tag cost nobody else anything: a
+// Hostile peers choose tags but do not know the seed. The hash is multiply-shift with secret
+// multipliers: for any set of tags chosen without knowing them, a search meets on average at most
+// two other tags in its bucket. Many messages of one source and tag do not slow other searches: a
 // search looks at one node per key.
 #pragma once
 
@@ -46,7 +47,8 @@
 
 namespace heddle::protocol {
 
-// The worker that a message comes from, in one word: the rank above, the worker below.
+// The worker that a message comes from, in one word: the rank in the upper half, the worker in the
+// lower.
 using Source = std::uint64_t;
 inline constexpr std::uint32_t kAnyNumber = ~0U;
 inline constexpr Source kAnySource = ~0ULL;
@@ -73,10 +75,10 @@ struct Wanted {
 };
 
 // The two kinds of nodes. The caller derives its request and its buffered message from them (and
-// casts down what it gets back). A node must stay where it is while it is stored; one that is not
-// stored may be used again, as it is.
+// casts the returned pointers down). A node must stay where it is while it is stored. A node that
+// is not stored may be used again, as it is.
 struct PostedReceive {
-  Wanted wanted;  // the caller's; post() clears the bits of the tag that do not count
+  Wanted wanted;  // set by the caller; post() clears the bits of the tag that do not count
   std::uint64_t sequence = 0;
   std::array<Place<PostedReceive>, 1> place;
 
@@ -84,9 +86,9 @@ struct PostedReceive {
 };
 
 struct KeptMessage {
-  std::uint64_t tag = 0;    // the caller's
-  Source source = 0;        // the caller's: of a worker
-  std::uint64_t bytes = 0;  // the caller's: what it holds for this message, counted in bytes()
+  std::uint64_t tag = 0;    // set by the caller
+  Source source = 0;        // set by the caller: a worker
+  std::uint64_t bytes = 0;  // set by the caller: memory held for this message, counted in bytes()
   KeptMessage* earlier = nullptr;
   KeptMessage* later = nullptr;
   std::array<Place<KeptMessage>, 3> place;
@@ -97,7 +99,7 @@ struct KeptMessage {
 class Matching {
  public:
   struct Options {
-    // secret and unpredictable for peers (getrandom), or theirs to choose are the collisions
+    // secret and unpredictable for peers (getrandom); otherwise they could cause collisions
     std::uint64_t seed = 0;
     std::uint32_t max_buckets = 1U << 20;  // of each table
   };
@@ -106,52 +108,51 @@ class Matching {
   explicit Matching(Options options);
   Matching(const Matching&) = delete;
   Matching& operator=(const Matching&) = delete;
-  // What is still stored is not touched: the caller owns it.
+  // Does not touch nodes that are still stored: the caller owns them.
   ~Matching() = default;
 
-  // The earliest message that fits: it is taken out, and the receive is not stored. Null: the
-  // receive is stored.
+  // Returns the earliest message that fits and removes it; the receive is then not stored. Null:
+  // the receive is stored.
   KeptMessage* post(PostedReceive* receive);
 
-  // A message has arrived: the receive that it belongs to, which is taken out. Null: nobody waits
-  // for it; the caller decides what becomes of it, and must keep() it (or drop it) before the next
-  // post().
+  // A message has arrived: returns the receive that it belongs to, and removes it. Null: the
+  // message is unexpected; the caller must keep() it (or drop it) before the next post().
   PostedReceive* arrive(std::uint64_t tag, Source source);
   void keep(KeptMessage* message);
 
-  // True: the receive is out and will match nothing. False: it is not stored (a message has taken
-  // it already).
+  // True: the receive is removed and will match nothing. False: it is not stored (a message has
+  // already taken it).
   bool cancel(PostedReceive* receive);
 
-  // All posted receives are of whole tags from one worker.
+  // True: all posted receives are of whole tags from one worker.
   [[nodiscard]] bool only_exact() const { return (used_ & ~(1U << kWorkerTag)) == 0 && listed_ == nullptr; }
-  // Of a receive that post() has just stored, while only_exact(): the one of its tag and source
-  // that stands before it; null: none does.
+  // For a receive that post() has just stored, while only_exact(): the receive before it of the
+  // same tag and source; null: there is none.
   static PostedReceive* before(const PostedReceive* latest) {
     return latest->place[0].prev == latest ? nullptr : latest->place[0].prev;
   }
 
-  // The earliest kept message that fits, which stays; null: none.
+  // The earliest kept message that fits; it stays. Null: none fits.
   KeptMessage* probe(const Wanted& wanted);
-  // Takes a kept message out: one that probe() returned (a probe with removal is both), or any
-  // other.
+  // Removes a kept message: one that probe() returned (the two calls make a probe with removal), or
+  // any other.
   void take(KeptMessage* message);
 
-  // Takes out the receives that name a source of which dead(rank) holds, and the messages from
-  // there; receives from any source stay. One walk over everything for any number of dead ranks.
-  // The result is complete before the caller sees any of it, so that what it calls meanwhile may
-  // use this object.
+  // Removes the receives that name a source for which dead(rank) holds, and the messages from such
+  // sources. Receives from any source stay. One walk over everything, for any number of dead ranks.
+  // The result is complete before the caller sees any of it, so what the caller then runs may use
+  // this object.
   struct Removed {
     PostedReceive* receives = nullptr;  // in no order
     KeptMessage* messages = nullptr;    // in the order of arrival
   };
   template <class Dead>
   Removed forget(Dead dead);
-  // Takes out everything: the worker is being closed.
+  // Removes everything: the worker is being closed.
   Removed forget_all() {
     return remove_if([](Source) { return true; }, [](Source) { return true; });
   }
-  // The one after it in the chain; ask before giving the node away.
+  // The next node of the chain. Call it before the node is handed over.
   static PostedReceive* after(const PostedReceive* removed) { return removed->place[0].next; }
   static KeptMessage* after(const KeptMessage* removed) { return removed->later; }
 
@@ -165,7 +166,7 @@ class Matching {
   [[nodiscard]] std::uint64_t receives() const;
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  // Nodes that searches have looked at, ever: what a program's way of using tags costs.
+  // Nodes that all searches have looked at so far: the cost of the program's use of tags.
   [[nodiscard]] std::uint64_t visits() const { return visits_; }
 
  private:
@@ -179,10 +180,12 @@ class Matching {
   };
   static constexpr Shape kWorkerShape{kWholeTag, 0, 0, 0};  // whole tag, one worker
   static constexpr Shape kAnyShape{kWholeTag, kAnySource, 0, 0};
-  static constexpr std::uint32_t kWorkerTag = 0;  // their places in shapes_; the others are lent
+  // indices in shapes_; the other entries are assigned on demand
+  static constexpr std::uint32_t kWorkerTag = 0;
   static constexpr std::uint32_t kAnyTag = 1;
-  static constexpr std::uint32_t kListed = kShapes;  // as a place's shape: in listed_
-  static constexpr std::uint64_t kFreeWalk = 64;     // walks over so few messages need no table
+  // value of a place's shape: the receive is in listed_
+  static constexpr std::uint32_t kListed = kShapes;
+  static constexpr std::uint64_t kFreeWalk = 64;  // walks over so few messages build no table
   static_assert(kShapes <= 32, "used_ has a bit for each");
 
   [[nodiscard, gnu::always_inline]] std::uint32_t hash(std::uint64_t tag, Source source, std::uint64_t salt) const {
@@ -221,7 +224,7 @@ class Matching {
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t visits_ = 0;
-  std::uint64_t walked_ = 0;         // messages looked at by walks since other_ was last of use
+  std::uint64_t walked_ = 0;         // messages that walks looked at since other_ was last used
   PostedReceive* listed_ = nullptr;  // ring by place[0]
   KeptMessage* earliest_ = nullptr;  // list by earlier, later
   KeptMessage* latest_ = nullptr;
@@ -233,7 +236,7 @@ class Matching {
   KeyTable<KeptMessage, 2> other_;      // by other_shape_; other_filled_
 };
 
-// A receive of a table goes: what counts it.
+// Called when a receive leaves the hash table: updates the counts.
 inline void Matching::unposted(std::uint32_t shape) {
   if (--shapes_[shape].receives == 0) used_ &= ~(1U << shape);
 }
@@ -248,7 +251,7 @@ template <class OfReceive, class OfMessage>
 Matching::Removed Matching::remove_if(OfReceive of_receive, OfMessage of_message) {
   Removed removed;
   posted_.extract_keys(
-      // a part of the key
+      // the source is part of the key
       [&](const PostedReceive& leader) { return of_receive(leader.wanted.source); },
       [&](PostedReceive* receive, std::uint32_t shape) {
         unposted(shape);

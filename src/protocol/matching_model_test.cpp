@@ -1,6 +1,6 @@
-// Random operations on Matching and on a model that is nothing but two lists searched from the
-// front; after each operation both must agree. A sequence that fails is shrunk (operations are left
-// out while it still fails) and printed as it then is.
+// Random operations on Matching and on a model, which is just two lists searched from the front.
+// After each operation both must agree. A sequence that fails is shrunk (operations are removed
+// while it still fails) and then printed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 enum class Kind : std::uint8_t { post, arrive, drop, cancel, probe, take, forget, kCount };
 constexpr const char* kNames[] = {"post", "arrive", "arrive, not kept", "cancel", "probe", "probe and take", "forget"};
 
-// Means something whatever came before it, so that any of a sequence can be left out.
+// Valid whatever comes before it, so that any step of a sequence can be removed.
 struct Step {
   Kind kind = Kind::post;
   std::uint64_t tag = 0;
@@ -46,7 +46,7 @@ std::string text_of(const Steps& steps) {
 // ---- the model ----------------------------------------------------------------------------------
 
 struct Rules {
-  bool latest_receive = false;  // wrong on purpose, to see that it is found
+  bool latest_receive = false;  // wrong on purpose, to see that the test finds it
   bool any_is_forgotten = false;
 };
 
@@ -159,7 +159,7 @@ class Pair {
       model_messages.push_back(message.id);
       bytes += message.what.which;
     }
-    // in no order; the model's are in that of their numbers
+    // in no order; those of the model are in the order of their numbers
     std::sort(receives.begin(), receives.end());
     std::sort(model_receives.begin(), model_receives.end());
     if (receives != model_receives) return "other receives are stored";
@@ -239,7 +239,7 @@ class Pair {
   std::deque<NumberedMessage> messages_;
 };
 
-// What went wrong first; empty: nothing.
+// The first disagreement; empty: none.
 std::string run(const Steps& steps, Matching::Options options, Rules rules) {
   Pair pair(options, rules);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -250,8 +250,8 @@ std::string run(const Steps& steps, Matching::Options options, Rules rules) {
   return {};
 }
 
-// Leaves out what is not needed for it to fail: large pieces first, then single steps, until none
-// can go.
+// Removes the steps that are not needed for the failure: large pieces first, then single steps,
+// until none can be removed.
 Steps shrink(Steps steps, Matching::Options options, Rules rules) {
   for (std::size_t piece = steps.size() / 2; piece >= 1;) {
     bool shorter = false;
@@ -275,8 +275,8 @@ struct Case {
   Steps steps;
 };
 
-// Few tags, ranks and workers, so that nearly everything meets; each case has its own mixture, so
-// that in some the stores grow long, in some messages wait and in some receives.
+// Few tags, ranks and workers, so that nearly everything meets. Each case has its own mixture: in
+// some the stores grow long, in some messages wait, in some receives wait.
 Case random_case(std::uint64_t seed, std::size_t length) {
   base::Random random(seed);
   Case made;
@@ -327,8 +327,8 @@ TEST(MatchingModel, AgreesWhereTheStoresAreLong) {
   }
 }
 
-// The comparison and the shrinking can fail: each wrong rule is found, and told in as few steps as
-// it takes.
+// Checks that the comparison and the shrinking work: each wrong rule is found, and is printed with
+// the fewest possible steps.
 TEST(MatchingModel, FindsAndShrinksWrongRules) {
   struct Wrong {
     Rules rules;

@@ -1,5 +1,5 @@
-// Each rule of matching by itself, and what searches cost at 100 000 nodes, counted in nodes looked
-// at.
+// Checks each rule of matching by itself, and the cost of searches at 100 000 nodes, counted in
+// nodes looked at.
 #include "protocol/matching.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr Source kOne = source_of({1, 0});
 constexpr Source kTwo = source_of({2, 0});
 
-// Hands out nodes that stay where they are.
+// Creates nodes that stay where they are.
 class Nodes {
  public:
   PostedReceive* receive(std::uint64_t tag, Source source = kOne, std::uint64_t mask = kWholeTag) {
@@ -32,13 +32,13 @@ class Nodes {
     node.bytes = bytes;
     return &node;
   }
-  // Posts one that must not find a message.
+  // Posts a receive that must not find a message.
   PostedReceive* post(Matching& matching, std::uint64_t tag, Source source = kOne, std::uint64_t mask = kWholeTag) {
     PostedReceive* const node = receive(tag, source, mask);
     EXPECT_EQ(matching.post(node), nullptr);
     return node;
   }
-  // A message arrives that nobody may be waiting for.
+  // A message arrives for which no receive may be posted.
   KeptMessage* keep(Matching& matching, std::uint64_t tag, Source source = kOne, std::uint64_t bytes = 8) {
     EXPECT_EQ(matching.arrive(tag, source), nullptr);
     KeptMessage* const node = message(tag, source, bytes);
@@ -144,13 +144,14 @@ TEST(Matching, MaskedReceivesFromAnySourceTakeTheEarliestMessage) {
 TEST(Matching, MoreShapesThanThereArePlacesKeepTheOrder) {
   Matching matching({1});
   Nodes nodes;
-  std::vector<PostedReceive*> posted;  // twice as many shapes as there are places; all fit tag 0
+  // twice as many shapes as Matching has room for; all fit tag 0
+  std::vector<PostedReceive*> posted;
   for (std::uint32_t i = 0; i < 2 * Matching::kShapes; ++i) {
     posted.push_back(nodes.post(matching, 0, kAnySource, 1ULL << i));
   }
   for (std::uint32_t i = 0; i < 2 * Matching::kShapes; i += 2) EXPECT_TRUE(matching.cancel(posted[i]));
-  // A shape that is in the list gets a place now; its receive in the list is the earlier one all
-  // the same.
+  // This shape was in the list and now gets an entry. Its receive in the list is still the earlier
+  // one.
   PostedReceive* const again = nodes.post(matching, 0, kAnySource, 1ULL << (2 * Matching::kShapes - 1));
   EXPECT_EQ(receives_of(matching).size(), Matching::kShapes + 1U);
   for (std::uint32_t i = 1; i < 2 * Matching::kShapes; i += 2) EXPECT_EQ(matching.arrive(0, kOne), posted[i]) << i;
@@ -165,9 +166,9 @@ TEST(Matching, CancelledReceivesMatchNothing) {
   for (int i = 0; i < 4; ++i) same.push_back(nodes.post(matching, 7));
   EXPECT_TRUE(matching.cancel(same[0]));   // the first
   EXPECT_TRUE(matching.cancel(same[2]));   // in the middle
-  EXPECT_FALSE(matching.cancel(same[2]));  // once
+  EXPECT_FALSE(matching.cancel(same[2]));  // only once
   EXPECT_EQ(matching.arrive(7, kOne), same[1]);
-  EXPECT_FALSE(matching.cancel(same[1]));  // a message has it
+  EXPECT_FALSE(matching.cancel(same[1]));  // a message has taken it
   EXPECT_TRUE(matching.cancel(same[3]));
   EXPECT_EQ(matching.arrive(7, kOne), nullptr);
   EXPECT_EQ(matching.receives(), 0U);
@@ -195,7 +196,7 @@ TEST(Matching, AnyKeptMessageCanBeTaken) {
   Nodes nodes;
   std::vector<KeptMessage*> same;
   for (int i = 0; i < 4; ++i) same.push_back(nodes.keep(matching, 7));
-  // from now on there is a table by tag as well
+  // from now on there is also a table by tag
   EXPECT_EQ(matching.probe({7, kWholeTag, kAnySource}), same[0]);
   matching.take(same[1]);
   matching.take(same[3]);
@@ -255,7 +256,7 @@ TEST(Matching, ForgetAllEmptiesIt) {
   EXPECT_EQ(matching.arrive(7, kOne), nullptr);
 }
 
-// ---- cost at 100 000, in nodes looked at; a few for each search, whatever stands beside ---------
+// ---- cost at 100 000, in nodes looked at: a few per search, whatever else is stored -------------
 
 constexpr std::uint64_t kMany = 100'000;
 constexpr std::uint64_t kFew =
@@ -269,7 +270,7 @@ TEST(MatchingCost, ManyPostedReceivesOfDifferentTags) {
   const std::uint64_t before = matching.visits();
   for (std::uint64_t i = kMany; i-- > 0;) ASSERT_NE(matching.arrive(i << 20, kOne), nullptr);
   EXPECT_LE(matching.visits() - before, kFew * kMany);
-  // what is found is counted, so the limits mean something
+  // finds are counted, so the limits mean something
   EXPECT_GE(matching.visits() - before, kMany);
 }
 
@@ -282,7 +283,7 @@ TEST(MatchingCost, ManyReceivesOfOneShapeWithAMask) {
 }
 
 TEST(MatchingCost, ManyOfOneTagAreOneNodeToTheOthers) {
-  Matching matching({42, 2});  // two buckets: every search passes the crowd
+  Matching matching({42, 2});  // two buckets: every search passes the many others
   Nodes nodes;
   for (std::uint64_t i = 0; i < kMany; ++i) nodes.post(matching, 1, kOne);
   for (std::uint64_t i = 0; i < kMany; ++i) nodes.keep(matching, 2, kOne);
@@ -328,7 +329,7 @@ TEST(MatchingCost, TheTableOfTheOtherShapeFollowsTheShapeInUse) {
   }
 }
 
-// Tags that a peer may choose to hurt: multiples of large powers of two, low bits only, arithmetic
+// Tags that a hostile peer may choose: multiples of large powers of two, low bits only, arithmetic
 // sequences.
 TEST(MatchingCost, TagsChosenWithoutTheSeedDoNotCollide) {
   base::Random random(7);

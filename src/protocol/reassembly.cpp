@@ -23,7 +23,7 @@ bool Reassembly::same(const Message& message, const wire::FragmentHeader& head) 
 Reassembly::Outcome Reassembly::add(heddle_peer source, const wire::Fragment& fragment, Message* whole) noexcept {
   try {
     return place(source, fragment, whole);
-  } catch (const std::bad_alloc&) {  // of the maps: nothing has been entered
+  } catch (const std::bad_alloc&) {  // from the maps: nothing has been entered
     *whole = {};
     whole->token = fragment.head.token;
     return Outcome::refused;
@@ -76,7 +76,7 @@ Reassembly::Outcome Reassembly::place(heddle_peer source, const wire::Fragment& 
   return Outcome::complete;
 }
 
-// An open message is given up after all.
+// Refuses a message that is already open.
 void Reassembly::refuse(Peer& peer, Partial& partial) {
   memory_ -= charge(partial.message.total_bytes);
   peer.memory -= charge(partial.message.total_bytes);
@@ -85,8 +85,8 @@ void Reassembly::refuse(Peer& peer, Partial& partial) {
   ++peer.refused;
 }
 
-// The answer goes out when all parts are through: until then the sender's memory is still being
-// read.
+// The answer leaves only after all parts have arrived: until then the sender's memory is still
+// being read.
 Reassembly::Outcome Reassembly::place_refused(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part,
                                               Message* whole) {
   Partial& partial = it->second;
@@ -126,7 +126,7 @@ Reassembly::Partial* Reassembly::open(Peer& peer, std::uint32_t worker, const wi
   return &partial;
 }
 
-// The unit has become known: the last part, if it is here, must agree with it.
+// Sets the unit once it is known. If the last part is here, it must agree with the unit.
 Reassembly::Noted Reassembly::set_unit(Partial& partial, std::uint64_t unit) {
   const std::uint64_t tail_bytes = partial.stream_bytes - partial.tail;
   if (unit < kLeastUnit || (partial.tail != 0 && (partial.tail % unit != 0 || tail_bytes > unit))) return Noted::no;
@@ -139,7 +139,7 @@ Reassembly::Noted Reassembly::set_unit(Partial& partial, std::uint64_t unit) {
   return Noted::yes;
 }
 
-// Counts the part in. No: it cannot be a part of this message, or was here before.
+// Counts the part. No: it cannot be a part of this message, or has arrived before.
 Reassembly::Noted Reassembly::note(Partial& partial, const Part& part) {
   if (part.at == 0 && part.last) {  // the whole message in one part
     if (partial.received != 0) return Noted::no;

@@ -1,14 +1,14 @@
-// Large active messages arrive in parts, in any order; here they become whole again.
+// Large active messages arrive in parts, in any order; Reassembly puts them together.
 //
-// A message is cut at equal distances: seen as one stream of its header (padded to 8 bytes) and its
-// payload, all parts but the last have the same length, the unit, and begin at multiples of it. So
-// one bit a part tells what is here. Whatever does not fit that, comes twice or contradicts what
-// came before is refused and changes nothing: a message is complete exactly when every byte of it
-// has arrived once, whatever a peer sends.
+// A message is cut at equal distances. View it as one stream of its header (padded to 8 bytes) and
+// its payload: all parts but the last have the same length, the unit, and begin at multiples of the
+// unit. So one bit per part says whether the part is here. A part that does not fit this, arrives
+// twice or contradicts earlier parts is refused and changes nothing. So a message is complete
+// exactly when every byte of it has arrived once, whatever a peer sends.
 //
-// Memory is bounded for all peers together and for each of them: a message that would exceed either
-// bound is refused, and the sender is told by the reply. What is remembered about refused messages
-// is bounded too. Nothing throws. One thread at a time.
+// Memory is bounded for all peers together and for each peer. A message that would exceed either
+// bound is refused, and the reply tells the sender. What is remembered about refused messages is
+// bounded too. Nothing throws. One thread at a time.
 #pragma once
 
 #include <array>
@@ -38,19 +38,19 @@ class Reassembly {
   enum class Outcome {
     incomplete,
     complete,  // *whole holds the message
-    // more memory than allowed: answer whole->token with NO_MEMORY. Once a message, as long as it
-    // is remembered
+    // more memory than allowed: answer whole->token with NO_MEMORY. Reported once per message, as
+    // long as the message is remembered
     refused,
-    malformed  // this part cannot be, or was here before: drop it
+    malformed  // this part is impossible, or has arrived before: drop it
   };
 
-  // What a message in parts is counted as at least, so that bookkeeping is bounded with the
-  // payload. Honest messages in parts are longer.
+  // The least that a message in parts is charged, so that the memory for bookkeeping is bounded
+  // together with that for payload. Correct peers send only longer messages in parts.
   static constexpr std::uint64_t kLeastCharge = 512;
-  // The shortest unit, except for a message in one part: bounds the bits a message needs.
+  // The shortest unit, except for a message in one part. It bounds the number of bits per message.
   static constexpr std::uint64_t kLeastUnit = 64;
-  // Refused messages of one peer whose remaining parts are awaited quietly. Parts of further ones
-  // are refused one by one.
+  // How many refused messages of one peer are remembered until their remaining parts have arrived.
+  // Of further messages each part is refused by itself.
   static constexpr std::uint32_t kMostRefused = 256;
 
   // A peer may use half of max_memory, or one message if that is more.
@@ -61,17 +61,17 @@ class Reassembly {
 
   Outcome add(heddle_peer source, const wire::Fragment& fragment, Message* whole) noexcept;
 
-  // The peer is dead: its incomplete messages will never be whole.
+  // The peer is dead: drops its incomplete messages.
   void forget(std::uint32_t rank);
 
-  // What the messages that are not whole yet are counted as.
+  // The sum of the charges of all incomplete messages.
   [[nodiscard]] std::uint64_t memory() const { return memory_; }
-  // Messages of which something is remembered, refused ones included.
+  // Messages that are remembered, including refused ones.
   [[nodiscard]] std::size_t messages() const;
 
  private:
   using Key = std::pair<std::uint32_t, std::uint64_t>;  // worker, message
-  // Place of a part in the stream of header and payload.
+  // Position of a part in the stream of header and payload.
   struct Part {
     std::uint64_t at;
     std::uint64_t bytes;
@@ -80,20 +80,21 @@ class Reassembly {
   struct Partial {
     Message message;
     std::uint64_t stream_bytes = 0;
-    // of the stream. Refused: a plain sum, since only when to answer depends on it
+    // bytes of the stream that are here. For a refused message a plain sum, which decides only when
+    // to answer
     std::uint64_t received = 0;
     std::uint64_t unit = 0;  // 0: not known yet, since at most the last part is here
-    // where the last part begins, if it came before the unit was known
+    // where the last part begins, if it arrived before the unit was known
     std::uint64_t tail = 0;
-    std::unique_ptr<std::uint64_t[]> here;  // a bit a part
+    std::unique_ptr<std::uint64_t[]> here;  // one bit per part
     bool refused = false;
   };
   struct Peer {
     std::uint64_t memory = 0;
     std::uint32_t refused = 0;
     std::map<Key, Partial> partials;
-    // By worker: messages up to this number were refused and forgotten. Their late parts must not
-    // begin a message anew.
+    // Per worker: messages up to this number were refused and forgotten. Their late parts must not
+    // open the message again.
     std::map<std::uint32_t, std::uint64_t> forgotten;
   };
 
@@ -101,7 +102,7 @@ class Reassembly {
   enum class Noted { yes, no, no_memory };
   void refuse(Peer& peer, Partial& partial);
   Outcome place_refused(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part, Message* whole);
-  // Null: refused without being remembered.
+  // Null: refused and not remembered.
   Partial* open(Peer& peer, std::uint32_t worker, const wire::FragmentHeader& head);
   static bool same(const Message& message, const wire::FragmentHeader& head);
   static Noted note(Partial& partial, const Part& part);

@@ -94,8 +94,8 @@ TEST(Reassembly, OverlapsAndContradictionsAreRefused) {
   EXPECT_EQ(reassembly.messages(), 0U);
 }
 
-// Whatever arrives, a message is complete exactly when each of its bytes has arrived: against a
-// plain model.
+// Compares with a plain model: whatever arrives, a message is complete exactly when each of its
+// bytes has arrived.
 TEST(Reassembly, RandomPartsAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     base::Random random(seed);
@@ -105,7 +105,7 @@ TEST(Reassembly, RandomPartsAgainstAModel) {
     std::vector<std::byte> header(header_bytes, std::byte{9});
     std::vector<std::byte> payload(1 + random.below(3000));
     for (auto& byte : payload) byte = static_cast<std::byte>(random.next());
-    // in the stream of header and payload
+    // positions in the stream of header and payload
     const auto cut = [&](std::size_t at, std::size_t bytes) {
       const std::size_t from = at == 0 ? 0 : at - room;
       const std::size_t to = at + bytes - room;
@@ -122,7 +122,7 @@ TEST(Reassembly, RandomPartsAgainstAModel) {
     for (int step = 0; missing > 0; ++step) {
       ASSERT_LT(step, 100'000);
       const std::size_t index = random.below(parts);
-      // a part that cannot be, once the cut is known
+      // a part that is impossible once the unit is known
       if (step > 0 && random.below(4) == 0 && missing < parts) {
         const std::size_t at = room + 1 + random.below(payload.size());
         const std::size_t bytes = at < stream ? 1 + random.below(stream - at) : 0;

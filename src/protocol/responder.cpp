@@ -58,13 +58,14 @@ bool Responder::dispatch(Answer answer) noexcept {
 }
 
 std::size_t Responder::flush() {
-  // One peer whose queue is full must not hold up the answers to others: each gets its turn once.
+  // Each answer is tried once, so that one peer with a full queue does not delay the answers to
+  // others.
   return std::erase_if(waiting_, [this](Answer& answer) { return send_waiting(answer); });
 }
 
 bool Responder::send_waiting(Answer& answer) noexcept {
   if (!answer.data.empty() && !regions_.known(answer.region)) {
-    answer.data = {};  // released meanwhile: its memory may be gone
+    answer.data = {};  // released meanwhile: the memory may no longer exist
     answer.head.status = HEDDLE_ERR_HANDLE;
   }
   return send(answer);
@@ -87,11 +88,11 @@ bool Responder::send(Answer& answer) noexcept {
     command.header_bytes = sizeof answer.head;
     command.local = const_cast<std::byte*>(answer.data.data());
     command.bytes = bytes;
-    // the source is region memory, which stays; nobody waits for this message's completion
+    // the source is region memory, which stays; this message has no completion
     command.token = 0;
     try {
       if (transport_.post({&command, 1}) == 0) return false;
-    } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; tried again
+    } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; retried
       return false;
     }
     answer.data = answer.data.subspan(bytes);

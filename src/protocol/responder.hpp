@@ -1,9 +1,9 @@
-// Serves put, get and atomic requests that arrive as messages, for transports that cannot do them:
-// the owner executes them.
+// Executes put, get and atomic requests that arrive as messages: on transports that lack these
+// operations, the owner of the memory executes them.
 //
-// Answers that the transport does not take now wait here. Their number is bounded by what the peers
-// have in flight (each peer's worker has at most HEDDLE_WORKER_OPERATIONS requests open). One
-// thread at a time.
+// Answers that the transport does not take now wait here. Their number is bounded by the requests
+// that peers have in flight (a worker of a peer has at most HEDDLE_WORKER_OPERATIONS open
+// requests). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,24 @@ class Responder {
     waiting_.reserve(kRoom);
   }
 
-  // Executes the request and answers it, now or in a later call of flush(). Ranges and alignment
-  // are checked here; what is wrong is answered with an error.
+  // Executes the request and answers it, now or in a later flush(). Checks range and alignment;
+  // answers a bad request with an error.
   void serve(heddle_peer source, const wire::Request& request);
 
-  // Answers a request that was decided elsewhere.
+  // Answers a request whose outcome was decided elsewhere.
   void answer(heddle_peer source, std::uint64_t token, base::Status status);
 
-  // Tells a sender of USER messages how much of what it has sent is handled. False: memory is
-  // exhausted, it was not told.
+  // Tells a sender of USER messages how many of the bytes that it sent have been handled. False:
+  // memory is exhausted and the sender was not told.
   [[nodiscard]] bool grant(heddle_peer source, std::uint64_t bytes);
 
-  // Sends what waits. Returns how many messages left.
+  // Sends the waiting answers. Returns how many left.
   std::size_t flush();
 
   void forget(std::uint32_t rank);
   [[nodiscard]] bool idle() const { return waiting_.empty(); }
-  // Answers that could neither be sent nor kept since memory was exhausted; their requests stay
-  // open at the peer until this worker is closed.
+  // Answers lost because memory was exhausted: they could neither be sent nor kept. Their requests
+  // stay open at the peer until this worker is closed.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
 
  private:
@@ -48,12 +48,12 @@ class Responder {
     heddle_peer peer;
     wire::ReplyHeader head;
     std::span<const std::byte> data;  // of a get; lies in the region, sent in portions
-    // of a get: that region, which may be released while the answer waits
+    // region of a get; it may be released while the answer waits
     std::uint64_t region = 0;
     std::uint32_t immediate = wire::immediate_of(wire::Kind::reply);
   };
   static constexpr std::size_t kRoom = 64;  // answers that can wait without allocating
-  bool send(Answer& answer) noexcept;       // false: not (wholly) taken
+  bool send(Answer& answer) noexcept;       // false: not taken, or not completely
   bool send_waiting(Answer& answer) noexcept;
   bool dispatch(Answer answer) noexcept;  // false: it could be neither sent nor kept
   void keep_or_lose(const Answer& answer) noexcept;

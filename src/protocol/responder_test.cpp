@@ -42,7 +42,7 @@ TEST(Responder, AnswersThatWaitForAReleasedRegionBecomeErrors) {
   ASSERT_EQ(wire.heads.size(), 3U) << "three portions have left";
   EXPECT_FALSE(responder.idle());
   regions.remove(region);
-  memory = {};  // the portions that are left may not be read any more
+  memory = {};  // the remaining portions may no longer be read
   wire.room = 100;
   EXPECT_EQ(responder.flush(), 1U);
   ASSERT_EQ(wire.heads.size(), 4U);

@@ -1,13 +1,14 @@
-// How much one worker may have on its way to, or waiting in, each worker of its peers: messages of
-// class USER, which the receiver stores until one of its threads runs their handlers. The receiver
-// grants back what it has handled, so that its store is bounded by the window times the number of
-// workers that send to it, and a sender that is ahead is told AGAIN. Nothing else of either worker
-// waits for a store that is full. See docs/decisions/0012.
+// Limits the bytes that one worker may have on their way to, or waiting in, each worker of its
+// peers, for messages of class USER. The receiver stores such messages until one of its threads
+// runs their handlers. The receiver grants credit back for what it has handled. So its store is
+// bounded by the window times the number of workers that send to it, and a sender without credit
+// gets AGAIN. Other traffic of either worker does not wait for a full store. See
+// docs/decisions/0012.
 //
 // Invariants
 //   used = what was taken and neither given back nor granted: 0 … window. One message never counts
-//   more than half a window, and the receiver grants whenever half a window is handled: so who
-//   waits for a message's worth waits for handlers only.
+//   more than half a window, and the receiver grants whenever half a window is handled. So a sender
+//   that waits for the credit of one message waits only for handlers.
 // Rows are allocated at the first message to a rank.
 #pragma once
 
@@ -22,8 +23,8 @@
 
 namespace heddle::protocol {
 
-// What a message counts. Both sides reckon by this, so it is part of the protocol. The least is
-// what a stored message takes.
+// What one message is charged. Both sides calculate it in the same way, so it is part of the
+// protocol. The minimum is the memory that a stored message takes.
 constexpr std::uint64_t credit_charge(std::uint32_t header_bytes, std::uint64_t payload_bytes, std::uint64_t window) {
   constexpr std::uint64_t kRecord = 192;
   constexpr std::uint64_t kLeastPayload = 256;
@@ -31,8 +32,8 @@ constexpr std::uint64_t credit_charge(std::uint32_t header_bytes, std::uint64_t 
   return std::min(all, window / 2);
 }
 
-// The sender's side. take() and give_back() may be called by any thread, unless it was made for
-// one.
+// The sender's side. Any thread may call take() and give_back(), unless the object was made with
+// one_thread.
 template <template <class> class Atomic = std::atomic>
 class BasicUserCredits {
  public:
@@ -46,8 +47,8 @@ class BasicUserCredits {
 
   [[nodiscard]] std::uint64_t window() const { return window_; }
 
-  // False: not now, nothing happened. Throws std::bad_alloc at the first message to a rank. The
-  // target is a legal one.
+  // False: no credit now, nothing happened. Throws std::bad_alloc at the first message to a rank.
+  // The target must be valid.
   [[nodiscard]] bool take(heddle_peer target, std::uint64_t charge) {
     Count& used = place(target);
     std::uint64_t now = used.load(std::memory_order_relaxed);
@@ -61,11 +62,11 @@ class BasicUserCredits {
     return true;
   }
 
-  // What was taken for a message that did not leave, or that the target has refused.
+  // Returns the credit of a message that did not leave, or that the target has refused.
   void give_back(heddle_peer target, std::uint64_t charge) { static_cast<void>(grant(target, charge)); }
 
-  // What the target has handled. False: more than was taken, or of a rank that nothing was sent to;
-  // nothing happened.
+  // Returns the credit that the target grants for what it has handled. False: more than was taken,
+  // or from a rank to which nothing was sent; nothing happened.
   bool grant(heddle_peer source, std::uint64_t bytes) {
     if (source.rank >= rows_.size() || source.worker >= workers_) return false;
     Count* row = rows_[source.rank].load(std::memory_order_acquire);
@@ -82,14 +83,14 @@ class BasicUserCredits {
     return true;
   }
 
-  // Any thread; what it says is out of date when it arrives.
+  // Any thread; the value may be out of date when it returns.
   [[nodiscard]] std::uint64_t used(heddle_peer target) const {
     const Count* row = rows_[target.rank].load(std::memory_order_acquire);
     return row == nullptr ? 0 : row[target.worker].load(std::memory_order_relaxed);
   }
 
  private:
-  // Relaxed: a number, nothing is published by it. The messages themselves order what they carry.
+  // Relaxed: a number that publishes nothing. The messages themselves order what they carry.
   using Count = Atomic<std::uint64_t>;
 
   Count& place(heddle_peer target) {
@@ -97,8 +98,8 @@ class BasicUserCredits {
     Count* known = row.load(std::memory_order_acquire);
     if (known == nullptr) {
       auto fresh = std::make_unique<Count[]>(workers_);
-      // Release: its zeros. Partners: the acquire loads here, in grant() and in used(). Who comes
-      // second uses the first's.
+      // Release: the zeros of the row. Partners: the acquire loads here, in grant() and in used().
+      // A thread that loses the race uses the winner's row.
       if (row.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel, std::memory_order_acquire)) {
         known = fresh.release();
       }

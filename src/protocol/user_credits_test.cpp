@@ -43,7 +43,7 @@ TEST(UserCredits, GrantsOfWhatWasNotUsedAreRefused) {
   EXPECT_EQ(credits.used({1, 0}), 100U);
 }
 
-// Threads meet at rows that nobody has allocated yet; what they take together never exceeds the
+// Threads race for rows that nobody has allocated yet; together they never take more than the
 // window.
 TEST(UserCredits, ThreadsTakeTogetherNoMoreThanThereIs) {
   for (int round = 0; round < 200; ++round) {

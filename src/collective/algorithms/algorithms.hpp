@@ -1,5 +1,5 @@
-// The algorithms there are: one function each, one row each in table.cpp. All are pure functions;
-// how each works stands at the top of its file.
+// All algorithms: one function each, and one row each in table.cpp. All are pure functions. A
+// comment at the top of each file explains its algorithms.
 #pragma once
 
 #include <span>
@@ -13,16 +13,16 @@ struct Algorithm {
   const char* name;  // OPERATION.WAY, for settings and `heddle info --schedule`
   Operation operation;
   const char* help;
-  // Null: it can do what is asked; else why not, for people.
+  // Null: it supports the request; otherwise the reason, as text for people.
   const char* (*refuses)(const Request& request);
   Schedule (*schedule)(const Request& request);
-  // What ranks do with `receive` of others: put into it (not that of the root of a broadcast), or
-  // get from that of the root.
+  // What ranks do with `receive` of others: put into it (not into the root's in a broadcast), or
+  // get from the root's.
   enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
-  bool gets = false;     // for ranks that map each other's memory
+  bool gets = false;     // only for ranks that map each other's memory
   bool session = false;  // fits the hardware's session queues
-  // Where ranks list their blocks, not Reach::put: all keep what comes; else those whose memory is
-  // not reached, or few bytes.
+  // If ranks list their blocks and this is not Reach::put: all ranks keep what arrives. Otherwise a
+  // rank keeps if its memory cannot be reached, or for few bytes.
 };
 
 std::span<const Algorithm> algorithms();
@@ -62,7 +62,7 @@ Schedule alltoall_pairwise(const Request& request);
 Schedule reduce_scatter_ring(const Request& request);
 Schedule scan_doubling(const Request& request);
 
-// Where ranks list their blocks; where they do not, for equal blocks that all keep, or nobody does.
+// Ranks list their blocks; or blocks are equal, and all ranks keep or none does.
 Schedule exchange_direct(const Request& request);
 Schedule exchange_kept(const Request& request);
 

@@ -1,10 +1,10 @@
 // Allreduce of few bytes by recursive doubling: in step j, ranks whose numbers differ in bit j
-// exchange what they have so far. Both compute the same sum of the same two, so all ranks get the
-// same bits.
+// exchange their partial sums. Both compute the same sum of the same two, so all ranks get the same
+// bits.
 //
-// Ranks beyond the largest power of two give their vector to the rank that is this power below, and
-// get the result from it. Slots, each filled by one rank and free at first:
-//   slot 0          from the rank beyond; at a rank beyond: the result
+// Each rank beyond the largest power of two gives its vector to the rank that is this power below
+// it, and gets the result from that rank. Slots, each filled by one rank and initially free:
+//   slot 0          from the rank beyond the power; at such a rank: the result
 //   slot 1 + j      step j
 //   counter 2s      slot s is full
 //   counter 2s + 1  the slot s that this rank fills is free

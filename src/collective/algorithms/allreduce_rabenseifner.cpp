@@ -1,20 +1,20 @@
 // Allreduce of many bytes in few steps: reduce-scatter by recursive halving, then allgather by
-// recursive doubling [Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005]. As many bytes per rank
-// as around a ring, in 2 log2 n steps.
+// recursive doubling [Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005]. It moves as many bytes
+// per rank as a ring, in 2 log2 n steps.
 //
-// Ranks beyond the largest power of two give their vector to the rank that is this power below, and
-// get the result from it. The vector has as many parts as the power. Step j of the halving is
-// between ranks whose numbers differ in the j-th highest bit: both have the sum so far of the same
-// parts, give away half of them and keep the sum of the other half; so every part ends at one rank,
-// and all get the same bits. The doubling goes the same steps backwards, from the caller's memory
-// to the caller's memory: the partner has begun, since it took part in the halving, and its word of
-// that is older than all it waits for now.
-//   slot 0          a whole vector, from the rank beyond
-//   slot 1 + j      half of the parts of step j; the sum of what this rank keeps is made there
+// Each rank beyond the largest power of two gives its vector to the rank that is this power below
+// it, and gets the result from that rank. The vector has as many parts as the power. Step j of the
+// halving is between ranks whose numbers differ in the j-th highest bit. Both have partial sums of
+// the same parts; each gives away half of these parts and keeps the sum of the other half. So every
+// part ends at one rank, and all ranks get the same bits. The doubling does the same steps in
+// reverse order, from the caller's memory to the caller's memory. No message is needed that the
+// partner has begun: it took part in the halving, before everything that is waited for here.
+//   slot 0          a whole vector, from the rank beyond the power
+//   slot 1 + j      half of the parts of step j; the sum that this rank keeps is computed there
 //   counter 2s      slot s is full
 //   counter 2s + 1  the slot s that this rank fills is free
-//   counter whole   parts that have come in the doubling; each step's is a counter of its own, for
-//                   each has a giver of its own
+//   counter whole   parts that have arrived in the doubling; one counter per step, since each step
+//                   has another giver
 #include <bit>
 
 #include "collective/algorithms/algorithms.hpp"
@@ -30,7 +30,7 @@ constexpr std::uint32_t free(std::uint32_t slot) {
   return 2 * slot + 1;
 }
 
-// The parts [first, end) of `all` that the vector has, at a rank in one step.
+// The parts [first, end) of the vector that `all` describes, at a rank in one step.
 struct Parts {
   Rank first;
   Rank end;

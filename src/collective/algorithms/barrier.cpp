@@ -1,9 +1,9 @@
-// Dissemination barrier [Hensgen, Finkel, Manber 1988]: with radix n, in step j everybody tells
-// those k * n^j further on, for k from 1 to n - 1, and waits for those that are as far before. Each
-// tells a counter of its own; a rank can be one run ahead at most, whose credits are kept.
+// Dissemination barrier [Hensgen, Finkel, Manber 1988]: with radix n, in step j each rank signals
+// the ranks k * n^j after it, for k from 1 to n - 1, and waits for those equally far before it.
+// Each signal has a counter of its own. A rank can be at most one run ahead; its credits are kept.
 //
-// A step is the time until a rank that has none gets a core, where there are fewer cores than
-// ranks, or a way through the network; a signal more is a line, or a message.
+// The cost of a step is the time until a waiting rank gets a core, if there are fewer cores than
+// ranks, or a path through the network. An additional signal costs a cache line, or a message.
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {
@@ -11,8 +11,8 @@ namespace {
 
 Schedule disseminate(const Request& request, std::uint64_t radix) {
   Builder builder(request);
-  std::uint32_t told = 0;   // counters so far
-  std::uint32_t heard = 0;  // those that were waited for
+  std::uint32_t told = 0;   // counters signalled so far
+  std::uint32_t heard = 0;  // counters waited for
   for (std::uint64_t distance = 1; distance < request.ranks; distance *= radix) {
     const std::uint32_t before = told;
     for (; heard + 1 < before; ++heard) wait(builder.nop(0), heard, 1);

@@ -1,10 +1,10 @@
-// Broadcast of few bytes down a tree, binomial or of the root and its children alone, through
-// memory of the schedule's own: nobody waits for a peer to begin.
+// Broadcast of few bytes down a tree (binomial, or only the root and its children), through memory
+// of the schedule's own: nobody waits until a peer begins.
 //
-// Each rank has one slot for its parent. It forwards from there, copies to the caller's memory and
-// gives the slot back; so the parent may be one run ahead.
+// Each rank has one slot for its parent. It forwards from the slot, copies to the caller's memory
+// and gives the slot back; so the parent may be one run ahead.
 //   counter 0      the slot is full
-//   counter 1 + i  the slot of child i is free; it is at first
+//   counter 1 + i  the slot of child i is free; initially free
 //   queue 0        forward, copy, give back
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/tree.hpp"

@@ -1,13 +1,13 @@
-// Broadcast in which every rank takes the bytes itself, all from the root's memory: for ranks that
-// map each other's memory. The root has nothing to do but to say that they are there, so it may
-// compute; and the others copy at the same time.
+// Broadcast in which every rank copies the bytes from the root's memory: for ranks that map each
+// other's memory. The root only signals that the bytes are there, so it may compute; and the other
+// ranks copy at the same time.
 //
-// pull: from the root's buffer, in segments. The root's run ends when all have taken them. Where
-// the buffer cannot be mapped, the root first copies each segment to where it can.
-//   at the others: counter 0, segments that are there          at the root: counter 0, ranks that
-//       have taken all
-// kept_pull: from a slot at the root, which it fills when all have emptied it; so it may be a run
-// ahead.
+// pull: from the root's buffer, in segments. The root's run ends when all ranks have taken them. If
+// the buffer cannot be mapped, the root first copies each segment to memory that can.
+//   at the others: counter 0, segments that are there
+//   at the root: counter 0, ranks that have taken all
+// kept_pull: from a slot at the root. The root fills it when all ranks have emptied it; so the root
+// may be one run ahead.
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/pieces.hpp"
 

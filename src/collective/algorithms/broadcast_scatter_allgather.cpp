@@ -3,11 +3,11 @@
 //
 // Ranks are counted from the root (v). Part v comes from the root, the others from the left
 // neighbour, v - 1 first.
-//   counter 0        my part has come from the root
-//   counter 1        parts that have come from the left
+//   counter 0        my part has arrived from the root
+//   counter 1        parts that have arrived from the left
 //   counter 2        the right neighbour has begun
 //   counter 3 + v    at the root: rank v has begun
-//   queue 0          the root's scattering, and the news to root and left neighbour
+//   queue 0          the root's scattering, and the signals to root and left neighbour
 //   queue 1          the ring
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/pieces.hpp"

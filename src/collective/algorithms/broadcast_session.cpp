@@ -1,26 +1,28 @@
-// Broadcast down trees by session queues alone, as the hardware has them: every command waits for
+// Broadcast down trees by session queues only, as the hardware has them: every command waits for
 // one more credit of its queue's only counter. As in Morie et al., Prototyping of Offloaded
 // Persistent Broadcast on Tofu2.
 //
-// First all ranks report to the root that their run has begun, up the first tree; then the root
-// sends, down all of them. Who receives a segment forwards it, so a put to a child carries as many
-// credits as the child has children, and one to a leaf a credit that ends its wait. Of each tree:
-//   counter 0, queue 0   data: puts of segment 0 to each child, of segment 1 to each child, …; of a
+// First all ranks report to the root, up the first tree, that their run has begun; then the root
+// sends down all trees. A rank that receives a segment forwards it. So a put to a child carries as
+// many credits as that child has children; a put to a leaf carries one credit, which ends the
+// leaf's wait. For each tree:
+//   counter 0, queue 0   data: puts of segment 0 to each child, of segment 1 to each child, …; at a
 //                        leaf: a nop per segment
-// Of the first tree:
+// For the first tree:
 //   counter 1, queue 1   reports: nops for all children but one, then the report to the parent
 //   queue 2              the report of a leaf, which waits for nobody
 // At the root the reports release the data (release_data).
 //
-// Where the tree knows links, a rank may spread its children over as many queues (Request::spread):
-// one engine of the interface takes twice the time for two children, while a second one has nothing
-// to do. A segment's credits come to one queue only, so what stands there for the children but the
-// first are credits for queues of their own, which put:
+// If the tree knows links, a rank may spread its children over as many queues (Request::spread):
+// one engine of the interface takes twice the time for two children, while a second engine is idle.
+// The credits of a segment arrive at one queue only. So that queue's commands for all children but
+// the first are credits for other queues, which do the puts:
 //   counter 0, queue 0   data: for each segment a credit to each further queue, then the put to the
 //                        first child
 //   further queues       puts of segment 0, 1, … to one child, each with a counter that only this
 //                        rank gives to
-// A rank takes as many credits as before, so no other rank needs to know whether it spreads.
+// A rank takes the same number of credits as before, so no other rank needs to know whether it
+// spreads.
 #include <utility>
 #include <vector>
 
@@ -33,7 +35,7 @@ namespace {
 
 constexpr std::uint32_t kMostCredits = 15;  // that one put can carry
 constexpr std::uint32_t kTrees = 3;
-// Of a tree, where a node has at most three children: queues for all but the first.
+// Per tree, in which a node has at most three children: queues for all children but the first.
 constexpr std::uint32_t kFurther = 2;
 
 struct Tree {
@@ -43,7 +45,8 @@ struct Tree {
   [[nodiscard]] std::uint32_t data() const { return number * 2; }
   [[nodiscard]] std::uint32_t begun() const { return number * 2 + 1; }
   [[nodiscard]] std::uint32_t queue(std::uint32_t i) const { return number * 3 + i; }
-  // Of a child but the first. They come last: others give to the counters before them only, 0 to 4.
+  // For a child other than the first. These counters come last: other ranks give only to the
+  // counters before them, 0 to 4.
   [[nodiscard]] std::uint32_t further_counter(std::uint32_t child) const {
     return kTrees * 2 - 1 + number * kFurther + child - 1;
   }
@@ -62,7 +65,7 @@ struct Release {
   std::uint32_t credits = 0;
 };
 
-// In turn, so that no tree waits for another; as many as one put can carry, each.
+// In turn, so that no tree waits for another; each put carries as many credits as one put can.
 std::vector<Release> puts_that_release(std::vector<Release> data) {
   std::vector<Release> puts;
   for (bool more = true; more;) {
@@ -77,10 +80,10 @@ std::vector<Release> puts_that_release(std::vector<Release> data) {
   return puts;
 }
 
-// At the root: when `reports` credits have come to queue 1, the data of all trees are released, by
-// puts to itself of at most 15 credits. Only the last of the reports can start them, and it lets
-// one command go; so there are more puts to itself that let the next ones go, each up to 14 of the
-// first kind and one more of its own.
+// At the root: when `reports` credits have arrived at queue 1, puts of the root to itself release
+// the data of all trees; each put carries at most 15 credits. Only the last report can start these
+// puts, and its credit releases one command. So additional puts to itself release the next
+// commands, each up to 14 of the first kind and one more of its own kind.
 void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t reports,
                   const std::vector<Release>& puts) {
   std::uint32_t place = 0;
@@ -99,7 +102,7 @@ void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t r
   builder.counter(tree.begun(), released);
 }
 
-// Up `tree`; what is told at the root releases `data`.
+// Adds the reports up `tree`; at the root they release `data`.
 void add_reports(Builder& builder, const Request& request, const Tree& tree, std::vector<Release> data) {
   const TreeNode node = tree.at(request, request.rank);
   const auto children = static_cast<std::uint32_t>(node.children.size());
@@ -113,7 +116,8 @@ void add_reports(Builder& builder, const Request& request, const Tree& tree, std
   if (children > 0) wait(report, tree.begun(), children);
 }
 
-// What a rank forwards. At the root nobody releases it but the reports: that is returned.
+// Adds what a rank forwards. At the root only the reports release it: the return value says what to
+// release.
 Release add_data(Builder& builder, const Request& request, const Tree& tree, const Pieces& pieces) {
   const TreeNode node = tree.at(request, request.rank);
   const auto children = static_cast<std::uint32_t>(node.children.size());

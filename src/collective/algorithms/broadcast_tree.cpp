@@ -1,13 +1,13 @@
 // Broadcast down a tree, in segments that follow each other (pipeline): chain, binomial, trinary,
 // and three trees at once.
 //
-// Every rank tells its parent when its run has begun, and the parent puts segments straight into
-// the caller's memory:
+// Every rank signals to its parent that its run has begun; then the parent puts segments directly
+// into the caller's memory:
 //   counter 0      segments that have arrived, one credit each
 //   counter 1 + i  child i has begun
-//   queue 0        what is forwarded: segment by segment, to each child
-//   queue 1        the news to the parent; and the wait of who has no children
-// Several trees have as many sets of these.
+//   queue 0        forwarding: segment by segment, to each child
+//   queue 1        the signal to the parent; a rank without children also waits here
+// Several trees have one set of these each.
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/pieces.hpp"
 #include "collective/algorithms/tree.hpp"
@@ -20,8 +20,8 @@ struct Base {
   std::uint32_t queue = 0;
 };
 
-// The same number for all ranks, so that they can name each other's counters.
-constexpr std::uint32_t kMostChildren = 64;  // binomial: one for each bit of a rank, at most
+// The same number at all ranks, so that each can name the others' counters.
+constexpr std::uint32_t kMostChildren = 64;  // binomial: at most one per bit of a rank
 constexpr std::uint32_t kCountersPerTree = 1 + kMostChildren;
 
 void add_tree(Builder& builder, Base base, const TreeNode& node, const Pieces& pieces) {

@@ -1,7 +1,7 @@
-// Few bytes between many ranks, in log2 n steps instead of n - 1 [Bruck et al. 1997]. All through
-// memory of the schedule's own, so that no rank waits for a peer to begin.
-//   counter 2k      what comes in step k is here
-//   counter 2k + 1  the place for step k at the rank that this one sends to is free; it is at first
+// Few bytes between many ranks, in log2 n steps instead of n - 1 [Bruck et al. 1997]. All data goes
+// through memory of the schedule's own, so no rank waits until a peer begins.
+//   counter 2k      the data of step k has arrived
+//   counter 2k + 1  the memory for step k at this rank's target is free; initially free
 #include <bit>
 
 #include "collective/algorithms/algorithms.hpp"
@@ -16,15 +16,16 @@ constexpr std::uint32_t free(std::uint32_t step) {
   return 2 * step + 1;
 }
 
-// Steps that it takes until n ranks have heard of each other.
+// Steps until each of n ranks has data from all.
 std::uint32_t steps_for(Rank n) {
   return n <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(n - 1));
 }
 
 }  // namespace
 
-// Block i of the scratch is that of rank (this + i) mod n. In step k a rank sends the first 2^k of
-// them, or what is missing, to the rank 2^k before, behind those that it has.
+// Block i of the scratch is that of rank (this + i) mod n. In step k a rank sends its first 2^k
+// blocks, or as many as are missing, to the rank 2^k before it, where they follow the blocks
+// already there.
 Schedule allgather_bruck(const Request& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;
@@ -48,8 +49,8 @@ Schedule allgather_bruck(const Request& request) {
   return builder.take();
 }
 
-// Block i is on its way to the rank i further on. In step k those go 2^k further whose i has bit k:
-// packed together, then sent.
+// Block i goes to the rank i after this one. In step k the blocks whose i has bit k go 2^k ranks
+// further: packed together, then sent.
 Schedule alltoall_bruck(const Request& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;
@@ -75,7 +76,7 @@ Schedule alltoall_bruck(const Request& request) {
     wait(builder.nop(0), full(step), 1);
     for (std::size_t j = 0; j < going.size(); ++j) at[going[j]] = {Place::scratch, slot + j * bytes, bytes};
   }
-  // Block i has come from the rank i before.
+  // Block i has come from the rank i before this one.
   for (Rank i = 0; i < n; ++i) builder.copy(0, at[i], {Place::receive, (rank + n - i) % n * bytes, bytes});
   for (std::uint32_t step = 0; step < steps; ++step)
     builder.signal(0, (rank + n - (Rank{1} << step) % n) % n, free(step));

@@ -1,16 +1,16 @@
-// Blocks as the ranks list them, for all ranks or for neighbours: each rank puts to each that it
-// gives to.
+// Blocks as the ranks list them, for all ranks or for neighbours: each rank puts to every rank that
+// it gives to.
 //
-// A rank that does not keep says to those that give to it that it has begun, and they put straight
-// into the caller's memory. One that keeps has slots, free at first; it copies from there when all
-// blocks have come, and gives the slots back. Which it is, is each rank's own affair, so both kinds
-// of counters are there, one pair for each rank that is given to.
-//   counter 0           blocks that have come; a rank that is a run ahead cannot add to it, since
-//                       nobody has told it to put
+// A rank that does not keep signals its givers that it has begun, and they put directly into the
+// caller's memory. A rank that keeps has slots, initially free. It copies from them when all blocks
+// have arrived, and gives them back. Each rank decides this for itself; so every rank has both
+// kinds of counters, one pair for each rank that it gives to.
+//   counter 0           blocks that have arrived; a rank that is a run ahead cannot add to it: it
+//                       has not been signalled to put
 //   counter 1 + 2 slot  the peer has begun
-//   counter 2 + 2 slot  my slots at the peer are free; they are at first
-//   queue 0: the blocks, beginning with the next rank, so that nobody is everybody's target at once
-//   queue 1: the news, and what is taken
+//   counter 2 + 2 slot  my slots at the peer are free; initially free
+//   queue 0: the blocks, beginning with the next rank, so that ranks do not all put to the same one
+//   queue 1: the signals, and the copies of what was taken
 #include "collective/exchange.hpp"
 #include "collective/algorithms/algorithms.hpp"
 
@@ -59,7 +59,7 @@ class Maker {
  private:
   [[nodiscard]] bool moves(const Message& message) const { return message.peer != rank_ && message.bytes > 0; }
 
-  // Once to each that gives.
+  // Signals each giver once.
   void tell_peers(std::uint32_t (*counter)(std::uint32_t slot)) {
     Rank last = rank_;
     for (const Message& message : mine_.taken) {
@@ -108,7 +108,7 @@ Schedule exchange_kept(const Request& request) {
   return Maker(request, true).make();
 }
 
-// Equal blocks are lists that nobody has to tell.
+// Equal blocks are lists that every rank knows.
 Schedule gather_linear(const Request& request) {
   return direct(request, Operation::gatherv);
 }

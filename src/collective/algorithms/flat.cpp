@@ -1,12 +1,12 @@
-// Rank by rank at one of them: few ranks, few bytes. The one takes a line from each of the others
-// and gives one to each, which costs more than a tree's steps only from some eight ranks on; and
-// where there are fewer cores than ranks, every rank needs a core only once in each run, not once
-// in each step.
+// Everything at one rank, rank by rank: for few ranks and few bytes. That rank takes a cache line
+// from each of the others and gives one to each. A tree's steps are cheaper only from about eight
+// ranks on. If there are fewer cores than ranks, every rank needs a core only once in each run, not
+// once in each step.
 //
-// Nobody has to ask whether a slot is free: a rank contributes to a run when it has the result of
-// the one before, and the root gives a result when it has all contributions.
-//   counter 0      the result is here, or everybody has come
-//   counter r      at rank 0: rank r has contributed, or has come
+// No rank has to ask whether a slot is free: a rank contributes to a run when it has the result of
+// the run before, and the root gives a result when it has all contributions.
+//   counter 0      the result is here, or all ranks have arrived
+//   counter r      at rank 0: rank r has contributed, or has arrived
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {
@@ -27,7 +27,7 @@ Schedule barrier_flat(const Request& request) {
   return builder.take();
 }
 
-// Combined in the order of ranks, so that the bits of the result are the same in every run.
+// Combines in the order of ranks, so that the bits of the result are the same in every run.
 Schedule allreduce_flat(const Request& request) {
   Builder builder(request);
   const std::uint64_t bytes = request.bytes;

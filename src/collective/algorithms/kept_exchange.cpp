@@ -1,9 +1,9 @@
-// Few bytes from everybody to everybody through memory of the schedule's own: nobody waits for a
-// peer to begin. Everybody puts a block into a slot of its own at each of the others, who copy it
-// to the caller's memory and give the slot back.
-//   counter 0      blocks that have come; a rank that is a run ahead cannot add to it, since its
-//                  slot is not free before
-//   counter 1 + r  my slot at rank r is free; it is at first
+// Few bytes from every rank to every rank through memory of the schedule's own: nobody waits until
+// a peer begins. Each rank puts a block into its own slot at each other rank. That rank copies the
+// block to the caller's memory and gives the slot back.
+//   counter 0      blocks that have arrived; a rank that is a run ahead cannot add to it, since its
+//                  slot is not free yet
+//   counter 1 + r  my slot at rank r is free; initially free
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {

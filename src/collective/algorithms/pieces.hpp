@@ -8,8 +8,8 @@
 
 namespace heddle::collective {
 
-// `bytes` beginning at `begin`, in pieces of at most segment_bytes; at least one piece, which may
-// be empty.
+// `bytes` from `begin` on, in pieces of at most segment_bytes; at least one piece, which may be
+// empty.
 struct Pieces {
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
@@ -29,7 +29,7 @@ struct Pieces {
   }
 };
 
-// Part `i` of `parts` nearly equal ones of `bytes`, cut between elements.
+// Part `i` when `bytes` are cut, between elements, into `parts` nearly equal parts.
 inline Block part(Place place, std::uint64_t bytes, std::uint64_t element_bytes, std::uint64_t parts, std::uint64_t i) {
   const std::uint64_t elements = bytes / element_bytes;
   const std::uint64_t begin = elements * i / parts;

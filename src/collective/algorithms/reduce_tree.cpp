@@ -1,6 +1,6 @@
-// Reduction up a binomial tree. Each rank has a slot for every child, which the child fills when it
-// is free; it is at first. Children are combined in a fixed order, so that the bits of the result
-// do not depend on who was early.
+// Reduction up a binomial tree. Each rank has a slot for every child, initially free; the child
+// fills it when it is free. Children are combined in a fixed order, so that the bits of the result
+// do not depend on which child was early.
 //   counter 0      my slot at my parent is free
 //   counter 1 + i  the slot of child i is full
 #include "collective/algorithms/algorithms.hpp"
@@ -15,7 +15,7 @@ Schedule reduce_binomial(const Request& request) {
   const std::uint64_t bytes = request.bytes;
   Builder builder(request);
   builder.counter(kFree, node.root ? 0 : 1, node.root ? 0 : 1);
-  // Slots come first in scratch, in the order of children, so that a child knows where its own is.
+  // Slots come first in scratch, in the order of children, so that a child knows where its slot is.
   const auto children = static_cast<std::uint32_t>(node.children.size());
   const bool small = bytes <= kBesideBytes;
   if (!small) builder.scratch(children * bytes);
@@ -27,7 +27,7 @@ Schedule reduce_binomial(const Request& request) {
   Block sum = node.root ? Block{Place::receive, 0, bytes} : given;
   if (!node.root && children > 0) sum = {Place::scratch, builder.scratch(bytes), bytes};
   if (node.root || children > 0) builder.copy(0, given, sum);
-  // The last child has the smallest subtree: it is the first to come.
+  // The last child has the smallest subtree, so it arrives first.
   for (std::uint32_t i = children; i-- > 0;) {
     builder.counter(kFull + i, 1);
     wait(builder.reduce(0, slot(i), sum), kFull + i, 1);

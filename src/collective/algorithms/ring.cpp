@@ -1,14 +1,15 @@
 // Around a ring: every rank sends to its right neighbour and receives from its left one only.
 //
-// Reduce-scatter: part i begins at rank i + 1 and is combined at each rank it comes to; after n - 1
-// steps the whole sum is at rank i. Arriving parts wait in slots, one per step, free at first; so a
-// rank may be a run ahead of its right neighbour.
-// Allgather: a part goes on as it is, from the caller's memory to the caller's memory; so the right
-// neighbour must have begun. Allreduce is both [Patarasuk, Yuan 2009]: 2 (n - 1) / n of the bytes
-// per link, whatever n is.
-//   counter 0  parts to combine that have come        counter 1  slots at the right that are free
-//   counter 2  whole parts that have come             counter 3  the right neighbour has begun
-//   queue 0    all but the news that this rank has begun, which is queue 1
+// Reduce-scatter: part i begins at rank i + 1 and is combined at each rank that it reaches; after n
+// - 1 steps the complete sum is at rank i. Arriving parts wait in slots, one per step, initially
+// free; so a rank may be a run ahead of its right neighbour.
+// Allgather: a part moves on unchanged, from the caller's memory to the caller's memory; so the
+// right neighbour must have begun. Allreduce is both [Patarasuk, Yuan 2009]: 2 (n - 1) / n of the
+// bytes per link, whatever n is.
+//   counter 0  parts to combine that have arrived     counter 1  slots at the right that are free
+//   counter 2  complete parts that have arrived       counter 3  the right neighbour has begun
+//   queue 1    the signal that this rank has begun
+//   queue 0    everything else
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/algorithms/pieces.hpp"
 
@@ -25,12 +26,13 @@ struct Ring {
   Rank rank;
   [[nodiscard]] Rank right() const { return (rank + 1) % n; }
   [[nodiscard]] Rank left() const { return (rank + n - 1) % n; }
-  // The part that this rank sends in `step` of the allgather; of the reduce-scatter one before.
+  // The part that this rank sends in `step` of the allgather; in the reduce-scatter, one step
+  // earlier.
   [[nodiscard]] Rank part(Rank step) const { return (rank + n - step % n) % n; }
 };
 
-// The sum of this rank's part is then in `own`; the caller's vector is in send, `at(i)` says where
-// part i is.
+// Leaves the sum of this rank's part in `own`. The caller's vector is in send; `at(i)` is the place
+// of part i.
 void add_reduce_scatter(Builder& builder, const Ring& ring, auto&& at, Block own, std::uint64_t slot_bytes) {
   const std::uint64_t slots = builder.scratch((ring.n - 1) * slot_bytes);
   builder.counter(kParts, ring.n - 1).counter(kSlots, ring.n - 1, ring.n - 1);
@@ -53,7 +55,7 @@ void add_reduce_scatter(Builder& builder, const Ring& ring, auto&& at, Block own
   }
 }
 
-// This rank's own part is in place when queue 0 comes here.
+// When queue 0 gets here, this rank's own part is already in place.
 void add_allgather(Builder& builder, const Ring& ring, auto&& at) {
   builder.counter(kWhole, ring.n - 1).counter(kBegun, 1);
   builder.signal(1, ring.left(), kBegun);

@@ -1,6 +1,6 @@
 // Inclusive scan by recursive doubling [Hillis, Steele 1986]: in step j a rank gives the sum of its
-// last 2^j to the one 2^j further on, which adds it on the left. A slot per step, filled by one
-// rank, free at first.
+// last 2^j values to the rank 2^j after it, which adds that sum on the left. One slot per step,
+// filled by one rank, initially free.
 //   counter 2j      slot of step j is full
 //   counter 2j + 1  the slot of step j that this rank fills is free
 #include "collective/algorithms/algorithms.hpp"

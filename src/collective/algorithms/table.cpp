@@ -1,4 +1,4 @@
-// Which algorithms there are. A new one is a function in a file of its own and a row here.
+// The list of all algorithms. To add one, add a function in a file of its own and a row here.
 #include <array>
 
 #include "collective/algorithms/algorithms.hpp"

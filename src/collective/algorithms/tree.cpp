@@ -56,7 +56,7 @@ TreeNode binomial_tree(const Request& request) {
   TreeNode node;
   const Rank own = relative(request);
   node.root = own == 0;
-  // Children of v: v + 2^j for all 2^j below the lowest bit of v (of the root: below the number of
+  // Children of v: v + 2^j for all 2^j below the lowest bit of v (for the root: below the number of
   // ranks).
   const Rank lowest = own & (~own + 1);
   const std::uint64_t limit = own == 0 ? std::bit_ceil(std::uint64_t{request.ranks}) : lowest;
