@@ -31,7 +31,7 @@
  *   allgatherv; gatherv, scatterv at the root   likewise
  * A buffer that a member does not need (receive of a reduce or gather, send of a scatter, at
  * members other than the root) is ignored and may be null. With 0 bytes nothing is moved and
- * buffers may be null; members may wait for each other all the same.
+ * buffers may be null; members may still wait for each other.
  *
  * Threads.  Any thread may call operations of a team, one at a time for each team; the order of the
  * calls is the order of the operations. Different teams are independent. One thread at a time may

@@ -99,7 +99,7 @@ typedef enum heddle_status {
   HEDDLE_ERR_UNSUPPORTED = -8,
   HEDDLE_ERR_PEER_FAILED = -9, /* the peer died or left the job */
   HEDDLE_ERR_TIMEOUT = -10,
-  HEDDLE_ERR_CONFIG = -11, /* a HEDDLE_* variable that cannot be parsed */
+  HEDDLE_ERR_CONFIG = -11, /* a HEDDLE_* variable that cannot be parsed or used */
   /* the peer, launcher or packed bytes are of another version, or the ranks differ in a setting
    * that must be the same in all (HEDDLE_MAX_WORKERS, HEDDLE_SHM_RING_BYTES,
    * HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES, HEDDLE_UCX_WINDOW_BYTES) */
@@ -205,9 +205,9 @@ HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* s
  * job's third collective on; otherwise it goes through the launcher (tens to hundreds of
  * microseconds): use it for set-up, not in inner loops.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this, once all living ranks have
- * arrived), TIMEOUT (this rank has arrived all the same; call again to continue the wait), STATE
- * (inside a handler, or another thread is in a collective of this context), ARGUMENT (the worker
- * belongs to another context), BOOTSTRAP (the launcher was lost). */
+ * arrived), TIMEOUT (this rank counts as arrived; call again to continue the wait), STATE (inside a
+ * handler, or another thread is in a collective of this context), ARGUMENT (the worker belongs to
+ * another context), BOOTSTRAP (the launcher was lost). */
 HEDDLE_API heddle_status heddle_context_barrier(heddle_context context, heddle_worker worker, int64_t timeout_ns);
 
 /* Collective: every rank contributes `bytes` bytes (the same number everywhere, 1 byte to 1 MiB)
@@ -306,7 +306,7 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
  * how many. No other thread may be in a call on the worker; that includes a handler that its
  * heddle_run_tasks runs.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open);
- * TIMEOUT (it stays open); what heddle_quiet returns (the worker is closed all the same). */
+ * TIMEOUT (it stays open); what heddle_quiet returns (the worker is closed nevertheless). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
@@ -760,8 +760,8 @@ HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t tim
  * null with a length, a counter of another worker or context), SIZE (header or payload too long),
  * HANDLE (worker or counter), PEER_FAILED, STATE (the blocking form inside a handler, if it would
  * have to wait). Reported by the completion, flush or quiet: PEER_FAILED, NO_MEMORY (the parts of
- * large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it; a
- * long message alone exceeds it), CANCELLED (the target's worker was closed before a large message
+ * large messages exceed the target's HEDDLE_AM_REASSEMBLY_BYTES, or those of one rank half of it;
+ * one long message exceeds it), CANCELLED (the target's worker was closed before a large message
  * had arrived, or this worker was). A message that is not long, to a worker that was closed, is
  * dropped without an error, and so is a message without a handler. */
 HEDDLE_API heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
@@ -782,8 +782,8 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * memory, up to HEDDLE_TAG_CREDIT_BYTES for each sending worker. A message counts its length and
  * 176 bytes, rounded up to a multiple of 64, 256 bytes at least; a long one counts 256. When these
  * credits are used up, sends to that worker get AGAIN until something is received there. If the
- * receiver's memory is exhausted all the same, the message is dropped, counted and logged there,
- * and not received; the sender of a long one gets NO_MEMORY.
+ * receiver's memory is exhausted before that, the message is dropped, counted and logged there, and
+ * not received; the sender of a long one gets NO_MEMORY.
  * Long messages (more than HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer once the receive is
  * posted (rendezvous), so the sending and the receiving worker both make progress until the message
  * is complete. If the receive was posted before, for one worker and the whole tag, the sender may
