@@ -2,9 +2,8 @@
 // includes it.
 //
 // Making teams and persistent operations throws heddle::Error; operations return the C status.
-// Blocks are spans of one type; where a buffer has a block for each member its length is size × the
-// block's, and that is checked by the one who passes it: what the library gets is the block's
-// length.
+// Blocks are spans of one type. A buffer with a block for each member has size × the block's
+// length; the caller must check this, since the library only gets the block's length.
 #ifndef HEDDLE_COLLECTIVES_HPP
 #define HEDDLE_COLLECTIVES_HPP
 
@@ -36,34 +35,35 @@ constexpr heddle_blocks blocks_of(std::span<const std::size_t> counts, std::span
   return {counts.data(), displacements.empty() ? nullptr : displacements.data(), sizeof(T)};
 }
 
-// Waits for a run that is under way, since what it uses must outlive it, and frees.
+// Waits for a run that is under way, since what the run uses must outlive it, and frees.
 inline heddle_status end_persistent(heddle_collective collective) {
   static_cast<void>(heddle_collective_wait(collective, HEDDLE_FOREVER));
   return heddle_collective_free(collective);
 }
-// Closed by the end of the run.
+// The wait closes the handle.
 inline heddle_status end_started(heddle_collective collective) {
   return heddle_collective_wait(collective, HEDDLE_FOREVER);
 }
 
 }  // namespace detail
 
-// Those that a member receives from and sends to; the lists stay while a call reads them.
+// The members from which a member receives and to which it sends; the lists must live until the
+// call that reads them returns.
 [[nodiscard]] constexpr heddle_neighbors neighbors(std::span<const std::uint32_t> sources,
                                                    std::span<const std::uint32_t> targets) noexcept {
   return {sources.data(), sources.size(), targets.data(), targets.size()};
 }
 
-// How elements of T are combined. For functions of the program fill in a heddle_reduction.
+// How elements of T are combined. For a function of the program, fill in a heddle_reduction.
 template <class T>
 [[nodiscard]] constexpr heddle_reduction reduction(heddle_operator op) noexcept {
   static_assert(detail::type_of<T>() != static_cast<heddle_type>(0), "no heddle_type: use a function of your own");
   return {detail::type_of<T>(), op, nullptr, nullptr, 0};
 }
 
-// An operation that was made once and is run again and again. Destroyed, it waits for the run that
-// is under way, if any: also when an exception unwinds, so catch what the other members are not to
-// wait for.
+// An operation that is made once and run again and again. The destructor waits for a run that is
+// under way, also when an exception unwinds past it: catch exceptions inside its scope if the other
+// members must not wait for this one.
 class Persistent : public Owner<heddle_collective, detail::end_persistent> {
  public:
   using Owner::Owner;
@@ -84,8 +84,8 @@ class Persistent : public Owner<heddle_collective, detail::end_persistent> {
   }
 };
 
-// A nonblocking operation. wait() and test() give the handle up with its end; destroyed before, it
-// waits, also when an exception unwinds.
+// A nonblocking operation. wait() and test() release the handle when it completes; before that the
+// destructor waits, also when an exception unwinds.
 class Started : public Owner<heddle_collective, detail::end_started> {
  public:
   using Owner::Owner;
@@ -95,7 +95,7 @@ class Started : public Owner<heddle_collective, detail::end_started> {
   }
 
  private:
-  // STATE: called inside a handler, it goes on.
+  // STATE: called inside a handler; the operation goes on.
   Status ended(Status status) noexcept {
     if (status != HEDDLE_AGAIN && status != HEDDLE_ERR_TIMEOUT && status != HEDDLE_ERR_STATE) {
       static_cast<void>(release());
@@ -104,13 +104,13 @@ class Started : public Owner<heddle_collective, detail::end_started> {
   }
 };
 
-// Some ranks of a job. Only from the context's beginning to its leaving. Default and of those who
-// are in none: the null handle.
+// Some ranks of a job. Valid from the context's join to its leave. A default Team, and that of a
+// rank which is in no team, has the null handle.
 class Team : public Owner<heddle_team, heddle_team_free> {
  public:
   using Owner::Owner;
 
-  // Collective, as their C namesakes.
+  // Collective, as the C functions of the same names.
   [[nodiscard]] static Team world(const Context& context) {
     heddle_team team{};
     check(heddle_team_world(context.handle(), &team));
@@ -155,7 +155,7 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status broadcast(std::span<T> data, std::uint32_t root) const noexcept {
     return heddle_broadcast(handle_, data.data(), data.size_bytes(), root);
   }
-  // receive of the root only; elsewhere null will do.
+  // Only the root needs receive; elsewhere it may be null.
   template <class T>
   [[nodiscard]] Status reduce(std::span<const T> send, T* receive, heddle_operator op,
                               std::uint32_t root) const noexcept {
@@ -195,9 +195,9 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status alltoall(const T* send, T* receive, std::size_t block) const noexcept {
     return heddle_alltoall(handle_, send, receive, block * sizeof(T));
   }
-  // Blocks of any lengths, in elements of T: see heddle_blocks; counts, and displacements unless
-  // empty, have a place for each member. What is sent is as long as the counts say; it is checked
-  // by who passes it.
+  // Blocks of any lengths, in elements of T: see heddle_blocks. counts, and displacements unless
+  // empty, have an entry for each member. The caller must check that `send` is as long as its
+  // count.
   template <class T>
   [[nodiscard]] Status allgatherv(const T* send, T* receive, std::span<const std::size_t> counts,
                                   std::span<const std::size_t> displacements = {}) const noexcept {
@@ -219,14 +219,14 @@ class Team : public Owner<heddle_team, heddle_team_free> {
     const heddle_blocks taken = detail::blocks_of<T>(receive_counts, receive_displacements);
     return heddle_alltoallv(handle_, send, &given, receive, &taken);
   }
-  // receive and counts of the root only.
+  // Only the root needs receive and counts.
   template <class T>
   [[nodiscard]] Status gatherv(std::span<const T> send, T* receive, std::span<const std::size_t> counts,
                                std::uint32_t root) const noexcept {
     const heddle_blocks blocks = detail::blocks_of<T>(counts, {});
     return heddle_gatherv(handle_, send.data(), send.size_bytes(), receive, &blocks, root);
   }
-  // send and counts of the root only.
+  // Only the root needs send and counts.
   template <class T>
   [[nodiscard]] Status scatterv(const T* send, std::span<const std::size_t> counts, std::span<T> receive,
                                 std::uint32_t root) const noexcept {
@@ -258,8 +258,8 @@ class Team : public Owner<heddle_team, heddle_team_free> {
     return heddle_neighbor_allgather(handle_, &neighbors, send.data(), receive, send.size_bytes());
   }
 
-  // Nonblocking and persistent forms: a _start or _init function of C with its arguments between
-  // team and handle.
+  // Nonblocking and persistent forms: a _start or _init function of C, with its arguments between
+  // the team and the handle.
   //   auto started = team.start<heddle_broadcast_start>(data, bytes, root);
   //   auto steps = team.make<heddle_allreduce_init>(send, receive, count, &how, nullptr);
   template <auto function, class... Arguments>

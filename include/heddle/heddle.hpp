@@ -3,9 +3,9 @@
 // pass the handle in heddle_context_options.
 //
 // Set-up functions throw heddle::Error; operations return the C status and never throw. An owner
-// closes its handle when it is destroyed; handles may be copied out with .handle() and used with
-// the C functions at any time. Declare the context first and what belongs to it after it, so that
-// it is destroyed last.
+// closes its handle when it is destroyed; .handle() gives a copy of the handle for the C functions
+// at any time. Declare the context before everything that belongs to it, so that it is destroyed
+// last.
 #ifndef HEDDLE_HEDDLE_HPP
 #define HEDDLE_HEDDLE_HPP
 
@@ -29,7 +29,7 @@ namespace heddle {
 
 using Status = heddle_status;
 
-// What a failing set-up function throws: the status and the message of heddle_last_error().
+// Thrown by set-up functions that fail: the status and the message of heddle_last_error().
 class Error : public std::runtime_error {
  public:
   explicit Error(Status status)
@@ -40,14 +40,14 @@ class Error : public std::runtime_error {
   Status status_;
 };
 
-// For set-up: turns an error into an exception, passes everything else through.
+// For set-up: throws an error as an exception, returns any other status.
 inline Status check(Status status) {
   if (status < 0) throw Error(status);
   return status;
 }
 
 // Owner of one handle; closes it with `close`. A moved-from or default owner holds the null handle.
-// Assigning closes the handle that was held before.
+// Assignment closes the handle that it held before.
 template <class Handle, heddle_status (*close)(Handle)>
 class Owner {
  public:
@@ -64,7 +64,7 @@ class Owner {
   ~Owner() { close_held(); }
   [[nodiscard]] Handle handle() const noexcept { return handle_; }
   [[nodiscard]] explicit operator bool() const noexcept { return handle_.id != 0; }
-  // Gives the handle up without closing it.
+  // Returns the handle without closing it; the owner then holds the null handle.
   Handle release() noexcept { return std::exchange(handle_, Handle{}); }
 
  protected:
@@ -88,7 +88,7 @@ class Counter : public Owner<heddle_counter, heddle_counter_free> {
     std::uint64_t value = 0;
     return heddle_counter_read(handle_, &value);
   }
-  // Back to 0, failures forgotten.
+  // Sets it to 0 and forgets failures.
   Status reset() const noexcept { return heddle_counter_reset(handle_); }
   // A completion that raises this counter.
   [[nodiscard]] heddle_completion completion(heddle_when when = HEDDLE_WHEN_REMOTE) const noexcept {
@@ -111,8 +111,8 @@ class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_rel
     check(heddle_remote_region_bytes(handle_, &bytes));
     return bytes;
   }
-  // For direct loads and stores, `offset` bytes into the region; null where it cannot be mapped (or
-  // the offset leaves it).
+  // For direct loads and stores, `offset` bytes into the region; null if the region cannot be
+  // mapped (or the offset leaves it).
   [[nodiscard]] void* pointer(std::uint64_t offset = 0) const noexcept {
     void* address = nullptr;
     return heddle_remote_pointer(at(offset), &address) == HEDDLE_DONE ? address : nullptr;
@@ -142,7 +142,7 @@ class Region : public Owner<heddle_region, heddle_region_release> {
 // Awaitable completion of one operation: `Status s = co_await worker.async_put(…)`. The coroutine
 // resumes in the thread that makes progress on the worker (or goes on at once if the operation is
 // DONE). HEDDLE_AGAIN is a result like any other: make progress and await again. Worker::async_…
-// make these; Post is a callable (const heddle_completion*) -> Status.
+// return these objects; Post is a callable (const heddle_completion*) -> Status.
 template <class Post>
 class Await {
  public:
@@ -169,17 +169,18 @@ class Await {
   Status status_ = HEDDLE_DONE;
 };
 
-// An exclusive one is for one thread at a time, others as their sharing mode says. The try_
-// functions and the blocking ones have the meaning of their C namesakes. Its destructor closes it.
-// A worker that heddle_worker_close leaves open after HEDDLE_CLOSE_TIMEOUT is closed by its
-// context, which ends its operations: their memory, and what their completions name, must live
-// until the context has left. Who must know calls heddle_worker_close(worker.handle()) first.
+// One thread at a time may use an exclusive worker; its sharing mode says who may use another one.
+// The functions mean the same as the C functions of the same names. The destructor closes the
+// worker. If heddle_worker_close leaves it open after HEDDLE_CLOSE_TIMEOUT, leaving the context
+// closes it and ends its operations: their memory, and what their completions name, must live until
+// the context has left. A program that must know this calls heddle_worker_close(worker.handle())
+// first.
 class Worker : public Owner<heddle_worker, heddle_worker_close> {
  public:
   using Owner::Owner;
 
   int progress() noexcept { return heddle_worker_progress(handle_); }
-  // For a loop of one's own: while (!finished) worker.wait();
+  // For the program's own loop: while (!finished) worker.wait();
   Status wait(std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept { return heddle_worker_wait(handle_, timeout_ns); }
   [[nodiscard]] std::uint32_t index() const {
     std::uint32_t index = 0;
@@ -224,7 +225,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_put_signal(handle_, source.data(), source.size(), target, &signal, completion);
   }
 
-  // Strided: source and target are the first block's; the shape says the rest.
+  // Strided: source and target are those of the first block; the shape gives the other blocks.
   [[nodiscard]] Status try_put_strided(const void* source, heddle_remote target, const heddle_strided& shape,
                                        const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_put_strided(handle_, source, target, &shape, completion);
@@ -242,7 +243,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_get_strided(handle_, target, source, &shape, completion);
   }
 
-  // The signal after all blocks.
+  // The signal follows all blocks.
   [[nodiscard]] Status try_put_strided_signal(const void* source, heddle_remote target, const heddle_strided& shape,
                                               const heddle_signal& signal,
                                               const heddle_completion* completion = nullptr) noexcept {
@@ -254,7 +255,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_put_strided_signal(handle_, source, target, &shape, &signal, completion);
   }
 
-  // Lists: the segments themselves stay as they are until the completion.
+  // Lists: the segments themselves must not change until the completion.
   [[nodiscard]] Status try_put_list(std::span<const heddle_segment> segments,
                                     const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_put_list(handle_, segments.data(), segments.size(), completion);
@@ -318,7 +319,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     return heddle_am(handle_, target, &message, completion);
   }
 
-  // Tagged messages. A heddle_receive stays where it is until the receive has ended.
+  // Tagged messages. A heddle_receive must not be moved until the receive has completed.
   [[nodiscard]] Status try_send(heddle_peer target, std::uint64_t tag, std::span<const std::byte> data,
                                 const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_send(handle_, target, tag, data.data(), data.size(), completion);
@@ -394,25 +395,25 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   }
 };
 
-// Membership in a job; destroyed, it leaves the job, which is collective. Not so when an exception
-// that was thrown after it was made unwinds past it: the others may be waiting for what this rank
-// now does not do, and would never arrive at the leave. The process is then still a member and
-// should end: the launcher reports that, and the others' operations to it complete with
-// HEDDLE_ERR_PEER_FAILED. (A program that catches the exception further out and goes on to serve
-// the job keeps the context further out as well. In a job within one process, heddle_inproc_…,
-// nobody sees the end: call abort().)
+// Membership in a job. The destructor leaves the job, which is collective, except when an exception
+// that was thrown after the context was made unwinds past it: the other ranks may be waiting for
+// what this rank no longer does, and would never come to leave. The process is then still a member
+// and should end: the launcher reports this, and the others' operations to it complete with
+// HEDDLE_ERR_PEER_FAILED. (A program that catches the exception in an outer scope and continues to
+// serve the job keeps the context in that outer scope too. In a job within one process,
+// heddle_inproc_…, no launcher sees the end: call abort().)
 class Context : public Owner<heddle_context, heddle_context_leave> {
  public:
   using Owner::Owner;
   Context() = default;
-  // The exceptions counted are those at the place it now lives.
+  // Counts the exceptions that are in flight where the new object is made.
   Context(Context&& other) noexcept : Owner(std::move(other)) {}
   Context& operator=(Context&& other) noexcept = default;
   ~Context() {
     if (std::uncaught_exceptions() > exceptions_.count) static_cast<void>(release());
   }
 
-  // Joins the job this process was started in (a job of one if it was started by itself).
+  // Joins the job that this process was started in (a job of one if it was started by itself).
   static Context join() {
     return join(heddle_context_options{sizeof(heddle_context_options), nullptr, nullptr, {}, 0, nullptr});
   }
@@ -438,13 +439,13 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     options.sharing = sharing;
     return open_worker(options);
   }
-  // With everything that can be chosen; options.size is the caller's to set.
+  // With all options; the caller sets options.size.
   [[nodiscard]] Worker open_worker(const heddle_worker_options& options) const {
     heddle_worker handle{};
     check(heddle_worker_open(handle_, &options, &handle));
     return Worker(handle);
   }
-  // Advances every worker that this thread may advance; how many events were handled.
+  // As heddle_context_progress: returns how many events were handled.
   int progress() const noexcept { return heddle_context_progress(handle_); }
   [[nodiscard]] Region alloc(std::size_t bytes) const {
     heddle_region handle{};
@@ -461,7 +462,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     check(heddle_region_unpack(handle_, packed.data(), packed.size(), &handle));
     return RemoteRegion(handle);
   }
-  // Collective: the regions that all ranks give, in rank order.
+  // Collective: returns the regions of all ranks, in rank order.
   [[nodiscard]] std::vector<RemoteRegion> exchange(const Region& region) const {
     std::vector<heddle_remote_region> handles(size());
     check(heddle_region_exchange(handle_, region.handle(), handles.data()));
@@ -470,17 +471,17 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     for (const heddle_remote_region handle : handles) all.emplace_back(handle);
     return all;
   }
-  // Collective: `mine`, of the same length on every rank, of all ranks, in rank order.
+  // Collective: returns `mine` of all ranks, in rank order; it has the same length on every rank.
   [[nodiscard]] std::vector<std::byte> exchange(std::span<const std::byte> mine) const {
     std::vector<std::byte> all(mine.size() * size());
     check(heddle_context_exchange(handle_, mine.data(), mine.size(), all.data()));
     return all;
   }
-  // A counter; with a worker: one that only this worker's operations raise.
+  // A counter; with a worker: only this worker's operations raise it.
   [[nodiscard]] Counter counter() const { return counter_for({}); }
   [[nodiscard]] Counter counter(const Worker& only) const { return counter_for(only.handle()); }
-  // A counter with counts_done: what is DONE at once raises it too, so it reaches the number of
-  // operations.
+  // A counter with counts_done: operations that are DONE at once raise it too, so it reaches the
+  // number of operations.
   [[nodiscard]] Counter counter_of_all() const { return counter_for({}, 1); }
   [[nodiscard]] Counter counter_of_all(const Worker& only) const { return counter_for(only.handle(), 1); }
 
@@ -508,8 +509,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     return Counter(handle);
   }
 
-  // How many exceptions were being thrown where this context was made; assigning a handle to it
-  // does not change that.
+  // How many exceptions were in flight when this context was made; assignment does not change it.
   struct Exceptions {
     int count = std::uncaught_exceptions();
     Exceptions() = default;

@@ -9,8 +9,8 @@
 
 namespace heddle {
 
-// One side. Free it between runs: destroyed while a run is under way the handle stays open until
-// its worker is closed.
+// One side. Destroy it between runs: if a run is under way, the handle stays open until its worker
+// is closed.
 class Partitioned : public Owner<heddle_partitioned, heddle_partitioned_free> {
  public:
   using Owner::Owner;
@@ -24,7 +24,7 @@ class Partitioned : public Owner<heddle_partitioned, heddle_partitioned_free> {
 class PartitionedSend : public Partitioned {
  public:
   using Partitioned::Partitioned;
-  // data in `partitions` parts of the same length, which data.size() is a multiple of.
+  // data in `partitions` parts of the same length: data.size() is a multiple of `partitions`.
   template <class T, std::size_t kExtent>
   PartitionedSend(const Worker& worker, std::span<T, kExtent> data, std::uint32_t partitions, heddle_peer target,
                   std::uint64_t tag) {
