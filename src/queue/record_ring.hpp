@@ -161,18 +161,24 @@ class RecordConsumer {
   RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
       : control_(control), data_(data), capacity_(capacity) {}
 
+  // Whether there is a record: record, none or malformed.
+  [[nodiscard]] Take look() {
+    if (index_ != tail_) return Take::record;
+    const std::uint64_t tail = control_->tail.load(std::memory_order_acquire);
+    if (tail == index_) {
+      // nothing to do: the producer may be blocked
+      if (free_ - returned_ > capacity_ / 8) give_back();
+      return Take::none;
+    }
+    if (tail - returned_ > capacity_ || tail < index_ || tail % 8 != 0) return Take::malformed;
+    tail_ = tail;
+    return Take::record;
+  }
+
   // The next record; its bytes stay valid until release().
   [[nodiscard]] Take take(Record* record) {
     for (;;) {
-      if (index_ == tail_) {
-        tail_ = control_->tail.load(std::memory_order_acquire);
-        if (index_ == tail_) {
-          // nothing to do: the producer may be blocked
-          if (free_ - returned_ > capacity_ / 8) give_back();
-          return Take::none;
-        }
-        if (tail_ - returned_ > capacity_ || tail_ < index_ || tail_ % 8 != 0) return Take::malformed;
-      }
+      if (const Take found = look(); found != Take::record) return found;
       std::uint64_t header = 0;
       // read once: the producer might change it behind our back
       std::memcpy(&header, data_ + place_, sizeof header);
@@ -191,6 +197,32 @@ class RecordConsumer {
       *record = {payload, bytes, static_cast<std::uint32_t>(header >> 32), type};
       return Take::record;
     }
+  }
+
+  // Takes records of `type` with at most `most_bytes` while these are known to be visible, at most
+  // `most` of them: visit(number, payload, bytes, immediate). How many. What the next one is, or
+  // whether there is one, look() and take() say.
+  template <class Visit>
+  std::size_t take_known(std::uint8_t type, std::uint32_t most_bytes, std::size_t most, Visit&& visit) {
+    std::size_t count = 0;
+    std::uint64_t known = tail_ - index_;
+    std::uint32_t place = place_;
+    while (count < most && known != 0) {
+      std::uint64_t header = 0;
+      std::memcpy(&header, data_ + place, sizeof header);
+      const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
+      const std::uint32_t space = record_space(bytes);
+      if (static_cast<std::uint8_t>(header >> 24) != type || bytes > most_bytes || space > known ||
+          space > capacity_ - place) [[unlikely]] {
+        break;
+      }
+      visit(count++, data_ + place + kRecordHeaderBytes, bytes, static_cast<std::uint32_t>(header >> 32));
+      known -= space;
+      place = place + space == capacity_ ? 0 : place + space;
+    }
+    index_ = tail_ - known;
+    place_ = place;
+    return count;
   }
 
   // The record that was taken last, before any release(), could not be dealt with: the next take()

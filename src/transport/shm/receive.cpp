@@ -54,7 +54,21 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   std::size_t n = 0;
   std::size_t served = 0;
   queue::Take taken = queue::Take::record;
+  const std::uint32_t rank = from.peer->rank;
+  const std::uint32_t number = from.worker;
+  const auto arrived = [rank, number](Completion& completion, const std::byte* data, std::uint32_t bytes,
+                                      std::uint32_t immediate) {
+    completion = {Event::message, HEDDLE_DONE, 0, data, bytes, immediate, rank, number};
+  };
   while (n < out.size() && served < kServed) {
+    taken = from.ring.look();
+    if (taken != queue::Take::record) break;
+    n += from.ring.take_known(kMessageType, max_message_, out.size() - n,
+                              [&](std::size_t i, const std::byte* data, std::uint32_t bytes, std::uint32_t immediate) {
+                                arrived(out[n + i], data, bytes, immediate);
+                              });
+    if (n == out.size()) break;
+    // Not a message, the end of the ring, or nothing more.
     queue::Record record;
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
@@ -70,15 +84,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
       taken = outcome == Transfers::Served::no_memory ? queue::Take::none : queue::Take::malformed;
       break;
     }
-    Completion& completion = out[n++];
-    completion.event = Event::message;
-    completion.status = HEDDLE_DONE;
-    completion.token = 0;
-    completion.data = record.data;
-    completion.bytes = record.bytes;
-    completion.immediate = record.immediate;
-    completion.rank = from.peer->rank;
-    completion.worker = from.worker;
+    arrived(out[n++], record.data, record.bytes, record.immediate);
   }
   if (n + served != 0 && !from.lent) {
     from.lent = true;
