@@ -10,7 +10,7 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// What the launcher says that this process is; null: it has not said it.
+// What the launcher says about this process; null: it says nothing.
 struct Told {
   const char* name_space = std::getenv("PMIX_NAMESPACE");
   const char* rank = std::getenv("PMIX_RANK");
