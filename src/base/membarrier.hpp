@@ -20,8 +20,7 @@ inline void light_fence() {
 // membarrier_private_ready() registers the process; false: this kernel does not have the call, or
 // forbids it.
 [[nodiscard]] bool membarrier_private_ready();
-// False: no barrier happened (only possible if membarrier_private_ready() said false, or after a
-// fork).
+// False: no barrier happened (only possible if membarrier_private_ready() said false).
 [[nodiscard]] bool membarrier_private();
 
 // The same for all threads of all processes that have called membarrier_shared_ready(), this one

@@ -14,8 +14,8 @@ inline constexpr std::uint32_t kThreadNumbers = 128;
 inline constexpr std::uint32_t kNoThreadNumber = kThreadNumbers;
 
 namespace detail {
-// number + 1; 0: the thread has not asked for a number yet. initial-exec: reached without a call,
-// as libraries that are linked may.
+// number + 1; 0: the thread has not asked for a number yet. initial-exec: accessed without a call,
+// which is allowed in a library that programs are linked with.
 extern thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-exec")]];
 std::uint32_t take_thread_number();
 }  // namespace detail

@@ -133,7 +133,7 @@ class Bootstrap {
   }
 
  private:
-  // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after
+  // Partner: the relaxed-then-acquire load of engine::Completer; release when raised, after
   // failed(rank) is true.
   std::atomic<std::uint64_t> failure_epoch_{0};
   // the innermost lock; held while the bell rings, so that a bell that was replaced rings no more

@@ -53,7 +53,7 @@ long others_started(const char** variable) {
 // Without the warning, a program that mpirun or srun has started many times would silently be many
 // jobs of one.
 void warn_of_other_launchers(const base::Log& log) {
-  static std::atomic<bool> warned{false};  // relaxed: says nothing but whether
+  static std::atomic<bool> warned{false};  // relaxed: publishes nothing else
   const char* variable = nullptr;
   const long count = others_started(&variable);
   if (count == 0 || warned.exchange(true, std::memory_order_relaxed)) return;

@@ -89,7 +89,7 @@ class RegionTable {
     }
     auto& chunk = chunks_[index / kChunk];
     if (chunk.load(std::memory_order_relaxed) == nullptr) {
-      chunk.store(new Slot[kChunk], std::memory_order_release);  // partner: find's acquire load
+      chunk.store(new Slot[kChunk], std::memory_order_release);  // partner: locate()'s load
     }
     Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunk];
     const std::uint64_t number = ++generation_ << 20 | index;

@@ -33,7 +33,7 @@ std::shared_ptr<UnmapWatch> RegistrationCache::watch_for(const Options& options,
   if (!options.keep) return nullptr;
   base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process(options.watch);
   if (watch) return *watch;
-  static std::atomic<bool> said{false};  // relaxed: by whoever is first; each queue asks
+  static std::atomic<bool> said{false};  // relaxed: the first caller writes the line
   if (said.exchange(true, std::memory_order_relaxed)) return nullptr;
   log.line(base::Level::info, "registrations of the program's memory are not kept (HEDDLE_REG_CACHE): %s",
            base::last_message());

@@ -175,7 +175,7 @@ TEST_F(RegistrationCacheTest, WhatOperationsUseStays) {
   RegistrationCache::Lease third{};
   ASSERT_EQ(acquire(0, 1, &first), HEDDLE_DONE);
   ASSERT_EQ(acquire(2 * kPage, 1, &second), HEDDLE_DONE);
-  ASSERT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);  // passes: there is no room to keep it
+  ASSERT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);  // for one operation: no room to keep it
   EXPECT_EQ(cache->counters().passing, 1u);
   EXPECT_EQ(hardware.known.size(), 3u);
   cache->release(third.entry);

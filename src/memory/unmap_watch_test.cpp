@@ -272,7 +272,7 @@ TEST_P(UnmapWatchTest, AChildKeepsNothingAndTakesNothingFromItsParent) {
     CHILD_EXPECT(!use(pages));
     CHILD_EXPECT(!cache->keeps());
     CHILD_EXPECT(cache->counters().passing == 1);
-    CHILD_EXPECT(hardware.known() == known);  // nothing of the parent's was withdrawn
+    CHILD_EXPECT(hardware.known() == known);  // nothing of the parent's was deregistered
     watch->forget(0, ~std::uint64_t{0});
     CHILD_EXPECT(::munmap(pages.at, pages.bytes) == 0);
     cache.reset();

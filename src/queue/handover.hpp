@@ -5,7 +5,7 @@
 //   owner                                helper
 //   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
 //   light fence                          heavy fence (membarrier)
-//   claim == 0 ? go on : wait            inside == 0 ? go on : give the claim back
+//   claim == 0 ? go on : wait            inside == 0 ? go on : release the claim
 //   … use …                              … use …
 //   inside = 0                           claim = 0, and wake the owner if it sleeps
 //
@@ -131,7 +131,7 @@ class Handover {
     if ((claim_.exchange(0, std::memory_order_release) & kWaiting) != 0) System::wake(&claim_);
   }
 
-  // ---- anybody ----
+  // ---- any thread ----
 
   // For another helper that has nothing better to do: gives its core to the helper that has the
   // claim, which may have been preempted, and sleeps for at most `sleep_ns`. Nobody wakes it.

@@ -343,7 +343,7 @@ TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_onl
     gone.store(true);
   });
   EXPECT_TRUE(test::within_time([&] { return gone.load(); }));
-  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever has come out: it ends
+  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever the result, it ends
   goes.join();
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("rank 2 has not left"), std::string::npos) << told;

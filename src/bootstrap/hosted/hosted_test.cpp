@@ -153,7 +153,7 @@ TEST(hosted, a_rank_that_dies_is_told_to_the_others) {
     EXPECT_FALSE(bootstrap.failed(rank));
     bootstrap.leave();
   });
-  EXPECT_EQ(space.finished_ranks(), 3U);  // the dead one's launcher is not told that all is well
+  EXPECT_EQ(space.finished_ranks(), 3U);  // the dead rank has not called finish()
 }
 
 // Every waiting call returns, and every rank knows that no other is left.

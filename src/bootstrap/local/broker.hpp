@@ -14,7 +14,7 @@
 namespace heddle::bootstrap::local {
 
 enum class Membership {
-  outside,  // has not joined (it may never do)
+  outside,  // has not joined (it may never join)
   joined,
   left,  // in good order
   lost   // died, or its connection failed or was closed for bad frames

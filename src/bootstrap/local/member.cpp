@@ -162,7 +162,7 @@ base::Status Member::exchange_start(std::span<const std::byte> mine) {
     if (keeper_ != Gathered::kNobody) {
       exchange_ = Exchange::arrived;
       missing_ = keeper_;
-      return HEDDLE_DONE;  // exchange_test() tells
+      return HEDDLE_DONE;  // exchange_test() returns the error
     }
   }
   static_cast<void>(send({FrameType::exchange}, mine));  // if it fails, lost() ends the exchange

@@ -171,7 +171,7 @@ TEST(pmi_client, garbage_does_no_harm) {
     std::vector<std::string> answers = good;
     std::string& victim = answers[random() % answers.size()];
     victim[random() % (victim.size() - 1)] =
-        static_cast<char>(random());  // the newline stays: a server may take its time
+        static_cast<char>(random());  // the newline stays: the client would wait for it
     Server server(answers);
     auto client = Client::open(server.given());
     if (!client) continue;

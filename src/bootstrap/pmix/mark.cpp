@@ -40,7 +40,7 @@ base::Status mark_process(const std::string& name_space, const std::string& rank
     if (::listen(mark.get(), SOMAXCONN) != 0) {
       return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
     }
-    mark.stay_open();  // as long as the process
+    mark.stay_open();  // until the process ends
     return HEDDLE_DONE;
   }
   if (::connect(mark.get(), name.address(), name.length()) != 0) {
