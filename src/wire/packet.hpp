@@ -3,7 +3,8 @@
 //
 // Encode and decode stand side by side; decode treats every byte as hostile and never reads past
 // what it was given. Byte order is the machine's: all processes of a job run on machines of one
-// byte order (checked by the version word of the packed region and of the transports' cards).
+// byte order (checked by the magic of the packed region, and magic and version of the transports'
+// cards).
 #pragma once
 
 #include <cstddef>
