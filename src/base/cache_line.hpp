@@ -1,4 +1,4 @@
-// The size that keeps two things out of each other's way in a coherent cache.
+// Alignment that keeps two objects on separate cache lines.
 #pragma once
 
 #include <cstddef>

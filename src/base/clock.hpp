@@ -1,4 +1,4 @@
-// Time as seen by a context. Everything in the library asks its context's clock, so that tests can
+// Time as seen by a context. All code in the library asks its context's clock, so that tests can
 // run on virtual time.
 #pragma once
 

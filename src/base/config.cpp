@@ -233,7 +233,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "operation, by the slower way of the engine)"},
 }};
 
-// Row i describes the i-th Var, and has a name and everything that is printed.
+// Row i describes the i-th Var, and has a name, a default value and a help text.
 constexpr bool rows_match_vars() {
   for (std::size_t i = 0; i < kVariables.size(); ++i) {
     const Variable& row = kVariables[i];
@@ -303,7 +303,7 @@ const char* accepted(Type type) {
   return "";
 }
 
-// As it may be written in the variable.
+// `value` as a user may write it in the variable.
 std::string written(Type type, std::uint64_t value) {
   using Unit = std::pair<const char*, std::uint64_t>;
   static constexpr Unit kBytes[] = {{"G", kGi}, {"M", kMi}, {"K", kKi}};
@@ -338,7 +338,8 @@ std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
   static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
       {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
   if (text == "0")
-    // else the unit is said: a bare number would be seconds to some, and nanoseconds to others
+    // every other number needs a unit: some would read a bare number as seconds, others as
+    // nanoseconds
     return 0;
   return with_unit(text, kUnits);
 }

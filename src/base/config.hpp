@@ -103,8 +103,8 @@ struct Variable {
 // All variables a user may set, for printing.
 std::span<const Variable> variables();
 
-// Names that begin with HEDDLE_ but are not settings (the launcher gives them to the processes it
-// starts).
+// Names that begin with HEDDLE_ but are not settings: the launcher sets them for the processes it
+// starts.
 inline constexpr std::array<std::string_view, 4> kInternalNames = {"HEDDLE_LOCAL_FD", "HEDDLE_LOCAL_RANK",
                                                                    "HEDDLE_LOCAL_SIZE", "HEDDLE_THREADS"};
 
@@ -114,9 +114,9 @@ class Config {
  public:
   using Overrides = std::map<std::string, std::string>;
 
-  // Reads and parses everything. A value that is unparsable or out of its range is
-  // HEDDLE_ERR_CONFIG naming variable, value and what is accepted.
-  // Unknown HEDDLE_* names are listed in unknown().
+  // Reads and parses everything. A value that cannot be parsed or is out of its range:
+  // HEDDLE_ERR_CONFIG, with a message that names variable, value and what is accepted. Unknown
+  // HEDDLE_* names are listed in unknown().
   static Result<Config> read(const Overrides& overrides = {});
 
   [[nodiscard]] const std::string& text(Var var) const { return text_[index(var)]; }
@@ -133,12 +133,13 @@ class Config {
   std::vector<std::string> unknown_;
 };
 
-// "64K-1G, a multiple of 64"; empty: every number will do.
+// "64K-1G, a multiple of 64"; empty: every number is accepted.
 std::string range_text(const Variable& variable);
 
 // Parses "64K", "1M", "4096", "1G" (binary multiples). Empty optional: not a size.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
-// Parses "500ns", "3us", "2ms", "1s"; a bare number is nanoseconds.
+// Parses "500ns", "3us", "2ms", "1s", "5min", "1h"; a number without a unit is accepted only if it
+// is 0.
 std::optional<std::uint64_t> parse_time_ns(std::string_view text);
 
 }  // namespace heddle::base

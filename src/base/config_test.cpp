@@ -9,7 +9,7 @@
 namespace heddle::base {
 namespace {
 
-// `allowed`: what the message says that is.
+// `allowed`: the accepted values, as the message states them.
 void expect_refused(const char* name, const char* value, const char* allowed) {
   const auto config = Config::read({{name, value}});
   ASSERT_FALSE(config.ok()) << name << "=" << value;
@@ -39,7 +39,7 @@ TEST(Config, BothEndsOfARangeAreInsideAndWhatIsBeyondIsRefused) {
   expect_refused("HEDDLE_FAULT_LATENCY", "1001ms", " 0-1s ");
   expect_refused("HEDDLE_FAULT_AGAIN", "96", " 0-95 ");
   expect_refused("HEDDLE_FAULT_DELAY", "1000001", " 0-1000000 ");
-  // in nanoseconds no number of 64 bits
+  // in nanoseconds it does not fit into 64 bits
   expect_refused("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");
 }
 

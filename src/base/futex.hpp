@@ -1,5 +1,5 @@
-// The kernel's wait on a 32-bit word. Only a way to give the core away: what it can say is said
-// again by the word.
+// The kernel's wait on a 32-bit word. It only gives the core away: its result is not used, since
+// the caller reads the word again.
 #pragma once
 
 #include <linux/futex.h>

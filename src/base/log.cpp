@@ -44,7 +44,7 @@ void Log::write(const char* label, const char* format, std::va_list arguments) c
       std::vsnprintf(text.data() + used, text.size() - static_cast<std::size_t>(used) - 1, format, arguments);
   used = std::min<int>(used + std::max(more, 0), static_cast<int>(text.size()) - 2);
   text[static_cast<std::size_t>(used)] = '\n';
-  // Nothing can be done about a standard error that cannot be written.
+  // Nothing can be done when standard error cannot be written.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(used) + 1);
 }
 

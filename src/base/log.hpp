@@ -18,7 +18,7 @@ class Log {
   // The level that a HEDDLE_LOG text names; false: no such level.
   static bool parse(std::string_view text, Level* level);
 
-  // Writes one line whatever the level: what somebody asked for.
+  // Writes one line at every level: output that the user asked for.
   [[gnu::cold, gnu::format(printf, 2, 3)]] void say(const char* format, ...) const;
 
   // Writes one line if `level` is at or above the configured one. Any thread.

@@ -18,8 +18,8 @@ bool supported(int commands) {
 
 }  // namespace
 
-// Registering is idempotent and belongs to the process's memory, so that there is nothing to
-// remember here: a child of fork() has it still, one of exec() asks anew.
+// Registration is idempotent and belongs to the process's memory, so nothing is remembered here: a
+// child of fork() is still registered, and a program started by exec() registers anew.
 bool membarrier_private_ready() {
   return supported(MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
          command(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);

@@ -1,9 +1,9 @@
-// Asymmetric barriers: the kernel makes other threads pass a full fence, so that the side that runs
-// often has none.
+// Asymmetric barriers: the kernel makes other threads execute a full fence, so that the side that
+// runs often needs none.
 //
-// The frequent side writes light_fence() between a store and a load; the rare side calls one of the
-// two below between its own store and load. Then at least one of them sees the other's store.
-// ThreadSanitizer does not know this: what is handed over needs release and acquire on the
+// The frequent side puts light_fence() between a store and a load; the rare side calls one of the
+// two barriers below between its own store and load. Then at least one side sees the other's store.
+// ThreadSanitizer does not know this: data that is handed over needs release and acquire on the
 // variables as well.
 #pragma once
 
@@ -11,19 +11,20 @@
 
 namespace heddle::base {
 
-// Costs nothing: the compiler keeps the order, the rare side makes the processor keep it.
+// Costs nothing: the compiler keeps the order; the rare side's barrier makes the processor keep it.
 inline void light_fence() {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// All other threads of this process. Registers the process at the first call of
-// membarrier_private_ready(); false: this kernel does not have it, or forbids it.
+// membarrier_private(): a full fence in all other threads of this process.
+// membarrier_private_ready() registers the process; false: this kernel does not have the call, or
+// forbids it.
 [[nodiscard]] bool membarrier_private_ready();
-// False: it did not happen (only possible if the above said false, or after a fork).
+// False: no barrier happened (only possible if membarrier_private_ready() said false).
 [[nodiscard]] bool membarrier_private();
 
-// All threads of all processes that have said membarrier_shared_ready(), this one included.
-// Likewise.
+// The same for all threads of all processes that have called membarrier_shared_ready(), this one
+// included.
 [[nodiscard]] bool membarrier_shared_ready();
 [[nodiscard]] bool membarrier_shared();
 

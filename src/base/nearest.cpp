@@ -8,7 +8,7 @@
 namespace heddle::base {
 namespace {
 
-// longer ones are no misspelt names, and are not worth the time
+// longer words are no misspelt names, and are not worth the time
 constexpr std::size_t kLongest = 64;
 
 std::string lower(std::string_view text) {
@@ -38,7 +38,7 @@ std::size_t distance(const std::string& from, const std::string& to) {
   return steps[from.size()][to.size()];
 }
 
-// What all names begin with ("--", "HEDDLE_") says nothing about which of them was meant.
+// The common beginning of all names ("--", "HEDDLE_") does not tell which of them was meant.
 std::size_t common_beginning(std::string_view word, const std::vector<std::string_view>& names) {
   std::size_t common = 0;
   const auto agrees = [&](std::string_view name) { return name.size() > common && name[common] == word[common]; };

@@ -1,4 +1,4 @@
-// Threads of ours in somebody else's program.
+// The library's own threads in an application's process.
 #pragma once
 
 #include <signal.h>
@@ -8,8 +8,8 @@
 
 namespace heddle::base {
 
-// With all signals blocked: they are the application's threads' business. Throws std::system_error
-// if there is no thread.
+// Starts a thread with all signals blocked: signals are for the application's threads. Throws
+// std::system_error if the thread cannot be started.
 template <class Function>
 std::thread start_quiet_thread(Function&& function) {
   sigset_t all;

@@ -19,7 +19,7 @@ class Random {
   }
   // Uniform in [0, bound), bound > 0.
   std::uint64_t below(std::uint64_t bound) {
-    __extension__ typedef unsigned __int128 Wide;  // not ISO C++, but of both compilers
+    __extension__ typedef unsigned __int128 Wide;  // not ISO C++, but both compilers have it
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
 

@@ -1,5 +1,5 @@
-// For tests: what not every kernel offers. A test that needs it says "skipped: …" where it is
-// missing.
+// For tests: kernel features that some kernels lack. A test that needs one says "skipped: …" where
+// it is missing.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,7 +10,8 @@ namespace heddle::test {
 inline constexpr const char* kNoKernelCopy =
     "skipped: process_vm_readv is not to be had here (an emulator, a filter of calls)";
 
-// Whether processes may copy from each other's memory. Who may not even copy from his own may not.
+// Whether processes may copy from each other's memory. A process that may not copy from its own
+// memory may not copy from another's either.
 inline bool kernel_copies() {
   char from = 1;
   char to = 0;

@@ -1,5 +1,5 @@
-// Memory that runs out when a test says so. To be included by one file of a program: it replaces
-// operator new.
+// Memory that runs out when a test says so. Only one file of a program may include this: it
+// replaces operator new.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace heddle::test {
 
-// Allocations of this thread that still succeed; negative: all do.
+// Number of allocations of this thread that still succeed; negative: all succeed.
 inline thread_local long allocations_left = -1;
 inline thread_local bool allocation_failed = false;
 
@@ -54,7 +54,7 @@ inline void* take(std::size_t bytes) noexcept {
 
 namespace heddle::test {
 
-// Memory is exhausted after `allocations` more, for its life.
+// While it lives, memory is exhausted after `allocations` more allocations.
 class Exhausted {
  public:
   explicit Exhausted(long allocations) {
@@ -66,7 +66,7 @@ class Exhausted {
   Exhausted& operator=(const Exhausted&) = delete;
 };
 
-// Runs `once` with 0, 1, 2, … allocations, until it needs no more than it is given.
+// Runs `once` with 0, 1, 2, … allocations, until no allocation fails.
 template <class Once>
 void with_every_allocation_failing(Once&& once) {
   for (long allocations = 0; allocations < 10'000; ++allocations) {

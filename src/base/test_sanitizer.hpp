@@ -1,5 +1,6 @@
-// For tests: is this a build with AddressSanitizer? A test that repeats itself, or covers many
-// cases alike, for most of a minute may do less of it there; the builds without do all of it.
+// For tests: is this a build with AddressSanitizer? A test that runs for most of a minute because
+// it repeats itself, or covers many similar cases, may do less there; builds without it run
+// everything.
 #pragma once
 
 namespace heddle::base {

@@ -1,5 +1,5 @@
-// For tests: waiting for what other threads do. By deadlines that only a fault can miss, and by
-// what the kernel says of a thread; never by a guess of how long something takes.
+// For tests: waiting for what other threads do. The waits use deadlines that only a fault can miss,
+// and what the kernel says of a thread; they never guess how long something takes.
 #pragma once
 
 #include <pthread.h>
@@ -29,7 +29,8 @@ class Deadline {
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kFaultTime;
 };
 
-// Turns until done(); false: not within kFaultTime. It yields: another thread has to act.
+// Calls turn_once() until done(); false: not within kFaultTime. It yields: another thread has to
+// act.
 template <class Done, class Turn>
 bool within_time(Done&& done, Turn&& turn_once) {
   const Deadline deadline;
@@ -49,7 +50,7 @@ inline pid_t this_thread() {
   return static_cast<pid_t>(::syscall(SYS_gettid));
 }
 
-// The threads of this process whose names begin so.
+// The threads of this process whose names begin with `beginning`.
 inline std::vector<pid_t> threads_named(const std::string& beginning) {
   std::vector<pid_t> found;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -59,13 +60,13 @@ inline std::vector<pid_t> threads_named(const std::string& beginning) {
   }
   return found;
 }
-// One of them; 0: there is none.
+// The first of them; 0: there is none.
 inline pid_t thread_named(const std::string& beginning) {
   const std::vector<pid_t> all = threads_named(beginning);
   return all.empty() ? 0 : all.front();
 }
 
-// Whether the kernel says that this thread of this process, or this child, sleeps now.
+// Whether the kernel says that a thread of this process, or a child process, sleeps now.
 inline bool sleeps_in_kernel(pid_t thread, const char* processes = "/proc/self/task/") {
   std::string line;
   std::getline(std::ifstream(processes + std::to_string(thread) + "/stat"), line);
@@ -73,8 +74,8 @@ inline bool sleeps_in_kernel(pid_t thread, const char* processes = "/proc/self/t
   return name != std::string::npos && name + 2 < line.size() && line[name + 2] == 'S';
 }
 
-// Until it sleeps in the kernel. It must have nothing else to sleep for than what the test is
-// about.
+// Waits until the thread sleeps in the kernel. What the test is about must be its only reason to
+// sleep.
 [[nodiscard]] inline bool await_asleep(pid_t thread) {
   return within_time([thread] { return sleeps_in_kernel(thread); });
 }

@@ -9,14 +9,14 @@ thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-e
 
 namespace {
 
-// Bit set: taken. Release when given back, acquire when taken: what the former owner wrote in its
-// places.
+// Bit set: the number is taken. Release when it is given back, acquire when it is taken: what the
+// former owner wrote in its slots.
 std::array<std::atomic<std::uint64_t>, kThreadNumbers / 64> g_taken;
 
 struct GiveBack {
   ~GiveBack() {
     const std::uint32_t known = t_thread_number;
-    // Others' thread-local destructors may still count: they then do it as a thread without a
+    // Thread-local destructors that run later may still count: they do so as a thread without a
     // number.
     t_thread_number = kNoThreadNumber + 1;
     if (known == 0 || known - 1 >= kThreadNumbers) return;

@@ -1,8 +1,8 @@
-// How much longer something is waited for, by the time that this process has run.
+// How much longer to wait for something, in time during which this process has run.
 //
-// A process may be stopped, often with its whole job, and find a deadline past when it goes on,
-// though nobody has had time to do anything. So the clock is looked at now and then, and however
-// long ago the last look was, it counts as no more than kLookNs.
+// A process may be stopped, often with its whole job. When it goes on, a deadline may be past
+// although no process had time to do anything. So the clock is read now and then, and the time
+// since the last reading counts as at most kLookNs.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ class Timeout {
 
   Timeout(std::int64_t ns, Clock& clock) : ns_(ns), clock_(&clock) { renew(); }
 
-  // How long poll(2) may take before the next over().
+  // How long poll(2) may sleep before the next call of over().
   [[nodiscard]] int slice_ms() const {
     if (ns_ < 0) return -1;
     return static_cast<int>((std::clamp<std::int64_t>(left_ns_, 1, kLookNs) + kMs - 1) / kMs);
   }
-  // A look.
+  // Reads the clock. True: the time is over.
   [[nodiscard]] bool over() {
     if (ns_ < 0) return false;
     const std::uint64_t now = clock_->now_ns();

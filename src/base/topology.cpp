@@ -15,7 +15,7 @@
 namespace heddle::base {
 namespace {
 
-// Nothing in these files is to be believed: a list that is longer than this is none.
+// The content of these files is not trusted: a processor number from here on makes a list invalid.
 constexpr int kMostProcessors = 1 << 16;
 
 std::optional<std::string> first_line(const std::string& path) {
@@ -37,8 +37,8 @@ unsigned number_in(const std::string& path) {
   return line ? number(*line).value_or(0) : 0;
 }
 
-// "0-3,8,10-11", as the kernel writes sets of processors; in ascending order, as it writes them
-// too. Empty: it is no such list.
+// "0-3,8,10-11", as the kernel writes sets of processors; ascending, as the kernel writes them.
+// Empty: the text is no such list.
 std::vector<int> parse_list(std::string_view text) {
   std::vector<int> numbers;
   while (!text.empty()) {
@@ -68,7 +68,7 @@ std::uint64_t bytes_in(const std::string& path) {
   return std::uint64_t{number(digits).value_or(0)} << shift;
 }
 
-// One cache of the machine: it is met at each of the processors that share it.
+// One cache of the machine: the files of every processor that shares it describe it.
 using CacheName = std::tuple<unsigned, char, std::vector<int>>;  // level, kind, processors
 using Caches = std::map<CacheName, Cache, std::greater<>>;       // from the largest level down
 
@@ -96,7 +96,7 @@ void read_caches(const std::string& processor, int self, const std::map<int, int
   }
 }
 
-// Those of one level, kind and size in one row.
+// The caches of one level, kind and size in one row.
 std::vector<Cache> in_rows(const Caches& caches) {
   std::vector<Cache> rows;
   for (const Caches::value_type& entry : caches) {

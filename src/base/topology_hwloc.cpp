@@ -1,7 +1,7 @@
-// read_topology() by hwloc, which is opened at run time; topology_plain.cpp is in its place where
-// the build goes without its header.
+// read_topology() with hwloc, which is opened at run time. A build without hwloc's header compiles
+// topology_plain.cpp instead.
 //
-// Of the header only types, constants and the functions' signatures are used: its inline functions
+// Only types, constants and the functions' signatures of the header are used: its inline functions
 // would link the library.
 #include <dlfcn.h>
 #include <hwloc.h>
@@ -52,7 +52,7 @@ bool find_all(void* handle, Library* library) {
          find(handle, "hwloc_bitmap_isincluded", &library->bitmap_isincluded);
 }
 
-// The library stays loaded as long as the process. CONFIG: why it cannot be used.
+// The library stays loaded until the process ends. CONFIG: the message says why it cannot be used.
 Result<Library> open_library(const char* file) {
   void* handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
@@ -163,7 +163,7 @@ Result<Topology> read_hwloc_topology(const char* file, const std::vector<int>& a
   topology.numa_nodes = reader.count_of(HWLOC_OBJ_NUMANODE);
   topology.processor = reader.processor();
   topology.caches = reader.caches();
-  // Machines that do not tell their cores still tell their hardware threads.
+  // Machines that do not describe their cores still describe their hardware threads.
   const hwloc_obj_type_t unit = reader.count_of(HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
   for (unsigned i = 0; i < reader.count_of(unit); ++i) {
     std::vector<int> threads = reader.usable_threads(reader.object(unit, i)->cpuset, allowed);

@@ -1,4 +1,4 @@
-// read_topology() of a build without hwloc's header.
+// read_topology() for a build without hwloc's header.
 #include "base/topology.hpp"
 
 namespace heddle::base {

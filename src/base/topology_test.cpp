@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a kernel would show below /sys/devices/system, in a folder of our own.
+// A folder with the files that a kernel would show below /sys/devices/system.
 class Machine {
  public:
   Machine() {
@@ -80,7 +80,7 @@ TEST(Topology, ThisMachine) {
   EXPECT_EQ(topology->hardware_threads(), allowed->size());
 }
 
-// In a build with hwloc: two readers, one machine.
+// In a build with hwloc: both readers describe the same machine alike.
 TEST(Topology, LinuxSaysWhatHwlocSays) {
   const auto allowed = allowed_processors();
   ASSERT_TRUE(allowed.ok());
@@ -93,7 +93,7 @@ TEST(Topology, LinuxSaysWhatHwlocSays) {
   EXPECT_EQ(sorted_cores(*by_default), sorted_cores(*by_linux));
 }
 
-// hwloc is opened at run time: a machine without it is read all the same, and told why.
+// hwloc is opened at run time: without it the topology is still read, and the remark says why.
 TEST(Topology, WithoutTheLibraryItIsSaidWhy) {
   const auto allowed = allowed_processors();
   ASSERT_TRUE(allowed.ok());
@@ -136,8 +136,8 @@ TEST(Topology, CoreGroups) {
   EXPECT_EQ(topology->caches[1].shared_by, 1U);
 }
 
-// Hardware threads of one core are far apart in the numbering, one package follows the other, and
-// only some are ours.
+// The hardware threads of a core have numbers far apart, the packages' cores follow one another,
+// and only some processors are allowed.
 TEST(Topology, HardwareThreadsAndMasks) {
   const Machine machine;
   machine.file("cpu/online", "0-7");

@@ -21,11 +21,12 @@ inline void cpu_relax() {
 #endif
 }
 
-// What the waits of a process have learned about its cores: whether who gives one away finds
-// somebody else on it. It only says how long to spin, so it may be wrong for a while. Any thread.
+// What the waits of a process have learned about its cores: whether a thread that yields its core
+// finds another thread on it. This only decides how long to spin, so it may be wrong for a while.
+// Any thread.
 class Crowd {
  public:
-  // How many may wait on how many cores, as far as is known before anybody has waited.
+  // `who_wait` threads may wait on `cores` cores: what is known before any of them has waited.
   void expect(std::uint64_t who_wait, std::uint64_t cores) {
     const bool crowded = who_wait > cores;
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
@@ -34,25 +35,26 @@ class Crowd {
     longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
   }
   // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel
-  // does one at a time. Hundreds on a core that look each millisecond leave it no time. So the
-  // longest nap grows with the ranks that share a core.
+  // serializes. Hundreds of sleepers on a core that look each millisecond leave it no time. So the
+  // longest sleep grows with the number of ranks that share a core.
   [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
   static constexpr std::int64_t kShortestNapNs = 50'000;
-  // For who could not find out whether something has come: as short as a nap may be; longer where
-  // the longest is, in the same proportion, so that hundreds on a core leave it time then, too.
+  // For a thread that could not find out whether something has arrived: the shortest sleep. It
+  // grows in proportion to the longest one, so that hundreds of threads on a core leave it time
+  // then, too.
   [[nodiscard]] std::int64_t brief_nap_ns() const { return longest_nap_ns() / (kLongestNapNs / kShortestNapNs); }
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
-  // How long the core was away. Alone on it, one is back in half a microsecond; another thread
-  // takes two switches at least.
+  // `ns`: how long the core was away. A thread that is alone on its core is back in half a
+  // microsecond; another thread takes at least two context switches.
   void yielded(std::uint64_t ns) {
     const std::uint32_t level = level_.load(std::memory_order_relaxed);
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
-  // After yielded(): the thread has shared its core for a while, though there should be one for
-  // everybody. The system leaves two that yield to each other on one core for ever, since neither
-  // of them waits in its queue for long.
+  // Call it after yielded(). True: the thread has shared its core for a while, although there
+  // should be a core for each. The system leaves two threads that yield to each other on one core
+  // for ever, since neither of them waits in its run queue for long.
   [[nodiscard]] bool should_step_aside(std::uint64_t ns, std::uint64_t now) {
     if (ns < kTwoSwitchesNs || !roomy_.load(std::memory_order_relaxed)) {
       if (shared_.load(std::memory_order_relaxed) != 0) shared_.store(0, std::memory_order_relaxed);
@@ -61,7 +63,7 @@ class Crowd {
     const std::uint32_t shared = shared_.load(std::memory_order_relaxed) + 1;
     shared_.store(shared, std::memory_order_relaxed);
     if (shared < kMostShared || now < not_before_.load(std::memory_order_relaxed)) return false;
-    // Where it does not help, because all cores are busy, it is tried less and less often.
+    // Where moving does not help, because all cores are busy, it is tried less and less often.
     const std::uint64_t pause = pause_.load(std::memory_order_relaxed);
     pause_.store(pause < kLongestPauseNs ? 2 * pause : pause, std::memory_order_relaxed);
     not_before_.store(now + pause, std::memory_order_relaxed);
@@ -70,53 +72,54 @@ class Crowd {
   }
 
  private:
-  static constexpr std::uint32_t kMostShared = 64;  // yields to somebody, one after the other
+  static constexpr std::uint32_t kMostShared = 64;  // consecutive yields to another thread
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
-  // so many yields to nobody, and the core counts as free again
+  // after so many yields to no other thread the core counts as free again
   static constexpr std::uint32_t kMost = 8;
-  // ten times what a nap takes of the core, and more
+  // more than ten times the core time that one sleep costs
   static constexpr std::uint64_t kNapPerShareNs = 200'000;
   static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
-  // Relaxed, all: hints; updates may be lost.
+  // All relaxed: these are hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
   std::atomic<std::int64_t> longest_nap_{kLongestNapNs};
-  std::atomic<bool> roomy_{false};  // a core for everybody who may wait, as far as is known
+  std::atomic<bool> roomy_{false};  // as far as known, a core for each that may wait
   std::atomic<std::uint32_t> shared_{0};
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
 };
 
-// Moves the calling thread to another core that it may run on, if there is one, and lets it run on
-// all as before.
+// Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
+// is the same afterwards.
 void step_aside();
 
-// One per wait. Call idle() after each fruitless attempt, busy() after a fruitful one; then, if
-// nap_ns() says so, sleep.
+// One per wait. Call idle() after each attempt that found nothing, busy() after one that found
+// something; then, if nap_ns() says so, sleep.
 //
-// Spins, yields, sleeps. With more threads than cores the partner may need this very core: what is
-// spun here is added to every turn of everybody, so who knows that there is a crowd hardly spins. A
+// Spins, yields, sleeps. With more threads than cores the partner may need this very core, and time
+// spent spinning delays every thread on it; so a Waiter that knows of a crowd hardly spins. A
 // thread that is alone on its core is back from sched_yield() in half a microsecond, so yielding
-// costs it little. Who has waited in vain for long sleeps, a sixteenth of the time it has waited:
-// what does not wake it is noticed late by as little, and it leaves its core to others.
+// costs it little. A thread that has waited in vain for long sleeps for a sixteenth of the time it
+// has waited: an event that does not wake it is noticed late by no more than that, and the core is
+// free for others.
 class Waiter {
  public:
-  // `crowd` outlives it; null: nothing is known, nothing is learned. timeout_ns: negative: for
-  // ever; 0: who asks has looked once, and the time is over.
+  // `crowd` outlives the Waiter; null: nothing is known, nothing is learned. timeout_ns: negative:
+  // wait for ever; 0: the caller has looked once, and the time is over.
   Waiter(Clock& clock, std::int64_t timeout_ns, Crowd* crowd = nullptr)
       : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
-    if (timeout_ns_ == 0) since_clock_ = kClockPeriod;  // the first question looks at the clock
+    if (timeout_ns_ == 0) since_clock_ = kClockPeriod;  // the first call reads the clock
     if (crowd_ != nullptr && crowd_->crowded()) spins_ = kFewSpins;
   }
 
-  // It goes on where another one has ended in vain, which had waited since then.
+  // Continues the wait of an earlier Waiter that ended in vain and had waited since `idle_since`.
   void resume(std::uint64_t idle_since) {
     idle_since_ = idle_since;
     attempts_ = spins_;
   }
-  // Since when (Clock) it has waited in vain; 0: it has not yielded since something happened.
+  // Since when (Clock) it has waited in vain; 0: it has not yielded since the last busy().
   [[nodiscard]] std::uint64_t idle_since() const { return idle_since_; }
 
   // False: the time is over.
@@ -136,7 +139,8 @@ class Waiter {
     return yield();
   }
 
-  // After idle(), which has then not yielded: how long to sleep now; 0: not at all.
+  // Call it after idle(): how long to sleep now; 0: not at all. If it is not 0, idle() has not
+  // yielded.
   [[nodiscard]] std::int64_t nap_ns() const {
     if (idle_ns_ < kBeforeNapsNs) return 0;
     const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
@@ -146,7 +150,7 @@ class Waiter {
   }
 
  private:
-  // without a pause: the answer is one cache transfer away
+  // spins without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kFree = 64;
   static constexpr std::uint32_t kSpins = 100;  // five microseconds: about two context switches
   static constexpr std::uint32_t kFewSpins = 16;
@@ -181,17 +185,17 @@ class Waiter {
   Clock& clock_;
   Crowd* crowd_;
   std::int64_t timeout_ns_;
-  std::int64_t left_ns_ = 0;  // when the clock was read last
+  std::int64_t left_ns_ = 0;  // when the clock was last read
   std::uint64_t start_ns_ = 0;
-  std::uint64_t idle_since_ = 0;  // when it first yielded; 0: not since something happened
+  std::uint64_t idle_since_ = 0;  // time of the first yield; 0: none since the last busy()
   std::uint64_t idle_ns_ = 0;     // since then
   std::uint32_t spins_ = kSpins;
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;
 };
 
-// For waits of set-up, where the answer makes a way through other processes: sleeps, longer from
-// time to time.
+// For waits during set-up, where the answer travels through other processes. Each sleep is twice as
+// long as the last one, up to 1 ms.
 class Nap {
  public:
   void take() {

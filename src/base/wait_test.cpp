@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-// Until it yields, at a time that the clock says; what it then says of sleeping.
+// Idles until the waiter yields, `ns` later by the clock; returns how long it then wants to sleep.
 std::int64_t nap_after(Waiter& waiter, ManualClock& clock, std::uint64_t ns) {
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(waiter.idle());
   clock.advance_ns(ns);
@@ -46,7 +46,7 @@ TEST(Waiter, AShortTimeIsOverThoughItOnlySpins) {
   while (waiter.busy()) ASSERT_LT(++rounds, 10'000);
 }
 
-// Who does not want to wait looks once, not for the microseconds of a spin.
+// A caller that does not want to wait looks once and does not spin for microseconds.
 TEST(Waiter, NoTimeIsOverAtOnce) {
   ManualClock clock;
   clock.advance_ns(kMs);
@@ -79,8 +79,8 @@ TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
   EXPECT_GE(crowd.brief_nap_ns(), 1'000'000) << "hundreds on a core leave it time";
 }
 
-// What is slept between two looks at the longest; the looks of all together then take the same part
-// of a core, however many they are.
+// The longest sleep between two looks. All looks together then take the same part of a core,
+// however many threads look.
 TEST(Waiter, SleepsLongerTheMoreShareACore) {
   const auto longest = [](std::uint64_t who_wait, std::uint64_t cores) {
     Crowd crowd;

@@ -1,8 +1,8 @@
-// How a process becomes a member of a job: the contract every bootstrap fulfils.
+// How a process becomes a member of a job: the contract that every bootstrap fulfils.
 //
 // A bootstrap knows this process's rank, carries a few bytes and one file descriptor per rank
-// between the processes during set-up, and tells who has died. It is not for the hot path. All
-// functions may be called from any thread unless noted.
+// between the processes during set-up, and reports which ranks have died. It is not for the hot
+// path. All functions may be called from any thread unless noted.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ namespace heddle::bootstrap {
 // Random per job; membership is proved by knowing it, and packed regions carry a digest of it.
 using JobSecret = std::array<std::uint8_t, 16>;
 
-// What a rank shows to its peers: a descriptor (its shared segment, or -1), its process and a few
-// bytes.
+// What a rank publishes for its peers: a descriptor (its shared segment, or -1), its process and a
+// few bytes.
 struct Card {
-  // publish: stays the caller's, open as long as the bootstrap. fetch: a new descriptor that is the
-  // caller's to close.
+  // publish: the caller keeps it, open as long as the bootstrap. fetch: a new descriptor, which the
+  // caller closes.
   int fd = -1;
   std::int32_t pid = 0;
   std::vector<std::byte> bytes;  // at most kMaxCardBytes
-  // Something to share with ranks of the same process, alive as long as anybody holds it. Peers in
+  // An object shared with ranks of the same process; it lives while anybody holds it. Peers in
   // another process fetch null.
   std::shared_ptr<void> object = nullptr;
 };
@@ -52,14 +52,14 @@ class Bootstrap {
   [[nodiscard]] virtual const JobSecret& secret() const = 0;
 
   // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for
-  // every rank of the job. Ranks of one machine can show each other descriptors and memory.
+  // every rank of the job. Ranks of one machine can pass each other descriptors and share memory.
   [[nodiscard]] virtual std::uint32_t host([[maybe_unused]] std::uint32_t rank) const { return 0; }
   // For a transport that is opened on this: other ranks change the same words by the processor's
-  // instructions meanwhile, so its atomics must be atomic with those.
+  // instructions meanwhile, so its atomics must be atomic with respect to those.
   [[nodiscard]] virtual bool atomics_beside_processors() const { return false; }
-  // For a transport that is opened on this: threads sleep on this bell, which another transport of
-  // the rank rings as well; so it is rung and slept on in place of a bell of the transport's own.
-  // It outlives the transport. Null: there is none.
+  // For a transport that is opened on this: threads sleep on this bell, and another transport of
+  // the rank rings it as well; so the transport rings it and sleeps on it in place of a bell of its
+  // own. It outlives the transport. Null: there is none.
   [[nodiscard]] virtual const queue::Bell<>* common_bell() const { return nullptr; }
   struct Place {
     std::uint32_t rank = 0;   // among the ranks of its machine
@@ -68,50 +68,50 @@ class Bootstrap {
   };
   [[nodiscard]] Place place(std::uint32_t rank) const;
 
-  // Once, before any peer can fetch it.
+  // Once. Peers can fetch the card only afterwards.
   [[nodiscard]] virtual base::Status publish(const Card& card) = 0;
-  // Asks for a peer's card and returns at once. AGAIN: it is under way, or the peer has not
-  // published yet; call again. The first call sends the request, once; nothing but later calls is
-  // needed for the answer to be seen. Any number of threads may ask for the same card: each answer
-  // goes to one of them, who goes on asking causes the next.
-  // PEER_FAILED: it has died or left. NO_MEMORY: no descriptor was left for the card's; the next
-  // call asks anew.
+  // Asks for a peer's card and returns at once. AGAIN: the answer is under way, or the peer has not
+  // published yet; call again. The first call sends the request, once; only later calls are needed
+  // to see the answer. Any number of threads may ask for the same card: each answer goes to one of
+  // them, and a thread that goes on asking causes the next request. PEER_FAILED: the peer has died
+  // or left. NO_MEMORY: this process had no descriptor left for the card's; the next call asks
+  // anew.
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
   // The same without a descriptor: fd is -1. Where fetch() opens one, it is not opened.
   [[nodiscard]] virtual base::Result<Card> fetch_bytes(std::uint32_t rank);
-  // For set-up: fetch(), waiting until it does not say AGAIN.
+  // For set-up: calls fetch(), and waits until it does not return AGAIN.
   [[nodiscard]] base::Result<Card> fetch_wait(std::uint32_t rank);
 
   // Collective exchange, split so that the caller can make progress on other things while it waits.
-  // One at a time: start, then exchange_test until it does not say AGAIN. A barrier is an exchange
-  // of zero bytes. `all` becomes the contributions of all ranks in rank order, each with the length
-  // its rank gave. PEER_FAILED if a rank died or left before it arrived.
+  // One at a time: start, then exchange_test until it does not return AGAIN. A barrier is an
+  // exchange of zero bytes. `all` becomes the contributions of all ranks in rank order, each with
+  // the length its rank gave. PEER_FAILED if a rank died or left before it arrived.
   [[nodiscard]] virtual base::Status exchange_start(std::span<const std::byte> mine) = 0;
   [[nodiscard]] virtual base::Status exchange_test(std::vector<std::vector<std::byte>>* all) = 0;
 
-  // For messages: the ranks that the exchange under way still waits for. Empty: it waits for
-  // nobody, or only the launcher knows.
+  // For messages: the ranks that the exchange under way still waits for. Empty: it waits for no
+  // rank, or only the launcher knows.
   [[nodiscard]] virtual std::vector<std::uint32_t> awaited() { return {}; }
 
-  // Grows by one whenever a peer is found dead or has left without this rank leaving, or is given
-  // up by the transport; read by every progress call.
+  // Grows by one whenever a peer is found dead, or has left before this rank leaves, or the
+  // transport has disconnected from it; every progress call reads it.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
-  // By the transport, after Transport::given_up() has become true of a rank. Any thread.
+  // The transport calls it after Transport::given_up() has become true for a rank. Any thread.
   virtual void note_given_up() { raise_failure_epoch(); }
   // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any
-  // thread, until told otherwise (null: no bell). At most one.
+  // thread, until another bell is set (null: no bell). At most one.
   void set_bell(const queue::Bell<>* bell) {
     const std::lock_guard lock(bell_mutex_);
     bell_ = bell;
   }
-  // What was given to set_bell() last.
+  // The bell that set_bell() was given last.
   [[nodiscard]] const queue::Bell<>* bell() {
     const std::lock_guard lock(bell_mutex_);
     return bell_;
   }
 
-  // All ranks have met to leave. If it is said, then before leave(): who stays nevertheless need
+  // All ranks have met to leave. Optional, and before leave(): a rank that stays nevertheless need
   // not be waited for as long as it lives.
   virtual void note_all_leave() {}
   // Tells the others that this rank ends its membership in good order; afterwards only the
@@ -126,17 +126,17 @@ class Bootstrap {
     failure_epoch_.fetch_add(1, std::memory_order_release);
     ring_bell();
   }
-  // exchange_test() has something to tell.
+  // To be called when exchange_test() has a result.
   void ring_bell() {
     const std::lock_guard lock(bell_mutex_);
     if (bell_ != nullptr) bell_->ring();
   }
 
  private:
-  // Partner: the relaxed-then-acquire load in engine::Worker::progress; release when raised, after
+  // Partner: the relaxed-then-acquire load of engine::Completer; release when raised, after
   // failed(rank) is true.
   std::atomic<std::uint64_t> failure_epoch_{0};
-  // taken last of all; held while it rings, so that a bell that was taken back is silent
+  // the innermost lock; held while the bell rings, so that a bell that was replaced rings no more
   std::mutex bell_mutex_;
   const queue::Bell<>* bell_ = nullptr;
 };
@@ -148,8 +148,8 @@ struct Options {
 };
 
 // Opens the bootstrap that the options name; "auto": the one that HEDDLE_BOOTSTRAP names, and if
-// that is auto too, what this process was started by: local, pmix, pmi, and single where there is
-// no launcher.
+// that is auto too, the one of the launcher that started this process: local, pmix or pmi; single
+// where there is no launcher.
 base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base::Environment& environment);
 
 }  // namespace heddle::bootstrap

@@ -16,15 +16,15 @@ namespace heddle::bootstrap {
 namespace {
 
 // Several processes may have inherited the descriptor (a rank's child that was started before the
-// rank joined), and the connection takes one. The mark is a record lock: the kernel keeps it for a
-// process, not for a descriptor, and drops it when the process ends. Nothing is written to the
-// socket before it is had.
+// rank joined), but only one may use the connection. The mark is a record lock: the kernel keeps it
+// for a process, not for a descriptor, and drops it when the process ends. Nothing is written to
+// the socket before this process has the mark.
 base::Status claim_among_processes(int fd, const Inherited& words) {
   struct flock mark{};
   mark.l_type = F_WRLCK;
   mark.l_whence = SEEK_SET;
   if (::fcntl(fd, F_SETLK, &mark) == 0) return HEDDLE_DONE;
-  // A kernel without locks on sockets: then the launcher cuts off who says hello twice.
+  // A kernel without locks on sockets: then the launcher disconnects a rank that says hello twice.
   if (errno != EAGAIN && errno != EACCES) return HEDDLE_DONE;
   struct flock holder = mark;
   const bool known = ::fcntl(fd, F_GETLK, &holder) == 0 && holder.l_type != F_UNLCK;
@@ -75,10 +75,10 @@ base::Result<JobSecret> make_secret() {
 }
 
 // Makes the inherited descriptor this process's own. It survived the exec that started this
-// process, so it is not close-on-exec unless the process has claimed it before; claiming sets the
-// flag, and the descriptor is never closed, so that its number cannot come to mean something else.
+// process, so it is close-on-exec only if the process has claimed it before. Claiming sets the
+// flag. The descriptor is never closed, so that its number cannot come to mean something else.
 base::Status claim_socket(int fd, const Inherited& words) {
-  // The descriptor belongs to the process, so does the lock between looking and claiming.
+  // The descriptor belongs to the process, and so does the lock around check and claim.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   struct stat about{};
@@ -154,7 +154,7 @@ void print_abort(std::uint32_t rank, int code, const char* message) {
                            told ? message : "");
   used = std::clamp(used, 0, static_cast<int>(line.size()) - 2);
   line[static_cast<std::size_t>(used)] = '\n';
-  // Nothing can be done about a standard error that cannot be written.
+  // Nothing can be done when standard error cannot be written.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(used) + 1);
 }
 

@@ -9,16 +9,16 @@ namespace heddle::bootstrap {
 // From the system's random source.
 base::Result<JobSecret> make_secret();
 
-// How messages name an inherited connection: the variable that tells its descriptor, and what to
+// How messages name an inherited connection: the variable that holds its descriptor, and what to
 // unset for a child.
 struct Inherited {
   const char* variable;
   const char* all;
 };
 
-// Makes a stream socket that the launcher has given to this process its own: marked close-on-exec,
-// never to be closed. Once per process. BOOTSTRAP: not open, not such a socket, or this process has
-// claimed it before. STATE: another living process has.
+// Makes a stream socket that the launcher has given to this process its own: marks it
+// close-on-exec; it is never closed. Once per process. BOOTSTRAP: not open, not such a socket, or
+// this process has claimed it before. STATE: another living process has claimed it.
 base::Status claim_socket(int fd, const Inherited& words);
 
 // A second descriptor for the same file, closed on exec; -1 gives an invalid Fd without an error.

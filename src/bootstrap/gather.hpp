@@ -1,8 +1,8 @@
-// One round of a collective exchange, as whoever brings the ranks together sees it (the inproc job,
+// One round of a collective exchange, for the part that brings the ranks together (the inproc job,
 // the launcher).
 //
-// A round ends when every rank has arrived or is gone. So the living always agree on the number of
-// rounds, and a rank that waits in its last exchange has waited for all the living, whatever
+// A round ends when every rank has arrived or is gone. So the living ranks always agree on the
+// number of rounds, and a rank that waits in its last exchange has waited for all of them, whatever
 // happened to the others. Not thread-safe.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace heddle::bootstrap {
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 
-// What a round gave. missing: a rank that was gone before it arrived; then the round has failed for
-// everybody.
+// The result of a round. missing: a rank that was gone before it arrived; then the round has failed
+// for all ranks.
 struct Gathered {
   static constexpr std::uint32_t kNobody = UINT32_MAX;
   std::uint32_t missing = kNobody;
@@ -38,7 +38,8 @@ class Gather {
     return true;
   }
 
-  // For good; what it has contributed to this round still counts. Repetition is harmless.
+  // The rank is gone for good; what it has contributed to this round still counts. Repetition is
+  // harmless.
   void gone(std::uint32_t rank) {
     Slot& slot = slots_[rank];
     if (slot.gone) return;
@@ -49,7 +50,7 @@ class Gather {
   [[nodiscard]] bool is_gone(std::uint32_t rank) const { return slots_[rank].gone; }
   [[nodiscard]] bool has_arrived(std::uint32_t rank) const { return slots_[rank].arrived; }
 
-  // Somebody waits and nobody is to be waited for.
+  // Some rank has arrived, and no other is still awaited.
   [[nodiscard]] bool complete() const { return arrived_ > 0 && settled_ == slots_.size(); }
 
   // After complete(): takes the result and begins the next round.

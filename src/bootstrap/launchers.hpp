@@ -1,5 +1,5 @@
-// What may start the ranks of a job, for people who ask (`heddle info`): the bootstraps of
-// table.cpp that have a launcher.
+// The programs that may start the ranks of a job, for people who ask (`heddle info`): the
+// bootstraps of table.cpp that have a launcher.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@ std::vector<std::uint32_t> nodes_of(const Bootstrap& bootstrap, std::uint64_t mo
     std::uint32_t node = 0;
     std::uint64_t ranks = 0;
   };
-  std::vector<Filling> of_host(bootstrap.size());  // what the next rank of that machine goes to
+  std::vector<Filling> of_host(bootstrap.size());  // node for the machine's next rank
   std::vector<std::uint32_t> nodes(bootstrap.size());
   std::uint32_t next = 0;
   for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {

@@ -24,7 +24,7 @@ std::vector<ProcessFd::Entry>& ProcessFd::all() {
 }
 
 std::unique_lock<std::mutex> ProcessFd::hold_forks() {
-  // Fails without memory only; then children keep what they inherit.
+  // Fails only for lack of memory; then children keep what they inherit.
   [[maybe_unused]] static const int registered = ::pthread_atfork(&before_fork, &after_fork, &in_child);
   return std::unique_lock(mutex());
 }
@@ -38,13 +38,13 @@ void ProcessFd::after_fork() {
 }
 
 // Only what POSIX allows between the fork of a process with threads and an exec: no memory is
-// taken, none is given back.
+// allocated or freed.
 void ProcessFd::in_child() {
   const auto make_unconnected = [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); };
   int unconnected = -1;
-  bool stays = false;  // it has the number of one of these
+  bool stays = false;  // its number is one of the list's
   for (const Entry& one : all()) {
-    // The program may have closed it behind our back, and then the number may be a file of its own.
+    // The program may have closed it unnoticed; then the number may be that of another file.
     struct stat about{};
     if (::fstat(one.fd, &about) != 0 || about.st_dev != one.device || about.st_ino != one.file) continue;
     if (unconnected < 0) unconnected = make_unconnected();
@@ -70,7 +70,7 @@ int ProcessFd::enlist(int fd) {
     if (fd >= 0 && ::fstat(fd, &about) == 0) all().push_back({fd, about.st_dev, about.st_ino});
   } catch (const std::bad_alloc&) {
     errno = error;
-    return fd;  // which children keep
+    return fd;  // children keep it
   }
   errno = error;
   return fd;
@@ -93,8 +93,8 @@ void ProcessFd::claim(int fd) {
   static_cast<void>(enlist(fd));
 }
 
-// Closed under the lock as well: a child must not take a number that is another file's by now for
-// the one that was enlisted.
+// Closes under the lock, too: otherwise a child could mistake a number that is another file's by
+// now for the one that was registered.
 void ProcessFd::reset() {
   if (fd_ < 0) return;
   const auto lock = hold_forks();

@@ -1,12 +1,13 @@
 // A descriptor that belongs to this process alone: a child that it forks does not keep it.
 //
-// Others learn of a process's death by the end of its connections, and a connection ends when the
-// last process that has it open closes it. Close-on-exec is enough for children that run another
-// program; a child that is only forked (Python's multiprocessing) would keep the connection, and
-// who waits for the dead process would wait until that child ends, too. So each such descriptor is
-// registered, and a handler that runs in every forked child (pthread_atfork) puts a socket that is
-// connected to nothing in its place. The number stays taken, so that objects which the child has
-// inherited may close it, and never close a file that the child has opened since.
+// Other processes learn of a process's death by the end of its connections, and a connection ends
+// when the last process that has it open closes it. Close-on-exec is enough for children that run
+// another program. A child that is only forked (Python's multiprocessing) would keep the
+// connection, and a process that waits for the dead one would wait until that child ends, too. So
+// each such descriptor is registered, and a handler that runs in every forked child
+// (pthread_atfork) replaces it by a socket that is connected to nothing. The number stays taken, so
+// that objects which the child has inherited may close it, and never close a file that the child
+// has opened since.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +24,7 @@ namespace heddle::bootstrap {
 class ProcessFd {
  public:
   ProcessFd() = default;
-  // Takes one that is open already.
+  // Takes over a descriptor that is open already.
   explicit ProcessFd(base::Fd fd);
   ProcessFd(ProcessFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ProcessFd& operator=(ProcessFd&& other) noexcept {
@@ -35,8 +36,8 @@ class ProcessFd {
   ProcessFd& operator=(const ProcessFd&) = delete;
   ~ProcessFd() { reset(); }
 
-  // What open() returns, a descriptor or -1 with errno set. No thread forks in between; so it must
-  // not wait.
+  // Calls open(), which returns a descriptor or -1 with errno set. No thread can fork meanwhile, so
+  // open() must not wait.
   template <class Open>
   static ProcessFd make(Open&& open) {
     const auto lock = hold_forks();
@@ -44,16 +45,16 @@ class ProcessFd {
   }
   // Both ends of a local stream (socketpair(2)), close-on-exec. Not valid: errno says why.
   static std::array<ProcessFd, 2> make_pair();
-  // In a program all of whose children run another one at once: close-on-exec is enough, and none
-  // of them spends time on a long list.
+  // For a program all of whose children run another one at once: close-on-exec is enough, and no
+  // child spends time on a long list.
   static ProcessFd unlisted(base::Fd fd) { return ProcessFd(fd.release()); }
-  // For one that is never closed: the launcher's.
+  // For a descriptor that is never closed: the launcher's.
   static void claim(int fd);
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
   void reset();
-  // Never closed by us from here on, and still not for children.
+  // From now on this object never closes it, and still no child keeps it.
   void stay_open() { fd_ = -1; }
 
  private:
@@ -64,12 +65,12 @@ class ProcessFd {
   };
 
   explicit ProcessFd(int enlisted) : fd_(enlisted) {}
-  // Held by a thread that forks, from before the fork until after it: the child finds the list
-  // whole and the lock its own.
+  // A thread that forks holds it from before the fork until after it: the child finds the list
+  // whole, and owns the lock.
   static std::mutex& mutex();
   static std::unique_lock<std::mutex> hold_forks();
   static std::vector<Entry>& all();
-  // While forks are held. Gives back what it was given.
+  // Call it while forks are held. Returns its argument.
   static int enlist(int fd);
   static void before_fork();
   static void after_fork();

@@ -27,7 +27,7 @@ testing::AssertionResult in_child(auto&& check) {
   return testing::AssertionFailure() << "the child ended with " << status;
 }
 
-// Neither the other end nor anybody else: what is sent gets lost, with an error.
+// True: the descriptor reaches no other end; what is sent is lost, with an error.
 bool leads_nowhere(int fd) {
   char byte = 0;
   return ::fcntl(fd, F_GETFD) == FD_CLOEXEC && ::send(fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == -1 &&
@@ -45,7 +45,7 @@ TEST(process_fd, a_child_has_the_numbers_but_not_the_connections) {
   ASSERT_TRUE(ends[0].valid() && ends[1].valid());
   EXPECT_TRUE(in_child([&] {
     if (!leads_nowhere(ends[0].get()) || !leads_nowhere(ends[1].get())) return 1;
-    // Its own children find nothing to be done, and its objects close what is theirs.
+    // Its own children have nothing left to replace, and its objects close only their own numbers.
     if (!in_child([&] { return leads_nowhere(ends[0].get()) ? 0 : 1; })) return 2;
     const int number = ends[0].get();
     ends[0].reset();
@@ -87,7 +87,7 @@ TEST(process_fd, moved_and_closed_ones_leave_nothing_behind) {
   EXPECT_TRUE(in_child([&] { return ::write(number, "x", 1) == 1 ? 0 : 1; })) << "the number is another file's by now";
 }
 
-// A program that closes everything, and opens files of its own.
+// A program that closes all descriptors, and opens files of its own.
 TEST(process_fd, a_number_that_was_closed_behind_our_back_is_left_alone) {
   auto ends = ProcessFd::make_pair();
   const base::Fd file(::memfd_create("file", MFD_CLOEXEC));
@@ -110,8 +110,7 @@ TEST(process_fd, a_child_that_may_open_nothing_keeps_nothing_either) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Children that are forked while another thread opens and closes find a list that is whole and a
-// lock that is free.
+// Children that are forked while another thread opens and closes find a whole list and a free lock.
 TEST(process_fd, forks_beside_a_thread_that_opens_and_closes) {
   std::atomic<bool> enough{false};
   std::thread other([&] {

@@ -1,4 +1,4 @@
-// The bootstraps there are. A new one is a folder and a row here.
+// All bootstraps. A new one is a folder and a row here.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -37,8 +37,8 @@ Opened open_pmi(const Options&, const base::Environment& environment) {
   return pmi::open(environment);
 }
 
-// The number of processes that another launcher says it has started, of which this one knows
-// nothing; *variable: where.
+// The number of processes that another launcher says it has started, if no bootstrap has found that
+// launcher; *variable: the variable that says it.
 long others_started(const char** variable) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
     const char* text = std::getenv(name);
@@ -50,10 +50,10 @@ long others_started(const char** variable) {
   return 0;
 }
 
-// A program that mpirun or srun has started many times would otherwise silently be many jobs of
-// one.
+// Without the warning, a program that mpirun or srun has started many times would silently be many
+// jobs of one.
 void warn_of_other_launchers(const base::Log& log) {
-  static std::atomic<bool> warned{false};  // relaxed: says nothing but whether
+  static std::atomic<bool> warned{false};  // relaxed: publishes nothing else
   const char* variable = nullptr;
   const long count = others_started(&variable);
   if (count == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
@@ -67,7 +67,8 @@ void warn_of_other_launchers(const base::Log& log) {
 
 struct Entry {
   std::string_view name;
-  // In "auto": the first in the order of the table that says yes. Never: only by name.
+  // For "auto": the first row of the table whose function says yes is used. Always false: only by
+  // name.
   bool (*applies)();
   Opened (*open)(const Options& options, const base::Environment& environment);
 };
@@ -82,7 +83,7 @@ constexpr std::array kTable = {
 
 Opened open(const Options& options, const base::Environment& environment) {
   std::string_view name = options.name != nullptr ? options.name : "auto";
-  // Empty in an environment that was not read.
+  // Empty if the configuration was not read.
   const std::string& set = environment.config.text(base::Var::bootstrap);
   if (name == "auto" && !set.empty()) name = set;
   for (const Entry& entry : kTable) {

@@ -1,6 +1,6 @@
 // One atomic operation on memory of this process. The same instructions serve direct memory,
-// owner-executed requests and the loopback transport, so that all of them are atomic towards each
-// other.
+// owner-executed requests and the loopback transport, so that all of them are atomic with respect
+// to each other.
 #pragma once
 
 #include <atomic>

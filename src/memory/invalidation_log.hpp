@@ -1,18 +1,20 @@
-// What memory of this process has gone, told by one writer at a time to any number of readers, each
-// at its own pace.
+// Which memory of this process has gone: reported by one writer at a time to any number of readers,
+// each at its own pace.
 //
-// A reader remembers the generation up to which it has read and compares it before every use of
-// what it keeps about memory: one acquire load and a comparison. The log never waits for a reader;
-// who is more than kEvents behind has lost some, and must take it that everything has gone.
+// A reader remembers the generation up to which it has read, and compares it before every use of
+// what it has cached about memory: one acquire load and a comparison. The log never waits for a
+// reader; a reader that is more than kEvents behind has lost events, and must assume that all
+// memory has gone.
 //
-// generation: 0: nobody watches (never, or no longer; also the child of a fork, see UnmapWatch).
-// Odd: events are on their way in, and what has gone is not known until it is even again. Else 2 +
-// 2 × (events written).
-// Invariants: begin() makes it odd before the event is taken from where it comes from, and so
-// before the thread that unmapped goes on; end() makes it even after the events are in their slots.
-// Event n is in slot n mod kEvents. A slot is overwritten only between begin() and end(), by one of
-// at most kBatch events; a reader that has read a slot looks at the generation again: had another
-// event been in the slot, it would see a generation that is too far on.
+// generation: 0: nobody watches (never, or no longer; also in the child of a fork, see UnmapWatch).
+// Odd: events are being written, and what has gone is not known until it is even again. Else 2 + 2
+// × (events written).
+// Invariants
+//   begin() makes the generation odd before the event is read from its source, and so before the
+//   thread that unmapped goes on; end() makes it even after the events are in their slots.
+//   Event n is in slot n mod kEvents. A slot is overwritten only between begin() and end(), by one
+//   of at most kBatch events. A reader that has read a slot reads the generation again: if another
+//   event had been in the slot, it would see a generation that is too far on.
 #pragma once
 
 #include <array>
@@ -22,7 +24,7 @@
 
 namespace heddle::memory {
 
-// [begin, end), of whole pages mostly.
+// [begin, end), mostly whole pages.
 struct Gone {
   std::uint64_t begin;
   std::uint64_t end;
@@ -38,11 +40,11 @@ class InvalidationLog {
 
   // ---- the writer, of which there is one at a time
 
-  // Somebody watches from now on.
+  // A watch exists from now on.
   void open() { generation_.store(kFirst, std::memory_order_release); }
   void begin() {
-    // Before the slots, each of which is a release store; and before what the caller does to let
-    // the unmapping thread go on.
+    // Comes before the slots, each of which is a release store, and before what the caller does to
+    // let the unmapping thread go on.
     generation_.store(generation_of(next_) + 1, std::memory_order_release);
   }
   void add(Gone gone) {
@@ -60,13 +62,14 @@ class InvalidationLog {
   [[nodiscard]] static bool settled(std::uint64_t generation) { return generation % 2 == 0; }
   // The first event that a reader of this generation has not read.
   [[nodiscard]] static std::uint64_t event_of(std::uint64_t generation) { return (generation - kFirst) / 2; }
-  // Event n, which was written before a generation that the caller has seen; lost: it was
-  // overwritten since.
+  // Reads event n, which was written before a generation that the caller has seen; lost: it has
+  // been overwritten since.
   [[nodiscard]] Read read(std::uint64_t n, Gone* gone) const {
     const Slot& slot = slots_[n % kEvents];
     gone->begin = slot.begin.load(std::memory_order_acquire);
     gone->end = slot.end.load(std::memory_order_acquire);
-    // Who has seen a word of a later event sees here at least the generation that announced it.
+    // A reader that has seen a word of a later event sees here at least the generation that
+    // announced it.
     const std::uint64_t now = generation_.load(std::memory_order_relaxed);
     if (now == kNobody) return Read::lost;
     const std::uint64_t may_be_written = event_of(now) + (settled(now) ? 0 : kBatch);

@@ -3,11 +3,15 @@
 //
 // Numbers are index + generation and are not used twice. find() takes no lock: it runs where
 // messages are served.
-// Invariants: a chunk pointer goes from null to its final value once. A slot's `number` is 0 while
-// the slot is free, and never what it was before. Address and bytes are written while it is 0; who
-// has read them looks at the number again, so they are those of one region, and it was there after
-// they had been read. Releasing a region while a peer still works on it is an error of the program,
-// which find() cannot prevent, only notice if it comes later.
+//
+// Invariants
+//   A chunk pointer goes from null to its final value once.
+//   A slot's `number` is 0 while the slot is free, and never returns to an earlier value. Address
+//   and bytes are written while it is 0. A reader reads the number again after them, so they are
+//   those of one region, which still existed after they had been read.
+//
+// To release a region while a peer still works on it is an error of the program. find() cannot
+// prevent it; it only notices a request that comes later.
 #pragma once
 
 #include <array>
@@ -32,7 +36,7 @@ struct Span {
 template <template <class> class Atomic = std::atomic>
 class RegionSlot {
  public:
-  // It is empty.
+  // The slot must be empty.
   void set(std::uint64_t number, std::byte* address, std::uint64_t bytes) {
     address_.store(address, std::memory_order_release);
     bytes_.store(bytes, std::memory_order_release);
@@ -40,11 +44,11 @@ class RegionSlot {
   }
   void clear() { number_.store(0, std::memory_order_release); }
   [[nodiscard]] bool holds(std::uint64_t number) const { return number_.load(std::memory_order_acquire) == number; }
-  // The whole region; empty: it is another's, or nobody's.
+  // The whole region; empty: the slot holds another region, or none.
   [[nodiscard]] std::optional<Span> read(std::uint64_t number) const {
     if (!holds(number)) return std::nullopt;
     const Span span{address_.load(std::memory_order_acquire), bytes_.load(std::memory_order_acquire)};
-    // Who has seen a word of a later region sees here that this one is gone.
+    // A reader that has seen a word of a later region sees here that this one is gone.
     if (number_.load(std::memory_order_relaxed) != number) return std::nullopt;
     return span;
   }
@@ -85,7 +89,7 @@ class RegionTable {
     }
     auto& chunk = chunks_[index / kChunk];
     if (chunk.load(std::memory_order_relaxed) == nullptr) {
-      chunk.store(new Slot[kChunk], std::memory_order_release);  // partner: find's acquire load
+      chunk.store(new Slot[kChunk], std::memory_order_release);  // partner: locate()'s load
     }
     Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunk];
     const std::uint64_t number = ++generation_ << 20 | index;
@@ -101,8 +105,8 @@ class RegionTable {
     free_.push_back(number & kIndexMask);
   }
 
-  // Where [offset, offset + bytes) of the region lies; empty: no such region, or not all of it
-  // inside.
+  // The memory of [offset, offset + bytes) of the region; empty: no such region, or the range is
+  // not wholly inside.
   [[nodiscard]] std::optional<Span> find(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes) const {
     const Slot* slot = locate(number);
     if (number == 0 || slot == nullptr) return std::nullopt;
@@ -111,8 +115,8 @@ class RegionTable {
     return Span{whole->address + offset, bytes};
   }
 
-  // Of a number that add() gave: where its owner may keep more about the region. Used again after
-  // remove().
+  // The index of a number that add() gave: the region's owner may keep more about the region under
+  // it. It is used again after remove().
   [[nodiscard]] static std::size_t slot_of(std::uint64_t number) { return number & kIndexMask; }
 
   [[nodiscard]] bool known(std::uint64_t number) const { return find(number, 0, 0).has_value(); }
@@ -128,7 +132,7 @@ class RegionTable {
   }
 
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  // guards everything below, and writing; helpers take it for each long message
+  // guards everything below, and all writing; helpers take it for each long message
   queue::FetchingMutex mutex_;
   std::vector<std::uint64_t> free_;
   std::uint64_t next_ = 0;

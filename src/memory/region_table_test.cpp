@@ -37,7 +37,7 @@ TEST(RegionTable, ANumberIsNotUsedTwice) {
   EXPECT_NE(first, second);
   EXPECT_FALSE(table.known(first));
   EXPECT_TRUE(table.known(second));
-  table.remove(first);  // a stale number takes nothing away
+  table.remove(first);  // a stale number removes nothing
   EXPECT_TRUE(table.known(second));
 }
 
@@ -70,8 +70,8 @@ TEST(RegionTable, ReadersSeeWholeSlotsWhileOthersAreAdded) {
   reader.join();
 }
 
-// Slots change hands under the reader. Region i begins at byte i and has i + 1 bytes: who finds
-// another pair has mixed two.
+// Slots are reused while a reader reads. Region i begins at byte i and has i + 1 bytes: a reader
+// that finds another pair has mixed two regions.
 TEST(RegionTable, ReadersNeverSeeTwoRegionsMixed) {
   RegionTable table;
   std::vector<std::byte> memory(64);
@@ -84,7 +84,7 @@ TEST(RegionTable, ReadersNeverSeeTwoRegionsMixed) {
       const auto first = table.find(number, 0, 0);
       if (!first) continue;
       const auto bytes = static_cast<std::uint64_t>(first->address - memory.data()) + 1;
-      // Gone meanwhile, or just as long as it must be.
+      // The region is gone meanwhile, or has the right length.
       const bool whole = table.find(number, 0, bytes).has_value();
       EXPECT_FALSE(table.find(number, 0, bytes + 1));
       EXPECT_TRUE(whole || !table.known(number));

@@ -12,7 +12,7 @@
 namespace heddle::memory {
 namespace {
 
-// Of a cache without a watch: for ever nobody's.
+// For a cache without a watch: its generation is always kNobody.
 constexpr UnmapWatch::Log kUnwatched;
 
 constexpr std::uint64_t kNoCheck = ~std::uint64_t{0};
@@ -33,7 +33,7 @@ std::shared_ptr<UnmapWatch> RegistrationCache::watch_for(const Options& options,
   if (!options.keep) return nullptr;
   base::Result<std::shared_ptr<UnmapWatch>> watch = UnmapWatch::of_process(options.watch);
   if (watch) return *watch;
-  static std::atomic<bool> said{false};  // relaxed: by whoever is first; each queue asks
+  static std::atomic<bool> said{false};  // relaxed: the first caller writes the line
   if (said.exchange(true, std::memory_order_relaxed)) return nullptr;
   log.line(base::Level::info, "registrations of the program's memory are not kept (HEDDLE_REG_CACHE): %s",
            base::last_message());
@@ -51,7 +51,7 @@ RegistrationCache::RegistrationCache(Registrar& registrar, std::shared_ptr<Unmap
   if (keep_) {
     log_ = &watch_->log();
     seen_ = log_->generation();
-    // an event on its way is of nothing that is kept here
+    // an event that is being written concerns nothing that this cache keeps
     while (!UnmapWatch::Log::settled(seen_)) {
       ::sched_yield();
       seen_ = log_->generation();
@@ -73,7 +73,7 @@ RegistrationCache::RegistrationCache(Registrar& registrar, std::shared_ptr<Unmap
 }
 
 RegistrationCache::~RegistrationCache() {
-  if (keep_ && watch_->inherited()) return;  // what the hardware knows is the parent's
+  if (keep_ && watch_->inherited()) return;  // what the hardware has registered is the parent's
   while (!index_.empty()) retire(index_.size() - 1);
 }
 
@@ -87,7 +87,7 @@ std::string RegistrationCache::describe() const {
 
 // ---- looking up ---------------------------------------------------------------------------------
 
-// Not the one of the last time; but guessed well.
+// Not the registration of the last call, but the one that front_ guesses.
 [[gnu::noinline]] base::Status RegistrationCache::acquire_another(std::uint64_t place, std::uint64_t bytes,
                                                                   Access access, Lease* lease) {
   const std::uint32_t at = front_[front_of(place)];
@@ -128,7 +128,7 @@ void RegistrationCache::lend(std::uint32_t at, std::uint64_t place, Lease* lease
   *lease = {entries_[at].handle, place - entries_[at].begin, at};
 }
 
-// Up to the generation of now, which is settled.
+// Reads the log up to its current generation, when that is settled.
 void RegistrationCache::catch_up() {
   using Log = UnmapWatch::Log;
   for (;;) {
@@ -136,7 +136,7 @@ void RegistrationCache::catch_up() {
     if (now == seen_) return;
     if (now == Log::kNobody) return abandon();
     if (!Log::settled(now)) {
-      ::sched_yield();  // its writer is at it, and waits for nobody
+      ::sched_yield();  // the writer is at work, and waits for nobody
       continue;
     }
     for (std::uint64_t n = Log::event_of(seen_); n != Log::event_of(now); ++n) {
@@ -150,7 +150,7 @@ void RegistrationCache::catch_up() {
   }
 }
 
-// Nobody watches any more.
+// The watch has ended: keeps nothing from now on.
 void RegistrationCache::abandon() {
   keep_ = false;
   log_ = &kUnwatched;
@@ -168,7 +168,7 @@ void RegistrationCache::abandon() {
   }
 }
 
-// Of index_: the first that begins after `place`.
+// The place in index_ of the first entry that begins after `place`.
 std::size_t RegistrationCache::first_after(std::uint64_t place) const {
   const auto after =
       std::upper_bound(index_.begin(), index_.end(), place,
@@ -195,7 +195,7 @@ base::Status RegistrationCache::register_anew(std::uint64_t place, std::uint64_t
   if (keep_ && range.end - range.begin <= most_bytes_) {
     const Range joined = join_overlapping(range);
     status = register_kept(joined, access, &at);
-    // Together it may be more than there is room for, or than is still mapped.
+    // The joined range may be more than there is room for, or than is still mapped.
     if (status < 0 && (joined.begin != range.begin || joined.end != range.end)) {
       status = register_kept(range, access, &at);
     }
@@ -205,7 +205,8 @@ base::Status RegistrationCache::register_anew(std::uint64_t place, std::uint64_t
   return status;
 }
 
-// With what is kept already and overlaps it: kept entries are disjoint.
+// The range joined with the kept entries that overlap it, since kept entries are disjoint; `range`
+// as it is if the joined one could not be kept.
 RegistrationCache::Range RegistrationCache::join_overlapping(Range range) const {
   Range joined = range;
   std::size_t i = first_after(range.begin);
@@ -218,7 +219,7 @@ RegistrationCache::Range RegistrationCache::join_overlapping(Range range) const 
   return joined.end - joined.begin <= most_bytes_ ? joined : range;
 }
 
-// DONE: kept and used once. UNSUPPORTED: it cannot be kept. Else as the registrar says.
+// DONE: kept, with one user. UNSUPPORTED: it cannot be kept. Else as the registrar says.
 base::Status RegistrationCache::register_kept(Range range, Access access, std::uint32_t* at) {
   const std::uint64_t bytes = range.end - range.begin;
   retire_overlapping(range, &counters_.evictions);
@@ -262,18 +263,18 @@ base::Status RegistrationCache::enroll(Range range, Access wanted, Access* got, 
   for (;;) {
     *got = Access::write;
     base::Status status = registrar_.enroll(begin, bytes, Access::write, handle);
-    // Whatever the reason: not every library says that it is the access.
+    // Whatever the reason: not every library says that the access is the problem.
     if (status != HEDDLE_DONE && status != HEDDLE_AGAIN && wanted == Access::read) {
       *got = Access::read;
       status = registrar_.enroll(begin, bytes, Access::read, handle);
     }
     if (status != HEDDLE_ERR_NO_MEMORY) return status;
-    // What operations under way use they will give back.
+    // Operations under way will release what they use.
     if (!evict_one()) return leases_out() ? HEDDLE_AGAIN : status;
   }
 }
 
-// A free one, used once from now on. There is one.
+// Takes a free entry, with one user. There must be one.
 std::uint32_t RegistrationCache::take_entry(Range range, std::uint64_t handle) {
   const std::uint32_t at = free_;
   Entry& entry = entries_[at];
@@ -291,7 +292,7 @@ bool RegistrationCache::leases_out() const {
   return std::any_of(entries_, entries_ + entries, [](const Entry& entry) { return entry.users != 0; });
 }
 
-// ---- letting go ---------------------------------------------------------------------------------
+// ---- deregistering -----------------------------------------------------------------------------
 
 void RegistrationCache::retire_overlapping(Range range, std::uint64_t* counter) {
   std::size_t i = first_after(range.begin);
@@ -302,7 +303,7 @@ void RegistrationCache::retire_overlapping(Range range, std::uint64_t* counter) 
   }
 }
 
-// It covers nothing from now on; withdrawn when no operation uses it.
+// The entry covers nothing from now on; it is deregistered when no operation uses it.
 void RegistrationCache::retire(std::size_t index) {
   const std::uint32_t at = index_[index];
   index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(index));
@@ -323,7 +324,7 @@ void RegistrationCache::end_retired(std::uint32_t at) {
   free_ = at;
 }
 
-// Of those that nobody uses, the one that was asked for least recently.
+// Evicts, of the entries that no operation uses, the least recently used one. False: there is none.
 bool RegistrationCache::evict_one() {
   std::uint32_t at = entries_[kNone].newer;
   while (at != kNone && entries_[at].users != 0) at = entries_[at].newer;

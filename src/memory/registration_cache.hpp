@@ -1,19 +1,22 @@
 // Registrations of the caller's memory, kept for the next operation on it.
 //
-// A transport whose hardware works on registered memory only asks here for a registration that
-// covers a range, keeps it while an operation uses it, and gives it back. What nobody uses stays
-// registered until room is wanted (least recently used first) or until the memory is unmapped
-// (unmap_watch.hpp). One cache per queue, used by one thread at a time: no lock, no atomic
-// read-modify-write and no system call in a hit, but for ranges of Options::check_bytes or more
+// A transport whose hardware works on registered memory only asks the cache for a registration that
+// covers a range, uses it for an operation, and releases it. A registration that no operation uses
+// stays until room is wanted (least recently used first) or until the memory is unmapped
+// (unmap_watch.hpp). One cache per queue, used by one thread at a time: a hit takes no lock, no
+// atomic read-modify-write and no system call, except for ranges of Options::check_bytes or more
 // (one system call, see UnmapWatch).
 //
-// Invariants: entries that are `kept` are disjoint, in index_ by address and in a list by when they
-// were asked for last. latest_ is the newest of that list, or covers nothing; so who uses one
-// buffer again and again changes nothing but two counts. An entry that is `retired` (evicted by
-// overlap, unmapped) covers nothing and is withdrawn by the last release(). front_ is a guess: the
-// entry that it names covers the range or does not, whatever it was when it was noted.
-// A registration is used only if the generation of the watch's log was the one up to which this
-// cache has read it.
+// Invariants
+//   Entries that are `kept` are disjoint, in index_ by address and in a list by when they were last
+//   asked for. latest_ is the newest of that list, or covers nothing; so a caller that uses one
+//   buffer again and again changes nothing but two counts.
+//   An entry that is `retired` (evicted by overlap, unmapped) covers nothing, and the last
+//   release() deregisters it.
+//   front_ is a guess: the entry that it names covers the range or does not, whatever it was when
+//   it was noted.
+//   A registration is used only if the generation of the watch's log was the one up to which this
+//   cache has read it.
 #pragma once
 
 #include <array>
@@ -32,7 +35,7 @@ namespace heddle::memory {
 // What the hardware does with the memory: reads it (source of a put), or also writes it.
 enum class Access : std::uint8_t { read = 0, write = 1 };
 
-// How memory becomes known to a transport's hardware, and unknown. Called from inside the cache's
+// Makes memory known to a transport's hardware, and unknown again. Called from inside the cache's
 // calls, never on a hit.
 class Registrar {
  public:
@@ -40,13 +43,14 @@ class Registrar {
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
   virtual ~Registrar() = default;
-  // Whole pages. DONE and the handle; NO_MEMORY: the hardware has no room (the cache gives up what
-  // is idle and asks again); AGAIN: not now, another thread is at it (then acquire() says so too);
-  // else why not. The cache asks for `write` first, and for `read` if that fails and reading
-  // suffices.
+  // Registers whole pages. DONE and the handle; NO_MEMORY: the hardware has no room (the cache
+  // deregisters what is idle and asks again); AGAIN: not now, another thread is registering (then
+  // acquire() says so too); else the reason. The cache asks for `write` first, and for `read` if
+  // that fails and reading suffices.
   [[nodiscard]] virtual base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access,
                                             std::uint64_t* handle) = 0;
-  // Nothing uses it any more. The memory may be gone, and something else may be in its place.
+  // Deregisters what no operation uses. The memory may be gone, and something else may be in its
+  // place.
   virtual void withdraw(std::uint64_t handle) = 0;
 };
 
@@ -55,15 +59,15 @@ class RegistrationCache {
   struct Options {
     bool keep = true;  // false: every operation registers and deregisters
     std::uint32_t entries = 1024;
-    // kept at most; a larger range is registered for its operation
+    // most that is kept; a larger range is registered for its operation only
     std::uint64_t bytes = std::uint64_t{4} << 30;
-    // ranges from here on cost a system call; ~0: none does
+    // ranges of this size and more cost a system call; ~0: none does
     std::uint64_t check_bytes = 65536;
-    // false: nobody looks whether memory is unmapped; only UnmapWatch::forget() tells
+    // false: the kernel is not asked about unmapped memory; only UnmapWatch::forget() reports it
     bool watch = true;
     static Options from(const base::Config& config);
   };
-  // What an operation uses, from acquire() to release().
+  // What acquire() gives an operation until release().
   struct Lease {
     std::uint64_t handle;  // of the registration
     std::uint64_t offset;  // of the range's first byte in it
@@ -74,23 +78,23 @@ class RegistrationCache {
     std::uint64_t misses = 0;  // registered, and kept
     // registered for one operation: the cache is off, or this memory cannot be kept
     std::uint64_t passing = 0;
-    std::uint64_t evictions = 0;      // withdrawn to make room
+    std::uint64_t evictions = 0;      // deregistered to make room
     std::uint64_t invalidations = 0;  // of memory that has gone
   };
 
-  // The watch of the process if `options` keeps and there is one; else null, and where it is the
-  // watch that is lacking, once a line at info.
+  // The watch of the process, if `options` keeps registrations and it can be had; else null. If it
+  // is the watch that is lacking, it says so in one line at info, once per process.
   static std::shared_ptr<UnmapWatch> watch_for(const Options& options, const base::Log& log);
 
-  // No watch: nothing is kept. `registrar` outlives the cache.
+  // Without a watch nothing is kept. `registrar` outlives the cache.
   RegistrationCache(Registrar& registrar, std::shared_ptr<UnmapWatch> watch, const Options& options);
   RegistrationCache(const RegistrationCache&) = delete;
   RegistrationCache& operator=(const RegistrationCache&) = delete;
-  ~RegistrationCache();  // withdraws everything; no lease is out
+  ~RegistrationCache();  // deregisters everything; no lease may be out
 
-  // In two steps, where the registration is the one of the last acquire(): not null: it is, and
-  // use_latest() takes it, and gives the handle with the offset added; latest_entry() is for
-  // release().
+  // acquire() in two steps, if the registration is the one of the last acquire(). latest() is not
+  // null: it is, and use_latest() takes it and gives the handle with the offset added;
+  // latest_entry() is for release().
   [[nodiscard]] const void* latest(const void* address, std::uint64_t bytes, Access access) const {
     const Entry& entry = entries_[latest_];
     const std::uint64_t offset = reinterpret_cast<std::uint64_t>(address) - entry.begin;
@@ -108,8 +112,8 @@ class RegistrationCache {
   [[nodiscard]] std::uint32_t latest_entry() const { return latest_; }
 
   // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN:
-  // as much is registered for operations under way as there is room for, or the registrar says so.
-  // Else as the registrar said. The memory stays mapped until release().
+  // operations under way use as much as there is room for, or the registrar says so. Else as the
+  // registrar said. The caller keeps the memory mapped until release().
   [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, Access access, Lease* lease) {
     if (latest(address, bytes, access) != nullptr) [[likely]] {
       const std::uint64_t handle = entries_[latest_].handle;
@@ -125,14 +129,14 @@ class RegistrationCache {
     }
   }
 
-  // The caller knows that this memory goes, and nobody else would tell; see also
+  // The caller knows that this memory goes away, and nobody else would report it; see also
   // UnmapWatch::forget(), for all caches.
   void forget(const void* address, std::uint64_t bytes);
-  // Withdraws what no operation uses.
+  // Deregisters what no operation uses.
   void drop_idle();
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
-  // They in words, for HEDDLE_STATS; empty: it was never asked.
+  // The counters in words, for HEDDLE_STATS; empty: acquire() was never called.
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] bool keeps() const { return keep_; }
   [[nodiscard]] std::uint32_t kept_entries() const { return static_cast<std::uint32_t>(index_.size()); }
@@ -201,7 +205,7 @@ class RegistrationCache {
   void end_retired(std::uint32_t at);
   bool evict_one();
 
-  // What a hit reads, in a line.
+  // What a hit reads lies in one line.
   const UnmapWatch::Log* log_;
   std::uint64_t seen_ = UnmapWatch::Log::kNobody;
   std::uint64_t check_bytes_;

@@ -1,5 +1,5 @@
-// The cache by itself: over memory that nobody unmaps, told by forget() alone; and against a naive
-// model of itself.
+// The cache without the kernel: over memory that nobody unmaps, where only forget() reports; and
+// compared with a naive model of itself.
 #include "memory/registration_cache.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ namespace {
 const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 constexpr std::uint64_t kBase = std::uint64_t{1} << 40;  // never touched
 
-// Hardware with so much room, that knows what is registered, and minds what is withdrawn twice.
+// Hardware with room for `room` registrations. It knows what is registered, and fails if something
+// is deregistered twice.
 class Hardware final : public Registrar {
  public:
   struct Known {
@@ -75,7 +76,7 @@ class RegistrationCacheTest : public testing::Test {
   static const void* at(std::uint64_t place) {
     return reinterpret_cast<const void*>(kBase + place);  // NOLINT(performance-no-int-to-ptr)
   }
-  // Leases [place, place + bytes), and looks whether the hardware knows what it was given for it.
+  // Leases [place, place + bytes), and checks that the hardware has a registration that covers it.
   base::Status acquire(std::uint64_t place, std::uint64_t bytes, RegistrationCache::Lease* lease,
                        Access access = Access::write) {
     const base::Status status = cache->acquire(at(place), bytes, access, lease);
@@ -147,7 +148,7 @@ TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByEntries) {
   open(options(3));
   for (std::uint64_t i = 0; i < 3; ++i) use(2 * i * kPage, 1);
   use(0, 1);
-  use(6 * kPage, 1);  // for it the entry at 2 pages goes
+  use(6 * kPage, 1);  // evicts the entry at 2 pages
   EXPECT_EQ(cache->counters().evictions, 1u);
   EXPECT_EQ(hits_of(0, 1) + hits_of(4 * kPage, 1) + hits_of(6 * kPage, 1), 3u);
   EXPECT_EQ(hits_of(2 * kPage, 1), 0u);
@@ -174,7 +175,7 @@ TEST_F(RegistrationCacheTest, WhatOperationsUseStays) {
   RegistrationCache::Lease third{};
   ASSERT_EQ(acquire(0, 1, &first), HEDDLE_DONE);
   ASSERT_EQ(acquire(2 * kPage, 1, &second), HEDDLE_DONE);
-  ASSERT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);  // passes: there is no room to keep it
+  ASSERT_EQ(acquire(4 * kPage, 1, &third), HEDDLE_DONE);  // for one operation: no room to keep it
   EXPECT_EQ(cache->counters().passing, 1u);
   EXPECT_EQ(hardware.known.size(), 3u);
   cache->release(third.entry);
@@ -316,7 +317,7 @@ TEST_F(RegistrationCacheTest, WhoHasMissedEventsForgetsEverything) {
   for (std::uint64_t i = 0; i <= UnmapWatch::Log::kEvents; ++i) watch->forget(kBase + 100 * kPage, kBase + 101 * kPage);
   EXPECT_EQ(hits_of(0, 1) + hits_of(8 * kPage, 1), 0u);
   EXPECT_EQ(cache->counters().invalidations, 2u);
-  // As many as there is room for are read one by one.
+  // As many events as the log has room for are read one by one.
   for (std::uint64_t i = 0; i < UnmapWatch::Log::kEvents; ++i) watch->forget(kBase + 100 * kPage, kBase + 101 * kPage);
   EXPECT_EQ(hits_of(0, 1) + hits_of(8 * kPage, 1), 2u);
 }
@@ -361,8 +362,8 @@ TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
   EXPECT_EQ(watch->watched_pieces(), 0u);
 }
 
-// Where the program says that nothing goes unseen, the kernel is not asked; what is told by
-// forget() counts all the same.
+// Where the program promises that it unmaps nothing, the kernel is not asked; what forget() reports
+// counts all the same.
 TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
   const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE_WATCH", "0"}});
   ASSERT_TRUE(config.ok()) << base::last_message();
@@ -387,7 +388,7 @@ TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
 
 // ---- against a naive model ----------------------------------------------------------------------
 
-// The cache as one would write it who had all the time of the world.
+// The cache in its simplest form, without regard to speed.
 class Naive {
  public:
   struct Entry {
@@ -395,11 +396,11 @@ class Naive {
     std::uint64_t end;
     bool kept;
     std::uint64_t users;
-    std::uint64_t used;  // when it was asked for last
+    std::uint64_t used;  // when it was last asked for
   };
   Naive(std::size_t entries, std::uint64_t bytes) : entries_(entries), bytes_(bytes) {}
 
-  // Its number.
+  // Returns the entry's number.
   std::size_t acquire(std::uint64_t begin, std::uint64_t end) {
     for (auto& [number, entry] : all_) {
       if (!entry.kept || entry.begin > begin || entry.end < end) continue;
@@ -430,7 +431,7 @@ class Naive {
   RegistrationCache::Counters counters;
 
  private:
-  // Joined with what overlaps it if that can be kept, else as it is.
+  // Joins the range with what overlaps it if that can be kept, else leaves it as it is.
   bool make_room(std::uint64_t* begin, std::uint64_t* end) {
     std::uint64_t joined_begin = *begin;
     std::uint64_t joined_end = *end;
@@ -538,7 +539,7 @@ TEST_P(RegistrationCacheModel, DoesTheSame) {
     const std::uint64_t kind = below(100);
     if (kind < 60 && leases.size() < 40) {
       acquire_both(&model, place, length);
-      // Most operations are over before the next.
+      // Most operations end before the next begins.
       if (below(3) != 0) release_both(&model, leases.size() - 1);
     } else if (kind < 92) {
       if (!leases.empty()) release_both(&model, below(leases.size()));
@@ -546,7 +547,7 @@ TEST_P(RegistrationCacheModel, DoesTheSame) {
       model.forget(kBase + place, kBase + place + length);
       if (kind < 96) {
         watch->forget(kBase + place, kBase + place + length);
-        // The cache takes note when it is asked next.
+        // The cache reads the log at the next call.
         acquire_both(&model, place, length);
       } else {
         cache->forget(at(place), length);

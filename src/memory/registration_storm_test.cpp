@@ -1,5 +1,5 @@
-// Threads map and unmap what others use, each with a cache of its own: no registration of memory
-// that has gone is ever used.
+// Threads map and unmap memory that others use, each with a cache of its own: no registration of
+// memory that has gone is ever used.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -28,11 +28,11 @@ using test::Pages;
 using test::StampHardware;
 
 constexpr int kThreads = 4;
-constexpr int kSteps = base::kThreadSanitizer ? 400 : 3000;  // it follows each page of each mapping
+constexpr int kSteps = base::kThreadSanitizer ? 400 : 3000;  // it tracks each page of each mapping
 constexpr std::uint32_t kMostPages = 8;
 
-// Memory that any thread may use or replace, one at a time. Its addresses are often those of what
-// another has unmapped.
+// Memory that any thread may use or replace, one at a time. Its addresses are often those that
+// another thread has unmapped.
 struct Place {
   std::mutex mutex;
   Pages pages{};
@@ -49,7 +49,7 @@ class Storm {
   Storm(const Storm&) = delete;
   Storm& operator=(const Storm&) = delete;
 
-  // Of one thread.
+  // Run by one thread.
   void run(std::uint32_t seed) {
     std::mt19937 random(seed);
     StampHardware hardware;
@@ -100,7 +100,8 @@ class Storm {
     }
   }
 
-  // Who unmaps inside free() holds locks of malloc that the others want in watch() and unwatch().
+  // A thread that unmaps inside free() holds locks of malloc that others want in watch() and
+  // unwatch().
   static void disturb_malloc(RegistrationCache& cache, std::mt19937& random) {
     const std::size_t bytes = 1 + random() % (1u << 20);
     const std::unique_ptr<std::byte[]> block(new std::byte[bytes]());

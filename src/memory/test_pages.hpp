@@ -1,4 +1,5 @@
-// For tests: pages that tell which they are, and hardware that remembers which pages it was given.
+// For tests: pages that are stamped with a number, and hardware that remembers which pages it was
+// given.
 #pragma once
 
 #include <fcntl.h>
@@ -28,7 +29,7 @@ struct Pages {
   std::uint64_t bytes;
 };
 
-// A number that no page had before is the first word of each.
+// Writes a number that no page had before into the first word of each page.
 inline Pages stamp(const Pages& pages) {
   static std::atomic<std::uint64_t> last{0};
   for (std::uint64_t at = 0; at < pages.bytes; at += page_bytes()) {
@@ -43,7 +44,7 @@ inline std::uint64_t stamp_of(const std::byte* page) {
   return number;
 }
 
-// New ones, stamped; at these addresses, if given.
+// New pages, stamped; at these addresses, if given.
 inline Pages map_pages(std::uint64_t count, std::byte* at = nullptr) {
   const std::uint64_t bytes = count * page_bytes();
   void* memory = ::mmap(at, bytes, PROT_READ | PROT_WRITE,
@@ -62,7 +63,7 @@ class StampHardware final : public Registrar {
   base::Status enroll(std::byte* begin, std::uint64_t bytes, Access, std::uint64_t* handle) override {
     std::vector<std::uint64_t> stamps(bytes / page_bytes());
     for (std::size_t i = 0; i < stamps.size(); ++i) {
-      // Not by a load: part of what the cache joins may be unmapped by its owner at this moment.
+      // Not by a load: the owner may unmap part of what the cache joins at this moment.
       const auto at = static_cast<off_t>(reinterpret_cast<std::uint64_t>(begin) + i * page_bytes());
       if (::pread(memory_.get(), &stamps[i], sizeof stamps[i], at) != sizeof stamps[i]) return HEDDLE_ERR_RANGE;
     }
@@ -73,7 +74,7 @@ class StampHardware final : public Registrar {
   void withdraw(std::uint64_t handle) override { EXPECT_EQ(known_.erase(handle), 1u) << "not registered"; }
 
   [[nodiscard]] std::size_t known() const { return known_.size(); }
-  // The registration is of the pages that are there now.
+  // True: the registration is of the pages that are there now.
   [[nodiscard]] bool fresh(const RegistrationCache::Lease& lease, const Pages& pages) const {
     const auto found = known_.find(lease.handle);
     if (found == known_.end()) return false;

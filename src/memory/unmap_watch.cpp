@@ -28,7 +28,8 @@ constexpr int kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, which older headers la
 std::uint64_t page_bytes() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
-// Pages may be larger than that, and ranges of them are refused unless they are whole.
+// Pages may be larger than page_bytes(); then the kernel refuses a range that is not of whole
+// pages.
 constexpr std::array<std::uint64_t, 7> kLargePages = {1u << 16, 1u << 19, 1u << 21, 1u << 25,
                                                       1u << 28, 1u << 29, 1u << 30};
 
@@ -83,8 +84,8 @@ base::Status UnmapWatch::start() {
 
 base::Status UnmapWatch::open_descriptor() {
   const bool protection = way_ == Way::protection;
-  // Faults of the kernel's own accesses are only allowed to the privileged, and never happen by the
-  // way of protection.
+  // Only a privileged process may handle faults of the kernel's own accesses; Way::protection never
+  // has such faults.
   base::Fd fd = descriptor(protection ? kUserModeOnly : 0);
   if (!fd.valid() && errno == EINVAL && protection) fd = descriptor(0);
   if (!fd.valid()) {
@@ -106,15 +107,16 @@ base::Status UnmapWatch::map_log() {
   void* memory = ::mmap(nullptr, sizeof(Log), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "unmapped memory cannot be watched: mmap");
   log_ = new (memory) Log;
-  // A child has the caches of its parent, and neither the thread nor the events: it finds zeros,
-  // and so that nobody watches.
+  // A child has the caches of its parent, but neither the thread nor the events: it finds zeros,
+  // which say that nobody watches.
   if (::madvise(memory, sizeof(Log), MADV_WIPEONFORK) != 0) {
     return base::fail_errno(HEDDLE_ERR_UNSUPPORTED, "unmapped memory cannot be watched: madvise(WIPEONFORK)");
   }
   return HEDDLE_DONE;
 }
 
-// That the kernel tells, and that settled() can say no, is seen before it is relied on.
+// Checks that the kernel reports unmapping, and that settled() can say no, before either is relied
+// on.
 base::Status UnmapWatch::prove() {
   const std::uint64_t page = page_bytes();
   void* memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -149,7 +151,7 @@ UnmapWatch::~UnmapWatch() {
       }
       thread_.join();
     } else {
-      thread_.detach();  // it is the parent's
+      thread_.detach();  // it exists in the parent only
     }
   }
   if (log_ != nullptr) ::munmap(log_, sizeof(Log));
@@ -176,16 +178,16 @@ void UnmapWatch::run() {
     const std::lock_guard lock(writing_);
     log_->close();
   }
-  // Whoever unmaps from now on, be it in join(), is not to wait for this thread. The number stays
-  // taken: others may still use it.
+  // A thread that unmaps from now on, even in join(), must not wait for this thread. The
+  // descriptor's number stays taken: other threads may still use it.
   ::dup2(stop_.get(), descriptor_.get());
 }
 
-// False: there is no way on.
+// False: no more events can be read.
 bool UnmapWatch::take_events() {
   std::array<uffd_msg, Log::kBatch> events;
   const std::lock_guard lock(writing_);
-  log_->begin();  // the threads that these events hold go on when they have been read
+  log_->begin();  // reading the events lets the threads that they hold go on
   // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the descriptor does not block
   const ssize_t got = ::read(descriptor_.get(), events.data(), sizeof events);
   const std::size_t count = got < 0 ? 0 : static_cast<std::size_t>(got) / sizeof(uffd_msg);
@@ -198,7 +200,8 @@ bool UnmapWatch::take_events() {
         break;
       case UFFD_EVENT_REMAP:
         log_->add({event.arg.remap.from, event.arg.remap.from + event.arg.remap.len});
-        // The kernel goes on watching it at its new place, where nobody has asked for it.
+        // The kernel goes on watching the memory at its new address, where no cache has asked for
+        // it.
         leave_kernel(event.arg.remap.to, event.arg.remap.to + event.arg.remap.len);
         break;
       case UFFD_EVENT_PAGEFAULT:
@@ -212,8 +215,8 @@ bool UnmapWatch::take_events() {
   return good;
 }
 
-// A page of a watched range is missing, so it is not the one that was registered. Who touches it
-// goes on when it is not watched.
+// A page of a watched range is missing, so it is not the page that was registered. The thread that
+// touches it goes on when the range is no longer watched.
 bool UnmapWatch::let_touch(std::uint64_t address) {
   const std::uint64_t page = page_bytes();
   const std::uint64_t begin = address & ~(page - 1);
@@ -223,8 +226,9 @@ bool UnmapWatch::let_touch(std::uint64_t address) {
     const std::uint64_t aligned = address & ~(large - 1);
     if (!left && large > page) left = leave_kernel(aligned, aligned + large);
   }
-  // Leaving wakes who waits there before it takes the watch off, so the thread may have come back
-  // and wait again; and where another has left before, nobody is woken at all.
+  // Unregistering wakes the threads that wait there before it ends the watch, so this thread may
+  // have come back and wait again; and if another thread unregistered the range before, nobody is
+  // woken at all.
   uffdio_range range{begin, page};
   return ::ioctl(descriptor_.get(), UFFDIO_WAKE, &range) == 0;
 }
@@ -247,7 +251,8 @@ bool UnmapWatch::leave_kernel(std::uint64_t begin, std::uint64_t end) const {
 
 bool UnmapWatch::watch(std::uint64_t begin, std::uint64_t end) {
   const std::lock_guard lock(pieces_mutex_);
-  // Always: what others watch at these addresses may have gone, and this be something new.
+  // Always: the memory that others watch at these addresses may be gone, and this may be something
+  // new.
   if (!ask_kernel(begin, end)) return false;
   split(begin);
   split(end);
@@ -275,13 +280,13 @@ void UnmapWatch::unwatch(std::uint64_t begin, std::uint64_t end) {
       ++piece;
       continue;
     }
-    // fails where the memory has gone: so it is not watched, either
+    // fails where the memory is gone; then it is not watched, either
     leave_kernel(piece->first, piece->second.end);
     piece = pieces_.erase(piece);
   }
 }
 
-// No piece reaches across `at` any more.
+// After this no piece reaches across `at`.
 void UnmapWatch::split(std::uint64_t at) {
   auto piece = pieces_.upper_bound(at);
   if (piece == pieces_.begin()) return;
@@ -307,8 +312,8 @@ void UnmapWatch::forget(std::uint64_t begin, std::uint64_t end) {
 
 bool UnmapWatch::settled() const {
   if (way_ == Way::told) return true;
-  // Refused at once with EAGAIN while an event is on its way, else with EINVAL, since there is no
-  // such mode: it never does anything.
+  // There is no such mode, so this never does anything: it fails at once with EAGAIN while an event
+  // is on its way, else with EINVAL.
   uffdio_zeropage nothing{};
   nothing.range = {reinterpret_cast<std::uint64_t>(log_), page_bytes()};
   nothing.mode = ~std::uint64_t{0};

@@ -1,25 +1,26 @@
 // Tells registration caches when memory of this process is unmapped or loses its pages;
 // docs/decisions/0026 says why this way.
 //
-// By the kernel's userfaultfd events, so it does not matter who unmaps: the program, malloc inside
-// libc, another runtime, a bare system call. Only memory that was given to watch() is looked after;
-// what else the program unmaps costs it nothing. Told are munmap, mmap over it, a shrinking or
-// moving mremap, a shrinking brk, madvise DONTNEED, FREE and REMOVE. The thread that does so is
-// held in the kernel (some microseconds) until the log has been made odd: when its call returns, no
-// cache uses a registration of what is gone.
+// It uses the kernel's userfaultfd events, so it does not matter who unmaps: the program, malloc
+// inside libc, another runtime, a bare system call. Only memory that was given to watch() is
+// watched; other memory that the program unmaps costs it nothing. Reported are munmap, mmap over
+// it, an mremap that shrinks or moves, a brk that shrinks, madvise DONTNEED, FREE and REMOVE. The
+// kernel holds the thread that does so (some microseconds) until the log has been made odd: when
+// its call returns, no cache uses a registration of what is gone.
 //
-// Another thread that is given the same addresses while the first is still inside its call can be
-// sooner than the event. settled() closes that window, for a system call of 0.2 µs; the caches call
-// it for large ranges (Options::check_bytes).
+// Another thread may be given the same addresses while the first is still inside its call, sooner
+// than the event is logged. settled() closes that window, for a system call of 0.2 µs; the caches
+// call it for large ranges (Options::check_bytes).
 //
-// Not told, so forget() is there: ftruncate and hole punching of shared memory, MADV_GUARD_INSTALL.
-// Refused by watch(), so not cached: files other than shared memory, initialised data of programs,
-// System V shared memory, memory that another userfaultfd of the program looks after. A userfaultfd
-// that the program wants for memory we watch is refused by the kernel (EBUSY) until the caches have
-// let go of it. In the child of a fork nobody watches: the generation is 0 there.
+// Not reported, so forget() is there: ftruncate and hole punching of shared memory,
+// MADV_GUARD_INSTALL. Refused by watch(), so not cached: files other than shared memory,
+// initialised data of programs, System V shared memory, memory that another userfaultfd of the
+// program watches. The kernel refuses a userfaultfd that the program wants for memory that we watch
+// (EBUSY), until the caches no longer use that memory. In the child of a fork nobody watches: the
+// generation is 0 there.
 //
-// The thread that reads the events never allocates and takes no lock under which anybody allocates,
-// frees or unmaps: the thread that unmaps may hold malloc's locks, or ours.
+// The thread that reads the events never allocates, and takes no lock under which another thread
+// allocates, frees or unmaps: the thread that unmaps may hold malloc's locks, or ours.
 #pragma once
 
 #include <sys/types.h>
@@ -44,42 +45,43 @@ class UnmapWatch {
 
   // How the kernel is asked. `protection`: by watching for write protection, which nobody sets, so
   // that nothing but events ever comes (Linux 5.7 on x86, 6.10 on aarch64; any user). `missing`: by
-  // watching for missing pages, where the former is not to be had and the kernel lets us (before
+  // watching for missing pages, where `protection` cannot be had and the kernel allows it (before
   // Linux 5.11, or vm.unprivileged_userfaultfd): the first touch of a page that is missing ends the
-  // watch of its registration. `told`: not at all; only forget() tells.
+  // watch of its registration. `told`: not at all; only forget() reports.
   enum class Way : std::uint8_t { protection, missing, told };
 
-  // The one of the process, made when the first asks and ended when the last lets go. UNSUPPORTED:
-  // this kernel does not have it, or forbids it; the message says what.
-  // Not `asks_kernel`: another one, by the way `told`.
+  // The watch of the process, opened for the first caller and closed when the last one releases it.
+  // UNSUPPORTED: this kernel does not have it, or forbids it; the message says what. Without
+  // `asks_kernel`: a second one, which never asks the kernel (`told`).
   static base::Result<std::shared_ptr<UnmapWatch>> of_process(bool asks_kernel = true);
-  // One more; for tests.
+  // A separate watch; for tests.
   static base::Result<std::shared_ptr<UnmapWatch>> open(Way way);
 
   UnmapWatch(const UnmapWatch&) = delete;
   UnmapWatch& operator=(const UnmapWatch&) = delete;
   ~UnmapWatch();
 
-  // A fork has happened since it was opened, and this is the child.
+  // True: this process is a child, forked after the watch was opened.
   [[nodiscard]] bool inherited() const;
   [[nodiscard]] Way way() const { return way_; }
   [[nodiscard]] const Log& log() const { return *log_; }
 
-  // From now on the loss of these pages is told, until unwatch() was called as often for the same
-  // range. False: it cannot be watched. Any thread.
+  // From now on the loss of these pages is logged, until unwatch() has been called as often for the
+  // same range. False: they cannot be watched. Any thread.
   [[nodiscard]] bool watch(std::uint64_t begin, std::uint64_t end);
   void unwatch(std::uint64_t begin, std::uint64_t end);
 
-  // As if it had been unmapped: for what is not told. When it returns, no cache uses a registration
-  // of it. Any thread.
+  // As if the range had been unmapped: for losses that the kernel does not report. When it returns,
+  // no cache uses a registration of it. Any thread.
   void forget(std::uint64_t begin, std::uint64_t end);
 
-  // No watched memory is being unmapped of which the log does not know: whoever got addresses from
-  // the kernel before this call, and then finds the generation unchanged, has memory that is not
-  // what a cache remembers of these addresses only if the cache has been told. One system call.
+  // True: the log knows of all watched memory that is being unmapped. A thread may have got
+  // addresses from the kernel before this call, and then find the generation unchanged: if its
+  // memory is not what a cache remembers of these addresses, then the cache has been told. One
+  // system call.
   [[nodiscard]] bool settled() const;
 
-  // Ranges that are registered with the kernel now; for tests.
+  // Number of ranges that are registered with the kernel now; for tests.
   [[nodiscard]] std::size_t watched_pieces() const;
 
  private:
@@ -100,11 +102,11 @@ class UnmapWatch {
   bool leave_kernel(std::uint64_t begin, std::uint64_t end) const;
 
   const Way way_;
-  pid_t process_ = 0;  // that opened it: its children have no thread
+  pid_t process_ = 0;  // the process that opened it; its children have no thread
   base::Fd descriptor_;
   base::Fd stop_;
   Log* log_ = nullptr;  // a mapping of its own, which a fork wipes
-  // guards writing to *log_; nothing that could unmap happens under it
+  // guards writing to *log_; under it nothing is called that could unmap
   std::mutex writing_;
   std::atomic<bool> proving_{false};  // prove() unmaps now; relaxed: the unmapping orders it
   // settled() has said no meanwhile; relaxed: the log's generation orders it

@@ -44,21 +44,22 @@ class UnmapWatchTest : public testing::TestWithParam<UnmapWatch::Way> {
   void SetUp() override {
     auto opened = UnmapWatch::open(GetParam());
     if (!opened) {
-      // By the other way it may do; without this one nothing of this program was tested.
+      // Way::missing may be unavailable; without Way::protection nothing of this program was
+      // tested.
       if (GetParam() == UnmapWatch::Way::protection) std::printf("skipped: %s\n", base::last_message());
       GTEST_SKIP() << "skipped: " << base::last_message();
     }
     watch = *opened;
     cache = std::make_unique<RegistrationCache>(hardware, watch, RegistrationCache::Options{});
   }
-  // A registration of these pages is kept, and used.
+  // A registration of these pages is kept, and used again.
   void keep(const Pages& pages) {
     const std::uint64_t misses = cache->counters().misses;
     EXPECT_FALSE(use(pages));
     EXPECT_TRUE(use(pages));
     EXPECT_EQ(cache->counters().misses, misses + 1);
   }
-  // Whether a registration that was kept was used; it was of these very pages.
+  // True: a kept registration was used, and it was of these very pages.
   bool use(const Pages& pages) {
     const std::uint64_t hits = cache->counters().hits;
     RegistrationCache::Lease lease{};
@@ -75,8 +76,8 @@ class UnmapWatchTest : public testing::TestWithParam<UnmapWatch::Way> {
 
 struct Loss {
   const char* name;
-  std::function<void(const Pages&)> take;  // page 1 of 4, at least
-  bool all;                                // all four, so that nothing is left to unmap
+  std::function<void(const Pages&)> take;  // of 4 pages it takes page 1, at least
+  bool all;                                // it takes all four; none is left to unmap
 };
 
 std::vector<Loss> losses() {
@@ -121,7 +122,7 @@ TEST_P(UnmapWatchTest, TellsBeforeTheCallReturns) {
     if (!loss.all) {
       ASSERT_EQ(::munmap(pages.at, pages.bytes), 0);
     }
-    // Something else comes to the same addresses.
+    // Other memory gets the same addresses.
     const Pages again = test::map_pages(4, pages.at);
     EXPECT_FALSE(use(again));
     EXPECT_EQ(cache->counters().invalidations, gone + 1);
@@ -137,7 +138,7 @@ TEST_P(UnmapWatchTest, TellsOfFreeAndRealloc) {
     const auto begin = (reinterpret_cast<std::uint64_t>(block) + page - 1) & ~(page - 1);
     return test::stamp({reinterpret_cast<std::byte*>(begin), 4 * page});  // NOLINT(performance-no-int-to-ptr)
   };
-  // Fixed, so that libc unmaps what is freed; a sanitizer's malloc does as it likes.
+  // A fixed threshold, so that libc unmaps what is freed; a sanitizer's malloc need not.
   if (base::kThreadSanitizer || ::mallopt(M_MMAP_THRESHOLD, 1 << 20) != 1) GTEST_SKIP() << "skipped: not libc's malloc";
   for (int turn = 0; turn < 3; ++turn) {
     void* block = std::malloc(kLarge);
@@ -255,7 +256,7 @@ TEST_P(UnmapWatchTest, GivesWayToAUserfaultfdOfTheProgram) {
   ::munmap(pages.at, pages.bytes);
 }
 
-// What a child says by its exit status; the number of the line that it fails at.
+// A child reports by its exit status: the number of the line that failed.
 #define CHILD_EXPECT(condition) \
   if (!(condition)) ::_exit(__LINE__ % 250 + 1)
 
@@ -271,7 +272,7 @@ TEST_P(UnmapWatchTest, AChildKeepsNothingAndTakesNothingFromItsParent) {
     CHILD_EXPECT(!use(pages));
     CHILD_EXPECT(!cache->keeps());
     CHILD_EXPECT(cache->counters().passing == 1);
-    CHILD_EXPECT(hardware.known() == known);  // nothing of the parent's was withdrawn
+    CHILD_EXPECT(hardware.known() == known);  // nothing of the parent's was deregistered
     watch->forget(0, ~std::uint64_t{0});
     CHILD_EXPECT(::munmap(pages.at, pages.bytes) == 0);
     cache.reset();
@@ -294,7 +295,7 @@ TEST_P(UnmapWatchTest, WhoUnmapsIsNotHeldWhenTheWatchHasEnded) {
       watch->watch(reinterpret_cast<std::uint64_t>(pages.at), reinterpret_cast<std::uint64_t>(pages.at) + pages.bytes));
   cache.reset();
   watch.reset();
-  EXPECT_EQ(::munmap(pages.at, pages.bytes), 0);  // or this never ends
+  EXPECT_EQ(::munmap(pages.at, pages.bytes), 0);  // if the thread waited, this would never end
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, UnmapWatchTest, testing::Values(UnmapWatch::Way::protection, UnmapWatch::Way::missing),
@@ -304,7 +305,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, UnmapWatchTest, testing::Values(UnmapWatch::Way::
 
 // ---- where it is forbidden ----------------------------------------------------------------------
 
-// From now on this process may not have a userfaultfd, as in many containers.
+// From now on this process cannot open a userfaultfd, as in many containers.
 bool forbid_userfaultfd() {
   std::array<sock_filter, 4> filter = {{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -1,6 +1,5 @@
-// How a thread that has nothing to do sleeps until something arrives in one of many places, and
-// what arrives costs its sender nothing but a look at a word that rarely changes: no fence, no
-// atomic read-modify-write, no system call.
+// How a thread sleeps until something arrives in one of many places. A sender pays only a read of a
+// word that rarely changes: no fence, no atomic read-modify-write, no system call.
 //
 //   sender                           sleeper
 //   publish the thing                seen = rings
@@ -11,14 +10,14 @@
 //
 // Invariants
 //   By the two fences the sender sees armed == 1 or the sleeper sees the thing (Dekker). In the
-//   first case one sender, the one whose exchange finds 1, rings; rings was read before the place
-//   was armed, so the sleeper does not miss it. rings only grows (and wraps); sleepers counts who
-//   is in, or on the way to, the kernel.
-//   A sender that dies between its exchange and its ring leaves the sleeper asleep though something
-//   is there: who notices the death rings.
+//   first case exactly one sender rings, the one whose exchange finds 1. rings was read before the
+//   place was armed, so the sleeper does not miss it. rings only grows (and wraps); sleepers counts
+//   the threads that are in the kernel or on their way into it.
+//   A sender that dies between its exchange and its ring leaves the sleeper asleep although
+//   something is there: whoever notices the death must ring.
 //
 // Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes
-// share; another process can do no more than to ring needlessly, or to keep silent.
+// share; the worst that another process can do is to ring needlessly, or not to ring.
 #pragma once
 
 #include <atomic>
@@ -31,7 +30,7 @@ namespace heddle::queue {
 
 template <template <class> class Atomic = std::atomic>
 struct BellWords {
-  // seq_cst with `sleepers`: who rings and who falls asleep see each other
+  // seq_cst with `sleepers`: a thread that rings and one that falls asleep see each other
   Atomic<std::uint32_t> rings{0};
   Atomic<std::uint32_t> sleepers{0};  // seq_cst with `rings`
 };
@@ -50,7 +49,7 @@ class Bell {
   Bell() = default;
   explicit Bell(BellWords<Atomic>* words) : words_(words) {}
 
-  // To be given to wait(): everything that rings from now on ends that wait.
+  // Pass it to wait(): every ring from now on ends that wait.
   [[nodiscard]] std::uint32_t rings() const { return words_->rings.load(std::memory_order_acquire); }
 
   // Any thread.
@@ -59,8 +58,8 @@ class Bell {
     if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake_all(&words_->rings);
   }
 
-  // Returns when it has rung since `seen` was read, after timeout_ns (negative: never), or for no
-  // reason. Any number of threads; all of them wake.
+  // Returns when the bell has rung since `seen` was read, after timeout_ns (negative: never), or
+  // for no reason. Any number of threads may wait; all of them wake.
   void wait(std::uint32_t seen, std::int64_t timeout_ns) const {
     words_->sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns);
@@ -71,8 +70,7 @@ class Bell {
   BellWords<Atomic>* words_ = nullptr;
 };
 
-// The sender's look, after it has published. True: the place was armed, and it is the caller who
-// must ring.
+// The sender's check, after it has published. True: the place was armed, and the caller must ring.
 template <class Word>
 [[nodiscard]] bool disarmed_by_me(Word& armed) {
   return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;

@@ -31,7 +31,7 @@ TEST(Bell, ArmedOnce) {
   EXPECT_FALSE(disarmed_by_me(armed));
 }
 
-// Two threads hand a number to and fro, each asleep while it waits: a lost wake-up is a hang.
+// Two threads pass a number back and forth, each asleep while it waits: a lost wake-up is a hang.
 TEST(Bell, StressPingPong) {
   const std::uint32_t rounds = base::kThreadSanitizer ? 2000 : 10000;
   BellWords<> words[2];

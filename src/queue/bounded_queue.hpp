@@ -4,9 +4,10 @@
 // Invariants
 //   cell.turn == t:     free, for the producer whose ticket is t (t % cells == its place)
 //   cell.turn == t + 1: filled by that producer, for the consumer whose ticket is t
-//   The consumer hands it on as t + cells. Turns and tickets only grow.
-// A thread that stops between taking its ticket and setting the turn holds up those behind it in
-// that cell only.
+//   The consumer then sets it to t + cells. Turns and tickets only grow.
+// No ticket passes a cell whose turn is not set: while a producer stops between taking its ticket
+// and setting the turn, the queue looks empty behind that cell; while a consumer stops there, the
+// queue looks full a lap later.
 #pragma once
 
 #include <atomic>
@@ -69,7 +70,7 @@ class BoundedQueue {
   Cell& at(std::uint64_t ticket) { return cells_[ticket & (cells_.size() - 1)]; }
 
   std::vector<Cell> cells_;
-  // relaxed: a ticket, the cells order the data
+  // relaxed: a ticket; the cells order the data
   alignas(base::kCacheLine) Atomic<std::uint64_t> push_{0};
   alignas(base::kCacheLine) Atomic<std::uint64_t> pop_{0};  // likewise
 };

@@ -24,8 +24,8 @@ TEST(BoundedQueue, FirstInFirstOutFullAndEmpty) {
   }
 }
 
-// Numbers circulate among threads as chunks do: each is in one hand at a time and none is lost.
-// `owned` is plain memory, so that ThreadSanitizer reports a number in two hands.
+// Numbers circulate among threads as chunks do: each is held by one thread at a time, and none is
+// lost. `owned` is plain memory, so that ThreadSanitizer reports a number that two threads hold.
 TEST(BoundedQueue, NumbersAreInOneHandAtATime) {
   constexpr std::uint32_t kNumbers = 6;
   constexpr int kThreads = 4;

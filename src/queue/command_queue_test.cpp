@@ -23,7 +23,7 @@ struct Words {
 };
 using Queue = CommandQueue<Words>;
 
-// A command's content follows from where it comes from.
+// A command's content is derived from its producer and number.
 void fill(Queue& queue, const Queue::Command& claim, std::uint64_t producer, std::uint64_t number) {
   for (std::uint32_t r = 0; r < claim.records; ++r) queue.body(claim, r).word.fill(producer << 48 | number << 8 | r);
 }
@@ -102,7 +102,7 @@ TEST(CommandQueue, PartOfABatchCanBeReleased) {
   EXPECT_TRUE(holds(queue, batch[2], 0, 2)) << "what the transport did not accept stays";
 }
 
-// The later records of a command are never taken for a beginning, whatever they held before.
+// The later records of a command are never taken for a first record, whatever they held before.
 TEST(CommandQueue, WhatIsPutBackIsTakenAgain) {
   Queue queue(4);
   for (std::uint64_t lap = 0; lap < 9; ++lap) {
@@ -219,7 +219,7 @@ TEST(Sleeper, TheTimeoutIsKept) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, kTimeout);
 }
 
-// Ball over the net: each wake-up must arrive, or this never ends.
+// Two threads wake each other in turn: a lost wake-up is a hang.
 TEST(Sleeper, WakesAcrossThreads) {
   constexpr int kRounds = 5000;
   std::array<Sleeper<>, 2> sleepers;
@@ -275,7 +275,7 @@ struct Producers {
   }
 };
 
-// What the consumer knows; plain, so that ThreadSanitizer reports two consumers at once.
+// The consumer's state; plain, so that ThreadSanitizer reports two consumers at once.
 struct Progress {
   std::array<std::uint64_t, Producers::kThreads> next{};
   std::uint64_t taken = 0;
@@ -309,12 +309,12 @@ TEST(CommandQueueStress, ManyProducersAndAConsumerThatSleeps) {
     progress.drain(queue);
     if (progress.taken < Producers::kThreads * Producers::kCommands && queue.prepare_sleep()) {
       ++sleeps;
-      // A sleep may end for no reason, for instance by the wake-up of an earlier one that came
-      // late; not so at its timeout.
+      // A sleep may end before its timeout for no reason, for instance by a late wake-up of an
+      // earlier sleep.
       const auto begun = std::chrono::steady_clock::now();
       const bool woken = sleeper.sleep(std::chrono::nanoseconds(kLostAfter).count());
       const bool over = std::chrono::steady_clock::now() - begun >= kLostAfter;
-      if (!queue.wake_up() && !woken && over) ++lost;  // somebody has claimed, and did not wake
+      if (!queue.wake_up() && !woken && over) ++lost;  // a producer claimed and did not wake
     } else {
       std::this_thread::yield();
     }
@@ -326,7 +326,7 @@ TEST(CommandQueueStress, ManyProducersAndAConsumerThatSleeps) {
   EXPECT_EQ(queue.executed(), queue.claimed());
 }
 
-// No consumer: the producer that is told to wake it is it.
+// No executor: the producer that is told to wake the consumer becomes the consumer.
 TEST(CommandQueueStress, TheRoleOfTheConsumerGoesRound) {
   Queue queue(16);
   Progress progress;

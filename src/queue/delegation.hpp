@@ -1,14 +1,16 @@
-// Who executes the commands of a queue that has no executor: a thread that is inside executes what
-// others queue meanwhile, and who finds somebody inside leaves its command to that thread.
+// Who executes the commands of a queue that has no executor: the thread that is inside (it holds
+// the lock) executes what others queue meanwhile; a thread that finds another one inside leaves its
+// command to that one.
 //
-//   enter, work, leave      who wants to be inside anyhow
-//   publish, then help      who has queued a command because it could not enter
+//   enter, work, leave      a thread that needs to be inside anyhow
+//   publish, then help      a thread that has queued a command because it could not enter
 //
-// Invariant: a visible command is never left behind while nobody is inside, but for what leave() is
-// told to leave: when the work is stuck, or after kRounds looks. For the producer publishes, then
-// tries the lock; the holder gives the lock up, then looks at the queue; a full fence stands
-// between on both sides, so that at least one sees the other's step. A helper that finds the lock
-// held by a third thread leaves the command to that one, for which the same holds.
+// Invariant: while nobody is inside, no visible command is left behind, with two exceptions: the
+// thread inside has left by exit(), since the work is stuck, or after kRounds looks. Reason: the
+// producer publishes, then tries the lock; the holder releases the lock, then looks at the queue;
+// on both sides a full fence stands between, so that at least one sees the other's step. A helper
+// that finds the lock held by a third thread leaves the command to that one, for which the same
+// holds.
 #pragma once
 
 #include <atomic>
@@ -26,8 +28,8 @@ struct DelegationFences {
 template <template <class> class Atomic = std::atomic, class Fences = DelegationFences>
 class Delegation {
  public:
-  // Looks before a thread on its way out lets others have their turn: it shall not execute their
-  // commands for ever.
+  // Number of looks after which a leaving thread no longer takes the lock again: it must not
+  // execute other threads' commands for ever.
   static constexpr int kRounds = 4;
 
   Delegation() = default;
@@ -36,13 +38,12 @@ class Delegation {
 
   [[nodiscard]] bool try_enter() { return lock_.try_lock(); }
 
-  // Of a thread that is inside, whether or not that has to do with commands: merely gives the place
-  // up.
+  // For a thread that is inside, whether or not it has executed commands: only releases the lock.
   void exit() { lock_.unlock(); }
 
-  // As exit(), and sees to what was published too late for this thread's last look. `looks` is how
-  // often it has looked so far, 0 at first. True: the caller is inside again, executes what there
-  // is, and leaves with one look more.
+  // As exit(), and takes care of commands published too late for this thread's last look. `looks`:
+  // how often it has looked so far, 0 at first. True: the caller is inside again; it executes what
+  // there is and leaves with `looks` + 1.
   template <class Ready>
   [[nodiscard]] bool exit_unless(Ready&& ready, int looks) {
     lock_.unlock();
@@ -51,8 +52,8 @@ class Delegation {
     return ready() && lock_.try_lock();
   }
 
-  // A command was published while somebody was inside, who may have left meanwhile without seeing
-  // it. True: the caller is inside, and executes it.
+  // The caller has published a command while a thread was inside that may have left without seeing
+  // it. True: the caller is inside, and executes the command.
   [[nodiscard]] bool help() {
     Fences::after_publish();  // partner: the one in exit_unless()
     return lock_.try_lock();

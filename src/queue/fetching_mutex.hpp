@@ -1,10 +1,10 @@
-// A mutex that helpers may hold, too: who waits for it fetches a helper that has lost its core
-// (helper_claim.hpp). For what is locked rarely and briefly; where nobody waits it costs two
-// read-modify-writes and a look at a variable of the thread.
+// A mutex that helpers may hold, too: a thread that waits for it fetches a helper that has lost its
+// core (helper_claim.hpp). For locks that are taken rarely and briefly; where nobody waits it costs
+// two read-modify-writes and a read of a thread-local variable.
 //
-// word_: 0 free, 1 held, 2 held and somebody may sleep. Only the holder stores 0, by an exchange
-// that tells it whether to wake; who waits stores 2 before it sleeps, and takes the mutex with 2,
-// since others may sleep still.
+// word_: 0 free, 1 held, 2 held and a thread may sleep. Only the holder stores 0, by an exchange
+// that tells it whether to wake. A thread that waits stores 2 before it sleeps, and takes the mutex
+// with 2, since others may still sleep.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace heddle::queue {
 
 namespace detail {
-// The number of this thread, if it is a helper.
+// The number of this thread if it is a helper; 0: it is not.
 inline thread_local constinit std::uint32_t t_helper = 0;
 }  // namespace detail
 
@@ -48,8 +48,8 @@ class BasicFetchingMutex {
     if (word_.exchange(kFree, std::memory_order_release) == kAwaited) System::wake(&word_);
     if (detail::t_helper != 0) helper_.release();
   }
-  // Another helper gives the one that holds it, if there is one, its core, and sleeps for at most
-  // `sleep_ns`.
+  // For another helper: gives its core to the helper that holds the mutex, if one does, and sleeps
+  // for at most `sleep_ns`.
   bool fetch(std::int64_t sleep_ns) { return helper_.fetch(sleep_ns); }
 
  private:
@@ -62,12 +62,12 @@ class BasicFetchingMutex {
     std::uint32_t free = kFree;
     return word_.compare_exchange_strong(free, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
   }
-  // Helpers fetch each other, too.
+  // Helpers, too, fetch each other.
   [[gnu::noinline]] void claim() {
     while (!helper_.try_claim(detail::t_helper)) static_cast<void>(helper_.fetch(kSleepNs));
   }
-  // It sleeps for a while, as long as a holder of ordinary priority may take without anybody having
-  // to do something about it.
+  // The first round only sleeps, as long as a holder of ordinary priority may take. The later ones
+  // fetch the helper, if one holds the mutex.
   [[gnu::noinline, gnu::cold]] void wait() {
     for (std::uint32_t round = 0; word_.exchange(kAwaited, std::memory_order_acquire) != kFree; ++round) {
       if (round > 0 && detail::t_helper == 0 && helper_.fetch(kSleepNs)) continue;

@@ -10,8 +10,8 @@
 namespace heddle::queue {
 namespace {
 
-// Release after each move, acquire by moves(): who sees the number goes home after the move, not
-// before.
+// Release after each move, acquire by moves(): a helper that sees the number restores its affinity
+// after the move, not before.
 std::atomic<std::uint32_t> g_moves{0};
 
 bool is_thread_of_ours(pid_t thread) {
@@ -24,10 +24,10 @@ void SystemHandover::relax() {
   base::cpu_relax();
 }
 
-// Raising a thread from SCHED_IDLE takes a privilege that ordinary programs lack; moving it takes
-// none. The number may be out of date: who has given its claim back may have ended since, and its
-// number may be another's by now. So the claim is looked at just before, and a number that names no
-// thread of this process is left alone.
+// To raise a thread from SCHED_IDLE takes a privilege that ordinary programs lack; to move it takes
+// none. The number may be out of date: a helper that has released its claim may have ended since,
+// and its number may be another thread's by now. So the claim is read just before, and a number
+// that names no thread of this process is left alone.
 void SystemHandover::bring(std::uint32_t helper, const std::atomic<std::uint32_t>& word, std::uint32_t expected) {
   if ((helper & kStays) != 0) return;
   const int core = ::sched_getcpu();
@@ -37,7 +37,7 @@ void SystemHandover::bring(std::uint32_t helper, const std::atomic<std::uint32_t
   CPU_SET(core, &here);
   const auto thread = static_cast<pid_t>(helper);
   if (!is_thread_of_ours(thread) || word.load(std::memory_order_acquire) != expected) return;
-  // else it comes by itself, later
+  // if this fails, the helper comes by itself, later
   static_cast<void>(::sched_setaffinity(thread, sizeof here, &here));
   g_moves.fetch_add(1, std::memory_order_release);
 }

@@ -1,39 +1,39 @@
-// Something that belongs to one thread, the owner, and that others, helpers, may use while the
-// owner is elsewhere. The owner pays two plain stores and two loads of one line for it: no lock, no
+// Something that belongs to one thread, the owner. Other threads, the helpers, may use it while the
+// owner is elsewhere. That costs the owner two plain stores and two loads of one line: no lock, no
 // fence, no atomic read-modify-write.
 //
 //   owner                                helper
 //   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
 //   light fence                          heavy fence (membarrier)
-//   claim == 0 ? go on : wait            inside == 0 ? go on : give the claim back
+//   claim == 0 ? go on : wait            inside == 0 ? go on : release the claim
 //   … use …                              … use …
 //   inside = 0                           claim = 0, and wake the owner if it sleeps
 //
 // Invariants
-//   inside and claim are each written by one side (claim: by the helper that has it; and by the
-//   owner, who only adds kWaiting to it and never takes it away).
+//   inside and claim are each written by one side (claim: by the helper that has it; the owner only
+//   adds kWaiting to it and never removes it).
 //   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
 //   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
-//   the other's store (Dekker), so never both go on. If both see the other, the owner keeps
-//   `inside` and the helper yields: the owner waits for at most one look. No helper claims while it
-//   sees inside != 0, so a waiting owner is overtaken only by helpers that were already on their
-//   way.
-//   An urgent claim (kUrgent) is made whether or not the owner is inside, and an owner that waits
-//   for one steps back: inside = 0 until claim == 0, then it enters anew. So an owner that mostly
-//   comes back before the heavy fence is over, and then wins, can be helped too. Whoever comes
-//   after the heavy fence sees the claim: the helper may look again and again.
+//   the other's store (Dekker), so never both go on. If both see the other's, the owner keeps
+//   `inside` and the helper releases its claim: the owner waits for at most one look. No helper
+//   claims while it sees inside != 0, so only helpers that were already on their way overtake a
+//   waiting owner.
+//   An urgent claim (kUrgent) is made whether or not the owner is inside. An owner that waits for
+//   one steps back: inside = 0 until claim == 0, then it enters anew. So a helper can also help an
+//   owner that mostly comes back before the heavy fence is over, and would then win. An owner that
+//   comes after the heavy fence sees the claim, so the helper may look again and again.
 //
-// Waiting owner: a helper may be a thread of low priority that the scheduler has put aside in the
-// middle, perhaps on another core that is busy. The owner therefore spins only briefly, then
-// sleeps, which leaves the helper the core; what System does beyond that bounds the wait (see
+// Waiting owner: a helper may be a thread of low priority that the scheduler has preempted in the
+// middle of its work, perhaps on another core that is busy. The owner therefore spins only briefly,
+// then sleeps, which leaves the helper the core; what System does beyond that bounds the wait (see
 // SystemHandover).
 //
-// A thread that has the claim must not call enter() (its own claim would be waited for): ask
+// A thread that has the claim must not call enter(), which would wait for that claim: it asks
 // held_by() first.
 //
-// A helper that was brought to another core goes home when it sees that moves() has changed.
-// Neither side could know it otherwise: the owner may be late, and move a helper that has given its
-// claim back and gone on, or gone home.
+// A helper that was moved to another core restores its affinity when it sees that moves() has
+// changed. It cannot learn of the move otherwise: the owner may be late, and move a helper that has
+// released its claim and gone on, or has restored its affinity already.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@
 
 namespace heddle::queue {
 
-// On the machine. Where the kernel has no membarrier, there must be no helpers.
+// For real machines. Where the kernel has no membarrier, there must be no helpers.
 struct SystemHandover {
   // a few microseconds: what a short poll of a helper takes
   static constexpr std::uint32_t kSpins = 200;
@@ -53,20 +53,20 @@ struct SystemHandover {
   static void light() { base::light_fence(); }
   [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
   static void relax();
-  // Sleeps while *word == expected, for a while. From the second `round` on the helper, thread
-  // number `helper`, is first brought to the core that the caller is about to leave: a helper of
-  // low priority on a core that others keep busy would be let go on only after hundreds of
-  // milliseconds. So the wait is at most kPatienceNs, plus a migration, plus what the helper's use
-  // takes, plus what the scheduler gives others on the owner's core.
+  // Sleeps for a while, as long as *word == expected. From the second `round` on it first moves the
+  // helper, thread number `helper`, to the core that the caller is about to leave: on a core that
+  // others keep busy, a helper of low priority would go on only after hundreds of milliseconds. So
+  // the wait is at most kPatienceNs, plus a migration, plus what the helper's use takes, plus what
+  // the scheduler gives others on the owner's core.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
   static void wake(std::atomic<std::uint32_t>* word);
-  // What a round of wait() does after the first: brings the helper, and sleeps for at most
-  // `sleep_ns`. Any thread.
+  // As wait() from its second round on: moves the helper, and sleeps for at most `sleep_ns`. Any
+  // thread.
   static void fetch(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper,
                     std::int64_t sleep_ns);
-  // Brings the helper to the core of the caller, unless it has ended or *word is not `expected`.
+  // Moves the helper to the caller's core, unless it has ended or *word is not `expected`.
   static void bring(std::uint32_t helper, const std::atomic<std::uint32_t>& word, std::uint32_t expected);
-  // How often some helper of this process was moved: a number that changes, after each move.
+  // A number that changes after each move of some helper of this process.
   static std::uint32_t moves();
 
   static constexpr std::int64_t kPatienceNs = 50'000;
@@ -90,7 +90,7 @@ class Handover {
       wait_for_helper();
     }
   }
-  // Without waiting. False: a helper is there, and the owner is outside.
+  // Enters without waiting. False: a helper has the claim, and the owner is outside.
   [[nodiscard]] bool try_enter() {
     inside_.store(1, std::memory_order_relaxed);
     System::light();
@@ -104,8 +104,8 @@ class Handover {
 
   // ---- helpers: any other threads ----
 
-  // `thread`: the caller's number, 1 to kMostThread. False: somebody is there, or the barrier could
-  // not be had; skip it.
+  // `thread`: the caller's number, not 0, without the bits kWaiting and kUrgent. False: the owner
+  // is inside, another helper has the claim, or the barrier failed; the caller skips this object.
   [[nodiscard]] bool try_claim(std::uint32_t thread) {
     assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
     if (inside_.load(std::memory_order_relaxed) != 0 || !claim(thread)) return false;
@@ -113,8 +113,8 @@ class Handover {
     release();
     return false;
   }
-  // The same where the owner comes and goes all the time: waits for it, for a moment, and it lets
-  // the caller in first.
+  // The same for an owner that comes and goes all the time: waits for it for a moment, and the
+  // owner lets the caller in first.
   [[nodiscard]] bool try_claim_urgently(std::uint32_t thread) {
     assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
     if (!claim(thread | kUrgent)) return false;
@@ -131,10 +131,10 @@ class Handover {
     if ((claim_.exchange(0, std::memory_order_release) & kWaiting) != 0) System::wake(&claim_);
   }
 
-  // ---- anybody ----
+  // ---- any thread ----
 
-  // Another helper that has nothing better to do gives the one that is here its core, and sleeps
-  // for at most `sleep_ns`: it may have been put aside. Nobody wakes it.
+  // For another helper that has nothing better to do: gives its core to the helper that has the
+  // claim, which may have been preempted, and sleeps for at most `sleep_ns`. Nobody wakes it.
   void fetch_helper(std::int64_t sleep_ns) {
     const std::uint32_t claim = claim_.load(std::memory_order_relaxed);
     if (claim != 0) System::fetch(&claim_, claim, number_of(claim), sleep_ns);
@@ -143,11 +143,11 @@ class Handover {
   [[nodiscard]] bool held_by(std::uint32_t thread) const {
     return number_of(claim_.load(std::memory_order_relaxed)) == thread;
   }
-  // For choices and printing: out of date when they arrive.
+  // For heuristics and printing: out of date when the caller reads the result.
   [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
 
-  // Bits of a claim beside the thread's number.
+  // Bits of a claim besides the thread's number.
   static constexpr std::uint32_t kWaiting = 1U << 31;
   static constexpr std::uint32_t kUrgent = 1U << 29;
 

@@ -20,7 +20,7 @@ std::uint32_t thread_number() {
   return static_cast<std::uint32_t>(::syscall(SYS_gettid));
 }
 
-// Of processor time that the calling thread has used.
+// Processor time that the calling thread has used.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -46,16 +46,16 @@ TEST(Handover, OneAtATimeAndHelpersSkip) {
   handover.leave();
 }
 
-// An owner that comes late finds the number of a helper that has given its claim back, and perhaps
+// An owner that is late finds the number of a helper that has released its claim, and has perhaps
 // ended.
 TEST(Handover, OnlyAHelperThatStillHasItsClaimIsMoved) {
   const std::uint32_t before = SystemHandover::moves();
   std::uint32_t ended = 0;
   std::thread([&] { ended = thread_number(); }).join();
-  // To the kernel it has ended a moment later.
+  // For the kernel the thread ends a moment later.
   while (::syscall(SYS_tgkill, ::getpid(), ended, 0) == 0) sched_yield();
   std::atomic<std::uint32_t> claim{ended | Handover<>::kWaiting};
-  // Returns by its time: nobody wakes it.
+  // Returns by its timeout: nobody wakes it.
   SystemHandover::wait(&claim, claim.load(), ended, 1);
   EXPECT_EQ(SystemHandover::moves(), before) << "a thread that has ended";
 
@@ -76,7 +76,7 @@ TEST(Handover, OnlyAHelperThatStillHasItsClaimIsMoved) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof allowed, &allowed), 0);
 }
 
-// Without the barrier nobody may help: the claim is given back.
+// Without the barrier no helper may go on: the claim is released.
 struct NoBarrier : SystemHandover {
   [[nodiscard]] static bool heavy() { return false; }
 };
@@ -88,8 +88,8 @@ TEST(Handover, NoHelpWithoutABarrier) {
   handover.leave();
 }
 
-// The owner is inside when it asks, and comes back before it has looked again: it lets the caller
-// in first, once it comes.
+// The owner is inside when the helper asks, and comes back before the helper has looked again: on
+// its return the owner lets the helper in first.
 TEST(Handover, AnOwnerThatComesAndGoesLetsAnUrgentHelperIn) {
   ASSERT_TRUE(base::membarrier_private_ready());
   Handover<> handover;
@@ -109,7 +109,7 @@ TEST(Handover, AnOwnerThatComesAndGoesLetsAnUrgentHelperIn) {
   std::uint64_t visits = 0;
   while (visits < kVisits && !deadline.over()) {
     if (!handover.try_claim_urgently(thread_number())) {
-      std::this_thread::yield();  // the owner was put aside inside
+      std::this_thread::yield();  // the owner was preempted while inside
       continue;
     }
     ++guarded;
@@ -122,7 +122,8 @@ TEST(Handover, AnOwnerThatComesAndGoesLetsAnUrgentHelperIn) {
   EXPECT_EQ(guarded, entered + visits);
 }
 
-// The owner waits while a helper is there, asleep and not spinning, and goes on when it has left.
+// While a helper has the claim, the owner sleeps and does not spin; it goes on when the helper
+// leaves.
 TEST(Handover, OwnerSleepsUntilTheHelperHasLeft) {
   ASSERT_TRUE(base::membarrier_private_ready());
   Handover<> handover;
@@ -143,8 +144,8 @@ TEST(Handover, OwnerSleepsUntilTheHelperHasLeft) {
   helper.join();
 }
 
-// A helper of the lowest priority, put aside in the middle on a core that others keep busy, is
-// brought to the owner's.
+// A helper of the lowest priority, preempted in the middle on a core that others keep busy, is
+// moved to the owner's core.
 TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
   ASSERT_TRUE(base::membarrier_private_ready());
   cpu_set_t all;
@@ -171,8 +172,8 @@ TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
     stage.store(1);
     while (stage.load() != 2) {
     }
-    // More work than the owner has patience for. Left where it is, its share of about 1/700 of that
-    // core makes it seconds.
+    // More work than kPatienceNs. If it were left on its core, its share of about 1/700 of that
+    // core would make it seconds.
     const double end = thread_seconds() + 0.005;
     while (thread_seconds() < end) {
     }
@@ -205,8 +206,8 @@ TEST(Handover, AHelperThatWasPutAsideDoesNotHoldUpTheOwner) {
   for (std::thread& thread : busy) thread.join();
 }
 
-// `guarded` is plain: ThreadSanitizer sees whether the hand-over orders it, the sum whether two
-// were ever inside at once.
+// `guarded` is plain: ThreadSanitizer checks that the hand-over orders it; the sum shows whether
+// two threads were ever inside at once.
 TEST(Handover, StressOwnerAgainstHelpers) {
   ASSERT_TRUE(base::membarrier_private_ready());
   constexpr int kHelpers = 3;

@@ -1,13 +1,13 @@
-// Which helper is at something that a lock guards, so that who finds the lock held can fetch a
-// helper that has lost its core.
+// Which helper has something that a lock guards, so that a thread that finds the lock held can
+// fetch a helper that has lost its core.
 //
-// A helper is a thread of low priority: put aside by the scheduler while it holds a lock, on a core
-// that others keep busy, it would hold up threads of ordinary priority for hundreds of
-// milliseconds. What the owner of a Handover does about it, they do here: give the helper their own
-// core, and sleep.
+// A helper is a thread of low priority: if the scheduler preempts it while it holds a lock, on a
+// core that others keep busy, it holds up threads of ordinary priority for hundreds of
+// milliseconds. These do here what the owner of a Handover does about it: they give the helper
+// their own core, and sleep.
 //
-//   helper                          who finds the lock held
-//   try_claim: 0 -> its number      claim == 0 ? nobody to fetch : fetch(): bring it here, sleep
+//   helper                          thread that finds the lock held
+//   try_claim: 0 -> its number      claim == 0 ? nobody to fetch : fetch(): move it here, sleep
 //                                   until it has left
 //   try the lock
 //   … use …
@@ -16,10 +16,10 @@
 //
 // Invariants
 //   At most one helper has the claim, and it has it for longer than the lock. So while a helper
-//   holds the lock the claim names it, wherever it was put aside. Threads that are no helpers take
-//   the lock without a claim. Who has the number adds kWaiting with compare-and-swap before it
-//   sleeps, and never takes it away; so release() sees it, or the sleeper sees another claim (or
-//   none) and does not sleep.
+//   holds the lock the claim names it, wherever it was preempted. Threads that are no helpers take
+//   the lock without a claim. A thread that fetches adds kWaiting with compare-and-swap before it
+//   sleeps, and never removes it; so release() sees it, or the sleeper sees another claim (or none)
+//   and does not sleep.
 //   The claim orders nothing: the lock does.
 #pragma once
 
@@ -39,7 +39,7 @@ class HelperClaim {
   HelperClaim(const HelperClaim&) = delete;
   HelperClaim& operator=(const HelperClaim&) = delete;
 
-  // `thread`: as of Handover. False: another helper is there.
+  // `thread`: as for Handover. False: another helper has the claim.
   [[nodiscard]] bool try_claim(std::uint32_t thread) {
     assert(thread >= 1 && (thread & kWaiting) == 0);
     std::uint32_t nobody = 0;
@@ -50,10 +50,10 @@ class HelperClaim {
     if ((word_.exchange(0, std::memory_order_release) & kWaiting) != 0) System::wake(&word_);
   }
 
-  // Whether a helper is there: out of date when it arrives.
+  // Whether a helper has the claim: out of date when the caller reads the result.
   [[nodiscard]] bool claimed() const { return word_.load(std::memory_order_relaxed) != 0; }
 
-  // Brings the helper here and sleeps until it has left, or for `sleep_ns`. False: there was none.
+  // Moves the helper here and sleeps until it has left, or for `sleep_ns`. False: there was none.
   bool fetch(std::int64_t sleep_ns) {
     std::uint32_t claim = word_.load(std::memory_order_relaxed);
     do {
@@ -68,8 +68,8 @@ class HelperClaim {
   static constexpr std::uint32_t kWaiting = 1U << 31;
 
  private:
-  // 0, or the helper's number, perhaps with kWaiting. Relaxed, but for release()'s exchange: who is
-  // woken by it, or does not sleep because of it, tries the lock next.
+  // 0, or the helper's number, perhaps with kWaiting. Relaxed, except for release()'s exchange: a
+  // thread that is woken by it, or does not sleep because of it, tries the lock next.
   Atomic<std::uint32_t> word_{0};
 };
 

@@ -22,7 +22,7 @@ std::uint32_t thread_number() {
   return static_cast<std::uint32_t>(::syscall(SYS_gettid));
 }
 
-// In its own affinity mask, which is what brings a thread to a core.
+// A thread is moved to a core by its affinity mask, so its own mask shows the move.
 bool was_brought_to(int core) {
   cpu_set_t now;
   return sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(core, &now);
@@ -57,7 +57,7 @@ TEST(HelperClaim, OneAtATimeAndNobodyToFetch) {
   claim.release();
 }
 
-// The sleep has no end but the helper's leaving.
+// Only the helper's leaving ends the sleep.
 TEST(HelperClaim, WhoFetchesBringsTheHelperAndIsWokenByIt) {
   const std::vector<int> all = cores();
   if (all.size() < 2) GTEST_SKIP() << "needs two cores";
@@ -111,8 +111,8 @@ TEST(FetchingMutex, AHelperThatHoldsItIsBroughtToWhoWaits) {
   EXPECT_TRUE(brought);
 }
 
-// `guarded` is plain: the sum tells whether two were ever inside at once, ThreadSanitizer whether
-// the mutex orders them.
+// `guarded` is plain: the sum shows whether two threads were ever inside at once; ThreadSanitizer
+// checks that the mutex orders them.
 TEST(FetchingMutex, StressHelpersAndOthers) {
   constexpr int kThreads = 4;
   const int rounds = base::kThreadSanitizer ? 5000 : 50000;

@@ -1,18 +1,18 @@
-// A barrier over words that all ranks of a job read, and each writes one of: no waiting inside, and
-// whoever dies, the others find the same. It is one kind of collective among others, which are
-// decided elsewhere; so is a barrier that goes astray.
+// A barrier over words in memory: every rank of a job reads all of them and writes one. No call
+// waits; whoever dies, all others find the same. It is one kind of collective among others, which
+// the caller carries out by other means; so it does with a barrier that has gone astray.
 //
-// Each rank counts the collectives it enters; all ranks enter the same number of them, if not
-// always the same. Its word says how many, and whether the last is a barrier.
+// Each rank counts the collectives it enters; all ranks enter the same number of them, but not
+// always the same ones. A rank's word says how many, and whether the last one is a barrier.
 //
 // Invariants
-//   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n,
-//   and finds that all have come to barrier n only when every word says barrier n, or a number
-//   above n, which stays true whoever dies. If somebody's n-th is no barrier, or somebody died
-//   before he entered it, that never happens, and all the living find that they are astray. A word
+//   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n. It
+//   finds that all have come to barrier n only when every word says barrier n, or a number above n,
+//   which stays true whoever dies. If some rank's n-th collective is no barrier, or a rank died
+//   before it entered it, that never happens, and all the living find that they are astray. A word
 //   is written with release and read with acquire: what was done before a barrier happens before
-//   what follows it. Of somebody known to be dead the word is read after the death was known, and
-//   does not change any more.
+//   what follows it. The word of a rank that is known to be dead is read after the death was known,
+//   and no longer changes.
 //
 // Words that other processes write are not trusted: any value means one of the three findings.
 #pragma once
@@ -29,11 +29,11 @@ class Meeting {
  public:
   enum class Found : std::uint8_t { waiting, all, astray };
 
-  // One thread at a time. Words of zeros, the same for all ranks; `rank` writes its own.
+  // One thread at a time. `words`: zeros at first, the same for all ranks; `rank` writes its own.
   Meeting() = default;
   Meeting(std::span<Atomic<std::uint64_t>> words, std::uint32_t rank) : words_(words), rank_(rank) {}
 
-  // This rank is in its next collective.
+  // This rank enters its next collective.
   void enter(bool barrier) {
     ++number_;
     first_ = 0;
@@ -41,12 +41,12 @@ class Meeting {
     words_[rank_].store(number_ << 1 | (barrier ? 1U : 0U), std::memory_order_release);
   }
 
-  // In a barrier. failed(rank): it is known to be dead.
+  // For a rank in a barrier. failed(rank): it is known to be dead.
   template <class Failed>
   [[nodiscard]] Found look(Failed&& failed) {
     while (first_ < words_.size() && look_at(first_) == Found::all) ++first_;
     if (first_ == words_.size()) return Found::all;
-    // Others behind that one may have gone astray, and it may wait for them.
+    // Ranks behind that one may have gone astray, and that one may wait for them.
     for (std::uint32_t rank = first_; rank < words_.size(); ++rank) {
       const bool dead = failed(rank);
       const Found found = look_at(rank);
@@ -75,7 +75,7 @@ class Meeting {
   std::span<Atomic<std::uint64_t>> words_;
   std::uint32_t rank_ = 0;
   std::uint64_t number_ = 0;  // of the collective that this rank is in, or was in last
-  std::uint32_t first_ = 0;   // ranks below have been seen to have come
+  std::uint32_t first_ = 0;   // ranks below it are known to have come
 };
 
 }  // namespace heddle::queue

@@ -1,17 +1,18 @@
-// Parts of a message that threads mark ready, run after run, and who posts each: the thread that
-// marks it, if the run is open (the receiver has begun it); else the one that opens the run.
+// Parts of a message that threads mark ready, run after run, and which thread posts each part: the
+// one that marks it, if the run is open (the receiver has begun it); otherwise the one that opens
+// the run.
 //
-// Invariants (the state of a part in run r is 4r + step, and only grows, but for unclaim())
+// Invariants (the state of a part in run r is 4r + step, and only grows, except by unclaim())
 //   idle → marked → claimed → ended, or idle → claimed → ended. Each step is made by one thread: by
-//   compare-and-swap, or by plain stores where one thread uses all of it (`plain`). Who has claimed
-//   a part posts it, and nobody else does.
-//   No part stays marked in a run that is open. For who marks looks at open_ afterwards, who opens
-//   looks at the parts afterwards, all sequentially consistent, so that at least one of the two
-//   sees the other's step; the claim decides between them. What was put back by unclaim() is found
-//   by the next collect().
-//   Run r + 1 is opened when all parts of run r have been claimed. It may be marked before, even
-//   while who has opened run r still looks for marks, if nothing of run r is left to claim: such
-//   marks wait for their own run.
+//   compare-and-swap, or by plain stores where one thread makes all calls (`plain`). The thread
+//   that has claimed a part posts it, and no other thread does.
+//   No part stays marked in a run that is open. The thread that marks reads open_ afterwards, the
+//   one that opens reads the parts afterwards, all sequentially consistent, so that at least one of
+//   the two sees the other's step; the claim decides between them. The next collect() finds what
+//   unclaim() has put back.
+//   Run r + 1 is opened when all parts of run r have been claimed. Its parts may be marked earlier,
+//   even while the thread that opened run r still looks for marks, if nothing of run r is left to
+//   claim: such marks wait for their own run.
 #pragma once
 
 #include <atomic>
@@ -27,9 +28,9 @@ class PartMarks {
       : states_(std::make_unique<Atomic<std::uint64_t>[]>(parts)), parts_(parts), plain_(plain) {}
 
   enum class Marked : std::uint8_t {
-    twice,    // it was marked in this run
-    waiting,  // who opens the run claims it
-    claimed   // by the caller, who posts it
+    twice,    // it was already marked in this run
+    waiting,  // the thread that opens the run claims it
+    claimed   // by the caller, which posts it
   };
   // Any thread.
   Marked mark(std::uint32_t part, std::uint64_t run) {
@@ -42,12 +43,12 @@ class PartMarks {
     if (open_.load(std::memory_order_seq_cst) < run) return Marked::waiting;  // partner: open()
     return move(state, kSteps * run + kMarked, kSteps * run + kClaimed) ? Marked::claimed : Marked::waiting;
   }
-  // The run is open from here on, and what the caller wrote before is there for who claims in it.
-  // One thread at a time, which collects next.
+  // Opens the run; a thread that claims in it sees what the caller wrote before. One thread at a
+  // time, which calls collect() next.
   void open(std::uint64_t run) { open_.store(run, std::memory_order_seq_cst); }
-  // Of the last open(); a hint where it orders nothing.
+  // The run of the last open(); only a hint, since it orders nothing.
   [[nodiscard]] std::uint64_t opened() const { return open_.load(std::memory_order_relaxed); }
-  // Claims what is marked: claimed(part) for each. One thread at a time.
+  // Claims the marked parts and calls claimed(part) for each. One thread at a time.
   template <class Claimed>
   void collect(Claimed&& claimed) {
     const std::uint64_t run = open_.load(std::memory_order_relaxed);  // this thread's own
@@ -56,20 +57,20 @@ class PartMarks {
       if (seen == kSteps * run + kMarked && move(states_[part], seen, seen - kMarked + kClaimed)) claimed(part);
     }
   }
-  // By who has claimed it.
+  // By the thread that has claimed the part.
   void unclaim(std::uint32_t part) { step(part, kMarked, std::memory_order_seq_cst); }
-  // By who has claimed it, or what that has posted. The last that is done with the part; partner:
-  // the acquire load of has_ended().
+  // By the thread that has claimed the part, or by the end of the operation that it has posted. The
+  // last access to the part in this run; partner: the acquire load of has_ended().
   void end(std::uint32_t part) { step(part, kEnded, std::memory_order_release); }
 
-  // Of a part that is claimed.
+  // The run of a part that is claimed.
   [[nodiscard]] std::uint64_t run_of(std::uint32_t part) const {
     return states_[part].load(std::memory_order_relaxed) / kSteps;
   }
   [[nodiscard]] bool has_ended(std::uint32_t part, std::uint64_t run) const {
     return states_[part].load(std::memory_order_acquire) == kSteps * run + kEnded;
   }
-  // It is being posted, or under way.
+  // It is being posted, or in flight.
   [[nodiscard]] bool is_claimed(std::uint32_t part, std::uint64_t run) const {
     return states_[part].load(std::memory_order_acquire) == kSteps * run + kClaimed;
   }

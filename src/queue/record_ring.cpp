@@ -1,5 +1,5 @@
-// The ring is a template, for the schedule explorer's sake; this is the instance that everybody
-// else shares.
+// The ring is a template for the schedule explorer; this is the instance that all other code
+// shares.
 #include "queue/record_ring.hpp"
 
 namespace heddle::queue {

@@ -6,23 +6,23 @@
 //   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to
 //             8
 //
-// Positions are 64-bit indices that only grow; each side keeps its own, and its place in the data,
-// privately. The memory is shared, the objects RecordProducer and RecordConsumer are not.
+// Positions are 64-bit indices that only grow; each side keeps its own index and its offset in the
+// data privately. The memory is shared, the objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
 //   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
 //   once and last by a consumer that takes nothing more.
 //   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is
-//   left at the end. Bytes in [head, tail) are written by nobody; the rest belongs to the producer.
+//   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer.
 //   tail is stored only after all that it publishes; a producer killed at any instruction leaves
-//   whole records. head is stored only after the consumer's last look at what it gives back.
+//   whole records. head is stored only after the consumer's last read of what it frees.
 //
 // Why a separate tail and not a header that is polled in place: measured
-// (docs/decisions/0005-message-rings.md). The consumer's polling takes an in-place line away
+// (docs/decisions/0005-message-rings.md). A consumer that polls in place takes the line away
 // between the producer's stores to it.
 //
-// The other side is not trusted: the consumer checks tail and every header before use and then says
-// `malformed`, after which it must not be asked again; the producer takes an impossible head as
+// The other side is not trusted: the consumer checks tail and every header before use; if one is
+// wrong it says `malformed`, and must not be asked again. The producer treats an impossible head as
 // "full".
 #pragma once
 
@@ -51,15 +51,16 @@ static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_
 
 inline constexpr std::uint32_t kRecordHeaderBytes = 8;
 inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
-// 0 is never valid; the ring's users take types from 2 on
+// 0 is never valid; the ring's users use types from 2 on
 inline constexpr std::uint8_t kPaddingType = 1;
 
 constexpr std::uint32_t record_space(std::uint32_t bytes) {
   return kRecordHeaderBytes + ((bytes + 7U) & ~7U);
 }
 
-// The largest payload that a ring of `capacity` bytes takes in every state, the consumer's lazily
-// returned quarter included: padding (less than one record) and the record fit into half of it.
+// The largest payload that a ring of `capacity` bytes accepts in every state, even while the
+// consumer has not returned the last quarter: padding (less than one record) and the record fit
+// into half of it.
 constexpr std::uint32_t largest_record(std::uint32_t capacity) {
   return (capacity / 4 & ~7U) - kRecordHeaderBytes;
 }
@@ -71,7 +72,7 @@ struct Record {
   std::uint8_t type = 0;
 };
 
-// A head that no ring has, and that no record has room before.
+// A head that no ring has, and with which there is room for no record.
 inline constexpr std::uint64_t kRefusedHead = std::uint64_t{1} << 63;
 
 template <template <class> class Atomic = std::atomic>
@@ -83,7 +84,7 @@ class RecordProducer {
       : control_(control), data_(data), room_end_(capacity), capacity_(capacity) {}
 
   // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls
-  // publish(). Null: full. Several records may be begun before one publish().
+  // publish(). Null: the ring is full. Several records may be begun before one publish().
   [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
     std::byte* const payload = begin_here(type, immediate, bytes);
     return payload != nullptr ? payload : begin_after_look(type, immediate, bytes);
@@ -103,13 +104,13 @@ class RecordProducer {
     return record + kRecordHeaderBytes;
   }
 
-  // The consumer has found it malformed, and takes nothing more: there will never be room.
+  // The consumer has found the ring malformed, and takes nothing more: there will never be room.
   [[nodiscard]] bool refused() const { return control_->head.load(std::memory_order_acquire) == kRefusedHead; }
 
   // Makes everything begun so far visible to the consumer.
   void publish() {
     control_->tail.store(index_, std::memory_order_release);
-    // The next record's line was last read by the consumer a lap ago: begin to own it before it is
+    // The consumer last read the next record's line a lap ago: acquire it for writing before it is
     // needed.
     base::prefetch_for_writing(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0));
   }
@@ -180,7 +181,7 @@ class RecordConsumer {
     for (;;) {
       if (const Take found = look(); found != Take::record) return found;
       std::uint64_t header = 0;
-      // read once: the producer might change it behind our back
+      // read once: the producer may change it meanwhile
       std::memcpy(&header, data_ + place_, sizeof header);
       const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
       const auto type = static_cast<std::uint8_t>(header >> 24);
@@ -235,14 +236,14 @@ class RecordConsumer {
   // Whether take() would find something, or would find the ring malformed.
   [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
 
-  // Nothing more is taken: the producer is told, and finds no room from then on.
+  // Refuses the ring: takes nothing more. The producer learns this, and finds no room from then on.
   void refuse() {
     refused_ = true;
     control_->head.store(kRefusedHead, std::memory_order_release);
   }
 
-  // Everything taken so far will not be looked at again. The producer learns it a quarter of the
-  // ring at a time, so that the head's line moves rarely.
+  // The consumer will not look again at what it has taken so far. The producer learns this a
+  // quarter of the ring at a time, so that the head's line moves rarely.
   void release() {
     free_ = index_;
     if (free_ - returned_ >= capacity_ / 4) give_back();

@@ -12,7 +12,7 @@
 namespace heddle::queue {
 namespace {
 
-// One ring and both ends of it, on one mapping, so that ThreadSanitizer sees what each side does.
+// One ring with both ends, on one mapping, so that ThreadSanitizer sees what each side does.
 struct Ring {
   explicit Ring(std::uint32_t capacity_bytes)
       : capacity(capacity_bytes),
@@ -174,8 +174,8 @@ TEST(RecordRing, ImpossibleHeadMeansFull) {
   EXPECT_FALSE(push(ring, pattern(1, 24), 1));
 }
 
-// What was taken before may be given back later: the producer still sees that nothing more is
-// taken.
+// The consumer may release later what it has taken before: the producer still sees that nothing
+// more is taken.
 TEST(RecordRing, RefusedRingNeverHasRoomAgain) {
   Ring ring(256);
   Record record;
@@ -189,14 +189,15 @@ TEST(RecordRing, RefusedRingNeverHasRoomAgain) {
   EXPECT_FALSE(push(ring, pattern(1, 200), 1)) << "nor by the head that is known now";
 }
 
-// Random bytes as ring contents: whatever is handed out lies in the ring, and it ends.
+// Random bytes as ring contents: every record that take() gives lies in the ring, and the loop
+// ends.
 TEST(RecordRing, RandomContentsStayInBounds) {
   for (std::uint64_t seed = 1; seed <= 20000; ++seed) {
     base::Random random(seed);
     Ring ring(256);
     for (std::uint64_t& word : ring.data) {
       word = random.next();
-      // plausible lengths and types go deeper
+      // plausible lengths and types get further
       if (random.below(2) == 0) word &= 0xFFFFFFFF0300003FULL;
     }
     ring.control.tail = random.below(4) == 0 ? random.next() : 8 * random.below(40);

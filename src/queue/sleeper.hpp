@@ -1,10 +1,10 @@
-// One thread sleeps until another wakes it: a token that is left by wake() and consumed by sleep().
-// A token left while nobody sleeps is kept, so a wake-up is never lost, whatever the two have
-// agreed by other means (the command queue's sleeping bit) about when one is due; several are one.
-// Within one process.
+// One thread sleeps until another wakes it: wake() leaves a token, sleep() consumes it. A token
+// that is left while nobody sleeps is kept, so a wake-up is never lost, whatever the two threads
+// have agreed by other means (the command queue's sleeping bit) about when one is due; several
+// tokens are one. Within one process.
 //
 // state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
-// wake() goes from anywhere to kToken, and makes the system call only if it came from kAsleep.
+// wake() goes from any state to kToken, and makes the system call only if it came from kAsleep.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  // One thread at a time. True: woken. False: the time is over, or a signal came; ask again or look
-  // at what you wait for.
+  // One thread at a time. True: woken. False: the time is over, or a signal came; the caller sleeps
+  // again or checks what it waits for.
   [[nodiscard]] bool sleep(std::int64_t timeout_ns) {
     std::uint32_t state = kNothing;
     if (state_.compare_exchange_strong(state, kAsleep, std::memory_order_acquire, std::memory_order_acquire)) {
@@ -37,7 +37,7 @@ class Sleeper {
     return state_.exchange(kNothing, std::memory_order_acquire) == kToken;
   }
 
-  // Any thread. What the caller did before is visible to the thread that wakes.
+  // Any thread. The thread that wakes sees what the caller did before.
   void wake() {
     if (state_.exchange(kToken, std::memory_order_release) == kAsleep) Futex::wake_one(&state_);
   }

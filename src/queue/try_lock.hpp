@@ -1,12 +1,12 @@
-// A lock that is tried and never waited for: who finds an object busy skips it.
+// A lock that is tried and never waited for: a thread that finds it held skips the object.
 //
 // Invariant: held == 1 exactly while one thread is between a successful try_lock() and its
 // unlock().
 //
 // A thread that skips may leave work behind that the holder, on its way out, no longer sees: the
-// holder looks, finds nothing, the other adds and finds the lock held, the holder unlocks. Either
-// somebody comes by again (a progress loop), or leaving must be one step with the look: the
-// sleeping bit of CommandQueue, which needs no lock beside it.
+// holder looks and finds nothing, the other thread adds work and finds the lock held, the holder
+// unlocks. Either some thread comes by again (a progress loop), or look and leave must be one step:
+// the sleeping bit of CommandQueue, which needs no lock besides.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@ class TryLock {
   TryLock(const TryLock&) = delete;
   TryLock& operator=(const TryLock&) = delete;
 
-  // The look before the exchange leaves the line where it is while another thread works.
+  // The load before the exchange leaves the line where it is while another thread works.
   [[nodiscard]] bool try_lock() {
     return held_.load(std::memory_order_relaxed) == 0 && held_.exchange(1, std::memory_order_acquire) == 0;
   }
   void unlock() { held_.store(0, std::memory_order_release); }
 
-  // For printing and heuristics: out of date when it arrives.
+  // For heuristics and printing: out of date when the caller reads the result.
   [[nodiscard]] bool looks_held() const { return held_.load(std::memory_order_relaxed) != 0; }
 
   // if (TryLock<>::Guard guard{lock}) { … }

@@ -1,31 +1,34 @@
-// A board: where a worker shows one sending worker the receives that wait for long messages of that
-// worker, and where the two agree who copies. It lies in memory of the receiver that both map.
+// A board: where a worker shows one sending worker which of its receives wait for long messages of
+// that worker, and where the two agree which of them copies. It lies in memory of the receiver that
+// both map.
 //
 // Stages of a place, in its word with a generation:
 //   free  -> shown   receiver: all of its line is written
-//   shown -> free    receiver: the receive was cancelled, or a message that the sender had sent
-//                    before took it
+//   shown -> free    receiver: the receive was cancelled, or matched by a message that the sender
+//                    had sent before
 //   shown -> taken   sender: its message belongs to this receive; `offer` says where its data is
-//   taken -> free    receiver, when both have ended with it
-// Both leave `shown` by compare-and-swap, so exactly one has it: a receive that was cancelled is
-// never written to, and one that the sender has taken is never given to another message. A place
-// that is taken is copied in parts: who has time claims the next by adding to `next`, the sender to
-// put it, the receiver to get it, and adds its length to `finished` when it is copied.
+//   taken -> free    receiver, when both have finished with it
+// Both leave `shown` by compare-and-swap, so exactly one of them succeeds: a receive that was
+// cancelled is never written to, and one that the sender has taken is never given to another
+// message. A place that is taken is copied in parts: a side that has time claims the next part by
+// adding to `next` (the sender puts it, the receiver gets it), and adds its length to `finished`
+// when it is copied.
 //
-// Why the sender's choice is the one that the receiver would have made. The sender takes only while
-// `seen` equals the number of messages that it has left to the receiver to match (everything it
-// sent, except what it took a place for), so each of these was matched, and what it took was
-// withdrawn, before the sender looked. Of the places that fit it takes the earliest, among those
-// that were all there when it looked (`count`). The receiver shows a receive only if every receive
-// that was posted before and could take the same message is shown too: no receive with a mask or a
-// wild source is posted then, and the one of the same source and tag before it is shown. So when a
-// message of the sender's is matched by taking, no message that came before it is unmatched, and no
-// earlier receive that fits it is left. What the sender sends later and the receiver matches finds
-// the taken receive gone: the receiver's own compare-and-swap fails, and it goes on to the next.
+// Why the sender's choice is the one that the receiver would have made. The sender takes a place
+// only while `seen` equals the number of messages that it has left to the receiver to match
+// (everything it sent, except what it took a place for). So each of these was matched, and the
+// receive it matched was taken off the board, before the sender looked. Of the places that fit, the
+// sender takes the earliest among those that were all there when it looked (`count`). The receiver
+// shows a receive only if every receive that was posted before and could take the same message is
+// shown too: no receive with a mask or a wildcard source is posted then, and the earlier one of the
+// same source and tag is shown. So when the sender's message is matched by taking a place, no
+// message that came before it is unmatched, and no earlier receive that fits it is left. A message
+// that the sender sends later and the receiver matches finds the taken receive gone: the receiver's
+// own compare-and-swap fails, and it goes on to the next receive.
 //
 // Hostile peers: either may write anything. Each reads what it uses once, checks it against its own
-// memory's range, and ends its side when `finished` reaches its own length; more than wrong data in
-// the buffers that were shown cannot come of it.
+// memory's range, and ends its side when `finished` reaches its own length; the worst result is
+// wrong data in the buffers that were shown.
 #pragma once
 
 #include <algorithm>
@@ -51,33 +54,34 @@ constexpr std::uint64_t generation_of(std::uint64_t word) {
 }
 
 struct alignas(64) BoardPlace {
-  // Written by the receiver while it is free. The atomic ones are read by the sender before it has
-  // taken the place: relaxed, the word orders them.
+  // Written by the receiver while the place is free. The sender reads the atomic ones before it has
+  // taken the place: relaxed, since `word` orders them.
   std::atomic<std::uint64_t> word;    // acquire, release and both: partner is the other side's
-  std::atomic<std::uint64_t> tag;     // of which all bits count
+  std::atomic<std::uint64_t> tag;     // all bits count
   std::atomic<std::uint64_t> number;  // in the order of posting
   std::uint64_t room;                 // bytes
   alignas(64) std::uint8_t key[kOfferKeyBytes];
   // Written by the sender before it takes the place.
   alignas(64) Offer offer;
-  // Both.
+  // Written by both.
   std::atomic<std::uint64_t> next;  // bytes that were claimed; relaxed: claiming orders nothing
-  // bytes that are copied, or given up; release when raised, acquire when read
+  // bytes that are copied, or never will be; release when raised, acquire when read
   std::atomic<std::uint64_t> finished;
   std::atomic<std::int32_t> status;  // the first error; written before `finished` is raised
-  // the receiver copies without the sender's help, who may copy as well
+  // the receiver can copy without the sender's help; the sender may copy as well
   std::atomic<std::uint32_t> shared;
   std::atomic<std::uint64_t>
-      // sender: the generation that it has ended with. Release; partner: the receiver's acquire
+      // written by the sender: the generation that it has finished with. Release; partner: the
+      // receiver's acquire
       left;
 };
 static_assert(sizeof(BoardPlace) == 256);
 
 struct Board {
   // Written by the receiver.
-  // messages matched or kept. Release; partner: the sender's acquire
+  // number of messages matched or kept. Release; partner: the sender's acquire
   alignas(64) std::atomic<std::uint64_t> seen;
-  // receives shown so far. Release; partner: the sender's acquire
+  // number of receives shown so far. Release; partner: the sender's acquire
   std::atomic<std::uint64_t> count;
   std::atomic<std::uint32_t> live;  // bit i: places[i] may be shown; a hint
   alignas(64) BoardPlace places[kBoardPlaces];
@@ -86,7 +90,7 @@ static_assert(sizeof(Board) <= 4096 && std::atomic<std::uint64_t>::is_always_loc
 
 // ---- the protocol of a place: templates, so that the schedule explorer runs the code itself -----
 
-// Receiver, while the place is free: all else that stands there has been written.
+// For the receiver, while the place is free and when everything else in it has been written.
 template <class Place>
 void show_place(Place& place, std::uint64_t generation) {
   place.next.store(0, std::memory_order_relaxed);
@@ -94,26 +98,27 @@ void show_place(Place& place, std::uint64_t generation) {
   place.status.store(HEDDLE_DONE, std::memory_order_relaxed);
   place.word.store(place_word(generation, Stage::shown), std::memory_order_release);
 }
-// Receiver. False: the sender has taken it, and what it has written before is visible.
+// For the receiver. False: the sender has taken the place, and what the sender wrote before is
+// visible.
 template <class Place>
 bool withdraw_place(Place& place, std::uint64_t generation) {
   std::uint64_t word = place_word(generation, Stage::shown);
   return place.word.compare_exchange_strong(word, place_word(generation, Stage::free), std::memory_order_acq_rel,
                                             std::memory_order_acquire);
 }
-// Sender, with the word that it has found there, with acquire; `offer` is written. False: the
-// receiver has taken it back.
+// For the sender, when `offer` is written; `word`: as it read it there, with acquire. False: the
+// receiver has taken the place back.
 template <class Place>
 bool take_place(Place& place, std::uint64_t word) {
   return place.word.compare_exchange_strong(word, place_word(generation_of(word), Stage::taken),
                                             std::memory_order_acq_rel, std::memory_order_acquire);
 }
-// Sender: it will not look at this use of the place any more.
+// For the sender: it will not look at this use of the place any more.
 template <class Place>
 void leave_place(Place& place, std::uint64_t generation) {
   place.left.store(generation, std::memory_order_release);
 }
-// Receiver: the sender has left it, so that it may be shown again.
+// For the receiver. True: the sender has left the place, so that it may be shown again.
 template <class Place>
 [[nodiscard]] bool was_left(const Place& place, std::uint64_t generation) {
   return place.left.load(std::memory_order_acquire) == generation;
@@ -123,8 +128,9 @@ struct Part {
   std::uint64_t at = 0;
   std::uint64_t bytes = 0;
 };
-// Claims the next part of at most `most` bytes of `total`. False: none is left, and *part is as it
-// was: who keeps it between calls must not be left with a part that the other side has claimed.
+// Claims the next part of at most `most` bytes of `total`. False: none is left, and *part is
+// unchanged: a caller that keeps it between calls must not be left with a part that the other side
+// has claimed.
 template <class Place>
 bool claim_part(Place& place, std::uint64_t total, std::uint64_t most, Part* part) {
   std::uint64_t next = place.next.load(std::memory_order_relaxed);
@@ -137,16 +143,17 @@ bool claim_part(Place& place, std::uint64_t total, std::uint64_t most, Part* par
     }
   }
 }
-// A part that was claimed has been copied, or will not be. Nothing of it is touched after this.
+// A part that was claimed has been copied, or will not be. The caller touches nothing of it
+// afterwards.
 template <class Place>
 void finish_part(Place& place, std::uint64_t bytes, std::int32_t status) {
   std::int32_t none = HEDDLE_DONE;
   if (status != HEDDLE_DONE) place.status.compare_exchange_strong(none, status, std::memory_order_relaxed);
-  // Release: what was copied, and the status. Acquire: who sees all of it finished sees what those
-  // before have done.
+  // Release: what was copied, and the status. Acquire: a thread that sees all of it finished sees
+  // what the earlier calls did.
   place.finished.fetch_add(bytes, std::memory_order_acq_rel);
 }
-// What nobody has claimed will not be copied.
+// The part that nobody has claimed will not be copied.
 template <class Place>
 void give_up_rest(Place& place, std::uint64_t total, std::int32_t status) {
   Part rest;
@@ -156,9 +163,9 @@ template <class Place>
 [[nodiscard]] bool all_finished(const Place& place, std::uint64_t total) {
   return place.finished.load(std::memory_order_acquire) >= total;
 }
-// Sender: its message has ended, perhaps before its time. What it has claimed and what nobody has
-// is not copied; and where the receiver still copies, the data may be gone: who sees the bytes that
-// it finishes then sees this status.
+// For the sender, when its message has ended, perhaps early. What it has claimed and what nobody
+// has claimed is not copied. Where the receiver still copies, the data may be gone: a thread that
+// sees the bytes finished here then sees this status.
 template <class Place>
 void abandon_place(Place& place, const Part& claimed, std::uint64_t total) {
   if (all_finished(place, total)) return;

@@ -22,20 +22,19 @@ struct PackedRegion {
   bool narrow = false;  // read from a narrow one: the key is what one rank needs
 };
 
-// where the key has no more than kTransportKeyBytes
+// for a key of at most kTransportKeyBytes
 inline constexpr std::size_t kNarrowRegionBytes = 96;
 inline constexpr std::size_t kPackedRegionBytes = 128;
 static_assert(kPackedRegionBytes <= HEDDLE_PACKED_REGION_BYTES);
 
-// A narrow one has zeros behind it.
+// A narrow region is followed by zeros.
 std::array<std::byte, kPackedRegionBytes> encode(const PackedRegion& region);
-// For a key that has no more than kTransportKeyBytes; what is behind it is left out.
+// For a key of at most kTransportKeyBytes; the bytes after these are left out.
 std::array<std::byte, kNarrowRegionBytes> encode_narrow(const PackedRegion& region);
-// How many bytes of what encode() gave matter.
+// How many bytes of encode()'s result count.
 std::size_t packed_bytes(const PackedRegion& region);
 
-// PROTOCOL: wrong length, magic or checksum. VERSION: another layout. Ranges are for the caller to
-// judge.
+// PROTOCOL: wrong length, magic or checksum. VERSION: another layout. The caller checks ranges.
 base::Result<PackedRegion> decode_region(std::span<const std::byte> bytes);
 
 // FNV-1a, for checksums against accidents and for digests; no protection against forgery.

@@ -1,9 +1,10 @@
-// What travels in a message: 32 immediate bits that say what it is, and for all but a small active
-// message a packet header.
+// What travels in a message: 32 immediate bits that say what it is, and, except for a small active
+// message, a packet header.
 //
 // Encode and decode stand side by side; decode treats every byte as hostile and never reads past
 // what it was given. Byte order is the machine's: all processes of a job run on machines of one
-// byte order (checked by the version word of the packed region and of the transports' cards).
+// byte order (checked by the magic of the packed region, and magic and version of the transports'
+// cards).
 #pragma once
 
 #include <cstddef>
@@ -18,11 +19,14 @@ namespace heddle::wire {
 
 // ---- immediate ----------------------------------------------------------------------------------
 
-//   bits 29–31  kind
-//   active_message: bits 0–9 handler, bits 10–16 header bytes; tagged: see tagged.hpp fragment: bit
-//   28: no part of a large active message but an offer of one; bit 27: for the extension of the
-//   worker user: of class USER. bit 17 clear: a message, as active_message; set: a grant, a reply
-//   whose value is credit in bytes the others: zero
+//   bits 29–31      kind
+//   active_message  bits 0–9: handler, bits 10–16: header bytes
+//   tagged          see tagged.hpp
+//   fragment        bit 28: not a part of a large active message but the offer of one; bit 27:
+//                   for the extension of the worker
+//   user            of class USER. bit 17 clear: a message, as active_message; set: a grant, a
+//                   reply whose value is credit in bytes
+//   the others      zero
 // All kinds are taken. One more protocol takes a bit of `fragment` and a row in row_of(), as the
 // extension does.
 enum class Kind : std::uint32_t {
@@ -57,7 +61,7 @@ constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_by
 
 inline constexpr std::uint32_t kExtension = immediate_of(Kind::fragment) | 1U << 27;
 
-// Whose messages are told apart: the kinds, and what is for the extension.
+// Rows of the engine's table of arrivals: one for each kind, and one for messages to the extension.
 inline constexpr std::uint32_t kExtensionRow = 8;
 inline constexpr std::uint32_t kRows = 9;
 constexpr std::uint32_t row_of(std::uint32_t immediate) {
@@ -74,7 +78,7 @@ constexpr std::uint32_t encode_user(std::uint32_t handler, std::uint32_t header_
   return immediate_of(Kind::user) | header_bytes << kHeaderShift | (handler - HEDDLE_AM_USER);
 }
 
-// Of either class.
+// A small message of either class.
 constexpr std::uint32_t encode_message(std::uint32_t handler, std::uint32_t header_bytes) {
   return handler < HEDDLE_AM_USER ? encode_am(handler, header_bytes) : encode_user(handler, header_bytes);
 }
@@ -132,7 +136,7 @@ std::optional<Fragment> decode_fragment(std::span<const std::byte> packet);
 inline constexpr std::uint32_t kAmOffer = immediate_of(Kind::fragment) | 1U << 28;
 inline constexpr std::size_t kAmOfferKeyBytes = 48;
 
-// Its payload lies in the sender's memory until the reply to the token. The message's header
+// Its payload stays in the sender's memory until the reply to the token. The message's header
 // follows.
 struct AmOfferHeader {
   std::uint64_t token;    // the sender's; returned in the reply when the payload has been fetched
@@ -188,7 +192,7 @@ struct Reply {
 };
 std::optional<Reply> decode_reply(std::span<const std::byte> packet);
 
-// Of how something has ended.
+// A status with which an operation may end.
 constexpr bool status_known(std::int32_t status) {
   return status <= HEDDLE_DONE && status >= HEDDLE_ERR_TRUNCATED;
 }

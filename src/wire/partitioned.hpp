@@ -16,21 +16,22 @@
 namespace heddle::wire {
 
 enum class PartitionedKind : std::uint32_t {
-  // sender → worker: there is a send. `number`: which of this worker's to that worker, from 0
+  // sender → worker: there is a send. `number`: its index, from 0, among this worker's sends to
+  // that worker
   offer = 1,
   // receiver → sender: it is matched; the places follow. `number`: the run that the receiver is in
   accept,
   begun,  // receiver → sender: `number`: the run that it has begun
-  // to either: `status` says why there is nothing; `bytes` and `partitions` are the other's
+  // to either: `status` says why it cannot be; `bytes` and `partitions` are the other's
   refused,
-  freed  // to either: the other is gone
+  freed  // to either: the other side has freed its operation
 };
 
 struct PartitionedHeader {
   PartitionedKind kind;
   std::int32_t status;   // refused
-  std::uint64_t to;      // the number of the operation that it is about at its receiver; offer: 0
-  std::uint64_t from;    // of the operation that it comes from
+  std::uint64_t to;      // number of the operation that it is about, at its receiver; offer: 0
+  std::uint64_t from;    // number of the operation that it comes from
   std::uint64_t tag;     // offer
   std::uint64_t number;  // see above
   std::uint64_t bytes;   // offer, refused: of all parts
@@ -39,8 +40,8 @@ struct PartitionedHeader {
 };
 static_assert(sizeof(PartitionedHeader) == 56);
 
-// Where the sender puts parts: the data `offset` bytes into a region (none if there are no bytes),
-// and a word for each of its parts.
+// Where the sender puts parts: the data goes `offset` bytes into a region (none if there are no
+// bytes), and each part has a word.
 struct PartitionedPlaces {
   std::uint64_t offset;
   std::array<std::byte, kNarrowRegionBytes> data;

@@ -7,10 +7,10 @@
 //              memory when it is wanted
 //
 // Words, which are not numbered:
-//   credit     from receiver to sender: how many bytes of memory the messages that were received or
-//              dropped had taken, all together
+//   credit     from receiver to sender: bytes of memory that all messages which were received or
+//              dropped so far had taken
 //   board      from receiver to sender, once: where it shows its receives (board.hpp)
-//   taken      from sender to receiver: look at this place of the board, it was taken
+//   taken      from sender to receiver: it has taken this place of the board
 #pragma once
 
 #include "wire/packet.hpp"
@@ -29,7 +29,7 @@ constexpr std::uint32_t encode_word(Word word) {
 constexpr bool is_word(std::uint32_t immediate) {
   return (immediate & kWordBit) != 0;
 }
-// Of an immediate that is_word(); the value may be none of those above.
+// For an immediate that is_word(); the value may be none of those above.
 constexpr Word word_of(std::uint32_t immediate) {
   return static_cast<Word>(immediate & (kOfferBit | kSequenceMask));
 }
@@ -96,8 +96,7 @@ struct TakenPlace {
 };
 static_assert(sizeof(TakenPlace) == 16);
 
-// The body of a word of another kind than credit; whether it names anything is for the reader to
-// find out.
+// The body of a word other than credit; the reader has to check whether it names anything.
 template <class Body>
 std::optional<Body> decode_word(std::span<const std::byte> packet) {
   Body body;
@@ -106,8 +105,8 @@ std::optional<Body> decode_word(std::span<const std::byte> packet) {
   return body;
 }
 
-// What a message takes of the receiver's memory while nobody has received it, payload and all that
-// is known about it: both sides count the same.
+// How much of the receiver's memory a message takes while nobody has received it, payload and
+// bookkeeping: both sides count the same.
 inline constexpr std::uint64_t kTaggedNode = 176;
 inline constexpr std::uint64_t kTaggedLeast = 256;
 constexpr std::uint64_t tagged_charge(std::uint64_t payload_bytes) {

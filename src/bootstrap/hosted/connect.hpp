@@ -1,4 +1,4 @@
-// A rank's way to rank 0.
+// How a rank connects to rank 0.
 #pragma once
 
 #include "bootstrap/hosted/contact.hpp"
@@ -11,10 +11,10 @@ struct Connection {
   bool local = false;  // it passes descriptors
 };
 
-// A connection to the host whose contact this is, both sides having proved that they know the
+// Connects to the host that has this contact; both sides have then proved that they know the
 // secret. By the local socket where both are on one machine, else by the first address that
-// answers. BOOTSTRAP: nobody answers, or who does is not rank 0 of this job, or it refuses (this
-// rank has been joined before). VERSION.
+// answers. BOOTSTRAP: no process answers, or the one that does is not rank 0 of this job, or it
+// refuses (this rank has been joined before). VERSION: it is of another version.
 base::Result<Connection> connect(const Contact& contact, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::hosted

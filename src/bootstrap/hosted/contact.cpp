@@ -48,7 +48,7 @@ bool parse_number(std::string_view text, T* value) {
   return error == std::errc{} && end == text.data() + text.size() && !text.empty();
 }
 
-// Cuts off what stands before the next `mark`, or everything.
+// Splits off the text before the next `mark`, or everything.
 std::string_view next_field(std::string_view* rest, char mark) {
   const std::size_t at = rest->find(mark);
   const std::string_view field = rest->substr(0, at);

@@ -1,4 +1,4 @@
-// What rank 0 tells the others through the launcher: where it can be met, and the job's secret.
+// What rank 0 tells the others through the launcher: where they reach it, and the job's secret.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace heddle::bootstrap::hosted {
 
-// A kernel, with what decides whether two processes on it can meet by a local socket, pass
-// descriptors and name each other by pid: the namespaces of network and processes.
+// A kernel with the namespaces of network and processes: they decide whether two processes on it
+// can meet by a local socket, pass descriptors and name each other by pid.
 using Machine = std::array<std::uint8_t, 16>;
 base::Result<Machine> this_machine();
 
@@ -22,7 +22,7 @@ struct Address {
 struct Contact {
   JobSecret secret{};
   Machine machine{};
-  std::array<std::uint8_t, 16> socket{};  // of the local socket's name
+  std::array<std::uint8_t, 16> socket{};  // makes the local socket's name
   std::vector<Address> addresses;         // for other machines; as many as fit, the likeliest first
 
   // The name of the local socket: abstract, so that nothing is left in a file system.
@@ -31,7 +31,7 @@ struct Contact {
 
 // At most hosted::kMaxValueBytes of letters, digits and "-.:,".
 std::string encode(const Contact& contact);
-// BOOTSTRAP: it is not such a text. VERSION: of another version of Heddle.
+// BOOTSTRAP: the text is no contact. VERSION: it is of another version of Heddle.
 base::Result<Contact> decode_contact(std::string_view text);
 
 }  // namespace heddle::bootstrap::hosted

@@ -65,7 +65,8 @@ TEST(contact, nonsense_is_refused) {
   EXPECT_EQ(decode_contact(good + std::string(kMaxValueBytes, '1')).status(), HEDDLE_ERR_BOOTSTRAP);
 }
 
-// What is cut off or changed is refused or is another contact; it is never read beyond its end.
+// A text that is cut off or changed is refused, or is another contact; it is never read beyond its
+// end.
 TEST(contact, damage_does_no_harm) {
   const std::string good = encode(example());
   const std::size_t fixed = good.rfind(':') + 1;

@@ -28,7 +28,8 @@ base::Result<DescriptorName> name_descriptor(int fd) {
 
 namespace {
 
-// The entries of who has died belong to root until it is waited for, so errno does not tell.
+// The /proc entries of a dead process belong to root until it is waited for, so errno does not
+// tell.
 bool is_gone(std::int32_t process) {
   const int number = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
   if (number < 0) return errno == ESRCH;
@@ -43,8 +44,8 @@ struct Opened {
   bool other = false;  // it is another file
 };
 
-// Looked at first, and opened when it is the right file: the number may be that of another process,
-// and the file a device.
+// Looks at the file first, and opens it only if it is the right one: the number may be that of
+// another process, and the file a device.
 Opened open_same(const std::string& path, const DescriptorName& name) {
   Opened opened;
   const int number = ::open(path.c_str(), O_PATH | O_CLOEXEC);

@@ -1,9 +1,10 @@
 // The name of a descriptor, by which another process of the same machine opens the same file.
 //
-// Descriptors of cards go through rank 0, by its local socket, so they reach the ranks of rank 0's
-// machine only. Those of other machines open each other's through /proc/PID/fd, which the kernel
-// allows to processes of one user that it lets look at each other (no ptrace is needed). Who has
-// died has no /proc entry; its number may be another process's, so the file is compared.
+// Rank 0 passes the descriptors of cards on by its local socket, so they reach the ranks of rank
+// 0's machine only. Ranks of another machine open each other's through /proc/PID/fd, which the
+// kernel allows to processes of one user that may look at each other (no ptrace is needed). A
+// process that has died has no /proc entry; its number may be another process's, so the file is
+// compared.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,10 @@ struct DescriptorName {
 };
 static_assert(sizeof(DescriptorName) == 24 && sizeof(DescriptorName) <= local::kMaxCardTail);
 
-// Of this process; -1 is named too. SYSTEM: it is not open.
+// A name for a descriptor of this process; -1 has one, too. SYSTEM: the descriptor is not open.
 base::Result<DescriptorName> name_descriptor(int fd);
-// A descriptor of its own for the same file. PEER_FAILED: the process is gone. SYSTEM: the kernel
-// does not allow it.
-// NO_MEMORY: too many are open.
+// A new descriptor for the same file. PEER_FAILED: the process is gone. SYSTEM: the kernel does not
+// allow it. NO_MEMORY: too many are open.
 base::Result<base::Fd> open_descriptor(const DescriptorName& name, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::hosted

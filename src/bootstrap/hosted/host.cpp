@@ -45,8 +45,9 @@ std::vector<Address> own_addresses(std::uint16_t port) {
   return found;
 }
 
-// Each rank's connection; where possible also its process, its card's descriptor and what the
-// transports open for a peer; and what the program opens, which is not known.
+// Allows descriptors for each rank's connection; where possible also for its process, its card's
+// descriptor and what the transports open for a peer; and for what the program opens, which is not
+// known.
 base::Status allow_descriptors(std::uint32_t ranks) {
   constexpr rlim_t kOthers = 256;
   constexpr rlim_t kFewest = 32;
@@ -65,7 +66,8 @@ base::Status allow_descriptors(std::uint32_t ranks) {
   return HEDDLE_DONE;
 }
 
-// Not valid: the process is in another pid namespace, or gone, or the kernel is older than 5.3.
+// A pidfd. Not valid: the process is in another pid namespace, or gone, or the kernel is older than
+// 5.3.
 base::Fd watch_process(int socket) {
   const pid_t process = process_of(socket);
   return base::Fd(process > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, process, 0)) : -1);
@@ -74,8 +76,8 @@ base::Fd watch_process(int socket) {
 }  // namespace
 
 Host::Host(const Options& options)
-    // A rank knows the secret before it comes; the broker's welcome, which is not encrypted, does
-    // not repeat it.
+    // A rank knows the secret before it connects; the broker's welcome, which is not encrypted,
+    // does not repeat it.
     : options_(options), broker_(options.size, JobSecret{}), seated_(options.size), processes_(options.size) {}
 
 base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
@@ -120,7 +122,7 @@ Host::~Host() {
 }
 
 base::Status Host::listen_locally() {
-  // who knocks may be gone before the door is opened
+  // not blocking: a process that connects may be gone before accept4()
   local_listener_ = make_socket(AF_UNIX, SOCK_NONBLOCK);
   const LocalName name(contact_.socket_name());
   if (!local_listener_.valid() || ::bind(local_listener_.get(), name.address(), name.length()) != 0 ||
@@ -210,8 +212,8 @@ void Host::serve_seats() {
     }
     if (watched_[i].kind != Watched::Kind::seat || (!ready && !broker_.congested())) continue;
     broker_.serve(rank);
-    // It had proved itself and ended before it joined: nobody else may come in its place, so the
-    // others must not wait.
+    // The rank had proved itself, and its connection ended before it joined: no other process may
+    // take its place, so the others must not wait.
     if (broker_.socket(rank) < 0 && broker_.membership(rank) == local::Membership::outside) broker_.ended(rank);
   }
 }
@@ -261,7 +263,7 @@ void Host::serve() {
     if (machines) accept_guest(machines_listener_.get(), false, now);
   }
   if (for_leavers_) name_who_stayed();
-  // Nobody shall wait for an answer of this thread.
+  // No process may wait for an answer of this thread.
   local_listener_.reset();
   machines_listener_.reset();
   guests_.clear();
@@ -279,8 +281,8 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
   Guest guest;
   guest.socket = ProcessFd::make([=] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); });
   if (!guest.socket.valid()) {
-    // It has vanished again, or there is no descriptor, or worse: the last two would be said again
-    // at once.
+    // The connection has ended again, or there is no descriptor, or worse: poll would report the
+    // last two again at once.
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;
     return;
   }
@@ -295,7 +297,7 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
   guests_.push_back(std::move(guest));
 }
 
-// Takes no byte more than belongs to the guest's proof: what follows is the broker's to read.
+// Reads no byte beyond the guest's proof: what follows is for the broker.
 bool Host::hear(Guest& guest) {
   std::byte* to =
       guest.answered ? reinterpret_cast<std::byte*>(guest.code.data()) : reinterpret_cast<std::byte*>(&guest.knock);
@@ -325,7 +327,7 @@ bool Host::answer(Guest& guest) {
     guest.host_nonce = answer.nonce = *nonce;
     answer.code = proof(contact_.secret, Side::host, guest.knock, guest.host_nonce);
   }
-  // A fresh connection takes so few bytes at once.
+  // A new connection takes so few bytes at once.
   const bool sent = ::send(guest.socket.get(), &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof answer;
   if (!alike) refuse("it is of another version of Heddle");
   guest.answered = true;

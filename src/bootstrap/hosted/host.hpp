@@ -1,9 +1,9 @@
-// Rank 0's side where a foreign launcher has started the job: a broker of our own, as `heddle run`
-// has one, on a thread.
+// Rank 0's side where a foreign launcher has started the job: a broker of our own on a thread, like
+// that of `heddle run`.
 //
-// Rank 0 listens on a local socket (and, for other machines, on TCP); ranks prove that they belong
-// to the job (proof.hpp) and are then the broker's. Who proves nothing is cut off, counted and told
-// once to the log, and costs a bounded amount of memory.
+// Rank 0 listens on a local socket (and, for other machines, on TCP). Ranks prove that they belong
+// to the job (proof.hpp); then the broker serves them. A connection that proves nothing is closed
+// and counted, costs a bounded amount of memory, and the first one is reported in the log.
 #pragma once
 
 #include <poll.h>
@@ -30,15 +30,15 @@ class Host {
     std::uint32_t size = 1;
     bool other_machines = false;  // ranks may come by TCP
     base::Log log;
-    // so long the destructor waits for ranks that have met with all others to leave
+    // how long the destructor waits for the other ranks once all have met to leave
     std::int64_t leave_ns = 30'000'000'000;
   };
   // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not
   // allowed, or there are no sockets, no thread, no random numbers.
   static base::Result<std::unique_ptr<Host>> open(const Options& options);
-  // Waits for the others to leave, or to be found dead, if leave() was called; for
-  // Options::leave_ns if all were about to leave, after which a warning names those who have not.
-  // Otherwise their connections end at once.
+  // If leave() was called, waits until the others have left or are found dead; for no longer than
+  // Options::leave_ns if all have met to leave, and then a warning names those that have not left.
+  // Otherwise closes their connections at once.
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -51,14 +51,14 @@ class Host {
     left_ = true;
     all_leave_ = all_leave;
   }
-  // In a forked child, where the thread does not exist: forgets it.
+  // For a forked child, where the thread does not exist: detaches it.
   void abandon() { thread_.detach(); }
-  // Connections that were cut off before they belonged to a rank.
+  // Connections that were closed before they belonged to a rank.
   [[nodiscard]] std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  // All ranks may come at once and have proved nothing yet; beyond them, so many strangers. One
-  // more, and the oldest is cut off.
+  // All ranks may connect at once before any has proved anything; beyond them, so many strangers.
+  // With one more, the oldest is disconnected.
   static constexpr std::size_t kMaxStrangers = 64;
   static constexpr std::int64_t kGuestTimeoutNs = 30'000'000'000;
 
@@ -68,7 +68,7 @@ class Host {
   struct Watched {
     enum class Kind { wake, local_listener, machines_listener, seat, process, guest };
     Kind kind = Kind::wake;
-    std::size_t index = 0;  // the rank, or the place among the guests
+    std::size_t index = 0;  // the rank, or the index among the guests
   };
 
   // A connection that has not proved anything.
@@ -78,7 +78,7 @@ class Host {
     std::size_t got = 0;  // bytes of what is expected now
     bool local = true;
     bool answered = false;
-    bool heard = false;  // poll says so
+    bool heard = false;  // poll has reported it
     Knock knock;
     Code host_nonce{};
     Code code{};
@@ -95,7 +95,7 @@ class Host {
   void serve_seats();
   void serve_guests(std::int64_t now);
   void accept_guest(int listener, bool local, std::int64_t now);
-  // False: the guest is to be cut off, or has become a member.
+  // False: the guest is to be disconnected, or has become a member.
   bool hear(Guest& guest);
   bool answer(Guest& guest);
   bool admit(Guest& guest);
@@ -108,22 +108,22 @@ class Host {
   ProcessFd local_listener_;
   ProcessFd machines_listener_;
   bool left_ = false;
-  bool all_leave_ = false;  // the thread's once it drains
+  bool all_leave_ = false;  // owned by the thread once it drains
   // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
   std::atomic<State> state_{State::serving};
   std::atomic<std::uint64_t> refused_{0};  // relaxed: a count
-  // The thread's.
+  // Owned by the thread.
   local::Broker broker_;
   std::vector<bool> seated_;
-  // Of ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by
-  // clone(2) alone keeps its connection (process_fd.hpp), also when the rank is dead. Of other
-  // machines the connection's end tells all that can be known.
+  // For ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by
+  // clone(2) alone keeps the rank's connection (process_fd.hpp), even when the rank is dead. For
+  // other machines only the end of the connection can be known.
   std::vector<base::Fd> processes_;
   std::vector<Guest> guests_;
   // valid ones only: poll counts all against the limit of descriptors
   std::vector<pollfd> polled_;
   std::vector<Watched> watched_;  // what each of them is
-  bool pausing_ = false;          // nobody can be let in for now
+  bool pausing_ = false;          // no connection can be accepted for now
   base::SystemClock clock_;
   std::optional<base::Timeout> for_leavers_;
   std::thread thread_;

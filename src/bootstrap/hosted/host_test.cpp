@@ -1,4 +1,4 @@
-// Rank 0's doors against strangers: who proves nothing is turned away, counted, and harms nobody.
+// Rank 0 against strangers: a connection that proves nothing is closed, counted, and harms nobody.
 #include "bootstrap/hosted/host.hpp"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ void expect_cut_off(const ProcessFd& socket) {
   EXPECT_LE(got, 0);
 }
 
-// A rank that knows the secret comes in as if nobody else had been there.
+// A rank that knows the secret joins as if nobody else had connected.
 void expect_open(const Contact& contact, std::uint32_t rank, std::uint32_t size) {
   const auto connection = connect(contact, rank);
   ASSERT_TRUE(connection.ok()) << base::last_message();
@@ -84,14 +84,14 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
   EXPECT_EQ(connect(wrong, 1).status(), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_NE(std::strstr(base::last_message(), "secret"), nullptr) << base::last_message();
   EXPECT_TRUE(refused(*host, 1));
-  // One that does not care whether the host knows it.
+  // A stranger that does not check whether the host knows the secret.
   const ProcessFd stranger = visit(host->contact());
   Knock knock;
   knock.rank = 1;
   say(stranger, &knock, sizeof knock);
   Answer answer;
   ASSERT_EQ(::recv(stranger.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
-  // what the host has proved proves nothing of its guest
+  // what the host has sent as its proof is no proof of its guest
   say(stranger, answer.code.data(), answer.code.size());
   expect_cut_off(stranger);
   EXPECT_TRUE(refused(*host, 2));
@@ -122,14 +122,14 @@ TEST(host, a_rank_is_seated_once) {
   ASSERT_TRUE(local::greet({first->socket.get(), 1, 3}, reader).ok());
   for (const std::uint32_t rank : {0U, 1U, 3U, ~0U}) {
     const auto again = connect(host->contact(), rank);
-    // the proof was good: it is told by the end of the connection
+    // the proof was good: the refusal shows by the end of the connection
     if (again) expect_cut_off(again->socket);
   }
   EXPECT_TRUE(refused(*host, 4));
   expect_open(host->contact(), 2, 3);
 }
 
-// Many who say nothing cost a bounded number of connections, and keep nobody out.
+// Many connections that say nothing cost a bounded number of descriptors, and keep nobody out.
 TEST(host, silent_guests_keep_nobody_out) {
   const auto host = open_host(2);
   std::vector<ProcessFd> silent;
@@ -139,7 +139,7 @@ TEST(host, silent_guests_keep_nobody_out) {
   EXPECT_TRUE(refused(*host, 200 - (2 + 63)));
 }
 
-// The side of a rank that proves itself in two steps.
+// A rank that proves itself in two steps.
 struct Visitor {
   ProcessFd socket;
   Knock knock;
@@ -152,7 +152,7 @@ void finish_proof(const Contact& contact, const Visitor& visitor) {
   say(visitor.socket, code.data(), code.size());
 }
 
-// They come when the launcher lets them go on: all at once.
+// Ranks connect when the launcher lets them go on: all at once.
 TEST(host, all_ranks_may_knock_before_one_has_proved_itself) {
   constexpr std::uint32_t kSize = 150;
   const auto host = open_host(kSize);
@@ -170,8 +170,8 @@ TEST(host, all_ranks_may_knock_before_one_has_proved_itself) {
   EXPECT_EQ(host->refused(), 0U);
 }
 
-// What rank 0 is told next, after its welcome; false: nothing within the time that only a fault
-// takes.
+// The next frame that rank 0 receives after its welcome; false: none within the time that only a
+// fault takes.
 bool next_frame(int socket, local::Reader& reader, local::Frame* frame) {
   while (reader.next(frame) != HEDDLE_DONE) {
     pollfd readable{socket, POLLIN, 0};
@@ -210,7 +210,7 @@ struct Pipe {
   base::Fd writes;
 };
 
-// What a process that is killed has been told and has told, and how long its child lives: until the
+// The pipes of a process that is killed: what it is told, what it tells; its child lives until the
 // test closes `until`.
 struct Pipes {
   Pipe where;
@@ -232,7 +232,7 @@ void write_contact(const Pipe& where, const Contact& contact) {
   EXPECT_EQ(::write(where.writes.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
 }
 
-// Its child has all that it has.
+// The child has all descriptors of this process.
 [[noreturn]] void die_with_a_child(const Pipes& pipes) {
   const pid_t child = ::fork();
   char none = 0;
@@ -244,7 +244,7 @@ void write_contact(const Pipe& where, const Contact& contact) {
   ::_exit(1);
 }
 
-// Joins as rank 1 when it is told where.
+// Joins as rank 1 when it is told the contact.
 [[noreturn]] void be_rank_with_child(Pipes& pipes) {
   pipes.until.writes.reset();
   const auto connection = connect(read_contact(pipes.where), 1);
@@ -274,8 +274,8 @@ void expect_killed(pid_t process) {
 
 class DeathWithAChild : public testing::TestWithParam<bool> {};
 
-// Of a rank of this machine its process is known. Of one of another machine there is nothing but
-// the connection, which its child must not keep.
+// The process of a rank of this machine is known. Of a rank of another machine only the connection
+// is, which its child must not keep.
 TEST_P(DeathWithAChild, of_a_rank_is_told) {
   const bool apart = GetParam();
   const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
@@ -298,7 +298,7 @@ TEST_P(DeathWithAChild, of_a_rank_is_told) {
   expect_told_gone(own.get(), reader, 1);
 }
 
-// Nobody knows rank 0's process: its connections end with it.
+// No process watches rank 0's process: its connections end with it.
 TEST_P(DeathWithAChild, of_rank_0_ends_its_connections) {
   const bool joins = GetParam();
   Pipes pipes;
@@ -322,8 +322,8 @@ TEST_P(DeathWithAChild, of_rank_0_ends_its_connections) {
 
 INSTANTIATE_TEST_SUITE_P(host, DeathWithAChild, testing::Bool());
 
-// A rank that is stopped on its way out (here: never goes) does not hold rank 0 once all have met
-// to leave.
+// A rank that is stopped while it leaves (here: never leaves) does not hold up rank 0 once all have
+// met to leave.
 TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_only) {
   auto opened = Host::open({3, false, base::Log(), 1'000'000});
   ASSERT_TRUE(opened.ok());
@@ -343,7 +343,7 @@ TEST(host, who_does_not_leave_although_all_have_met_to_is_waited_for_so_long_onl
     gone.store(true);
   });
   EXPECT_TRUE(test::within_time([&] { return gone.load(); }));
-  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever has come out: it ends
+  ::shutdown(stays->socket.get(), SHUT_RDWR);  // whatever the result, it ends
   goes.join();
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("rank 2 has not left"), std::string::npos) << told;
@@ -367,8 +367,8 @@ TEST(host, a_large_job_is_allowed_its_descriptors) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// poll counts what it is given against the limit, and a rank that has not come yet is nothing to
-// look at.
+// poll counts its descriptors against the limit; for a rank that has not connected there is none to
+// watch.
 TEST(host, ranks_that_have_not_come_count_for_nothing) {
   const rlimit before = descriptors();
   const auto host = open_host(400);

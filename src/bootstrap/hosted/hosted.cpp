@@ -15,13 +15,13 @@
 namespace heddle::bootstrap::hosted {
 namespace {
 
-// Rank 0 takes frames on a thread of its own, whatever the program does. If it takes none for so
-// long it is stopped, or the machine is lost, which the kernel tells of connections to other
-// machines after the same time (prepare_stream).
+// A thread of rank 0 takes frames, whatever the program does. If it takes none for so long, it is
+// stopped or its machine is lost; for connections to other machines the kernel reports that after
+// the same time (prepare_stream).
 constexpr std::int64_t kBrokerTakesNothingNs = 30'000'000'000;
 
-// What a rank has before it is a member. Made and ended from one thread; the launcher's calls are
-// the service's.
+// What a rank has before it is a member. Created and destroyed by one thread; the service makes the
+// launcher's calls.
 struct Joining {
   std::unique_ptr<Service> service;
   std::unique_ptr<Launcher> launcher;
@@ -36,12 +36,12 @@ class Hosted final : public local::Member {
       : Member(seat, joining.contact.secret, std::move(reader)), log_(log), parts_(std::move(joining)) {}
   ~Hosted() override;
 
-  // Who is on which machine. Waits for all ranks.
+  // Learns which rank is on which machine. Waits for all ranks.
   base::Status learn_hosts();
 
   [[nodiscard]] const char* name() const override { return parts_.launcher->name(); }
   [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return hosts_[rank]; }
-  // With the descriptor's name behind the bytes: descriptors pass through rank 0, and only on its
+  // Appends the descriptor's name to the bytes: rank 0 passes descriptors on, but only on its
   // machine.
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
@@ -70,10 +70,10 @@ Hosted::~Hosted() {
     static_cast<void>(parts_.launcher.release());
     return;
   }
-  parts_.host.reset();  // the others may still be on their way out: waits for them
+  parts_.host.reset();  // waits for the others, which may still be leaving
   static_cast<void>(parts_.service->call([this] {
-    // A launcher that sees a rank end without this ends the others: as it should if the rank did
-    // not leave.
+    // A launcher that sees a rank end without this call ends the others, as it should if the rank
+    // did not leave.
     if (left_) parts_.launcher->finish();
     parts_.launcher.reset();
     return HEDDLE_DONE;
@@ -108,7 +108,7 @@ base::Status Hosted::publish(const Card& card) {
   return publish_checked(named);
 }
 
-// The card as its rank gave it, and what its descriptor is.
+// The card as its rank gave it, and the name of its descriptor.
 base::Result<Card> Hosted::fetch_named(std::uint32_t peer, DescriptorName* name) {
   auto card = Member::fetch(peer);
   if (!card) return card;
@@ -180,7 +180,7 @@ base::Status open_launcher_on(Service& service, const OpenLauncher& open_launche
   });
 }
 
-// Rank 0 opens its doors and tells all where they are; everybody learns it.
+// Rank 0 begins to listen and gives all ranks its contact; the others connect to it.
 base::Status meet(Joining& joining, const base::Log& log) {
   Launcher& launcher = *joining.launcher;
   std::string mine;
@@ -235,8 +235,8 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
   if (status != HEDDLE_DONE) {
     const std::string why = base::last_message();
-    // Not finished: a launcher that hears nothing more of this rank ends the job, which could not
-    // come together.
+    // Without finish(): a launcher that hears nothing more of this rank ends the job, which could
+    // not come together.
     static_cast<void>(joining.service->call([&] {
       joining.launcher.reset();
       return HEDDLE_DONE;

@@ -1,5 +1,5 @@
-// Jobs of a launcher that only tells one value: how they meet, what their exchanges give, and what
-// deaths mean.
+// Jobs of a launcher that only passes on one value: how they meet, what their exchanges give, and
+// what deaths mean.
 #include "bootstrap/hosted/hosted.hpp"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ TEST(hosted, ranks_meet) {
     const auto contact = decode_contact(space.value());
     ASSERT_TRUE(contact.ok());
     EXPECT_EQ(bootstrap.secret(), contact->secret);
-    // nobody listens to the network for a job of one machine
+    // rank 0 does not listen to the network for a job of one machine
     EXPECT_TRUE(contact->addresses.empty());
     const base::Fd file = file_with(rank);
     EXPECT_EQ(bootstrap.publish({file.get(), ::getpid(), bytes_of(rank, 7), nullptr}), HEDDLE_DONE);
@@ -92,8 +92,8 @@ TEST(hosted, a_job_of_one) {
   (*joined)->leave();
 }
 
-// Odd ranks are told of another machine, so they come by TCP, which passes no descriptors; but
-// being here they can open them.
+// Odd ranks are told of another machine, so they connect by TCP, which passes no descriptors; since
+// they are on this machine, they can open the descriptors.
 TEST(hosted, ranks_of_other_machines_come_by_tcp) {
   Space space(4);
   run(4, [&](std::uint32_t rank) {
@@ -153,17 +153,17 @@ TEST(hosted, a_rank_that_dies_is_told_to_the_others) {
     EXPECT_FALSE(bootstrap.failed(rank));
     bootstrap.leave();
   });
-  EXPECT_EQ(space.finished_ranks(), 3U);  // the dead one's launcher is not told that all is well
+  EXPECT_EQ(space.finished_ranks(), 3U);  // the dead rank has not called finish()
 }
 
-// Whoever waits is released, and knows that nobody is left to talk to.
+// Every waiting call returns, and every rank knows that no other is left.
 TEST(hosted, without_rank_0_nobody_is_left) {
   Space space(4);
   run(4, [&](std::uint32_t rank) {
     auto joined = join(space, rank);
     ASSERT_TRUE(joined.ok()) << base::last_message();
     Bootstrap& bootstrap = **joined;
-    EXPECT_EQ(barrier(bootstrap), HEDDLE_DONE);  // rank 0 is told last, so all have it
+    EXPECT_EQ(barrier(bootstrap), HEDDLE_DONE);  // rank 0 gets the result last, so all have it
     if (rank == 0) return;
     Parts none;
     EXPECT_EQ(exchange(bootstrap, {}, &none), HEDDLE_ERR_PEER_FAILED);
@@ -223,7 +223,7 @@ TEST(hosted, a_wrong_contact_is_told) {
   for (const Bad& bad : all) {
     Space space(2);
     // Rank 0 would wait for its peer for ever: a launcher ends it when the other ends without
-    // having finished. Here another comes in the place of the one that was turned away.
+    // having finished. Here another one comes in place of the one that was refused.
     run(2, [&](std::uint32_t rank) {
       if (rank == 1) {
         EXPECT_EQ(join(space, 1, true, bad.alter).status(), bad.status);
@@ -261,7 +261,7 @@ TEST(service, makes_all_calls_on_one_thread_in_order) {
   for (const std::thread::id& thread : threads) EXPECT_EQ(thread, threads.front());
 }
 
-// The thread is the parent's: a child must neither ask it for something nor wait for it.
+// The thread exists in the parent only: a child must neither ask it for something nor wait for it.
 TEST(service, a_forked_child_waits_for_nothing) {
   auto service = Service::start();
   ASSERT_TRUE(service.ok());

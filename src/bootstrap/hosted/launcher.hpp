@@ -1,5 +1,5 @@
-// What joining needs of a foreign launcher (PMI, PMIx): who this process is, and one value from
-// rank 0 for everybody.
+// What joining needs of a foreign launcher (PMI, PMIx): which rank this process is, and one value
+// from rank 0 for all.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace heddle::bootstrap::hosted {
 // The longest value that is ever put. PMI-1 promises 1024 bytes less the terminator, PMIx more.
 inline constexpr std::size_t kMaxValueBytes = 1000;
 
-// Such libraries and protocols need not be thread-safe: whoever has one makes all calls on one
-// thread, see Service.
+// Such libraries and protocols need not be thread-safe: the owner makes all calls on one thread,
+// see Service.
 class Launcher {
  public:
   Launcher() = default;
@@ -27,10 +27,10 @@ class Launcher {
   // The launcher says that all ranks are on one host. False: they are not, or it does not say.
   [[nodiscard]] virtual bool one_host() = 0;
 
-  // Collective, once: what rank 0 gives (letters, digits and "-.:,"; the others' is ignored) is
-  // told to all. Waits for all ranks.
+  // Collective, once: gives rank 0's `value` (letters, digits and "-.:,"; the others' is ignored)
+  // to all ranks. Waits for all ranks.
   virtual base::Result<std::string> share(const std::string& value) = 0;
-  // In good order; nothing else is called afterwards.
+  // Ends the membership in good order; nothing else is called afterwards.
   virtual void finish() = 0;
   // Asks the launcher to end the job; may not return.
   virtual void abort(int code, const char* message) = 0;

@@ -35,7 +35,7 @@ struct State {
 
 std::uint64_t load(const void* bytes, std::size_t count = 8) {
   std::uint64_t word = 0;
-  if (count > 0) std::memcpy(&word, bytes, count);  // of an empty message there may be no address
+  if (count > 0) std::memcpy(&word, bytes, count);  // an empty message may have no address
   static_assert(std::endian::native == std::endian::little, "the words of SipHash are little-endian");
   return word;
 }

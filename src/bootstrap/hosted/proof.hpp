@@ -2,12 +2,12 @@
 //
 //   rank   → host   Knock:  who I am, a random number
 //   host   → rank   Answer: a random number, and a code over both numbers that needs the secret
-//   rank   → host   Code:   another one over the same, so that neither can be sent back to its
-//                           sender
+//   rank   → host   Code:   another code over the same numbers; it differs, so that neither can be
+//                           sent back to its sender
 //
-// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. What comes after
-// it is not encrypted and not signed: whoever can change packets on the way can take over the
-// connection (docs/clusters.md).
+// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. What follows is
+// not encrypted and not signed: whoever can change packets on the way can take over the connection
+// (docs/clusters.md).
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ Code keyed_hash(const JobSecret& key, std::span<const std::byte> message);
 enum class Side : std::uint64_t { host = 1, rank = 2 };
 Code proof(const JobSecret& secret, Side side, const Knock& knock, const Code& host_nonce);
 
-// In a time that does not depend on where they differ.
+// Takes a time that does not depend on where they differ.
 bool equal(const Code& a, const Code& b);
 
 }  // namespace heddle::bootstrap::hosted

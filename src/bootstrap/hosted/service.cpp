@@ -61,7 +61,7 @@ void Service::serve() {
     commands_.pop_front();
     lock.unlock();
     const base::Status status = command->work();
-    command->work = nullptr;  // what it holds is let go on this thread
+    command->work = nullptr;  // its contents are destroyed on this thread
     lock.lock();
     command->status = status;
     if (status < 0) command->message = base::last_message();

@@ -20,10 +20,10 @@ class Service {
  public:
   using Work = std::function<base::Status()>;
 
-  // SYSTEM: there is no thread.
+  // SYSTEM: no thread can be started.
   static base::Result<std::unique_ptr<Service>> start();
-  // Runs what has been asked for, then ends the thread. In a forked child, where the thread does
-  // not exist, nothing.
+  // Runs what has been queued, then ends the thread. In a forked child, where the thread does not
+  // exist, does nothing.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -40,8 +40,8 @@ class Service {
     std::string message;
   };
 
-  // Destroyed where the thread is: in a forked child the destructor would wait for the thread that
-  // waits in the parent.
+  // Destroyed only where the thread is: in a forked child the destructor would wait for the thread
+  // that waits in the parent.
   union Condition {
     Condition() : of() {}
     ~Condition() {}

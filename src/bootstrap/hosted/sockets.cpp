@@ -16,7 +16,7 @@ bool credentials(int socket, ucred* peer) {
 }
 
 void set(int socket, int level, int option, int value) {
-  // Each of them only improves matters.
+  // The options only improve matters, so failures do not count.
   [[maybe_unused]] const int ignored = ::setsockopt(socket, level, option, &value, sizeof value);
 }
 

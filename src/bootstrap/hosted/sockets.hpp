@@ -10,8 +10,8 @@
 
 namespace heddle::bootstrap::hosted {
 
-// Close-on-exec, not for forked children, a stream; flags: those of socket(2). Not valid: errno
-// says why.
+// A stream socket, close-on-exec, which forked children do not keep; flags: those of socket(2). Not
+// valid: errno says why.
 ProcessFd make_socket(int domain, int flags = 0);
 
 // An abstract name: it ends with its socket, and is not in a file system.
@@ -26,13 +26,13 @@ class LocalName {
   socklen_t length_ = 0;
 };
 
-// By the kernel's word, the process that connected to this local socket, or listens at its other
-// end, is this user's.
+// True: the kernel says that the process that connected to this local socket, or listens at its
+// other end, is this user's.
 bool same_user(int socket);
 // That process's number; 0: not known.
 pid_t process_of(int socket);
 
-// TCP: small frames go at once, and a machine that is gone is noticed within half a minute.
+// TCP: small frames are sent at once, and a machine that is gone is noticed within half a minute.
 void prepare_stream(int socket);
 
 }  // namespace heddle::bootstrap::hosted

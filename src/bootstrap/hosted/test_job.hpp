@@ -53,7 +53,7 @@ class Space {
 
 class FakeLauncher final : public Launcher {
  public:
-  // alter: what this rank is told instead.
+  // alter: changes the value that this rank is told.
   using Alter = std::function<std::string(const std::string& value)>;
   FakeLauncher(Space& space, std::uint32_t rank, bool one_host, Alter alter)
       : space_(space), rank_(rank), one_host_(one_host), alter_(std::move(alter)) {}

@@ -11,7 +11,7 @@ namespace heddle::bootstrap::inproc {
 class Member final : public Bootstrap {
  public:
   Member(Job& job, std::uint32_t rank) : job_(job), rank_(rank) {}
-  // A rank that goes without having left has died, as far as the others can tell.
+  // A rank whose bootstrap is destroyed without leave() counts as dead.
   ~Member() override {
     const std::lock_guard lock(job_.mutex_);
     job_.remove(rank_);
@@ -155,8 +155,8 @@ base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
   lock.unlock();
   const std::uint32_t missing = result->missing;
   if (missing == Gathered::kNobody) *all = result->all;
-  // The last one to let go deletes it. It does so under the lock, which a ThreadSanitizer in the
-  // user's program sees, unlike the count of the references.
+  // The last thread that drops its reference deletes the result. It does so under the lock, which a
+  // ThreadSanitizer in the user's program sees, unlike the reference count.
   lock.lock();
   result = nullptr;
   return missing == Gathered::kNobody ? HEDDLE_DONE : fail_missing(missing);

@@ -19,8 +19,8 @@ class Member;
 // bootstraps opened on it. All functions may be called from any thread.
 class Job {
  public:
-  // 1 to kMaxRanks ranks; another number, or a system without random numbers, is told by opening on
-  // it.
+  // 1 to kMaxRanks ranks. With another number, or on a system without random numbers, open() on the
+  // job fails.
   explicit Job(std::uint32_t size);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -29,11 +29,11 @@ class Job {
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
   // Declares a rank dead, as a launcher does when a process dies: the others see it in failed(),
-  // their epoch grows, its card is taken away. The rank's own exchanges and fetches end with
+  // their epoch grows, its card is removed. The rank's own exchanges and fetches fail with
   // PEER_FAILED from now on. A rank that does not exist: HEDDLE_ERR_RANK.
   base::Status fail(std::uint32_t rank);
 
-  // A bootstrap is open on it.
+  // True: a bootstrap is open on it.
   [[nodiscard]] bool in_use();
 
   // Dead or left.
@@ -45,7 +45,7 @@ class Job {
 
   struct Seat {
     Member* member = nullptr;  // while a bootstrap is open on it
-    bool taken = false;        // a rank is joined once
+    bool taken = false;        // each rank joins once
     bool published = false;
     base::Fd card_fd;
     Card card;                               // card.fd unused

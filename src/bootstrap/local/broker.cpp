@@ -36,7 +36,7 @@ void Broker::hang_up() {
 void Broker::serve(std::uint32_t rank) {
   Seat& seat = seats_[rank];
   flush(rank);
-  // Bounded, so that one busy rank does not keep the others waiting.
+  // Bounded, so that one busy rank does not hold up the others.
   for (int reads = 0; reads < 16 && seat.socket.valid() && seat.outbox.waiting() < kMaxWaiting; ++reads) {
     const Reader::Fill filled = seat.reader.fill(seat.socket.get(), MSG_DONTWAIT);
     if (filled == Reader::Fill::nothing) return;
@@ -54,8 +54,8 @@ void Broker::serve(std::uint32_t rank) {
     if (status == HEDDLE_AGAIN) continue;
     seat.problem = base::last_message();
     seat.socket.reset();
-    // What comes after it has left in good order (another process that tries to join) changes
-    // nothing about that.
+    // Frames that come after the rank has left in good order (another process tries to join) do not
+    // change that.
     if (seat.membership != Membership::left) gone(rank, Membership::lost);
     return;
   }
@@ -114,7 +114,7 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
   }
   const auto hello = decode_hello(frame.payload);
   if (!hello && hello.status() != HEDDLE_ERR_VERSION) return hello.status();
-  // The answer goes out in any case: it tells a rank of another version what it is talking to.
+  // The answer is sent in any case: it tells a rank of another version what it is connected to.
   Welcome welcome;
   welcome.rank = rank;
   welcome.size = size_;
@@ -172,8 +172,8 @@ void Broker::finish_round() {
   const Gathered gathered = gather_.take();
   const bool whole = gathered.missing == Gathered::kNobody;
   const auto payload = whole ? std::make_shared<const std::vector<std::byte>>(encode_parts(gathered.all)) : nullptr;
-  // Rank 0 last: where it is the one that hosts this broker, it may go, and the broker with it, as
-  // soon as it has its own.
+  // Rank 0 last: where it hosts this broker, it may exit, and the broker with it, as soon as it has
+  // its own.
   for (auto rank = waiting.rbegin(); rank != waiting.rend(); ++rank) {
     seats_[*rank].outbox.add({FrameType::result, 0, gathered.missing}, payload);
     flush(*rank);
@@ -184,7 +184,7 @@ void Broker::abort(std::uint32_t rank, const Frame& frame) {
   if (abort_) return;
   const int code = frame.header.value;
   std::string message(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
-  // It goes to a terminal: one line, nothing that moves the cursor.
+  // It is printed on a terminal: one line, nothing that moves the cursor.
   std::replace_if(
       message.begin(), message.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; }, ' ');
   abort_ = Abort{rank, code >= 0 && code <= 255 ? code : 1, std::move(message)};
@@ -208,8 +208,7 @@ void Broker::gone(std::uint32_t rank, Membership how) {
 
 void Broker::flush(std::uint32_t rank) {
   Seat& seat = seats_[rank];
-  // A socket that cannot be written to is left to the reading side, which sees what came before its
-  // end.
+  // A socket that cannot be written to is left to serve(), which reads what came before its end.
   if (seat.socket.valid()) static_cast<void>(seat.outbox.flush(seat.socket.get()));
 }
 

@@ -1,5 +1,6 @@
-// The launcher's side of a local job: keeps the cards, gathers the exchanges, tells who is gone. No
-// threads, no waiting: whoever owns it polls the sockets and calls serve().
+// The launcher's side of a local job: keeps the cards, gathers the exchanges, tells the ranks which
+// of them are gone. It has no threads and never waits: its owner polls the sockets and calls
+// serve().
 #pragma once
 
 #include <functional>
@@ -13,10 +14,10 @@
 namespace heddle::bootstrap::local {
 
 enum class Membership {
-  outside,  // has not joined (it may never do)
+  outside,  // has not joined (it may never join)
   joined,
   left,  // in good order
-  lost   // died, or its connection broke or was cut for bad frames
+  lost   // died, or its connection failed or was closed for bad frames
 };
 
 struct Abort {
@@ -30,23 +31,23 @@ class Broker {
   Broker(std::uint32_t size, const JobSecret& secret);
 
   // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind,
-  // which may not pass descriptors: that rank gets cards without.
+  // which may not pass descriptors: then that rank gets cards without them.
   void attach(std::uint32_t rank, ProcessFd socket, bool passes_descriptors = true) {
     seats_[rank].socket = std::move(socket);
     seats_[rank].passes_descriptors = passes_descriptors;
   }
 
-  // Called for each process that joins, before it learns that it has: what must be true of every
-  // member is arranged there.
+  // Called for each process that joins, before it learns that it has joined: what must be true of
+  // every member is arranged there.
   void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
 
-  // Closes all connections: nobody will serve them any more, and nobody shall wait for an answer.
+  // Closes all connections: nothing will serve them any more, and no rank may wait for an answer.
   void hang_up();
 
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
   [[nodiscard]] short events(std::uint32_t rank) const;
-  // Some socket looks writable but the kernel refuses descriptors for now: call serve() again soon
+  // Some socket looks writable, but the kernel refuses descriptors for now: call serve() again soon
   // in any case.
   [[nodiscard]] bool congested() const;
 
@@ -61,19 +62,19 @@ class Broker {
   [[nodiscard]] bool anybody_joined() const;
   // Has been a member at some time.
   [[nodiscard]] bool has_joined(std::uint32_t rank) const { return seats_[rank].has_joined; }
-  // The process that joined: by the kernel's word if the socket has SO_PASSCRED (then 0 for one
-  // that has no number in our pid namespace), else by its own; 0 before.
+  // The process that joined: as the kernel says, if the socket has SO_PASSCRED (then 0 for a
+  // process that has no number in our pid namespace), else as the process says; 0 before it joins.
   [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
-  // Why the broker cut the rank off; empty: it did not.
+  // Why the broker disconnected the rank; empty: it did not.
   [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
-  // Who is no member any more, in the order in which they went, well or not. What a member does
-  // because of another's going comes after that in here.
+  // Ranks that are no longer members, in the order in which they went, in good order or not. A
+  // member that goes because of another comes after it here.
   [[nodiscard]] const std::vector<std::uint32_t>& departures() const { return departures_; }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
 
  private:
-  // frames; a rank that does not take them is not read from either
+  // frames; from a rank that does not take them nothing is read either
   static constexpr std::size_t kMaxWaiting = 256;
   // fetches waiting for one card
   static constexpr std::size_t kMaxWanted = std::size_t{64} * kMaxRanks;

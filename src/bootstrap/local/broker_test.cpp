@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// One rank's end of the wire.
+// One rank's end of the connection.
 class Peer {
  public:
   Peer(Broker& broker, std::uint32_t rank, std::uint32_t size)
@@ -34,7 +34,7 @@ class Peer {
     send({FrameType::hello}, encode(Hello{}));
     ASSERT_EQ(next().header.type, FrameType::welcome);
   }
-  // The next frame, which must be there already.
+  // The next frame, which the broker must have sent already.
   Frame next() {
     Frame frame;
     base::Status status{};

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kChunk = 64U << 10;
 constexpr std::size_t kFdsPerRead = 16;
 
-// One sendmsg of what is left of a frame; the descriptor goes with its first byte. As sendmsg(2).
+// One sendmsg of what is left of a frame; the descriptor goes with its first byte. Returns as
+// sendmsg(2).
 ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> payload, int fd, std::size_t sent,
                   int flags) {
   std::array<iovec, 2> parts{};
@@ -43,13 +44,13 @@ ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> p
   return ::sendmsg(socket, &message, flags | MSG_NOSIGNAL);
 }
 
-// The frame, of which `sent` bytes have been taken already.
+// Sends the rest of the frame, of which `sent` bytes are sent already.
 base::Status send_remaining(int socket, const Header& header, std::span<const std::byte> payload, int fd,
                             std::size_t sent, std::int64_t timeout_ns) {
   base::SystemClock clock;
   base::Timeout timeout(timeout_ns, clock);
   while (sent < sizeof header + payload.size()) {
-    // A blocking socket too waits in poll, where the wait has an end.
+    // A blocking socket waits in poll, too, where the wait has an end.
     const ssize_t count = send_rest(socket, header, payload, fd, sent, MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
@@ -60,7 +61,7 @@ base::Status send_remaining(int socket, const Header& header, std::span<const st
       pollfd writable{socket, POLLOUT, 0};
       ::poll(&writable, 1, timeout.slice_ms());
     } else if (errno == ETOOMANYREFS) {
-      // Too many descriptors of this user are under way; those of the other ranks arrive soon.
+      // Too many descriptors of this user are in flight; those of the other ranks arrive soon.
       const timespec pause{0, 1'000'000};
       ::nanosleep(&pause, nullptr);
     } else if (errno != EINTR) {
@@ -118,7 +119,7 @@ Reader::Fill Reader::fill(int socket, int flags) {
     }
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    fds_.emplace_back();  // its frame finds that it was lost
+    fds_.emplace_back();  // its frame reports that it was lost
     ++fds;
   }
   if (fds > 1) malformed_ = true;
@@ -166,8 +167,8 @@ base::Status send_frame(int socket, Header header, std::span<const std::byte> pa
 base::Status try_send_header(int socket, const Header& header, std::int64_t timeout_ns) {
   for (;;) {
     const ssize_t count = send_rest(socket, header, {}, -1, 0, MSG_DONTWAIT);
-    // A local socket takes a header whole or not at all. TCP may cut it at the end of a segment:
-    // the rest is waited for.
+    // A local socket takes a header whole or not at all. TCP may take only a part, at the end of a
+    // segment: then this call waits until the rest is sent.
     if (count >= 0) return send_remaining(socket, header, {}, -1, static_cast<std::size_t>(count), timeout_ns);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return HEDDLE_AGAIN;
     if (errno != EINTR) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the connection to the launcher is broken");

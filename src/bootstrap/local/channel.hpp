@@ -19,7 +19,7 @@ struct Frame {
   bool fd_lost = false;
 };
 
-// Cuts the stream into frames. One thread.
+// Splits the stream into frames. One thread.
 //
 // A descriptor arrives with or before the last byte of its frame, and descriptors keep the order of
 // their frames; so the n-th frame with kHasFd owns the n-th descriptor. One that could not be
@@ -49,20 +49,20 @@ class Reader {
   Direction direction_;
   std::uint32_t size_;
   std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;     // of what has not been cut off yet
+  std::size_t begin_ = 0;     // of what no frame has consumed yet
   std::deque<base::Fd> fds_;  // not valid: lost
   bool malformed_ = false;    // more than one descriptor came with a message
   pid_t sender_ = -1;
 };
 
-// Writes a whole frame, waiting while the socket takes nothing, but not longer than timeout_ns at a
+// Writes a whole frame; waits while the socket takes nothing, but not longer than timeout_ns at a
 // time. BOOTSTRAP: the other end is closed, or has taken nothing for so long; a part of the frame
 // may have been written, so the connection is of no use any more.
 base::Status send_frame(int socket, Header header, std::span<const std::byte> payload, int fd = -1,
                         std::int64_t timeout_ns = base::Timeout::kForever);
 
-// A frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP: as
-// above.
+// Sends a frame without payload, if the socket takes it now; AGAIN: nothing was written. BOOTSTRAP:
+// as above.
 [[nodiscard]] base::Status try_send_header(int socket, const Header& header,
                                            std::int64_t timeout_ns = base::Timeout::kForever);
 

@@ -1,5 +1,5 @@
-// Frames and descriptors over a real socket pair, when descriptors run out and when the other end
-// does not play by the rules.
+// Frames and descriptors over a real socket pair, also when descriptors run out and when the other
+// end breaks the rules.
 #include "bootstrap/local/channel.hpp"
 
 #include <fcntl.h>
@@ -135,7 +135,7 @@ TEST(channel, a_header_is_written_whole_or_not_at_all_and_never_waits) {
   EXPECT_EQ(try_send_header(pair.there.get(), {FrameType::fetch, 0, 1}), HEDDLE_ERR_BOOTSTRAP);
 }
 
-// The part that is taken begins the wait anew; what nobody takes ends it.
+// Each part that is taken restarts the time-out; it passes when nothing is taken.
 TEST(channel, who_takes_nothing_is_not_waited_for_longer_than_was_said) {
   for (const int flags : {0, int{SOCK_NONBLOCK}}) {
     std::array<int, 2> ends{};

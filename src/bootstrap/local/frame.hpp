@@ -1,10 +1,10 @@
 // What passes between a rank and its launcher: frames of 16 bytes of header and a payload, over a
 // stream socket.
 //
-// Both ends are of one machine, so numbers travel as they lie in memory. A rank says hello first;
-// the launcher answers with a welcome. Both begin with magic and version in every version of the
-// protocol, so that two versions can always tell each other apart. Whoever reads checks everything:
-// nothing here trusts its input.
+// Numbers travel as they lie in memory: both ends are of one machine, or (hosted/) of machines of
+// one byte order. A rank says hello first; the launcher answers with a welcome. Both begin with
+// magic and version in every version of the protocol, so that two versions can always tell each
+// other apart. The reader checks everything: nothing here trusts its input.
 #pragma once
 
 #include <array>
@@ -80,7 +80,7 @@ enum class Direction { to_launcher, to_rank };
 // ranks does not have.
 base::Result<Header> decode_header(std::span<const std::byte> bytes, Direction direction, std::uint32_t size);
 
-// BOOTSTRAP: not ours at all (magic). VERSION: another version; the message names both. PROTOCOL:
+// BOOTSTRAP: the magic is not ours. VERSION: another version; the message names both. PROTOCOL:
 // wrong length.
 base::Result<Hello> decode_hello(std::span<const std::byte> payload);
 base::Result<Welcome> decode_welcome(std::span<const std::byte> payload);

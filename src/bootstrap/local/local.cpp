@@ -76,7 +76,7 @@ void Local::abort(int code, const char* message) {
   std::_Exit(code);
 }
 
-// Without its launcher a rank cannot learn of failures any more and would be an orphan.
+// Without its launcher a rank no longer learns of failures, and would be an orphan.
 void Local::lost(const char* what, const char* why) {
   std::array<char, 640> line;
   const int used = std::snprintf(line.data(), line.size(), "heddle[%u] error: the launcher %s%s; this process ends\n",

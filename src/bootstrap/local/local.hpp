@@ -19,10 +19,10 @@ inline constexpr const char* kSizeVariable = "HEDDLE_LOCAL_SIZE";
 bool started_by_launcher();
 
 // Joins; blocks until the launcher has answered. Once per process, whatever the outcome.
-// A rank whose launcher goes away is ended: it prints one line and exits.
-// Errors: CONFIG (variables missing or not numbers), BOOTSTRAP (the descriptor is not the
-// launcher's, the process has joined before, the launcher broke off), STATE (another living process
-// that has the same descriptor has joined with it, and goes on undisturbed), VERSION, SYSTEM.
+// A rank whose launcher goes away is ended: it prints one line and exits. Errors: CONFIG (variables
+// missing or not numbers), BOOTSTRAP (the descriptor is not the launcher's, the process has joined
+// before, the launcher closed the connection), STATE (another living process that has the same
+// descriptor has joined with it, and goes on undisturbed), VERSION, SYSTEM.
 base::Result<std::unique_ptr<Bootstrap>> open();
 
 }  // namespace heddle::bootstrap::local

@@ -83,7 +83,7 @@ bool Member::is_own_process() const {
 
 void Member::end() {
   if (!is_own_process()) {
-    if (thread_.joinable()) thread_.detach();  // it lives in the parent only
+    if (thread_.joinable()) thread_.detach();  // it exists in the parent only
     return;
   }
   closing_.store(true, std::memory_order_release);
@@ -98,8 +98,8 @@ base::Status Member::send(Header header, std::span<const std::byte> payload, int
   return status;
 }
 
-// The connection is of no use any more, and the listening thread may not have seen that yet: it
-// hears nothing of a broker that is stopped.
+// Ends the connection, which is of no use any more. The listening thread may not have seen that
+// yet: a broker that is stopped sends it nothing.
 void Member::give_up() {
   ::shutdown(socket_, SHUT_RDWR);
 }
@@ -121,13 +121,14 @@ base::Status Member::publish_checked(const Card& card) {
   return send({FrameType::publish, 0, 0, card.pid}, card.bytes, passes_descriptors_ ? card.fd : -1);
 }
 
-// With mutex_ held, so that the answer is not looked at before the box says that it was asked for.
+// Call it with mutex_ held, so that the answer is not handled before the box says that the card was
+// asked for.
 base::Status Member::ask(std::uint32_t rank) {
   const std::unique_lock sending(send_mutex_, std::try_to_lock);
   if (!sending) return HEDDLE_AGAIN;  // another thread sends; the next call asks
   const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, send_timeout_ns_);
   if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
-  // what the next call is told depends on lost()
+  // the result of the next call depends on lost()
   if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();
   return HEDDLE_AGAIN;
 }
@@ -161,10 +162,10 @@ base::Status Member::exchange_start(std::span<const std::byte> mine) {
     if (keeper_ != Gathered::kNobody) {
       exchange_ = Exchange::arrived;
       missing_ = keeper_;
-      return HEDDLE_DONE;  // exchange_test() tells
+      return HEDDLE_DONE;  // exchange_test() returns the error
     }
   }
-  static_cast<void>(send({FrameType::exchange}, mine));  // if it fails, lost() settles the exchange
+  static_cast<void>(send({FrameType::exchange}, mine));  // if it fails, lost() ends the exchange
   return HEDDLE_DONE;
 }
 
@@ -182,7 +183,7 @@ base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
 
 void Member::leave() {
   closing_.store(true, std::memory_order_release);
-  // If the launcher is gone there is nobody left to tell.
+  // If the launcher is gone, nobody is left to tell.
   static_cast<void>(send({FrameType::leave}, {}));
 }
 
@@ -207,7 +208,7 @@ void Member::count_all_gone(std::uint32_t missing) {
   {
     const std::lock_guard lock(mutex_);
     keeper_ = missing;
-    told = exchange_ == Exchange::waiting;  // one that has arrived and was not looked at is whole
+    told = exchange_ == Exchange::waiting;  // a result that has arrived stays
     if (told) {
       exchange_ = Exchange::arrived;
       missing_ = keeper_;

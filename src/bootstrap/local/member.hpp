@@ -1,5 +1,5 @@
-// A rank's end of the launch protocol, whoever the broker at the other end belongs to: the
-// launcher, or another rank.
+// A rank's end of the launch protocol, whether the broker at the other end belongs to the launcher
+// or to another rank.
 #pragma once
 
 #include <mutex>
@@ -16,7 +16,7 @@ struct Seat {
   std::uint32_t size = 0;
   bool passes_descriptors = true;  // the socket is a local one
   // How long the broker may take nothing of what it is sent; then the connection counts as broken.
-  // For ever: a launcher, which a user may stop, and whose end would be this rank's.
+  // For ever: for a launcher, which a user may stop, and whose end ends this rank.
   std::int64_t send_timeout_ns = base::Timeout::kForever;
 };
 
@@ -24,8 +24,8 @@ struct Seat {
 // somebody else answers), VERSION, PROTOCOL.
 base::Result<Welcome> greet(const Seat& seat, Reader& reader);
 
-// After the greeting. Over a socket that passes no descriptors, cards are published and fetched
-// without. One thread listens to what the broker sends. The socket stays the caller's.
+// A rank after the greeting. Over a socket that passes no descriptors, cards are published and
+// fetched without. One thread listens to what the broker sends. The socket stays the caller's.
 class Member : public Bootstrap {
  public:
   Member(const Seat& seat, const JobSecret& secret, Reader reader);
@@ -50,8 +50,8 @@ class Member : public Bootstrap {
   // thread, which ends after it.
   virtual void lost(const char* what, const char* why) = 0;
 
-  // Whoever derives calls it in its destructor, since the thread may be in lost(). Nothing is sent
-  // or heard afterwards.
+  // A derived class calls it in its destructor, since the thread may be in lost(). Nothing is sent
+  // or received afterwards.
   void end();
   // False in a forked child, which must leave connection and thread alone.
   [[nodiscard]] bool is_own_process() const;
@@ -59,8 +59,8 @@ class Member : public Bootstrap {
   base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
   // publish() of a card whose bytes may be longer by kMaxCardTail.
   base::Status publish_checked(const Card& card);
-  // For lost(), where the job is to be told instead of the process ended: from now on every other
-  // rank counts as gone, and an exchange fails because of `missing`.
+  // For a lost() that does not end the process: from now on every other rank counts as gone, and an
+  // exchange fails because of `missing`.
   void count_all_gone(std::uint32_t missing);
 
  private:
@@ -108,7 +108,7 @@ class Member : public Bootstrap {
   std::uint32_t missing_ = Gathered::kNobody;
   std::vector<std::vector<std::byte>> parts_;
   bool published_ = false;
-  // whose end was the end of all; after count_all_gone()
+  // the rank whose end made all others count as gone; set by count_all_gone()
   std::uint32_t keeper_ = Gathered::kNobody;
 };
 

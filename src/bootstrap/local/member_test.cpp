@@ -1,4 +1,4 @@
-// A rank whose broker takes nothing: it is stopped, or not there any more and nobody has told.
+// A rank whose broker takes nothing: it is stopped, or it is gone and nothing has told the rank.
 #include "bootstrap/local/member.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace heddle::bootstrap::local {
 namespace {
 
-// As one whose broker is rank 0.
+// A rank whose broker is rank 0.
 class Guest final : public Member {
  public:
   using Member::Member;
@@ -50,7 +50,7 @@ TEST(member, an_exchange_that_is_not_taken_fails) {
 
 TEST(member, a_card_that_is_not_taken_is_not_published) {
   Connected pair;
-  // What is there already leaves no room for a card.
+  // The frames that are queued already leave no room for a card.
   while (try_send_header(pair.here.get(), {FrameType::fetch, 0, 1}) == HEDDLE_DONE) {
   }
   Guest guest({pair.here.get(), 1, 2, true, kTimeoutNs}, JobSecret{}, Reader(Direction::to_rank, 2));

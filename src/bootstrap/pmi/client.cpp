@@ -106,15 +106,15 @@ base::Result<std::string> Client::share(const std::string& value) {
         ask("cmd=put kvsname=" + space_ + " key=" + kContactKey + " value=" + value, "put_result", kAnswerTimeoutMs);
     if (!put) return put.status();
   }
-  // As long as it takes: a rank may be late, and a launcher ends the job if one dies.
+  // Without a time-out: a rank may be late, and a launcher ends the job if a rank dies.
   const auto all_here = ask("cmd=barrier_in", "barrier_out", -1);
   if (!all_here) return all_here.status();
   return get(kContactKey);
 }
 
 void Client::finish() {
-  // Nothing depends on the answer, but a launcher may take a process that is gone before it for one
-  // that has died.
+  // Nothing depends on the answer, but a launcher may think that a process has died if it exits
+  // before the answer.
   static_cast<void>(ask("cmd=finalize", "finalize_ack", kAnswerTimeoutMs));
 }
 

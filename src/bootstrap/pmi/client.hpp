@@ -33,7 +33,7 @@ class Client final : public hosted::Launcher {
   explicit Client(const Given& given) : given_(given) {}
   base::Status greet();
   base::Status send(const std::string& line) const;
-  // The next line, which must be this command and not say that something failed. timeout_ms: -1 for
+  // Receives the next line, which must be this command and report no failure. timeout_ms: -1: for
   // ever.
   base::Result<Line> expect(std::string_view command, int timeout_ms);
   base::Result<Line> ask(const std::string& line, std::string_view answer, int timeout_ms);
@@ -41,7 +41,7 @@ class Client final : public hosted::Launcher {
 
   const Given given_;
   std::string space_;     // the job's name for its keys
-  std::string received_;  // not cut into lines yet
+  std::string received_;  // received, not yet split into lines
 };
 
 }  // namespace heddle::bootstrap::pmi

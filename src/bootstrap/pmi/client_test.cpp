@@ -1,4 +1,4 @@
-// The client against servers that answer as hydra and Slurm do, and against such that do not.
+// The client against servers that answer as hydra and Slurm do, and against servers that do not.
 #include "bootstrap/pmi/client.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ const std::vector<std::string> kGreeting = {"cmd=response_to_init pmi_version=1 
                                             "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n",
                                             "cmd=my_kvsname kvsname=kvs_7_0\n"};
 
-// Answers each line with the next of its answers, and hangs up after the last.
+// Answers each line with the next of its answers, and closes the connection after the last.
 class Server {
  public:
   explicit Server(std::vector<std::string> answers, std::size_t piece = 4096) {
@@ -34,7 +34,7 @@ class Server {
   [[nodiscard]] Given given(std::uint32_t rank = 0, std::uint32_t size = 2) const {
     return {client_.get(), rank, size};
   }
-  // What was asked, once nothing more will be.
+  // All lines that were asked; waits until no more can come.
   const std::vector<std::string>& asked() {
     finish();
     return asked_;
@@ -125,7 +125,7 @@ TEST(pmi_client, abort_names_the_code) {
   auto client = Client::open(server.given());
   ASSERT_TRUE(client.ok()) << base::last_message();
   (*client)->abort(42, "why");
-  // The server hangs up once it has read the command.
+  // The server closes the connection once it has read the command.
   char end = 0;
   while (::recv(server.given().fd, &end, 1, 0) > 0) {
   }
@@ -160,8 +160,8 @@ TEST(pmi_client, bad_greetings_are_told) {
   }
 }
 
-// Changed bytes anywhere: the client ends with a value or an error, and does not wait for what does
-// not come.
+// Changed bytes anywhere: the client returns a value or an error, and does not wait for bytes that
+// do not come.
 TEST(pmi_client, garbage_does_no_harm) {
   std::mt19937 random(3);
   const std::vector<std::string> good = after_greeting(
@@ -171,7 +171,7 @@ TEST(pmi_client, garbage_does_no_harm) {
     std::vector<std::string> answers = good;
     std::string& victim = answers[random() % answers.size()];
     victim[random() % (victim.size() - 1)] =
-        static_cast<char>(random());  // the newline stays: a server may take its time
+        static_cast<char>(random());  // the newline stays: the client would wait for it
     Server server(answers);
     auto client = Client::open(server.given());
     if (!client) continue;

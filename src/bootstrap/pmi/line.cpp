@@ -15,7 +15,7 @@ bool parse_number(std::string_view text, T* value) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// Cuts off what stands before the next `mark`; false: there is none.
+// Splits off the text before the next `mark`; false: there is none.
 bool cut(std::string_view* rest, char mark, std::string_view* field) {
   const std::size_t at = rest->find(mark);
   if (at == std::string_view::npos) return false;

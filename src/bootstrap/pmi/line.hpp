@@ -10,14 +10,14 @@
 
 namespace heddle::bootstrap::pmi {
 
-// Longer ones are refused. A value has at most 1024 bytes, and only one stands in a line.
+// Longer lines are refused. A value has at most 1024 bytes, and a line holds only one.
 inline constexpr std::size_t kMaxLine = 4096;
 
 class Line {
  public:
   // text: without the newline. Nothing: it is too long, has bytes that are not printable, or does
-  // not begin with cmd=. Words without "=" are passed over, as some servers write messages with
-  // blanks. The first of two alike counts.
+  // not begin with cmd=. Words without "=" are skipped, since some servers write messages with
+  // blanks. Of two fields with one name the first counts.
   static std::optional<Line> parse(std::string_view text);
 
   [[nodiscard]] std::string_view command() const { return fields_.front().second; }
@@ -30,9 +30,8 @@ class Line {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-// From the value of PMI_process_mapping, "(vector,(first node,nodes,ranks of each),…)": all ranks
-// are on one node.
-// False: they are not, or the text is not such a mapping.
+// True: the value of PMI_process_mapping, "(vector,(first node,nodes,ranks of each),…)", says that
+// all ranks are on one node. False: they are not, or the text is not such a mapping.
 bool maps_to_one_node(std::string_view mapping);
 
 }  // namespace heddle::bootstrap::pmi

@@ -98,7 +98,7 @@ base::Result<std::string> Client::share(const std::string& value) {
 }
 
 void Client::finish() {
-  // Nothing is left to be done about an error.
+  // Nothing can be done about an error any more.
   static_cast<void>(library_.finalize(nullptr, 0));
 }
 

@@ -18,7 +18,7 @@ bool find(void* handle, const char* name, Function* function) {
 }  // namespace
 
 base::Result<const Library*> Library::load() {
-  // Global, since its components name its symbols without being linked to it.
+  // Global, since its components use its symbols without being linked to it.
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "%s cannot be loaded: %s; Debian: libpmix2", kFile, ::dlerror());

@@ -18,7 +18,7 @@ struct Library {
   decltype(&PMIx_Error_string) error_string = nullptr;
   decltype(&PMIx_Get_version) version = nullptr;
 
-  // Stays loaded as long as the process. BOOTSTRAP: not found, or it lacks a function.
+  // Stays loaded until the process ends. BOOTSTRAP: not found, or it lacks a function.
   static base::Result<const Library*> load();
 };
 

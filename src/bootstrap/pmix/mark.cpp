@@ -11,8 +11,8 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// A socket's name is cut at 107 bytes, and PMIx allows namespaces of 255: what tells two marks
-// apart stands first. FNV-1a.
+// A socket's name is cut at 107 bytes, and PMIx allows namespaces of 255: so the part that tells
+// two marks apart comes first. FNV-1a.
 std::string mark_name(const std::string& name_space, const std::string& rank) {
   std::uint64_t digest = 0xcbf29ce484222325U;
   for (const char c : name_space) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -32,7 +32,7 @@ base::Status fail_marked(pid_t process) {
 }  // namespace
 
 base::Status mark_process(const std::string& name_space, const std::string& rank) {
-  // Nobody accepts: who finds the queue full must not wait in connect().
+  // No thread accepts connections: a process that finds the queue full must not wait in connect().
   ProcessFd mark = hosted::make_socket(AF_UNIX, SOCK_NONBLOCK);
   const hosted::LocalName name(mark_name(name_space, rank));
   if (!mark.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
@@ -40,7 +40,7 @@ base::Status mark_process(const std::string& name_space, const std::string& rank
     if (::listen(mark.get(), SOMAXCONN) != 0) {
       return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
     }
-    mark.stay_open();  // as long as the process
+    mark.stay_open();  // until the process ends
     return HEDDLE_DONE;
   }
   if (::connect(mark.get(), name.address(), name.length()) != 0) {

@@ -1,5 +1,5 @@
-// One process is a rank: a child of a rank inherits the launcher's variables, and would wait for
-// the others for ever.
+// Only one process is a rank. A child of a rank inherits the launcher's variables, and without the
+// mark would join and wait for the others for ever.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace heddle::bootstrap::pmix {
 
 // Marks this process as the rank, as long as it lives: by a local socket whose name says which rank
-// of which job, so that it is gone when the process is. Never waits. STATE: another process has the
+// of which job, so that the mark ends with the process. Never waits. STATE: another process has the
 // mark. Another user's socket of that name is no mark.
 base::Status mark_process(const std::string& name_space, const std::string& rank);
 

@@ -9,12 +9,13 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// Of this process alone: the names are the machine's.
+// A name of this process alone, since all processes of the machine share the names.
 std::string space(const char* name) {
   return std::string(name) + std::to_string(::getpid());
 }
 
-// Nobody takes those who ask out of the mark's queue: any number must be told, and none may wait.
+// No thread accepts the connections to the mark: any number of callers must get the error, and none
+// may wait.
 TEST(mark, is_told_to_everybody_who_asks) {
   const std::string job = space("job");
   ASSERT_EQ(mark_process(job, "3"), HEDDLE_DONE) << base::last_message();

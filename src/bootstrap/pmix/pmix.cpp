@@ -10,7 +10,7 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// What the launcher says that this process is; null: it has not said it.
+// What the launcher says about this process; null: it says nothing.
 struct Told {
   const char* name_space = std::getenv("PMIX_NAMESPACE");
   const char* rank = std::getenv("PMIX_RANK");
@@ -18,7 +18,7 @@ struct Told {
 };
 
 base::Status claim(const Told& told) {
-  static std::atomic<bool> claimed{false};  // relaxed: says nothing but whether
+  static std::atomic<bool> claimed{false};  // relaxed: publishes nothing else
   if (claimed.exchange(true, std::memory_order_relaxed)) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP,
                       "this process has joined the launcher's job before; a process joins once (keep the context, or "

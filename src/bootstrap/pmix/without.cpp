@@ -1,4 +1,4 @@
-// What stands for pmix.cpp where Heddle is built without PMIx's headers.
+// Takes the place of pmix.cpp where Heddle is built without PMIx's headers.
 #include <cstdlib>
 
 #include "bootstrap/pmix/pmix.hpp"

@@ -35,7 +35,7 @@ class Single final : public Bootstrap {
 
  private:
   std::unique_ptr<inproc::Job> job_;
-  std::unique_ptr<Bootstrap> member_;  // after job_: it ends first
+  std::unique_ptr<Bootstrap> member_;  // after job_: it is destroyed first
 };
 
 }  // namespace
