@@ -52,6 +52,20 @@ inline void Completer::arrived(const transport::Completion& completion) {
   core_.drop(source, "it is not well formed");
 }
 
+inline void Completer::take_in(std::span<const transport::Completion> polled) {
+  const auto is_active = [](const transport::Completion& completion) {
+    return completion.event == Event::message && wire::kind_of(completion.immediate) == wire::Kind::active_message;
+  };
+  std::size_t next = messages_.deliver(polled);
+  while (next < polled.size()) {
+    do {
+      polled[next].event == Event::message ? arrived(polled[next]) : completed(polled[next]);
+      ++next;
+    } while (next < polled.size() && !is_active(polled[next]));
+    next += messages_.deliver(polled.subspan(next));
+  }
+}
+
 int Completer::progress() {
   if (inside_of() != nullptr) [[unlikely]] {
     return refuse_progress();
@@ -59,18 +73,7 @@ int Completer::progress() {
   const Inside inside(core_.worker);
   ++core_.stats.polls;
   std::size_t events = poll_guarded(core_.transport, arrivals_);
-  const std::span<const transport::Completion> polled = std::span(arrivals_).first(events);
-  const auto is_active = [](const transport::Completion& completion) {
-    return completion.event == Event::message && wire::kind_of(completion.immediate) == wire::Kind::active_message;
-  };
-  std::size_t next = messages_.deliver(polled);
-  while (next < events) {
-    do {
-      polled[next].event == Event::message ? arrived(polled[next]) : completed(polled[next]);
-      ++next;
-    } while (next < events && !is_active(polled[next]));
-    next += messages_.deliver(polled.subspan(next));
-  }
+  if (events != 0) take_in(std::span(arrivals_).first(events));
   if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]] {
     events += advance_pending();
   }

@@ -48,6 +48,7 @@ class Completer {
 
  private:
   void completed(const transport::Completion& completion);
+  void take_in(std::span<const transport::Completion> polled);
   void arrived(const transport::Completion& completion);
   void arrived_packet(const transport::Completion& packet);
   std::size_t advance_pending();

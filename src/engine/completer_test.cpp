@@ -183,6 +183,7 @@ TEST_F(CompleterTest, ABatchIsPostedAsFarAsThereIsRoom) {
     command.rank = 1;
     command.immediate = wire::encode_am(1, 0);
     command.set_message(nullptr, 0, &word, 8);
+    ASSERT_TRUE(Requester::prepare(command));
   }
   EXPECT_EQ(core->requester.post(batch), 2U);
   EXPECT_EQ(core->operations.under_way_to(1), 2U);

@@ -195,8 +195,9 @@ std::size_t Inbox::drain(bool by_helper) {
   return started;
 }
 
-// False: it is something else than a command of one record of which nobody is told.
-inline bool Inbox::read_unobserved(const Queued& queued, Command* command) {
+// Makes the command at `room`. False: it is something else than a command of one record without a
+// completion, or cannot be posted with others.
+inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
   const std::byte* bytes = queue_.body(queued).bytes;
   Run run = nullptr;
   std::memcpy(static_cast<void*>(&run), bytes, sizeof run);
@@ -205,18 +206,18 @@ inline bool Inbox::read_unobserved(const Queued& queued, Command* command) {
     QueuedMessage head;
     std::memcpy(&head, bytes, sizeof head);
     if (queued.records != 1 || head.observed || !head.copied || head.registered) return false;
-    command->rank = head.rank;
-    command->worker = head.worker;
-    command->immediate = head.immediate;
+    auto* command = new (room) Command(head.rank, head.worker, head.immediate);
     command->inlined = true;
     command->bytes = head.bytes;
     transport::copy_words(command->packet, bytes + sizeof head, head.bytes);
-    return true;
+    return worker_.prepare(*command);
   }
   if (run != &run_block) return false;
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
-  return !block.completion().observed() && worker_.core().requester.whole(block.block(), command);
+  auto* command = new (room) Command;
+  return !block.completion().observed() && worker_.core().requester.whole(block.block(), command) &&
+         worker_.prepare(*command);
 }
 
 // Hands commands to the transport at once: `first` and those that follow it. How many were posted.
@@ -225,7 +226,7 @@ std::size_t Inbox::post_run(const Queued& first, std::size_t most) {
   alignas(Command) std::byte room[kBatch * sizeof(Command)];
   static_assert(std::is_trivially_destructible_v<Command>);
   std::size_t count = 0;
-  for (Queued queued = first; read_unobserved(queued, new (room + count * sizeof(Command)) Command);) {
+  for (Queued queued = first; read_prepared(queued, room + count * sizeof(Command));) {
     if (++count == most || !queue_.take(&queued)) break;
   }
   if (count == 0) return 0;

@@ -85,7 +85,7 @@ base::Status Requester::note_untold(Untold untold) {
 base::Status Requester::post_with_care(Command& command, const Completion& completion) {
   if (command.opcode == Opcode::message) return post_told(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
-  if (remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (!reachable(*command.remote)) [[unlikely]] {
     const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
     const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
     return try_transfer(kind, Pieces(block), remote.rank, completion);
@@ -118,20 +118,9 @@ base::Status Requester::post_told(Command& command, const Completion& completion
 }
 
 std::size_t Requester::post(std::span<Command> commands) {
-  std::size_t count = 0;
-  for (Command& command : commands) {
-    const bool memory = command.opcode != Opcode::message;
-    if (memory) [[unlikely]] {
-      const RemoteRegion& remote = *RemoteRegion::of(command.remote);
-      if (remote.failed.load(std::memory_order_relaxed) || remote.closed.load(std::memory_order_relaxed)) break;
-    }
-    command.token = Untold{command.rank, memory}.token();
-    ++count;
-  }
-  if (count == 0) return 0;
   std::size_t posted = 0;
   try {
-    posted = transport_.post(commands.first(count));
+    posted = transport_.post(commands);
   } catch (const std::bad_alloc&) {
     // the first use of a peer connects to it; who posts it alone is told
     return 0;

@@ -34,9 +34,18 @@ class Requester {
     }
     return post_untold(command, false);
   }
-  // Several, of which nobody is to be told; puts and gets are whole(). How many were posted, from
-  // the front; for the next one post() tells why it was not.
-  std::size_t post(std::span<transport::Command> commands);
+  // Prepares a command without a completion for post(span); a put or get is whole(). False: its
+  // memory cannot be reached any more, post(command) says why.
+  [[nodiscard]] static bool prepare(transport::Command& command) {
+    const bool memory = command.opcode != transport::Opcode::message;
+    if (memory && !reachable(*command.remote)) [[unlikely]]
+      return false;
+    command.token = Untold{command.rank, memory}.token();
+    return true;
+  }
+  // Several that are prepared. How many were posted, from the front; for the next one post(command)
+  // says why it was not.
+  std::size_t post(std::span<transport::Command> prepared);
   // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
   [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
     const RemoteRegion& remote = *block.remote;
@@ -102,6 +111,10 @@ class Requester {
   bool advance(Operation& operation);
 
  private:
+  static bool reachable(const transport::RemoteMemory& memory) {
+    const RemoteRegion& remote = *RemoteRegion::of(&memory);
+    return !remote.failed.load(std::memory_order_relaxed) && !remote.closed.load(std::memory_order_relaxed);
+  }
   base::Status post_with_care(transport::Command& command, const Completion& completion);
   base::Status post_told(transport::Command& command, const Completion& completion);
   base::Status post_untold(transport::Command& command, bool memory) {

@@ -56,6 +56,10 @@ struct SendRequest {
   std::uint64_t bytes = 0;
 };
 
+[[nodiscard]] inline bool is_tagged(const transport::Command& command) {
+  return wire::kind_of(command.immediate) == wire::Kind::tagged;
+}
+
 class Tagged final : public Protocol {
  public:
   // of a message: no memory is longer

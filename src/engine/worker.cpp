@@ -252,16 +252,9 @@ base::Status Worker::try_answer() {
   return gate_ == nullptr ? answered() : gate_->settled(answered);
 }
 
-std::size_t Worker::post(std::span<transport::Command> commands) {
-  const auto is_tagged = [](const transport::Command& command) {
-    return wire::kind_of(command.immediate) == wire::Kind::tagged;
-  };
-  if (!tagged_.ordered()) {  // each needs its number first
-    const auto first = std::find_if(commands.begin(), commands.end(), is_tagged);
-    commands = commands.first(static_cast<std::size_t>(first - commands.begin()));
-  }
-  const std::size_t posted = core_.requester.post(commands);
-  for (const transport::Command& command : commands.first(posted)) {
+std::size_t Worker::post(std::span<transport::Command> prepared) {
+  const std::size_t posted = core_.requester.post(prepared);
+  for (const transport::Command& command : prepared.first(posted)) {
     if (is_tagged(command)) tagged_.count_sent({command.rank, command.worker});
   }
   return posted;

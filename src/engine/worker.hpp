@@ -116,13 +116,17 @@ class Worker {
 
   // One command: a put, a get, or a message that fits one of the transport's.
   [[gnu::always_inline]] base::Status post(transport::Command& command, const Completion& completion) {
-    if (wire::kind_of(command.immediate) == wire::Kind::tagged) {
+    if (is_tagged(command)) {
       return tagged_.post_numbered(command, [&] { return core_.requester.post(command, completion); });
     }
     return core_.requester.post(command, completion);
   }
-  // Several, of which nobody is to be told, see Requester::post().
-  std::size_t post(std::span<transport::Command> commands);
+  // Prepares a command without a completion for post(span). False: post(command) must take it.
+  [[nodiscard]] bool prepare(transport::Command& command) const {
+    return (tagged_.ordered() || !is_tagged(command)) && Requester::prepare(command);
+  }
+  // Several that are prepared, see Requester::post().
+  std::size_t post(std::span<transport::Command> prepared);
   // What was reserved for a message that was never posted is free again.
   void give_back(const transport::Command& command);
 

@@ -108,29 +108,33 @@ std::size_t Worker::post(std::span<Command> batch) {
   Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
   for (Command& command : batch) {
-    if (!post_inlined(command, begun) && !post_other(command, accepted, begun)) [[unlikely]]
-      break;
+    if (Outgoing* to = post_inlined(command); to != nullptr) [[likely]] {
+      if (begun != to && begun != nullptr) [[unlikely]]
+        begun->publish();
+      begun = to;
+    } else {
+      Outgoing* before = begun;  // `begun` itself stays in a register
+      if (!post_other(command, accepted, before)) break;
+      begun = before;
+    }
     ++accepted;
   }
   if (begun != nullptr) begun->publish();
   return accepted;
 }
 
-// False: it is something else, or has no room now.
-[[gnu::always_inline]] inline bool Worker::post_inlined(Command& message, Outgoing*& begun) {
+// The ring in which it is, and is not visible yet. Null: it is something else, or has no room now.
+[[gnu::always_inline]] inline Outgoing* Worker::post_inlined(Command& message) {
   Outgoing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
-    return false;
+    return nullptr;
   std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
   if (room == nullptr) [[unlikely]]
-    return false;
+    return nullptr;
   copy_words(room, message.packet, message.bytes);
   message.done = true;
   message.source_free = true;
-  if (begun != to && begun != nullptr) [[unlikely]]
-    begun->publish();
-  begun = to;
-  return true;
+  return to;
 }
 
 // False: the batch ends here.
