@@ -1,4 +1,4 @@
-/* A first look at everything: heap, static data, put, get, atomics, signals, waiting, a context,
+/* A first test of everything: heap, static data, put, get, atomics, signals, waits, a context,
  * realloc. */
 #include <shmem.h>
 #include <shmemx.h>
@@ -73,8 +73,7 @@ static void check_signals(int me, int n, int next, int before) {
   EXPECT(shmem_signal_fetch(&signal_word) == 50, "of %d PEs", n);
 }
 
-/* Hints change neither what arrives nor when; sessions may be started twice and stopped twice, on
- * every context. */
+/* Hints change no result; sessions may be started twice and stopped twice, on every context. */
 static void check_sessions(int me, int next, int before) {
   static long told[2];
   shmem_ctx_t contexts[] = {SHMEM_CTX_INVALID, SHMEM_CTX_DEFAULT, SHMEM_CTX_INVALID};
