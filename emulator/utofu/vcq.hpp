@@ -1,4 +1,4 @@
-// A handle's part of a CQ.
+// A VCQ: the part of a CQ that one handle uses.
 #pragma once
 
 #include <utofu.h>
