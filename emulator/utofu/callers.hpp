@@ -15,8 +15,8 @@ class Callers {
   // To be called once, before the first check() in threads that use the process.
   static void watch(const Settings& settings);
 
-  // Ends the child, or the job, if the calling thread may not call. Without UTOFU_EMU_ONE_THREAD
-  // and without a fork, it only reads one byte.
+  // Ends the child, or the job, if the calling thread may not call. Without UTOFU_EMU_ONE_THREAD,
+  // and outside a forked child, it only reads one byte.
   static void check() {
     if (restricted_.load(std::memory_order_relaxed)) [[unlikely]]
       look();

@@ -22,7 +22,7 @@ constexpr std::int64_t kLongNapNs = 1'000'000'000;
 constexpr std::uint64_t kCulpritNs = 10'000'000'000;
 constexpr std::uint64_t kDeathLookNs = 1'000'000'000;
 constexpr std::uint32_t kRoundsBetweenClocks = 256;
-// strict mode counts time in rounds: twice the longest delay of most packets
+// strict mode counts time in rounds: twice the longest delay of a packet
 constexpr std::uint32_t kDelayedSpins = 1024;
 
 std::uint64_t now_ns() {

@@ -1,9 +1,9 @@
 // Checks of HEDDLE_CHECK (off, on, full), beyond those that locating the memory includes.
 //
-//   off    what costs nothing: PE, address, context, arguments of rare calls
-//   on     and, in collectives, whether dest and source overlap, and whether they lie in memory
-//          that was freed
-//   full   and that in every operation, and whether the thread may use the context
+//   off    checks that cost nothing: PE, address, context, arguments of rare calls
+//   on     also, in collectives: whether dest and source overlap, and whether they lie in freed
+//          memory
+//   full   the same in every operation, and whether the thread may use the context
 //
 // Under full, no segment is direct and every operation goes through the engine, so the direct path
 // has no code for these checks.

@@ -3,16 +3,16 @@
 // A group is a team or an active set. A team's words lie in its slot of the library's memory, an
 // active set's words in the program's pSync.
 //
-//   step        what it needs            waits for                use
-//   sync        -                        all members              order
-//   exchange    ≤ 56 bytes, ≤ 8 members  all members              one line of each member carries
-//       number and data
-//   publish     ≤ 4096 bytes             all members              each puts data on its board;
-//       after the sync the others read
-//   give        -                        the root alone           the root puts data into the
-//       others' memory, and tells them
-//   show        ≤ 8 members              the root; it for all     the others fetch from the root's
-//       memory, all at the same time
+//   step        needs                    waits for             use
+//   sync        -                        all members           order
+//   exchange    ≤ 56 bytes, ≤ 8 members  all members           a line of each member carries its
+//                                                              number and data
+//   publish     ≤ 4096 bytes             all members           each writes data to its board; the
+//                                                              others read it after the sync
+//   give        -                        only the root         the root puts data into the others'
+//                                                              memory, and signals them
+//   show        ≤ 8 members              the root; it for all  the others fetch from the root's
+//                                                              memory, all at the same time
 //
 // Where some member is reached only by messages, sync is a barrier of Heddle's team: otherwise each
 // word that one member sets at another costs a message and its acknowledgement (decision 0041).

@@ -212,8 +212,8 @@ void Launcher::joined(std::uint32_t rank) {
   Rank& it = ranks_[rank];
   const pid_t pid = broker_->pid(rank);
   if (pid <= 1 || pid == it.child.pid) return;
-  // If the process has already ended, its socket is closed; the process that we started reports the
-  // rest.
+  // A process that has already ended has closed its socket; otherwise only the process that we
+  // started can miss it.
   it.joined_pidfd = open_pidfd(pid);
   // If the guardian is gone, somebody killed it; the job goes on without it.
   if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(pid));
@@ -247,8 +247,7 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
 }
 
 // On an emulated machine, a process that breaks a rule aborts, and the others exit when they learn
-// of it. If all have ended by the same poll, the process that was killed by a signal is the one to
-// report.
+// of it. If several have ended by the same poll, the one killed by a signal is the one to report.
 std::optional<std::uint32_t> Launcher::killed_first(std::uint32_t rank) const {
   if (options_.utofu.shape.empty()) return std::nullopt;
   const auto how = [](const Rank& one) {

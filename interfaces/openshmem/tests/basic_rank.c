@@ -73,7 +73,8 @@ static void check_signals(int me, int n, int next, int before) {
   EXPECT(shmem_signal_fetch(&signal_word) == 50, "of %d PEs", n);
 }
 
-/* Hints change no result; sessions may be started twice and stopped twice, on every context. */
+/* Hints change neither what arrives nor when; sessions may be started twice and stopped twice, on
+ * every context. */
 static void check_sessions(int me, int next, int before) {
   static long told[2];
   shmem_ctx_t contexts[] = {SHMEM_CTX_INVALID, SHMEM_CTX_DEFAULT, SHMEM_CTX_INVALID};

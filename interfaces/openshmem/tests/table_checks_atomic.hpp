@@ -229,7 +229,7 @@ void atomic_xor(const char* name, F plain, G with_context) {
       [](auto call, T* word, int pe, shmem_ctx_t) { call(word, bits_of_pe<T>(g_job.me), pe); },
       [name](T now, int round) { EXPECT_SAME(now, folded_by_xor<T>(), name); });
 }
-// In the fetched value, the PE's own lowest bit is clear before `or`, set before `and`.
+// In the fetched value, the PE's own lowest bit is clear (or, xor) or set (and).
 template <class T, class F, class G>
 void atomic_fetch_or(const char* name, F plain, G with_context) {
   on_every_word<T>(
