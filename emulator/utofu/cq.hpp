@@ -157,15 +157,15 @@ class CommandQueue {
     std::uint64_t model_ns;
     std::uint32_t slots;
   };
-  static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ is no more
+  static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ was freed
   // What a poll on another VCQ of this CQ has found.
   struct Kept {
     std::deque<Done> done;
     std::deque<Notice> notices;
   };
 
-  // Timing model: the time at which the earliest credits that are left suffice for so many slots;
-  // they are used up.
+  // Timing model: uses the earliest credits for `slots` slots, and returns the time at which they
+  // sufficed.
   [[nodiscard]] std::uint64_t use_credits(std::uint32_t slots);
   [[nodiscard]] bool has_room(std::size_t count) const {
     return posted_.load(std::memory_order_relaxed) + held_.load(std::memory_order_relaxed) + count -
@@ -174,7 +174,7 @@ class CommandQueue {
   }
   void put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns);
   [[nodiscard]] int post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
-  // Ends into kept_, so that there is room. False: there was none to make.
+  // Moves completions into kept_, to make room. False: there were none.
   bool reap_all();
   void visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command), void* context);
   [[nodiscard]] int busy();
@@ -220,7 +220,6 @@ class CommandQueue {
   std::uint64_t scheduled_ = 0;
   // Timing model: unused credits by their times, and the time of the last used one. A late engine
   // finds many credits at once; each command may still run from the time of its own.
-  // its own on.
   std::deque<Credits> credits_;
   std::uint64_t credit_ns_ = 0;
   std::uint32_t sequence_ = 0;

@@ -4,7 +4,7 @@
 
 namespace tofu_emulator {
 
-// Notes the error and returns it.
+// Records the error and returns it.
 [[gnu::cold]] int failed(int status);
 
 // The same for a status that may also be UTOFU_SUCCESS.

@@ -30,7 +30,7 @@ inline constexpr std::uint16_t kSessionCqs = 2;  // of a process on one TNI
 inline constexpr std::uint16_t kGates = 48;      // of a TNI
 inline constexpr std::uint16_t kStartGates = 16;
 inline constexpr std::uint32_t kFixedStags = 256;
-// a cache line of the processor; what fixed stags are aligned to
+// a cache line of the processor; the alignment of memory with fixed stags
 inline constexpr std::uint32_t kLineBytes = 256;
 inline constexpr std::uint32_t kMaxDescriptor = 64;
 inline constexpr std::uint32_t kMtu = 1920;

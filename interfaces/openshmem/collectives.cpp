@@ -63,7 +63,7 @@ Extent extent_in_team(Call call, Group& group, std::size_t bytes) {
 
 // `bytes` of the result ends at this member's part.
 Extent extent_in_chain(Call call, Group& group, std::size_t bytes) {
-  sync(call, group);  // everybody's dest is ready
+  sync(call, group);  // every member's dest is ready
   const std::size_t begin = prefix_in_chain(call, group, bytes);
   std::size_t end = 0;
   return {begin, __builtin_add_overflow(begin, bytes, &end) ? SIZE_MAX : end};

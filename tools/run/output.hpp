@@ -8,13 +8,6 @@
 
 namespace heddle::tools::run {
 
-// The launcher's standard output or error. It never blocks, so that the launcher notices deaths
-// although a reader has stopped reading: data that cannot be written waits, and its sources are not
-// read meanwhile.
-//
-// A pipe or terminal that polls writable may still block a write: other processes may write to it
-// in between, and a terminal may be stopped. So these are reopened as nonblocking. The flag cannot
-// be set on the inherited descriptor, since other processes share it (the shell, the ranks).
 // How long the launcher waits at the end of a job for a reader that reads nothing: until one of
 // these events, and then kPatienceNs more.
 struct Patience {
@@ -25,6 +18,13 @@ struct Patience {
   Over over = Over::no;
 };
 
+// The launcher's standard output or error. It never blocks, so that the launcher notices deaths
+// although a reader has stopped reading: data that cannot be written waits, and its sources are not
+// read meanwhile.
+//
+// A pipe or terminal that polls writable may still block a write: other processes may write to it
+// in between, and a terminal may be stopped. So these are reopened as nonblocking. The flag cannot
+// be set on the inherited descriptor, since other processes share it (the shell, the ranks).
 class Sink {
  public:
   explicit Sink(int fd);

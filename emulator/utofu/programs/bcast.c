@@ -30,7 +30,7 @@ struct card {
 
 struct chain {
   struct meeting meeting;
-  int first, last; /* whether I am */
+  int first, last; /* whether this rank is */
   size_t segments, bytes;
   unsigned char* buffer;
   uint64_t* word;

@@ -41,7 +41,6 @@ void ask_atomicity(struct probe* probe) {
 
 /* Order. The sender fills words with the number of the round: by one long put, or by a long put and
  * then a short one into the last word. The watcher waits for the last word and checks whether all
- * others are there.
  * others are there. */
 enum { kEnd = 1, kOneRelaxed, kOneOrdered, kTwoRelaxed, kTwoOrdered };
 
