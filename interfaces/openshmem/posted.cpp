@@ -134,7 +134,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
   const heddle_signal wanted{word.on(world), signal.value,
                              signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
   if (bytes != 0) check_own(call, "source", source);
-  // Without data the signal is still sent; its address serves as the address of no data.
+  // Without data the signal is still sent; any symmetric address serves as dest.
   const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
   run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
     return heddle_put_signal(context.worker, source, bytes, place.on(world), &wanted, completion);

@@ -2,10 +2,11 @@
 // on every PE and is zero at the start.
 //
 // On each PE a slot belongs to at most one team at a time, and to the same team on all of the
-// team's members. Teams without a common member may have the same slot. A free slot is clean. Its
-// owner has waited for every word that others wrote for a team, so no write to it is in flight. No
-// member reads its boards, since the destruction of a team begins with a sync; then the owner
-// clears the words. Hence a new team needs no synchronisation beyond the agreement about its slot.
+// team's members. Teams without a common member may have the same slot. A free slot is clean: its
+// owner has waited for every word that others wrote for a team, so no write to it is in flight, and
+// no member reads its boards, since the members synchronise when a team is destroyed; then the
+// owner clears the words. Hence a new team needs no synchronisation beyond the agreement about its
+// slot.
 #pragma once
 
 #include <cstddef>

@@ -181,7 +181,7 @@ Offer make_offer(std::size_t parent_slot, bool of_class) {
   return offer;
 }
 
-// Takes the lowest `wanted` of the agreed slots, and withdraws the offer of the others.
+// Takes the lowest `wanted` of the agreed slots, and cancels the offer of the others.
 template <std::size_t kWanted>
 bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWanted>& member,
           std::array<std::size_t, kWanted>& chosen) {

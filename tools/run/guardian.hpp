@@ -17,7 +17,8 @@ namespace heddle::tools::run {
 
 class Guardian {
  public:
-  // To be called before other descriptors are opened and children started, since it inherits them.
+  // To be called before other descriptors are opened and children started, since the
+  // guardian need not know them.
   static base::Result<Guardian> start();
 
   Guardian(Guardian&& other) noexcept : pipe_(std::move(other.pipe_)), pid_(std::exchange(other.pid_, 0)) {}

@@ -7,8 +7,8 @@
 
 namespace heddle::shmem::memory {
 
-// On every PE the heap begins at a multiple of this, so an alignment of an offset is an alignment
-// of the address.
+// On every PE the heap begins at a multiple of this, so an aligned offset gives an aligned
+// address.
 inline constexpr std::size_t kHeapAlignment = std::size_t{8} << 20U;
 
 // Collective. Fills g_state.heap, with `heap_bytes` (a multiple of the page) on every PE, and
