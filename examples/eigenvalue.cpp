@@ -1,6 +1,6 @@
-// The largest eigenvalue of a matrix whose rows are spread over the ranks, by the power method.
-// Both collective operations of a step are persistent: made once, started in every step. The sum is
-// under way while the next product is computed.
+// The largest eigenvalue of a matrix whose rows are distributed over the ranks, by the power
+// method. Both collective operations of a step are persistent: initialised once, started in every
+// step. The sum is in progress while the next product is computed.
 #include <cmath>
 #include <cstdio>
 #include <heddle/heddle.hpp>
@@ -28,7 +28,7 @@ double largest_eigenvalue(const heddle::Context& context) {
   const auto team = heddle::Team::world(context);
   const std::size_t rows = kRowsInAll / team.size();
   const std::size_t begin = rows * team.rank();
-  // In regions, so that the others reach it directly: this rank's rows, then the whole vector.
+  // In a region, so that peers access it directly: this rank's rows, then the whole vector.
   const auto region = context.alloc((rows + kRowsInAll) * sizeof(double));
   const auto memory = region.memory<double>();
   const auto mine = memory.first(rows);
@@ -53,7 +53,7 @@ double largest_eigenvalue(const heddle::Context& context) {
     heddle::check(norm.wait());
     eigenvalue = std::sqrt(sum / last);
     heddle::check(gather.wait());
-    const double scale = 1 / std::sqrt(sum);  // the same bits at all ranks
+    const double scale = 1 / std::sqrt(sum);  // the same bits on all ranks
     for (double& each : all) each *= scale;
     last = 1;
   }

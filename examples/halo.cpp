@@ -1,6 +1,6 @@
-// Heat spreads along a rod that is cut into one piece per rank. Each step puts the piece's border
-// cells into the neighbours' halo cells, with a signal after them, and computes on when both
-// neighbours' signals have come.
+// Heat spreads along a rod, which is divided into one piece per rank. In each step a rank puts its
+// border cells into the neighbours' halo cells, each followed by a signal, and continues when both
+// neighbours' signals have arrived.
 #include <cmath>
 #include <cstdio>
 #include <heddle/heddle.hpp>
@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kCells = 64;  // per rank
 constexpr std::uint64_t kSteps = 200;
 
-// What neighbours write. Two generations: a neighbour may be one step ahead, never two, since it
-// waits for this rank.
+// The memory that neighbours write. Two generations: a neighbour may be one step ahead but not two,
+// since it waits for this rank.
 struct Halo {
   double left[2];
   double right[2];
@@ -52,11 +52,11 @@ double spread(const heddle::Context& context) {
     rod.back() = halo.right[step % 2];
     std::vector<double> next = rod;
     for (std::size_t i = 1; i <= kCells; ++i) next[i] = rod[i] + 0.25 * (rod[i - 1] - 2 * rod[i] + rod[i + 1]);
-    // the borders were read, and this step's signals come before the next one's
+    // the border cells are reusable, and this step's signals arrive before those of the next step
     heddle::check(worker.quiet());
     rod.swap(next);
   }
-  context.barrier(worker);  // nobody puts into this region any more
+  context.barrier(worker);  // afterwards no neighbour puts into this region
   double heat = 0;
   for (std::size_t i = 1; i <= kCells; ++i) heat += rod[i];
   return heat;

@@ -1,8 +1,9 @@
-// Heat on a torus, 2-D Jacobi steps: the ranks share the plane in rectangles, and each gives the
-// cells at its borders to its four neighbours in every step. The exchange is persistent, one for
-// each of the two planes: made once, started in every step, under way while the inner cells are
-// computed. Rows go straight from plane to plane, since these are regions; columns are packed. On a
-// torus with one or two ranks along an axis a rank is its own neighbour, or has the same one twice.
+// Heat on a torus, 2-D Jacobi steps. The plane is divided into one rectangle per rank. In every
+// step each rank sends its border cells to its four neighbours. The exchange is persistent, one for
+// each of the two planes: initialised once, started in every step, in progress while the inner
+// cells are computed. Rows go directly from plane to plane, since the planes are regions; columns
+// are packed. On a torus with one or two ranks along an axis, a rank is its own neighbour, or has
+// the same neighbour twice.
 #include <array>
 #include <cstdio>
 #include <heddle/heddle.hpp>
@@ -18,12 +19,12 @@ double initial(std::size_t row, std::size_t column) {
   return static_cast<double>((row * 31 + column * 17) % 101);
 }
 
-// What one step makes of a cell with these neighbours.
+// The new value of a cell with these neighbours.
 double mean(double north, double south, double west, double east) {
   return 0.25 * ((north + south) + (west + east));
 }
 
-// All of the torus, by one rank.
+// The whole torus, computed by one rank.
 std::vector<double> computed_alone() {
   std::vector<double> now(kRows * kColumns);
   std::vector<double> next(now.size());
@@ -57,8 +58,7 @@ struct Torus {
   }
 };
 
-// A rank's rectangle, with a frame of the neighbours' cells, and behind it the columns as they
-// travel.
+// A rank's rectangle, framed by the neighbours' cells and followed by the packed columns.
 class Plane {
  public:
   static std::size_t doubles(std::size_t rows, std::size_t columns) { return (rows + 2) * (columns + 2) + 4 * rows; }
@@ -80,8 +80,8 @@ class Plane {
     }
   }
 
-  // To north, south, west, east; from south, north, east, west: what goes to the north is what that
-  // one takes from the south.
+  // Sends to north, south, west, east; receives from south, north, east, west. What goes to the
+  // north is what the northern neighbour receives from the south.
   [[nodiscard]] heddle::Persistent exchange(const heddle::Team& team, const Torus& torus) const {
     const std::uint32_t row = team.rank() / torus.across;
     const std::uint32_t column = team.rank() % torus.across;
@@ -102,7 +102,7 @@ class Plane {
   }
 
  private:
-  // Columns that are given west and east, and taken from west and east.
+  // Packed columns: sent west and east, received from west and east.
   [[nodiscard]] std::size_t packed(std::size_t which) const { return (rows_ + 2) * (columns_ + 2) + which * rows_; }
   double* cells_;
   std::size_t rows_;
@@ -164,7 +164,7 @@ class Rectangle {
   std::size_t first_column_;
   heddle::Region region_;
   std::array<Plane, 2> planes_;
-  std::array<heddle::Persistent, 2> exchanges_;  // before the region they end
+  std::array<heddle::Persistent, 2> exchanges_;  // destroyed before the region that they use
   std::size_t now_ = 0;
 };
 

@@ -1,6 +1,6 @@
-/* A vector made by threads: each computes parts of it and marks them ready, and they leave one by
- * one, to the next rank in a ring (a job of one sends to itself). The receiver adds up each part as
- * soon as it has come. */
+/* Threads produce a vector: each computes parts of it and marks them ready. The parts are sent one
+ * by one to the next rank in a ring (a job of one rank sends to itself). The receiver adds up each
+ * part when it has arrived. */
 #include <heddle/heddle.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@ static void check(heddle_status status, const char* what) {
   exit(1);
 }
 
-/* What the threads of one step share. */
+/* Shared by the threads of one step. */
 typedef struct Step {
   heddle_partitioned send;
   double* vector;
@@ -36,7 +36,7 @@ static void* make_parts(void* argument) {
   }
 }
 
-/* The sum of what was received, part by part. */
+/* The sum of the received vector, part by part. */
 static double add_parts(heddle_partitioned receive, const double* vector) {
   const uint32_t length = kNumbers / kReceived;
   double sum = 0;
@@ -64,7 +64,7 @@ int main(void) {
   check(heddle_worker_open(context, &options, &worker), "worker");
 
   static double out[kNumbers];
-  heddle_region region; /* peers on this machine store into it */
+  heddle_region region; /* memory that peers on this machine store into */
   void* in = NULL;
   check(heddle_region_alloc(context, kNumbers * sizeof(double), &region), "alloc");
   check(heddle_region_address(region, &in, NULL), "address");

@@ -1,6 +1,6 @@
-/* Active messages: ranks 0 and 1 (or a job of one with itself) play a ball to and fro. The handler
- * that catches the ball throws it back; if there is no room for it at that moment, the main loop
- * throws it a little later. */
+/* Active messages: ranks 0 and 1 (or a job of one rank with itself) send a ball to and fro. The
+ * handler that receives the ball sends it back; if the send is refused at that moment, the main
+ * loop sends it later. */
 #include <heddle/heddle.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum { kBall = 1, kThrows = 1000 };
 
 typedef struct Player {
   heddle_peer other;
-  uint64_t caught; /* throws seen by this player; the ball carries the number of all throws */
+  uint64_t caught; /* throws that this player received; the ball carries the number of all throws */
   uint64_t ball;
   int to_throw; /* the ball is here */
 } Player;
@@ -48,11 +48,10 @@ int main(void) {
   check(heddle_am_register(context, kBall, catch_ball, &player), "register");
   heddle_worker worker;
   check(heddle_worker_open(context, NULL, &worker), "worker");
-  /* all have registered */
+  /* all ranks have registered their handlers */
   check(heddle_context_barrier(context, worker, HEDDLE_FOREVER), "barrier");
 
-  /* Throw i leaves one rank and is caught by the other: each catches half of them, a player alone
-   * catches all. */
+  /* Ranks take turns: each of two catches half of the throws, a single rank all of them. */
   const uint64_t mine = size == 1 ? kThrows : kThrows / 2;
   if (rank < 2) {
     player.to_throw = rank == 0;

@@ -1,6 +1,5 @@
-// Tagged messages: every rank sends a number and a long text to rank 0, which takes the numbers in
-// the order in which they come, from whomever, and then asks each rank for its text by source and
-// tag.
+// Tagged messages: every rank sends a number and a long text to rank 0. Rank 0 receives the numbers
+// from any source, in the order in which they arrive, and then each rank's text by source and tag.
 #include <heddle/heddle.hpp>
 
 #include <cstdint>
@@ -18,7 +17,7 @@ std::string text_of(std::uint32_t rank) {
   return std::string(kLength, static_cast<char>('a' + rank % 26));
 }
 
-// Receives into data, and says from whom.
+// Receives into `data`. Returns the sender.
 heddle_peer receive(heddle::Worker& worker, const heddle_wanted& wanted, std::span<std::byte> data) {
   heddle_receive one;
   heddle::check(worker.recv(wanted, data, &one));
@@ -26,7 +25,7 @@ heddle_peer receive(heddle::Worker& worker, const heddle_wanted& wanted, std::sp
   return one.source;
 }
 
-// False: a text is not what it should be.
+// False: a text is wrong.
 bool collect(heddle::Worker& worker, std::uint32_t ranks) {
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < ranks; ++i) {
@@ -55,7 +54,7 @@ int main() {
     heddle::check(worker.send({0, 0}, kText, std::as_bytes(std::span(text))));
     heddle::check(worker.send({0, 0}, kNumber, heddle::bytes_of(number)));
     const bool right = context.rank() != 0 || collect(worker, context.size());
-    heddle::check(worker.quiet());  // the text is ours again when rank 0 has it
+    heddle::check(worker.quiet());  // the text is reusable when rank 0 has it
     return right ? 0 : 1;
   } catch (const heddle::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -1,6 +1,6 @@
-// Coroutines: many small activities in one thread, each of which draws tickets from a counter in
-// rank 0's memory. While one waits for its ticket, the others go on. In the end every ticket was
-// drawn exactly once.
+// Coroutines: many small activities in one thread. Each draws tickets from a counter in rank 0's
+// memory. While one waits for its ticket, the others run. In the end every ticket was drawn exactly
+// once.
 
 #include <cstdio>
 #include <deque>
@@ -12,8 +12,7 @@ namespace {
 constexpr std::uint64_t kActivities = 32;  // per rank
 constexpr std::uint64_t kTickets = 100;    // per activity
 
-// A coroutine that nobody waits for: it runs until its first wait at once, and frees itself at its
-// end.
+// A coroutine that is not awaited: it starts at once, and frees itself at its end.
 struct Activity {
   struct promise_type {
     Activity get_return_object() noexcept { return {}; }
@@ -24,8 +23,7 @@ struct Activity {
   };
 };
 
-// Those that found no room for their operation: the main loop resumes them after it has made
-// progress.
+// Coroutines whose operation was refused. The main loop resumes them after it has made progress.
 struct Later {
   std::deque<std::coroutine_handle<>> waiting;
   auto wait() {
@@ -48,7 +46,7 @@ struct Draw {
   heddle::Worker& worker;
   heddle_remote counter;
   Later later;
-  std::uint64_t sum = 0;  // of the tickets drawn here
+  std::uint64_t sum = 0;  // of the tickets drawn by this rank
   std::uint64_t running = kActivities;
   heddle::Status error = HEDDLE_DONE;
 };
@@ -81,7 +79,7 @@ int main() try {
     draw.later.resume();
   }
   heddle::check(draw.error);
-  // until then rank 0 may still have to answer, and nobody reaches for its counter afterwards
+  // before it rank 0 may still have to answer; after it nobody accesses its counter
   context.barrier(worker);
 
   std::vector<std::uint64_t> sums(context.size());

@@ -1,4 +1,4 @@
-// heddle info: what this installation is and what it finds on this machine. The words;
+// heddle info: facts about this installation and this machine. This file parses the arguments;
 // info_facts.hpp has the rest.
 #include <algorithm>
 #include <array>
@@ -54,7 +54,7 @@ bool takes_pattern(Section section) {
   return section == Section::transports || section == Section::settings;
 }
 
-// Empty: all is understood.
+// Returns an error message; empty: all arguments are valid.
 std::string read_words(int argc, char** argv, Words* words) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -80,7 +80,7 @@ std::string read_words(int argc, char** argv, Words* words) {
   return "";
 }
 
-// Of a pattern that nothing matches.
+// Reports a pattern that matches nothing.
 int nothing_found(const Words& words) {
   std::vector<std::string_view> names;
   if (words.sections.front() == Section::settings) {

@@ -52,7 +52,7 @@ TransportFacts try_transport(const transport::Entry& entry, const base::Environm
     return found;
   }
   {
-    const auto opened = entry.open(**alone, environment);  // ends before its bootstrap leaves
+    const auto opened = entry.open(**alone, environment);  // closed before its bootstrap leaves
     if (opened) {
       found.can = (*opened)->capabilities();
       found.set_up = (*opened)->describe();

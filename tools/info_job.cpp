@@ -1,8 +1,8 @@
-// heddle info --job: who is in the job that this process was started in, where, and who talks to
-// whom by what.
+// heddle info --job: the ranks of the job in which this process was started, their hosts, and the
+// transport between each two ranks.
 //
-// Every rank joins, opens the transport that a program would, and gives a row: its host, and for
-// each rank the transport that reaches it. Rank 0 prints the rows, those that are alike together.
+// Every rank joins, opens the transport that a program would open, and sends a row: its host, and
+// for each rank the transport that reaches it. Rank 0 prints the rows, and combines equal ones.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace heddle::tools {
 namespace {
 
-// A row as bytes: host, problem and the names of the transports, each ended by a new line.
+// A row as bytes: host, problem and the names of the transports, each followed by a newline.
 std::string encode(const JobRow& row) {
   std::string text = row.host + "\n" + row.problem + "\n";
   for (const std::string& way : row.ways) text += way + "\n";
@@ -44,7 +44,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-// The problem, on one line; empty: there is none.
+// Returns the problem, on one line; empty: there is none.
 std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& environment, JobRow* row,
                       std::string* set_up) {
   const auto problem = [] {

@@ -15,7 +15,7 @@ TEST(InfoJob, RanksInARowAreWrittenAsARange) {
   EXPECT_EQ(ranks_text({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
 }
 
-// Nodes of two ranks that are dealt in turn.
+// The ranks of a job, assigned to the nodes in turn.
 std::vector<JobRow> job(std::uint32_t ranks, std::uint32_t nodes) {
   std::vector<JobRow> rows(ranks);
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {

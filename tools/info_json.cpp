@@ -5,7 +5,7 @@
 namespace heddle::tools {
 namespace {
 
-// The length of the UTF-8 sequence at the beginning; 0: there is none.
+// The length of the UTF-8 sequence at the beginning of `text`; 0: it is invalid.
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
@@ -19,7 +19,7 @@ std::size_t sequence_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0U) != 0x80) return 0;
   }
-  // Longer than it has to be, half of a pair of UTF-16, or beyond the last character.
+  // An overlong form, a UTF-16 surrogate, or a value beyond the last character.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) || (first == 0xF0 && byte(1) < 0x90) ||
       (first == 0xF4 && byte(1) > 0x8F)) {
     return 0;
@@ -38,7 +38,7 @@ std::string quoted(std::string_view text) {
   return bench::harness::json_quote(valid);
 }
 
-// "[a, b]" or "{a, b}" of what is JSON already.
+// "[a, b]" or "{a, b}"; the parts are JSON.
 std::string bracketed(char open, const std::vector<std::string>& parts, char close) {
   std::string text(1, open);
   for (const std::string& part : parts) text += (text.size() == 1 ? "" : ", ") + part;

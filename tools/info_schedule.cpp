@@ -74,7 +74,7 @@ std::vector<Schedule> all_schedules(const Algorithm& algorithm, Request request)
   return all;
 }
 
-// The same schedule with as few bytes as make the same pieces.
+// The same schedule with the fewest bytes that give the same pieces.
 Request smaller(const Request& request) {
   constexpr std::uint64_t kMostBytes = 256;
   Request small = request;
@@ -118,7 +118,7 @@ int show(const Algorithm& algorithm, const Words& words) {
   return 0;
 }
 
-// Empty: all is well.
+// Returns an error message; empty: the arguments are valid.
 std::string finish(const Algorithm& algorithm, Words* words) {
   Request& request = words->request;
   request.operation = algorithm.operation;

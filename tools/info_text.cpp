@@ -133,7 +133,7 @@ void print_settings(const Facts& facts) {
   print_unknown(facts);
 }
 
-// A name, whether it can be used here, and by what, or why not.
+// Prints a name and its text, or why it is not available.
 void print_line(const char* name, const std::string& problem, const std::string& text) {
   std::printf("  %-11s %s\n", name, problem.empty() ? text.c_str() : ("not available: " + problem).c_str());
 }

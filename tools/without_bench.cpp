@@ -1,4 +1,4 @@
-// In place of the benchmarks where they were not wanted when this tool was built.
+// Replaces the benchmarks where this tool is built without them.
 #include <cstdio>
 
 #include "bench/bench.hpp"

@@ -19,7 +19,7 @@ extern "C" {
 
 int putofu_get_barrier_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
   if (!tni_ids || !num_tnis) return failed(UTOFU_ERR_INVALID_POINTER);
-  // the caller's
+  // the caller frees it
   auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(tofu_emulator::kTnis * sizeof(utofu_tni_id_t)));
   if (!ids) return failed(UTOFU_ERR_OUT_OF_MEMORY);
   for (utofu_tni_id_t tni = 0; tni < tofu_emulator::kTnis; tni++) ids[tni] = tni;
@@ -148,7 +148,7 @@ int putofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, do
 
 }  // extern "C"
 
-// The names that programs use; a profiling library may come before them.
+// The names that programs use; weak, so that a profiling library may override them.
 extern "C" {
 [[gnu::weak, gnu::alias("putofu_get_barrier_tnis")]] decltype(putofu_get_barrier_tnis) utofu_get_barrier_tnis;
 [[gnu::weak, gnu::alias("putofu_query_barrier_caps")]] decltype(putofu_query_barrier_caps) utofu_query_barrier_caps;

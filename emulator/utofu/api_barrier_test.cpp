@@ -1,5 +1,5 @@
-// The functions of barrier gates in a world of one process: several "ranks", each with gates of its
-// own, whose remote signals go through the engine.
+// The functions of barrier gates in a world of one process. Several "ranks" have their own gates;
+// their remote signals go through the engine.
 #include <gtest/gtest.h>
 #include <utofu.h>
 
@@ -62,7 +62,7 @@ class Ranks {
   std::vector<std::vector<utofu_vbg_id_t>> gates_;
 };
 
-// Polls until there is a result; the engine is another thread.
+// Polls until there is a result; the engine runs on another thread.
 template <class Poll>
 int result_of(Poll poll) {
   int code = UTOFU_ERR_NOT_COMPLETED;
@@ -121,7 +121,7 @@ TEST(BarrierApi, NobodyLeavesABarrierBeforeAllHaveEntered) {
   }
 }
 
-// Threads as ranks, each at its own pace: sums of doubles are the same for all, whatever the order.
+// Threads act as ranks, each at its own pace: sums of doubles are equal on all, in any order.
 TEST(BarrierApi, ThreadsAtTheirOwnPace) {
   constexpr int kRounds = 200;
   Ranks ranks(4, wire_doubling, 4);

@@ -24,18 +24,18 @@ namespace {
 
 constexpr unsigned long kVcqFlags = UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
 
-// The process, which in the step mode goes on by a round in each call.
+// The process. In step mode each call runs a round.
 Process* here() {
   Process* process = Process::get();
   if (process != nullptr) process->engine().step();
   return process;
 }
 
-// What this process has made of a CQ. With Process::management() locked.
+// This process's use of a CQ. Protected by Process::management().
 struct CqUse {
   CommandQueue* cq = nullptr;
-  unsigned vcqs = 0;   // on it
-  unsigned slots = 0;  // taken, a bit each
+  unsigned vcqs = 0;   // number of VCQs on it
+  unsigned slots = 0;  // a bit for each used slot
 };
 std::array<std::array<CqUse, kCqs>, kTnis> cq_uses;
 
@@ -48,7 +48,7 @@ bool has_room(const CqUse& use) {
   return use.cq != nullptr && use.cq->mode() == CqMode::shared && use.vcqs < kVcqsOfCq;
 }
 
-// Where a component's VCQ comes: always on the same CQ of the process, so that peers can compute
+// The place of a component's VCQ: always on the same CQ of the process, so that peers can compute
 // its id.
 int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t component, VcqPlace* place) {
   const CqUse& use = cq_uses[place->tni][share.component];
@@ -60,8 +60,8 @@ int place_component(const Machine::Share& share, CqMode mode, utofu_cmp_id_t com
   return failed(UTOFU_ERR_NOT_AVAILABLE);
 }
 
-// Where another VCQ comes. Those that share fill up a CQ before they open the next; the components'
-// CQ is the last resort.
+// The place of another VCQ. Shared VCQs fill a CQ before they open the next one; the components' CQ
+// is the last resort.
 int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
   const auto& uses = cq_uses[place->tni];
   unsigned sessions = 0;
@@ -75,7 +75,7 @@ int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
     if (has_room(use) && !(room && i == share.component)) room = number;
   }
   if (mode == CqMode::shared) {
-    // The components' CQ only after the last free one.
+    // The components' CQ is used only when no other is free.
     const auto chosen = room && (*room != share.component || !free || *free == share.component) ? room : free;
     if (!chosen) return failed(UTOFU_ERR_FULL);
     place->cq = *chosen;
@@ -83,7 +83,7 @@ int place_any(const Machine::Share& share, CqMode mode, VcqPlace* place) {
     if (!free || (mode == CqMode::session && sessions >= kSessionCqs)) return failed(UTOFU_ERR_NOT_AVAILABLE);
     place->cq = *free;
   }
-  place->slot = kVcqsOfCq - 1;  // components have the lower ones
+  place->slot = kVcqsOfCq - 1;  // components use the lower slots
   while ((uses[place->cq].slots >> place->slot & 1U) != 0) --place->slot;
   return UTOFU_SUCCESS;
 }
@@ -116,7 +116,7 @@ int open_vcq(Process& process, const VcqPlace& place, unsigned long flags, utofu
   handle->vcq.slot = place.slot;
   handle->vcq.model_clock = 0;
   {
-    const std::lock_guard others(handle->user->lock);  // who is in a call on another VCQ of this CQ
+    const std::lock_guard others(handle->user->lock);  // threads in calls on other VCQs of this CQ
     process.attach(handle->vcq);
   }
   *number = publish(handle);
@@ -143,7 +143,7 @@ int create(utofu_tni_id_t tni, std::optional<utofu_cmp_id_t> component, unsigned
   }
 }
 
-// Registration pins pages: what is not mapped cannot be registered.
+// Registration pins pages, so unmapped memory cannot be registered.
 bool is_mapped(const void* address, std::size_t size) {
   constexpr std::size_t kStep = 4096;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -159,8 +159,8 @@ bool is_mapped(const void* address, std::size_t size) {
   return true;
 }
 
-// Registration for writing by others needs pages that this process may write to. What cannot be
-// found out is writable.
+// Memory registered for writing must be writable by this process. Memory whose rights cannot be
+// found out counts as writable.
 bool is_writable(const void* address, std::size_t size) {
   std::ifstream maps("/proc/self/maps");
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -198,8 +198,8 @@ int register_memory(Handle& handle, void* address, std::size_t size, std::option
   return status;
 }
 
-// How many commands that the engine has not begun would read or write what this deregistration
-// ends.
+// The number of commands, not begun by the engine, that would access the registration which this
+// deregistration ends.
 std::size_t waiting_for(Process& process, Handle& handle, utofu_stadd_t stadd) {
   struct Search {
     Stags& stags;
@@ -220,7 +220,7 @@ std::size_t waiting_for(Process& process, Handle& handle, utofu_stadd_t stadd) {
 }  // namespace
 }  // namespace tofu_emulator
 
-using namespace tofu_emulator;  // NOLINT(google-build-using-namespace): what follows are C functions
+using namespace tofu_emulator;  // NOLINT(google-build-using-namespace): the rest are C functions
 
 extern "C" {
 
@@ -228,7 +228,7 @@ int putofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis) {
   Process* process = here();
   if (process == nullptr) return failed(UTOFU_ERR_FATAL);
   if (tni_ids == nullptr || num_tnis == nullptr) return failed(UTOFU_ERR_INVALID_POINTER);
-  // the program frees it
+  // the caller frees it
   auto* ids = static_cast<utofu_tni_id_t*>(std::malloc(kTnis * sizeof(utofu_tni_id_t)));
   if (ids == nullptr) return failed(UTOFU_ERR_OUT_OF_MEMORY);
   size_t count = 0;
@@ -265,7 +265,7 @@ int putofu_free_vcq(utofu_vcq_hdl_t vcq_hdl) {
   if (handle == nullptr) return no_handle(vcq_hdl);
   {
     const InCall last(*handle);
-  }  // whoever is in a call on it is noticed, or waited for
+  }  // reports threads in a call on the handle, or waits for them
   if (handle->strict) {
     if (const std::size_t left = process->engine().under_way(handle->vcq); left != 0)
       broken_rule("%s is freed while %zu of its commands are under way; poll for their ends first",
@@ -431,7 +431,8 @@ int putofu_query_my_coords(uint8_t coords[]) {
   return UTOFU_SUCCESS;
 }
 
-// As programs call them; weak, so that a profiling library may define them and call the others.
+// The names that programs use; weak, so that a profiling library may define them and call the
+// putofu_ names.
 [[gnu::weak, gnu::alias("putofu_get_onesided_tnis")]] decltype(putofu_get_onesided_tnis) utofu_get_onesided_tnis;
 [[gnu::weak, gnu::alias("putofu_query_onesided_caps")]] decltype(putofu_query_onesided_caps) utofu_query_onesided_caps;
 [[gnu::weak, gnu::alias("putofu_create_vcq")]] decltype(putofu_create_vcq) utofu_create_vcq;

@@ -1,4 +1,4 @@
-// What programs can ask the timing model.
+// Functions by which programs query the timing model.
 #include <utofu_emulator.h>
 #include "utofu/process.hpp"
 

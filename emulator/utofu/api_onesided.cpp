@@ -1,5 +1,5 @@
-// The exported functions for commands and their ends: each finds the handle, encodes slots, and
-// posts or hands them out.
+// The exported functions for commands and their completions. Each finds the handle; then it encodes
+// slots and posts or returns them.
 #include <utofu_profile.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ template <class Call>
   return call(*handle);
 }
 
-// `encode(const Encoder&, Slot*)` writes one slot, which is posted.
+// Posts the one slot that `encode(const Encoder&, Slot*)` writes.
 template <class Encode>
 [[gnu::always_inline]] inline int post_one(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
   return in_call(vcq_hdl, [&](Handle& handle) {
@@ -31,7 +31,7 @@ template <class Encode>
   });
 }
 
-// The same of two slots.
+// The same with two slots.
 template <class Encode>
 int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
   return in_call(vcq_hdl, [&](Handle& handle) -> int {
@@ -41,8 +41,8 @@ int post_two(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Encode&& encode) {
   });
 }
 
-// `count` slots into the program's buffer, which may be aligned to 8 bytes only and is that large
-// by its own word.
+// Writes `count` slots into the program's buffer. Its size is as the program states it, and it may
+// be aligned to 8 bytes only.
 template <class Encode>
 int prepare(utofu_vcq_hdl_t vcq_hdl, std::size_t count, void* desc, std::size_t* desc_size, Encode&& encode) {
   Handle* handle = find_handle(vcq_hdl);
@@ -77,7 +77,7 @@ int prepare_transfer(utofu_vcq_hdl_t vcq_hdl, const Transfer& transfer, void* de
                  [&](const Encoder& encoder, Slot* slots) { return transfer.encode(encoder, slots); });
 }
 
-// One slot for each block.
+// Checks the number of blocks: one slot for each.
 bool wrong_number(const Handle& handle, const Transfer& transfer) {
   const bool delayed = (transfer.target.flags & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
   return transfer.blocks.count == 0 || handle.vcq.cq->too_long(transfer.blocks.count, delayed);
@@ -121,7 +121,7 @@ int prepare_strided(utofu_vcq_hdl_t vcq_hdl, Transfer transfer, void* desc, std:
 }  // namespace
 }  // namespace tofu_emulator
 
-using namespace tofu_emulator;  // NOLINT(google-build-using-namespace): what follows are C functions
+using namespace tofu_emulator;  // NOLINT(google-build-using-namespace): the rest are C functions
 
 extern "C" {
 
@@ -400,7 +400,8 @@ int putofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t* count) {
   return UTOFU_SUCCESS;
 }
 
-// As programs call them; weak, so that a profiling library may define them and call the others.
+// The names that programs use; weak, so that a profiling library may define them and call the
+// putofu_ names.
 [[gnu::weak, gnu::alias("putofu_put")]] decltype(putofu_put) utofu_put;
 [[gnu::weak, gnu::alias("putofu_prepare_put")]] decltype(putofu_prepare_put) utofu_prepare_put;
 [[gnu::weak, gnu::alias("putofu_put_gap")]] decltype(putofu_put_gap) utofu_put_gap;

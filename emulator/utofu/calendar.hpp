@@ -1,9 +1,9 @@
-// When something that serves one at a time is busy, in the timing model.
+// The busy times of a resource that serves one request at a time, in the timing model.
 //
-// Requests come in the order of the real run, which is not that of their virtual times: a thread
-// that was not running for a while asks for a time that lies before what others have got. So a gap
-// that is long enough and late enough is used, and only what is before all that is remembered
-// counts as past.
+// Requests come in the order of the real run, which differs from the order of their virtual times:
+// a thread that did not run for a while asks for a time before those already reserved. So a request
+// gets the first gap that is long and late enough. Only times before all remembered ones count as
+// past.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class Calendar {
  public:
   static constexpr std::size_t kRemembered = 128;
 
-  // The begin of the first free time of that length which does not begin before `earliest`; busy
-  // from then on.
+  // Reserves the first free time of that length that begins at `earliest` or later, and returns its
+  // beginning.
   std::uint64_t reserve(std::uint64_t earliest, std::uint64_t length) {
     std::uint64_t begin = std::max(earliest, past_);
     std::size_t at = 0;
@@ -36,7 +36,7 @@ class Calendar {
     std::uint64_t end = 0;
   };
 
-  // Sorted; times that touch are one.
+  // Sorted; adjacent times are merged.
   void insert(std::size_t at, std::uint64_t begin, std::uint64_t end) {
     const bool touches_before = at > 0 && busy_[at - 1].end == begin;
     const bool touches_after = at < count_ && busy_[at].begin == end;
@@ -50,7 +50,7 @@ class Calendar {
       busy_[at].begin = begin;
     } else {
       if (count_ == kRemembered) {
-        if (at == 0) return;  // the oldest of all: forgotten at once
+        if (at == 0) return;  // older than all others: not remembered
         past_ = busy_[0].end;
         std::copy(busy_.begin() + 1, busy_.end(), busy_.begin());
         count_--;

@@ -13,7 +13,7 @@
 namespace tofu_emulator {
 namespace {
 
-// Relaxed, all of them: each is decided by itself.
+// All relaxed: they do not depend on each other.
 std::atomic<bool> is_child{false};
 std::atomic<bool> one_thread{false};
 std::atomic<std::uint32_t> the_thread{0};
@@ -47,7 +47,7 @@ void Callers::look() {
         "posts would "
         "go nowhere; call uTofu in the parent only, or exec() a program of its own. The child ends",
         static_cast<int>(::getpid()));
-    std::abort();  // of this process only: the job has not lost anybody
+    std::abort();  // ends this process only: no process of the job has ended
   }
   if (!one_thread.load(std::memory_order_relaxed)) return;
   std::uint32_t first = 0;

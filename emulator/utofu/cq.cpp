@@ -30,7 +30,7 @@ CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t nu
   if (mode == CqMode::shared) kept_ = std::make_unique<std::array<Kept, kVcqsOfCq>>();
 }
 
-// Held commands make no room for themselves.
+// Held commands do not make room by themselves, so they are started first.
 int CommandQueue::busy() {
   start_held();
   process_.engine().step();
@@ -54,11 +54,11 @@ int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbd
   return UTOFU_SUCCESS;
 }
 
-// There is room.
+// Requires room for `count` slots.
 void CommandQueue::put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns) {
   const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
   const std::uint64_t held = held_.load(std::memory_order_relaxed);
-  std::size_t begun = 0;  // up to the last command that does not wait for another
+  std::size_t begun = 0;  // slots up to the last command that is not delayed
   for (std::size_t i = 0; i < count;) {
     const std::uint64_t at = posted + held + i;
     const unsigned own = slots_of(slots[i]);
@@ -110,8 +110,8 @@ bool CommandQueue::reap_all() {
   return true;
 }
 
-// A program that polls keeps the core from the very engine it waits for, if there are more of both
-// than cores.
+// If there are more threads than cores, a polling program keeps the core from the engine that it
+// waits for.
 int CommandQueue::fruitless() {
   if (process_.settings().step) {
     process_.engine().step();
@@ -240,7 +240,8 @@ std::size_t CommandQueue::waiting_of(std::uint16_t slot) const {
 void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
   vcqs_[slot] = vcq;
   if (kept_ == nullptr) return;
-  // What was for the former one is for nobody: the next in this slot is another.
+  // Completions and notices of the previous VCQ are dropped: the next VCQ in this slot is another
+  // one.
   (*kept_)[slot] = Kept{};
   const std::uint64_t written = written_.load(std::memory_order_acquire);
   for (std::uint64_t at = read_.load(std::memory_order_relaxed); at != written; ++at) {

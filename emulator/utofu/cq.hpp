@@ -1,16 +1,17 @@
-// A CQ of this process: the queue of commands (TOQ), of their ends on this side (TCQ), and of
-// notices (MRQ).
+// A CQ of this process: the queues of commands (TOQ), of local completions (TCQ), and of notices
+// (MRQ).
 //
-// Threads: "caller" is a thread of the application; of those one at a time is in a call on a CQ,
-// which is the program's duty (or that of CqUser::lock, for thread-safe VCQs). "engine" is who runs
-// the rounds.
+// Threads: "caller" is a thread of the application. One caller at a time is in a call on a CQ; this
+// is the program's duty (for thread-safe VCQs, CqUser::lock ensures it). "engine" is the thread
+// that runs the rounds.
 //
 // Invariants (indices count slots and only grow)
 //   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A
 //   slot is free again when poll_tcq has passed it, not before.
 //   held (caller): slots behind posted whose commands have DELAY_START. The next command without it
-//   posts them too. In session mode executed <= scheduled too, which only credits of arrived
-//   messages move; credits that come before their commands are kept.
+//   posts them too.
+//   In session mode also executed <= scheduled. Only credits of arrived messages advance scheduled;
+//   credits that arrive before their commands are kept.
 //   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
 #pragma once
 
@@ -38,7 +39,7 @@ class Process;
 
 enum class CqMode : std::uint8_t { shared = 1, exclusive, session };
 
-// The engine's place in the command that it executes.
+// The engine's progress in the command that it executes.
 struct Outgoing {
   bool begun = false;
   Command command;
@@ -48,7 +49,7 @@ struct Outgoing {
   std::uint32_t generation = 0;
   std::uint32_t sequence = 0;
   std::uint32_t offset = 0;   // sent so far
-  std::uint64_t message = 0;  // 0: no answer is waited for
+  std::uint64_t message = 0;  // 0: no answer is expected
   std::uint64_t left_ns = 0;  // timing model
   std::uint64_t arrives_ns = 0;
 };
@@ -61,34 +62,35 @@ class CommandQueue {
 
   // Caller.
 
-  // All slots of these whole commands (see whole_commands()), or BUSY. More than the TOQ has are
-  // posted as it gets room, by a caller that waits; INVALID_DESC: that cannot be, see too_long().
+  // Posts all slots of these whole commands (see whole_commands()), or returns BUSY. More slots
+  // than the TOQ has are posted as it gets room, while the caller waits; INVALID_DESC if that is
+  // impossible, see too_long().
   [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
-  // The same of one slot that is a whole command, which encode(Slot*) writes; what it returns, if
-  // not SUCCESS, is the result, and nothing is posted.
+  // The same for one slot that is a whole command, which encode(Slot*) writes. If encode does not
+  // return SUCCESS, its result is returned, and nothing is posted.
   template <class Encode>
   [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
-  // So many slots can never be posted together: the largest TOQ that the hardware has is not as
-  // long, or this one is not, and it does not go on by itself (session mode, DELAY_START).
+  // This many slots can never be posted together: they exceed the hardware's largest TOQ, or this
+  // TOQ, which makes no room by itself (session mode, DELAY_START).
   [[nodiscard]] bool too_long(std::size_t count, bool delayed) const {
     return count > kMostDepth || (count > depth_ && (delayed || mode_ == CqMode::session));
   }
-  // What DELAY_START holds back begins.
+  // Starts the commands that DELAY_START holds back.
   void start_held();
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
   [[nodiscard]] int poll_tcq(Vcq& vcq, void** cbdata);
-  // SUCCESS, NOT_FOUND or ERR_MRQ_* with a notice as far as it is known.
+  // SUCCESS, NOT_FOUND or ERR_MRQ_*; an error comes with a notice as far as it is known.
   [[nodiscard]] int poll_mrq(Vcq& vcq, utofu_mrq_notice* notice);
   [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
   [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
 
-  // How many commands of this slot were posted and have not been executed; in session mode none,
-  // since close_cq() counts those. Likewise.
+  // The number of commands of this slot that were posted or held and not executed; 0 in session
+  // mode, since close_cq() counts those. With Engine::Pause held.
   [[nodiscard]] std::size_t waiting_of(std::uint16_t slot) const;
-  // What was posted and has not been begun: for dumps. With Engine::Pause held.
+  // Visits commands that were posted and not begun, for dumps. With Engine::Pause held.
   void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
-  // Those that DELAY_START holds, too: for dereg's check in strict mode. And no other caller in a
-  // call.
+  // Visits held commands too: for dereg's check in strict mode. Requires also that no other caller
+  // is in a call.
   void for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context);
 
   [[nodiscard]] std::uint16_t tni() const { return tni_; }
@@ -97,26 +99,26 @@ class CommandQueue {
   [[nodiscard]] Stags& stags() { return stags_; }
   [[nodiscard]] std::uint32_t generation() const { return generation_; }
 
-  // With Engine::Pause held, and no caller in a call: the VCQ in a slot; null: none.
+  // Sets the VCQ in a slot; null: none. With Engine::Pause held, and no caller in a call.
   void set_vcq(std::uint16_t slot, Vcq* vcq);
 
   // Engine.
 
   [[nodiscard]] Vcq* vcq(std::uint16_t slot) const { return slot < kVcqsOfCq ? vcqs_[slot] : nullptr; }
-  // For messages; 0: there is none.
+  // For messages to the user; 0: there is no VCQ.
   [[nodiscard]] utofu_vcq_id_t id_of(std::uint16_t slot) const { return vcq(slot) != nullptr ? vcq(slot)->id : 0; }
   [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
   [[nodiscard]] const Outgoing& outgoing() const { return outgoing_; }
   [[nodiscard]] bool begun() const { return outgoing_.begun; }
   [[nodiscard]] std::uint32_t next_sequence() { return ++sequence_; }
-  // The next command into outgoing(), with the time from which it may run. False: there is none, or
-  // no credit for it.
+  // Takes the next command into outgoing(), with the time from which it may run. False: there is no
+  // command, or no credit for it.
   [[nodiscard]] bool take(std::uint64_t* ready_ns);
-  // Ends the command in outgoing().
+  // Completes the command in outgoing().
   void executed(int status, std::uint64_t model_ns);
-  // A notice for the VCQ in a slot. Ends the job if there is no room.
+  // Writes a notice for the VCQ in a slot. Ends the job if there is no room.
   void notify(std::uint16_t slot, const utofu_mrq_notice& notice, int status, std::uint64_t model_ns);
-  // Session mode; otherwise a rule is broken, and nothing happens.
+  // Adds credits, in session mode; in another mode reports a broken rule and does nothing.
   void credit(std::uint32_t slots, std::uint64_t model_ns);
   // Whether a round would find a command. Sequentially consistent: see Doorbell.
   [[nodiscard]] bool has_command() const;
@@ -129,7 +131,7 @@ class CommandQueue {
   [[nodiscard]] Pointers pointers() const;
 
  private:
-  // Whether poll_tcq tells of a command.
+  // Whether poll_tcq reports the command's completion.
   enum class Told : std::uint8_t { no, done, failed };
   // Of a command, at its first slot.
   struct Record {
@@ -155,15 +157,15 @@ class CommandQueue {
     std::uint64_t model_ns;
     std::uint32_t slots;
   };
-  static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ is no more
+  static constexpr std::uint16_t kNobodys = 0xFFFF;  // Notice::vcq: its VCQ was freed
   // What a poll on another VCQ of this CQ has found.
   struct Kept {
     std::deque<Done> done;
     std::deque<Notice> notices;
   };
 
-  // Timing model: the time at which the earliest credits that are left suffice for so many slots;
-  // they are used up.
+  // Timing model: uses the earliest credits for `slots` slots, and returns the time at which they
+  // sufficed.
   [[nodiscard]] std::uint64_t use_credits(std::uint32_t slots);
   [[nodiscard]] bool has_room(std::size_t count) const {
     return posted_.load(std::memory_order_relaxed) + held_.load(std::memory_order_relaxed) + count -
@@ -172,7 +174,7 @@ class CommandQueue {
   }
   void put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns);
   [[nodiscard]] int post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
-  // Ends into kept_, so that there is room. False: there was none to make.
+  // Moves completions into kept_, to make room. False: there were none.
   bool reap_all();
   void visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command), void* context);
   [[nodiscard]] int busy();
@@ -183,8 +185,8 @@ class CommandQueue {
   [[nodiscard]] int give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice);
 
   Process& process_;
-  const bool quick_;  // neither the timing model nor steps have to be thought of
-  bool alone_;        // that, no other VCQ has a share, and kept_ has nothing; the caller's
+  const bool quick_;  // no timing model and no step mode
+  bool alone_;        // quick_, no other VCQ on this CQ, and kept_ is empty; the caller's
   const Doorbell<> engine_bell_;
   const std::uint16_t tni_;
   const std::uint16_t number_;
@@ -201,23 +203,23 @@ class CommandQueue {
   // Caller's line.
   alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> posted_{
       0};                                 // seq_cst, acquire by the engine; see Doorbell
-  std::atomic<std::uint64_t> reaped_{0};  // relaxed: others only look, for dumps
+  std::atomic<std::uint64_t> reaped_{0};  // relaxed: others read it only for dumps
   std::atomic<std::uint64_t> read_{
-      0};  // release: the notice has been copied; acquire by the engine, which reuses its place
-  std::atomic<std::uint64_t> held_{0};  // relaxed: others only look, for dumps
-  // a command with one of these bits in word 0 is not post_one()'s
+      0};  // release: the notice has been copied; acquire by the engine, which reuses its slot
+  std::atomic<std::uint64_t> held_{0};  // relaxed: others read it only for dumps
+  // post_one() does not handle a command that has one of these bits in word 0
   std::uint64_t slow_;
   std::uint32_t fruitless_ = 0;
-  std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;  // shared CQs, and where room had to be made
+  // for shared CQs, and where room had to be made
+  std::unique_ptr<std::array<Kept, kVcqsOfCq>> kept_;
 
   // Engine's line.
   alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> executed_{
       0};                                  // release: the records; acquire by the caller
   std::atomic<std::uint64_t> written_{0};  // release: the notice; acquire by the caller
   std::uint64_t scheduled_ = 0;
-  // Timing model: what no command has used yet, by its time; and the time of the last that was
-  // used. An engine that comes late finds many credits at once, and each command may still run from
-  // its own on.
+  // Timing model: unused credits by their times, and the time of the last used one. A late engine
+  // finds many credits at once; each command may still run from the time of its own.
   std::deque<Credits> credits_;
   std::uint64_t credit_ns_ = 0;
   std::uint32_t sequence_ = 0;
@@ -226,8 +228,7 @@ class CommandQueue {
 
 template <class Encode>
 [[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
-  // first in registers: what it takes to make it is not needed any more when its place is looked
-  // for
+  // in registers first: their contents are not needed when the slot's place is computed
   Slot slot;
   if (const int status = encode(&slot); status != UTOFU_SUCCESS) [[unlikely]]
     return failed(status);
@@ -245,7 +246,7 @@ template <class Encode>
   words[1] = slot.words[1];
   words[2] = slot.words[2];
   words[3] = slot.words[3];
-  Record& record = records_[place];  // the rest is the engine's to write
+  Record& record = records_[place];  // the engine writes the other members
   record.cbdata = cbdata;
   record.vcq = static_cast<std::uint8_t>(vcq.slot);
   record.slots = 1;

@@ -19,7 +19,7 @@ bool in_pieces(PacketKind kind) {
 
 }  // namespace
 
-// Mostly a little, sometimes long: so that neighbours change places, and whole messages overtake
+// Usually short, sometimes long: neighbouring packets change places, and whole messages overtake
 // many others.
 std::uint64_t Delivery::hold_back() {
   const std::uint64_t kind = random_.below(16);
@@ -37,12 +37,12 @@ void Delivery::add(PacketKind kind, const PacketHead& head, const std::byte* dat
   parcel.source = source;
   parcel.arrived = arrived;
   const std::uint64_t from = mix(mix(head.source_vcq, source), static_cast<std::uint64_t>(where(head)));
-  // Answers are pieces of the message that they answer.
+  // An answer belongs to the message that it answers.
   parcel.message = kind >= PacketKind::ack ? mix(source, head.message) : mix(from, head.sequence);
   if ((head.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0) {
     parcel.stream = mix(from, head.path) | 1;
     Stream& stream = streams_[parcel.stream];
-    // a stream ends when all of it has been handled
+    // a stream ends when all its packets have been handled
     if (stream.arrived == 0) stream.held_until = now_ + hold_back();
     parcel.turn = stream.arrived++;
   } else {

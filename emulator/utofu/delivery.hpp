@@ -1,13 +1,13 @@
-// Strict mode: what arrives is kept for a while and handled in another order, as the hardware may
-// do it.
+// Strict mode: packets that arrive are delayed and handled in another order, as the hardware may do
+// it.
 //
-// Packets of messages with STRONG_ORDER stay in order among those of the same pair of VCQs and
-// path, and only among those; all others are shuffled, and whole messages are held back at random.
-// When a message's last piece is handled is counted here, so that notices and credits come after
-// all of it.
+// Packets of messages with STRONG_ORDER keep their order among those of the same pair of VCQs and
+// the same path, and only among those. All others are shuffled, and whole messages are delayed at
+// random. This class also detects the last handled piece of a message, so that notices and credits
+// come after all pieces.
 //
-// Time is counted in ticks, one for each round of the engine: with the same seed and the same
-// rounds, the same order.
+// Time is counted in ticks, one for each round of the engine: the same seed and the same rounds
+// give the same order.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class Delivery {
     std::uint64_t due = 0;      // tick
     std::uint64_t arrived = 0;  // its number among all packets that came to this process
   };
-  // What is known of the other pieces when one is handled.
+  // What is known about the message's other pieces when one is handled.
   struct Pieces {
     bool last = true;
     Refusal refused = Refusal::none;
@@ -47,8 +47,9 @@ class Delivery {
   [[nodiscard]] bool empty() const { return parcels_.empty(); }
   void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source, std::uint64_t arrived);
 
-  // One tick: handle(parcel, pieces) for all that are due, in a random order as far as they may. It
-  // says false for what cannot be handled now, which is then offered again. How many were handled.
+  // One tick: calls handle(parcel, pieces) for all parcels that are due, in a random order where
+  // order is free. If handle returns false, the parcel is offered again later. Returns the number
+  // of handled parcels.
   template <class Handle>
   std::size_t tick(Handle&& handle) {
     ++now_;
@@ -62,7 +63,7 @@ class Delivery {
         continue;
       }
       gone(parcel);
-      // the place is looked at again: what was at the end may be due too
+      // the parcel moved into this place may be due too
       parcel = std::move(parcels_.back());
       parcels_.pop_back();
       ++done;
@@ -70,8 +71,8 @@ class Delivery {
     return done;
   }
 
-  // handle(parcel, pieces) at once for all of a process that arrived before: what comes after them
-  // must not overtake them. It takes them all.
+  // Calls handle(parcel, pieces) at once for all parcels of a process that arrived before `before`:
+  // later packets must not overtake them. handle() must take them all.
   template <class Handle>
   void release(std::uint32_t source, std::uint64_t before, Handle&& handle) {
     for (bool more = true; more;) {
@@ -91,7 +92,7 @@ class Delivery {
     }
   }
 
-  // The message of the parcel that is being handled has a piece that was refused.
+  // Notes that a piece of this parcel's message was refused.
   void refused(const Parcel& parcel, Refusal refusal) { messages_[parcel.message].refused = refusal; }
 
  private:
@@ -115,7 +116,7 @@ class Delivery {
   heddle::base::Random random_;
   std::uint64_t now_ = 0;
   std::vector<Parcel> parcels_;
-  // of which some pieces, not all, have come
+  // messages of which some pieces, not all, have arrived
   std::unordered_map<std::uint64_t, MessageState> messages_;
   std::unordered_map<std::uint64_t, Stream> streams_;
 };

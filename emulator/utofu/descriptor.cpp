@@ -24,7 +24,7 @@ std::uint32_t length_of(const Slot& slot) {
   return static_cast<std::uint32_t>(slot.words[0] >> 32U & kMaxLength);
 }
 
-// Whether it is the last slot of a command, and that command one of `slots`.
+// Whether this is the last slot of a command of `slots` slots.
 bool ends_command(const Slot& slot, unsigned slots) {
   if (slot.words[1] >> 56U != kTag) return false;
   const Code code = code_of(slot);

@@ -1,6 +1,6 @@
-// Commands: as programs post them (slots of 32 bytes, position independent, so that prepared ones
-// can be posted again and again), and as the engine takes them. The immediate calls and the
-// prepare_* calls write slots with the same functions, which check every argument.
+// Commands as programs post them and as the engine executes them. Programs post slots of 32 bytes.
+// Slots are position independent, so that prepared ones can be posted repeatedly. The immediate
+// calls and the prepare_* calls write slots with the same functions, which check every argument.
 //
 // word 0   flags of the call (bits 0-15 and 24-27 as they are), opcode in bits 16-23, length in
 //          32-55, edata in 56-63
@@ -9,9 +9,9 @@
 //          a byte, kTag in 56-63
 // word 2   remote steering address
 // word 3   local steering address, or data, or operand
-// A command of two slots has `buffer` as the opcode of the first, whose words 1-3 hold the first 24
-// bytes of a piggyback or the value to compare with; its tag is in bits 56-63 of word 0. Completion
-// is told by the flags of the last slot.
+// A command of two slots has `buffer` as the opcode of the first slot. Words 1-3 of that slot hold
+// the first 24 bytes of a piggyback or the value to compare with; its tag is in bits 56-63 of word
+// 0. The flags of the last slot say whether the completion is reported.
 #pragma once
 
 #include <utofu.h>
@@ -42,7 +42,7 @@ struct Command {
   std::uint16_t mtu = kMtu;   // payload of a packet, a multiple of 8
   std::uint32_t flags = 0;    // UTOFU_ONESIDED_FLAG_* up to LOCAL_MRQ_NOTICE
   std::uint32_t length = 0;   // bytes; armw and cswap: 4 or 8
-  int error = UTOFU_SUCCESS;  // UTOFU_ERR_TCQ_*: not to be executed; what poll_tcq says of it
+  int error = UTOFU_SUCCESS;  // UTOFU_ERR_TCQ_*: not to be executed; poll_tcq returns it
   utofu_vcq_id_t remote = 0;  // without a path
   utofu_stadd_t local_stadd = 0;
   utofu_stadd_t remote_stadd = 0;
@@ -53,20 +53,20 @@ struct Command {
   [[nodiscard]] bool has(unsigned long flag) const { return (flags & flag) != 0; }
 };
 
-// How many slots the command takes that begins here: 1 or 2. 0: no descriptor begins so.
+// The number of slots of the command that begins here: 1 or 2. 0: no command begins so.
 unsigned slots_of(const Slot& first);
-// The first slot and, if slots_of() says 2, the second. False: they are no command of ours (then
-// poll_tcq says ERR_TCQ_DESC).
+// Decodes the first slot and, if slots_of() returns 2, the second. False: this is no command of
+// ours (then poll_tcq returns ERR_TCQ_DESC).
 bool decode(const Machine& machine, const Slot& first, const Slot& second, Command* command);
-// Whether these are whole commands: what utofu_post_toq got.
+// Whether the arguments of utofu_post_toq are whole commands.
 [[nodiscard]] bool whole_commands(const Slot* slots, std::size_t count);
 
-// Of the last slot of a command: UTOFU_ONESIDED_FLAG_DELAY_START.
+// Whether the last slot of a command has UTOFU_ONESIDED_FLAG_DELAY_START.
 constexpr bool is_delayed(const Slot& last) {
   return (last.words[0] & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
 }
 
-// How slots are coded: the engine's side and the encoders share it.
+// The coding of slots, shared by the engine's side and the encoders.
 namespace coding {
 enum Code : std::uint8_t { kBuffer = 1, kNop, kPut, kPiggyback, kGet, kArmw4, kArmw8, kCswap4, kCswap8, kCodes };
 inline constexpr std::uint64_t kTag = 0xD5;
@@ -75,8 +75,8 @@ constexpr std::uint64_t word0(Code code, std::uint64_t length) {
 }
 }  // namespace coding
 
-// What is the same for each call of a handle: whose ids these are, and whether the mode is strict.
-// It knows the last id that it was given: most commands go where the one before went.
+// The constant part of all calls of a handle: the machine of the ids, and whether the mode is
+// strict. It caches the last id, since most commands go to the same target as the one before.
 class Encoder {
  public:
   Encoder() = default;
@@ -97,12 +97,12 @@ class Encoder {
   bool strict = false;
 
  private:
-  // with last_place_: by the thread that is in a call on the handle
+  // with last_place_: accessed by the thread that is in a call on the handle
   mutable utofu_vcq_id_t last_id_ = 0;
   mutable PackedPlace last_place_ = 0;
 };
 
-// The arguments that most calls have.
+// The arguments that most calls share.
 struct Target {
   utofu_vcq_id_t vcq_id;
   utofu_stadd_t stadd;
@@ -119,8 +119,8 @@ struct Blocks {
   std::size_t count = 1;
 };
 
-// Each checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one for each
-// block of a transfer, one for armw and nop, two for cswap.
+// Each function checks its arguments (0 or UTOFU_ERR_INVALID_*) and writes the slots it needs: one
+// for each block of a transfer, one for armw and nop, two for cswap.
 // `code`: kPut or kGet.
 int encode_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
                     const Blocks& blocks, const Pace& pace, Slot* slots);
@@ -144,15 +144,15 @@ inline constexpr unsigned long kKnownFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | 
                                              UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
                                              UTOFU_ONESIDED_FLAG_SPS(15) | UTOFU_ONESIDED_FLAG_PATH(15);
 
-// A path in the flags, an edata of more than a byte: what word 1 becomes. By value, so that the
-// usual way keeps all in registers.
+// Word 1 for a path in the flags or an edata of more than a byte. Passed by value, so that the
+// usual path keeps everything in registers.
 struct Rare {
   std::uint64_t word1;
   int status;
 };
 [[gnu::cold]] Rare encode_rare(const Encoder& encoder, unsigned long flags, std::uint64_t edata, std::uint64_t word1);
 
-// Words 0 and 1 without what belongs to the kind of command.
+// Words 0 and 1, without the bits that depend on the kind of command.
 struct Head {
   std::uint64_t word0;
   std::uint64_t word1;
@@ -173,13 +173,13 @@ inline int encode_head(const Encoder& encoder, const Target& target, Head* head)
 
 }  // namespace detail
 
-// A put may be of nothing: a notice, credits or a completion alone. A get of nothing has no
+// A put may be empty: it is then a notice, credits or a completion only. An empty get has no
 // meaning.
 constexpr bool wrong_length(coding::Code code, std::size_t length) {
   return code == coding::kGet ? length - 1 >= kMaxLength : length > kMaxLength;
 }
 
-// A put or get of one block with nothing special about its packets.
+// A put or get of one block with the default packet settings.
 inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
                                  std::size_t length, Slot* slot) {
   detail::Head head;
@@ -189,7 +189,7 @@ inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, cons
   return UTOFU_SUCCESS;
 }
 
-// Up to 8 bytes by value, one slot: the shortest way, inlined into its caller.
+// Up to 8 bytes by value, one slot: the shortest path, inlined into its caller.
 inline int encode_piggyback8(const Encoder& encoder, const Target& target, std::uint64_t data, std::size_t length,
                              Slot* slot) {
   detail::Head head;

@@ -167,7 +167,7 @@ TEST_F(DescriptorTest, BadArgumentsAreNamed) {
   }
 }
 
-// As utf's authors found: the call succeeds, poll_tcq tells.
+// As utf's authors found: the call succeeds, poll_tcq returns the error.
 TEST_F(DescriptorTest, WideEdataIsTheHardwaresToRefuseUnlessStrict) {
   target_.edata = 256;
   ASSERT_EQ(encode_piggyback8(encoder_, target_, 1, 8, slots_), UTOFU_SUCCESS);
@@ -184,7 +184,7 @@ TEST_F(DescriptorTest, WhatNobodyEncodedIsNoCommand) {
     }
     accepted += whole_commands(any, 3) ? 1U : 0U;
     Command command;
-    (void)decode(machine_, any[0], any[1], &command);  // whatever it says, it must not fall over
+    (void)decode(machine_, any[0], any[1], &command);  // whatever it returns, it must not crash
   }
   EXPECT_EQ(accepted, 0U);
   EXPECT_FALSE(whole_commands(slots_, 1)) << "zeroes";

@@ -1,15 +1,15 @@
-// How an engine sleeps, and what others make for it wakes it.
+// How an engine sleeps, and how a producer of work wakes it.
 //
-//   who makes something                    the engine
+//   producer                               engine
 //   publish it, sequentially consistent    asleep = 1
-//   asleep == 0 ? done                     something there (all looked at, sequentially
+//   asleep == 0 ? done                     work there (all checked, sequentially
 //                                          consistent)? then asleep = 0, go on
 //   asleep: 1 -> 0 ? wake                  sleep in the kernel while asleep == 1
 //
 // Invariants
-//   By the single total order of these accesses the maker sees asleep == 1 or the engine sees the
-//   thing (Dekker). One maker, whose exchange finds 1, makes the system call; under load asleep is
-//   0 and nobody does.
+//   By the single total order of these accesses the producer sees asleep == 1 or the engine sees
+//   the work (Dekker). Only the producer whose exchange returns 1 makes the system call; under load
+//   asleep is 0 and no producer makes it.
 //
 // Zeroed memory is a valid doorbell. It may lie in memory that several processes share.
 #pragma once
@@ -31,14 +31,14 @@ class Doorbell {
  public:
   explicit Doorbell(DoorbellWord<Atomic>* word) : word_(word) {}
 
-  // Any thread, after a sequentially consistent publication.
+  // Called by any thread, after a sequentially consistent publication.
   void ring() const {
     if (word_->asleep.load(std::memory_order_seq_cst) != 0 && word_->asleep.exchange(0, std::memory_order_seq_cst) != 0)
       Futex::wake_all(&word_->asleep);
   }
 
-  // The engine. Returns at once if something() says so, when rung, after timeout_ns (negative:
-  // never), or for no reason.
+  // Called by the engine. Returns at once if something() returns true; otherwise when rung, after
+  // timeout_ns (negative: never), or spuriously.
   template <class Something>
   void sleep(Something&& something, std::int64_t timeout_ns) const {
     word_->asleep.store(1, std::memory_order_seq_cst);

@@ -1,5 +1,5 @@
-// What can be seen from outside: dumps of queues, the watchdog that makes them, and the emulator's
-// own functions.
+// Functions to observe the emulator: dumps of queues, the watchdog that makes them, and the
+// functions of utofu_emulator.h.
 #include <unistd.h>
 #include <utofu_emulator.h>
 
@@ -63,8 +63,8 @@ void Engine::dump(int fd) {
   for (CommandQueue* cq : process_.cqs()) dump_cq(*cq, fd);
 }
 
-// A CQ that has had commands for long and runs none of them, in session mode for want of credits:
-// most probably for ever.
+// Reports a CQ that has had commands for a long time and runs none of them: in session mode it
+// lacks credits, most probably for ever.
 void Engine::look_at_stalls(std::uint64_t now_ns) {
   const std::uint64_t limit_ns = process_.settings().watchdog_s * std::uint64_t{1'000'000'000};
   if (limit_ns == 0) return;

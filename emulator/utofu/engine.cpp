@@ -17,11 +17,12 @@ namespace {
 
 constexpr std::uint64_t kLookNs = 100'000'000;
 constexpr std::int64_t kStalledNapNs = 1'000'000;
-constexpr std::int64_t kLongNapNs = 1'000'000'000;  // somebody may have ended the job
+// another process may end the job without waking this one
+constexpr std::int64_t kLongNapNs = 1'000'000'000;
 constexpr std::uint64_t kCulpritNs = 10'000'000'000;
 constexpr std::uint64_t kDeathLookNs = 1'000'000'000;
 constexpr std::uint32_t kRoundsBetweenClocks = 256;
-// strict mode counts time in rounds: twice what most is held back for
+// strict mode counts time in rounds: twice the longest delay of a packet
 constexpr std::uint32_t kDelayedSpins = 1024;
 
 std::uint64_t now_ns() {
@@ -92,7 +93,7 @@ std::size_t Engine::step() {
   return done;
 }
 
-// With more threads that want to run than cores, spinning takes the time of who could get on.
+// With more runnable threads than cores, spinning takes time from threads that could make progress.
 void Engine::run() {
   pthread_setname_np(pthread_self(), "utofu-engine");
   Memory::let_faults_in();
@@ -118,8 +119,8 @@ void Engine::run() {
     } else if (++idle < (delayed ? std::max(spins, kDelayedSpins) : spins)) {
       if (!process_.crowded()) heddle::base::cpu_relax();
     } else if (delayed) {
-      // where a program that polls memory has the only core, that is a whole time slice: once, not
-      // for each round
+      // where a polling program has the only core, a yield takes a whole time slice: yield once,
+      // not in each round
       ::sched_yield();
       idle = 0;
     } else if (idle < spins + yields) {
@@ -141,15 +142,15 @@ std::size_t Engine::round() {
   return done;
 }
 
-// What was put into rings becomes visible, with one look at each target's doorbell; and who may
-// wait for room in ours looks again.
+// Publishes the records put into rings, with one check of each target's doorbell, and wakes
+// processes that may wait for room in our rings.
 void Engine::flush() {
   const std::uint32_t own = process_.number();
   for (const std::uint32_t process : unpublished_) {
     Target& to = targets_[process];
     ProcessEntry& entry = world_.entry(process);
-    // Answers first: what a program sends because of what it got is not there before the
-    // acknowledgement of that.
+    // Answers first: an acknowledgement must be visible before requests that the program sends
+    // because of the acknowledged data.
     for (const Channel which : {Channel::responses, Channel::requests}) {
       const auto channel = static_cast<std::size_t>(which);
       if (!to.unpublished[channel]) continue;
@@ -160,7 +161,7 @@ void Engine::flush() {
     if (process != own) Doorbell<>(&entry.doorbell).ring();
   }
   unpublished_.clear();
-  // A nap of theirs is short, should this be too early for their look at the ring.
+  // If this wake-up is too early for their check of the ring, they sleep only for a short time.
   for (const std::uint32_t process : freed_)
     if (process != own) Doorbell<>(&world_.entry(process).doorbell).ring();
   freed_.clear();
@@ -192,7 +193,7 @@ void Engine::sleep_until_rung() {
   }
   bell_.sleep(
       [this, stalled] {
-        // what is there cannot get on, until room is made or time has passed
+        // work that is there cannot proceed until room is made or time has passed
         if (stalled) return false;
         const std::lock_guard guard(rounds_mutex_);
         return something_there();
@@ -206,7 +207,7 @@ bool Engine::gone(std::uint32_t process) {
   return target(process).dead || world_.entry(process).engine_runs.load(std::memory_order_acquire) == 0;
 }
 
-// Now and then: who has died, what hangs.
+// At intervals: looks for dead processes and stalled queues.
 void Engine::look() {
   const std::uint64_t now = now_ns();
   next_look_ns_ = now + kLookNs;
@@ -219,8 +220,8 @@ void Engine::look() {
   look_at_stalls(now);
 }
 
-// Whoever starts the processes blames the one that ends first: that is to be the one that knows
-// why, which may take its time to dump core.
+// The launcher reports the process that ends first. That must be the process that knows the cause,
+// which may take time to dump core.
 void Engine::end_with_the_job(std::uint32_t by) {
   warn("process %u has ended the job", by);
   const std::uint64_t since = now_ns();
@@ -229,8 +230,9 @@ void Engine::end_with_the_job(std::uint32_t by) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// Whoever waits for a process that is no more may wait for ever: for a notice, or for a word in
-// memory. One of those that are left tells it, with or without something under way to it.
+// A program may wait for ever for a process that has died: for a notice, or for a word in memory.
+// One of the remaining processes reports the death, whether or not it communicates with the dead
+// one.
 void Engine::look_for_deaths(std::uint64_t now) {
   if (now < next_death_look_ns_) return;
   next_death_look_ns_ = now + kDeathLookNs;
@@ -251,13 +253,14 @@ void Engine::look_at_peers() {
   }
   constexpr auto kResponses = static_cast<std::size_t>(Channel::responses);
   messages_.for_each([this](Message& message) {
-    // First whether it will answer no more, then whether it has answered: what has come before its
-    // sender went still counts.
+    // First check whether the process will not answer any more, then whether it has answered: an
+    // answer sent before its end still counts.
     const Owner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
     const bool same = owner.somebody() && owner.generation == message.generation;
     if (!gone(message.process) && same) return;
     if (source(message.process).ends[kResponses].has_more()) {
-      // Who was killed after it had answered, and before it could say so, never says so.
+      // A process that was killed after it published an answer may not have set its bit in
+      // `filled`.
       filled_[kResponses][message.process / 64] |= std::uint64_t{1} << (message.process % 64);
       return;
     }

@@ -1,12 +1,10 @@
-// What a node's network interfaces do for this process: takes commands from its TOQs, sends and
-// handles packets, writes notices. A thread of its own, which is started with the first VCQ or gate
-// and sleeps when there is nothing to do; with UTOFU_EMU_STEP=1 no thread, but a round in each
-// call.
+// The network interfaces of this process: takes commands from its TOQs, sends and handles packets,
+// writes notices. It runs on its own thread, which starts with the first VCQ or gate and sleeps
+// when there is no work. With UTOFU_EMU_STEP=1 there is no thread; each call runs a round.
 //
-// A round: answers that have come, requests that have come, commands, gates. Everything in it is
-// done as far as it goes and never waits: a command whose target's ring is full goes on in the next
-// round, a request whose answer finds no room stays in its ring. Answers are always taken, so
-// somebody always gets on.
+// A round handles answers, requests, commands, gates. Each does what it can and never waits: a
+// command whose target's ring is full continues in the next round, and a request whose answer has
+// no room stays in its ring. Answers can always be taken, so some process always makes progress.
 #pragma once
 
 #include <array>
@@ -31,7 +29,7 @@ namespace tofu_emulator {
 
 class Process;
 
-// What poll_mrq says of it.
+// The error that poll_mrq returns for it.
 int mrq_error(Refusal refusal);
 
 class Engine {
@@ -41,8 +39,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // While it lives no round runs: to change what the rounds look at. Any thread but the engine's;
-  // not for hot paths.
+  // No round runs while it lives: for changes to the data that rounds use. Any thread but the
+  // engine's; not for hot paths.
   class Pause {
    public:
     explicit Pause(Engine& engine);
@@ -54,55 +52,55 @@ class Engine {
     Engine& engine_;
   };
 
-  // Users: CQs and sets of gates. The thread runs while there is one. One thread at a time
+  // Users are CQs and sets of gates. The thread runs while there is a user. One thread at a time
   // (Process::management()).
   void add_user();
   void remove_user();
 
-  // Something was published, sequentially consistent, that a round has to look at. Any thread of
-  // the application; a system call only if the engine sleeps.
+  // To be called after a sequentially consistent publication of work for a round. Any thread of the
+  // application; it makes a system call only if the engine sleeps.
   void ring();
 
-  // With UTOFU_EMU_STEP=1: a round; how many things it did. Otherwise nothing, 0. Any thread of the
-  // application.
+  // With UTOFU_EMU_STEP=1: runs a round and returns the number of things done. Otherwise does
+  // nothing and returns 0. Any thread of the application.
   std::size_t step();
 
-  // Within a round only. False: no room now; try again in the next round.
+  // Within a round only. False: no room; try again in the next round.
   [[nodiscard]] bool send_request(std::uint32_t process, PacketKind kind, const PacketHead& head, const void* data);
 
   // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run,
-  // as long as they get on.
+  // as long as they make progress.
   void drain(CommandQueue& cq);
-  // Paused: answers for this CQ, or for one of its VCQs, are for nobody.
+  // Paused: answers for this CQ, or for one of its VCQs, will be dropped.
   void forget(const CommandQueue& cq);
   void forget(CommandQueue& cq, std::uint16_t slot);
 
-  // Commands of this VCQ that can go on and have not left, and those whose answer is waited for.
+  // Commands of this VCQ that can run and have not left, and commands that wait for an answer.
   std::size_t under_way(const Vcq& vcq);
 
-  // Of all puts that a TNI has sent for this process. Any thread.
+  // The bytes of all puts that a TNI has sent for this process. Any thread.
   [[nodiscard]] std::uint64_t put_bytes(std::uint16_t tni) const {
     return put_bytes_[tni].load(std::memory_order_relaxed);
   }
 
   void reseed(std::uint64_t seed);
-  // Paused, or on the engine: the CQ's state to a descriptor.
+  // Writes the CQs' state to a descriptor. Paused, or on the engine.
   void dump(int fd);
 
  private:
-  // This process's end of the rings to another.
+  // This process's end of the rings to another process.
   struct Target {
     std::array<heddle::queue::RecordProducer<>, kChannels> ends;
     std::array<bool, kChannels> unpublished{};
     bool made = false;
-    bool dead = false;  // found by look(): the process has died
+    bool dead = false;  // set by look(): the process has died
   };
   struct Source {
     std::array<heddle::queue::RecordConsumer<>, kChannels> ends;
-    std::uint32_t served = 0;  // of the get at the head of its ring of requests
+    std::uint32_t served = 0;  // bytes served of the get at the head of its request ring
     bool made = false;
   };
-  // A CQ that has commands and does not get on.
+  // A CQ that has commands and makes no progress.
   struct Stall {
     std::uint64_t executed = 0;
     std::uint64_t since_ns = 0;
@@ -114,12 +112,12 @@ class Engine {
     const PacketHead* head;
     const std::byte* data;
     std::uint32_t source;
-    bool last;                       // no other piece of its message is still to come
-    Refusal refused;                 // of a piece before
-    std::uint32_t* served;           // get: how much of it was answered
+    bool last;                       // it is the last handled piece of its message
+    Refusal refused;                 // an earlier piece was refused
+    std::uint32_t* served;           // get: bytes answered so far
     const Delivery::Parcel* parcel;  // strict mode
   };
-  // A place in a ring for the answer. Null: nobody waits for one.
+  // Space in a ring for the answer. Null: no answer is expected.
   struct Reply {
     std::byte* place = nullptr;
     PacketKind kind = PacketKind::ack;
@@ -181,8 +179,8 @@ class Engine {
   Doorbell<> bell_;
   std::vector<Target> targets_;
   std::vector<Source> sources_;
-  std::array<std::array<std::uint64_t, kMaskWords>, kChannels> filled_{};  // sources to look at
-  // targets with something to publish
+  std::array<std::array<std::uint64_t, kMaskWords>, kChannels> filled_{};  // sources to check
+  // targets with unpublished records
   std::vector<std::uint32_t> unpublished_;
   // sources whose rings have room again
   std::vector<std::uint32_t> freed_;
@@ -195,11 +193,11 @@ class Engine {
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;
   std::unordered_map<const CommandQueue*, Stall> stalls_;
-  // relaxed: numbers; written within rounds
+  // relaxed: statistics; written within rounds
   std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};
 
   std::mutex rounds_mutex_;  // held while rounds run
-  // who waits for it: the engine lets them in. relaxed: the mutex orders
+  // threads that wait for the mutex: the engine lets them in. relaxed: the mutex orders
   std::atomic<std::uint32_t> pauses_{0};
   std::atomic<bool> stop_{false};  // seq_cst: see Doorbell
   std::uint32_t users_ = 0;

@@ -55,9 +55,10 @@ int GateGraph::start(utofu_vbg_id_t id, const GateValue& value, std::uint64_t mo
   gate.result = {id, id, model_ns, value};
   gate.result.value.sequence = ++gate.sequence;
   emit(id, gate, gate.result);
-  fire(id, gate);  // what others sent may be here already; a gate without inputs is done at once
-  // Among gates of one process nothing can be wrong that set() has not checked, except that an
-  // input has run over; the operation then never ends, which the overrun's own participant is told.
+  // signals of others may have arrived already; a gate without inputs is done at once
+  fire(id, gate);
+  // set() has checked the gates of this process, so the only possible trouble is an input that
+  // overflows. The operation then never completes, and the participant of the overflow is told.
   static_cast<void>(run_local());
   return UTOFU_SUCCESS;
 }
@@ -93,9 +94,9 @@ SignalTrouble GateGraph::take(const GateSignal& signal) {
 
 void GateGraph::fire(utofu_vbg_id_t id, Gate& gate) {
   while (!gate.local.missing() && !gate.remote.missing()) {
-    // they wait for the next operation
+    // the signals wait for the next operation
     if (gate.is_start && gate.state != Gate::State::running) return;
-    // a start gate without inputs: what was given
+    // a start gate without inputs: the value that the process gave
     GateSignal result = gate.result;
     bool empty = true;
     for (Input* input : {&gate.local, &gate.remote}) {
@@ -110,12 +111,12 @@ void GateGraph::fire(utofu_vbg_id_t id, Gate& gate) {
       empty = false;
     }
     if (!gate.is_start) {
-      if (empty) return;  // a relay without inputs never has anything to say
+      if (empty) return;  // a relay without inputs never emits
       emit(id, gate, result);
       continue;
     }
-    // What this process gave must be of the same kind, even if nothing of it is in the result (its
-    // own part of the graph may only send).
+    // The result must have the same kind as the value that this process gave, even if the result
+    // contains nothing of that value (its own part of the graph may only send).
     const GateValue& given = gate.result.value;
     const bool agreed = result.value.sequence == given.sequence && result.value.data == given.data &&
                         result.value.op == given.op && result.value.count == given.count;

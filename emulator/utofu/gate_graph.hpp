@@ -1,13 +1,13 @@
-// Barrier gates as such: what a gate does with signals. No process, no network: those are in
+// The logic of barrier gates: what a gate does with signals. Processes and the network are in
 // gates.hpp.
 //
-// A gate has two inputs and two outputs, a local and a remote one of each; UTOFU_VBG_ID_NULL: it
-// has not. When a signal waits at every input that it has, it takes one from each, combines them,
-// and emits the result at its outputs. The start gate also is where an operation begins (it emits
-// what the process gives) and where it ends (what it would emit is the result).
+// A gate has up to two inputs and two outputs, one local and one remote each; UTOFU_VBG_ID_NULL:
+// absent. When a signal waits at each of its inputs, the gate takes one from each, combines them,
+// and emits the result at its outputs. An operation begins at the start gate, which emits the value
+// that the process gives, and ends there: the combination of its inputs is the result.
 //
 // Signals from one gate to another stay in order. A participant that has the result may begin the
-// next operation while others still wait for theirs, so up to kAhead signals can wait at one input;
+// next operation while others still wait for theirs. So up to kAhead signals can wait at one input;
 // more means that the graph is not a barrier.
 #pragma once
 
@@ -26,12 +26,13 @@ namespace tofu_emulator {
 struct GateSignal {
   utofu_vbg_id_t from = UTOFU_VBG_ID_NULL;
   utofu_vbg_id_t to = UTOFU_VBG_ID_NULL;
-  // when it arrives (where it waits to be sent: when it leaves), in the timing model
+  // in the timing model: the arrival time; for a signal that waits to be sent, the time of
+  // departure
   std::uint64_t model_ns = 0;
   GateValue value;
 };
 
-// What is wrong with a signal that cannot be taken.
+// Why a signal cannot be taken.
 enum class SignalTrouble : std::uint8_t { none, no_gate, not_its_source, too_far_ahead };
 
 // One process's gates. Not thread-safe.
@@ -39,7 +40,7 @@ class GateGraph {
  public:
   static constexpr std::size_t kAhead = 4;
 
-  // How long a signal takes within the process, in the timing model.
+  // local_model_ns: the time of a signal within the process, in the timing model.
   explicit GateGraph(std::uint64_t local_model_ns = 0) : local_model_ns_(local_model_ns) {}
 
   void add(utofu_vbg_id_t id, bool is_start);
@@ -47,24 +48,23 @@ class GateGraph {
   [[nodiscard]] bool has(utofu_vbg_id_t id) const { return gates_.contains(id); }
   [[nodiscard]] bool is_start(utofu_vbg_id_t id) const;
   [[nodiscard]] bool is_set(utofu_vbg_id_t id) const;
-  // An operation was begun at this start gate whose result has not been fetched.
+  // Whether an operation that began at this start gate has a result not yet fetched.
   [[nodiscard]] bool is_running(utofu_vbg_id_t id) const;
 
-  // The gate exists. Signals that wait at its inputs are forgotten; the count of operations begins
-  // anew.
+  // The gate must exist. Drops signals that wait at its inputs; the count of operations restarts.
   void set(const utofu_vbg_setting& setting);
 
-  // A start gate that is set. UTOFU_SUCCESS, or UTOFU_ERR_BUSY while is_running().
+  // For a start gate that is set. UTOFU_SUCCESS, or UTOFU_ERR_BUSY while is_running().
   int start(utofu_vbg_id_t id, const GateValue& value, std::uint64_t model_ns);
   // UTOFU_SUCCESS with the result; UTOFU_ERR_NOT_COMPLETED; UTOFU_ERR_BARRIER_MISMATCH: the
-  // participants do not agree, the operation is over, or (and it is not) this is no result of
-  // `data`; UTOFU_ERR_BARRIER_OTHER: nothing was begun.
+  // participants do not agree (the operation is over), or the result is not of `data` (the
+  // operation is not over); UTOFU_ERR_BARRIER_OTHER: no operation was begun.
   int fetch(utofu_vbg_id_t id, GateData data, GateSignal* result);
 
-  // A signal from a remote gate.
+  // Takes a signal from a remote gate.
   SignalTrouble receive(const GateSignal& signal);
 
-  // Signals to remote gates, oldest first. Who has sent one takes it out.
+  // Signals to remote gates, oldest first. The caller removes those that it has sent.
   std::deque<GateSignal>& outgoing() { return outgoing_; }
 
  private:
@@ -87,7 +87,7 @@ class GateGraph {
     bool is_set = false;
     enum class State : std::uint8_t { idle, running, done } state = State::idle;
     std::uint32_t sequence = 0;
-    GateSignal result;  // running: what was given
+    GateSignal result;  // while running: the value that the process gave
   };
 
   SignalTrouble take(const GateSignal& signal);

@@ -21,8 +21,8 @@ constexpr std::uint64_t id_of(int rank, int gate) {
 
 using Wire = int (*)(int, int, gate_wiring*);
 
-// All ranks of a group in one place; signals between them wait in a queue for each pair of gates
-// until they are delivered.
+// All ranks of a group. Signals between them wait in a queue for each pair of gates until they are
+// delivered.
 class Group {
  public:
   Group(int size, Wire wire) : graphs_(static_cast<std::size_t>(size)) {
@@ -94,8 +94,8 @@ std::uint64_t plain(utofu_reduce_op op, std::uint64_t a, std::uint64_t b) {
   }
 }
 
-// Every rank does a sequence of operations at its own pace, some ahead of others as far as the
-// graph lets them; each result is compared with the computation over all that was given.
+// Every rank performs a sequence of operations at its own pace, some as far ahead of others as the
+// graph allows. Each result is compared with a direct computation from all values.
 void compare_with_plain(int size, Wire wire, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Group group(size, wire);
@@ -188,7 +188,8 @@ TEST(GateGraph, SumsOfDoublesAreTheSameInEveryGraphAndOrder) {
   }
 }
 
-// Whoever gives something else than the others: all are told, and the next operation goes well.
+// If one rank gives other arguments than the rest, all get an error, and the next operation
+// succeeds.
 TEST(GateGraph, DisagreementIsAMismatchForAll) {
   std::mt19937_64 random(3);
   for (const Wire wire : {wire_doubling, wire_tree}) {
@@ -213,7 +214,7 @@ TEST(GateGraph, DisagreementIsAMismatchForAll) {
   }
 }
 
-// One process has set its gates anew and counts from one, the others go on counting.
+// One process has set its gates again and counts from one; the others continue to count.
 TEST(GateGraph, DifferentCountsOfOperationsAreAMismatch) {
   std::mt19937_64 random(3);
   Group group(2, wire_doubling);

@@ -36,7 +36,7 @@ void complain(const GateSignal& signal, SignalTrouble trouble) {
 
 }  // namespace
 
-// Finds two threads at once in calls on a gate without UTOFU_VBG_FLAG_THREAD_SAFE.
+// Detects two threads in calls on a gate without UTOFU_VBG_FLAG_THREAD_SAFE at the same time.
 class Gates::Use {
  public:
   Use(Gates& gates, const Process& process, utofu_vbg_id_t id) {
@@ -44,7 +44,7 @@ class Gates::Use {
     const std::lock_guard lock(gates.mutex_);
     const auto owned = gates.owned_.find(id);
     if (owned == gates.owned_.end() || owned->second.thread_safe) return;
-    // stays where it is; who frees a gate while it is used has broken a rule of C as well
+    // the element does not move; freeing a gate while it is used breaks a rule of C as well
     users_ = &owned->second.users;
     if (users_->fetch_add(1, std::memory_order_relaxed) == 0) return;
     broken_rule(
@@ -115,7 +115,7 @@ int Gates::allocate(Process& process, std::uint16_t tni, std::size_t count, unsi
   World& world = process.world();
   const std::uint32_t node = process.node();
   std::vector<std::uint16_t> claimed;
-  // The first is a start gate; the others only relay, and leave the few start gates alone.
+  // The first is a start gate. The others only relay, so the few start gates are left for others.
   for (std::uint16_t gate = 0; gate < kStartGates && claimed.empty(); gate++)
     if (world.claim_gate(node, tni, gate)) claimed.push_back(gate);
   for (std::uint16_t gate = kStartGates; gate < kGates && !claimed.empty() && claimed.size() < count; gate++)
@@ -176,7 +176,7 @@ bool Gates::check_setting(const Process& process, const utofu_vbg_setting& setti
     std::uint16_t gate = 0;
     if (remote != UTOFU_VBG_ID_NULL && !process.machine().decode_vbg(remote, &node, &tni, &gate)) return false;
   }
-  // An input that is fed by both would have to tell them apart.
+  // An input fed by both could not tell their signals apart.
   if (setting.src_lcl_vbg_id != UTOFU_VBG_ID_NULL && setting.src_lcl_vbg_id == setting.src_rmt_vbg_id) return false;
   *error = UTOFU_ERR_INVALID_PATH;
   return process.machine().path_of(setting.dst_path_coords).has_value();

@@ -1,7 +1,7 @@
-// The barrier gates of this process: the graph's gates, their signals to and from other processes.
+// The barrier gates of this process: their graph, and their signals to and from other processes.
 //
-// Threads: those of the application and the engine meet under one mutex; a barrier is no hot path
-// of the emulator.
+// Threads: the application's threads and the engine share one mutex; a barrier is not a hot path of
+// the emulator.
 #pragma once
 
 #include <utofu.h>
@@ -22,29 +22,29 @@ class Process;
 
 class Gates {
  public:
-  // Engine, within a round: a signal from a remote gate. Always taken: what it makes the gate emit
-  // waits in the gate.
+  // Engine, within a round: a signal from a remote gate. It is always taken: signals that it makes
+  // the gate emit wait in the gate.
   void receive(const PacketHead& head, const std::byte* data);
-  // Engine, within a round: emits what waits. How many signals left.
+  // Engine, within a round: emits waiting signals. Returns how many have left.
   std::size_t progress(Process& process, Engine& engine);
-  // Nothing waits to be emitted: the engine may sleep.
+  // No signal waits to be emitted: the engine may sleep.
   [[nodiscard]] bool idle() const { return !waiting_.load(std::memory_order_seq_cst); }
 
-  // Application, with arguments that are checked but for what is said here. UTOFU_SUCCESS or an
-  // error of uTofu.
+  // Application. The caller has checked the arguments, except for the errors named here. Returns
+  // UTOFU_SUCCESS or an error of uTofu.
   int allocate(Process& process, std::uint16_t tni, std::size_t count, unsigned long flags, utofu_vbg_id_t* ids);
   // INVALID_VBG_ID: not a gate of this process; then nothing is freed.
   int free(Process& process, const utofu_vbg_id_t* ids, std::size_t count);
   // INVALID_VBG_ID, INVALID_PATH; then nothing is set.
   int set(const Process& process, const utofu_vbg_setting* settings, std::size_t count);
-  // INVALID_VBG_ID: not a start gate of this process that is set. BUSY: the result of the last
-  // operation was not fetched.
+  // INVALID_VBG_ID: not a set start gate of this process. BUSY: the result of the last operation
+  // was not fetched.
   int start(Process& process, utofu_vbg_id_t id, const GateValue& value);
-  // As GateGraph::fetch(), or INVALID_VBG_ID.
+  // Like GateGraph::fetch(), or INVALID_VBG_ID.
   int fetch(Process& process, utofu_vbg_id_t id, GateData data, GateValue* result);
 
  private:
-  // Who is in a call on a start gate that is not thread-safe: strict mode looks.
+  // Strict mode: the thread that is in a call on a start gate that is not thread-safe.
   class Use;
   struct Owned {
     std::uint16_t tni = 0;

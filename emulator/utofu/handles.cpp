@@ -28,7 +28,7 @@ int no_handle(utofu_vcq_hdl_t number) {
 }
 
 utofu_vcq_hdl_t publish(Handle* handle) {
-  static std::uint64_t generation = 0x51A;  // so that a handle looks like no small number
+  static std::uint64_t generation = 0x51A;  // so that a handle does not look like a small number
   const auto index = static_cast<std::size_t>(handle - all_handles.data());
   const utofu_vcq_hdl_t number = ++generation * kHandles + index;
   handle->number.store(number, std::memory_order_relaxed);

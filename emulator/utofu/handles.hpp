@@ -1,11 +1,10 @@
-// The handles that programs hold, and who may use them.
+// The handles that programs hold, and checks of their use.
 //
-// A handle is an index and a generation in one number, never an address: any number may be asked
-// for, and one that was given back is refused. A call that found its handle is in it until its
-// InCall ends; in plain mode on a handle that is not thread-safe that costs a look at one byte. In
-// strict mode a CQ has a word with the thread that is in a call on it: another one that comes
-// meanwhile breaks the rule that a handle, and a CQ that several share, is for one thread at a
-// time.
+// A handle is an index and a generation in one number, never an address: any number may be looked
+// up, and a freed handle is refused. InCall marks the duration of a call on a handle; in plain
+// mode, on a handle that is not thread-safe, it costs a check of one byte. In strict mode a CQ
+// records the thread that is in a call on it. A second thread meanwhile breaks the rule that a
+// handle, and a CQ shared by several handles, is used by one thread at a time.
 #pragma once
 
 #include <utofu.h>
@@ -24,18 +23,18 @@
 
 namespace tofu_emulator {
 
-// Of a CQ, which its VCQs share.
+// Data of a CQ, shared by its VCQs.
 struct CqUser {
-  std::mutex lock;  // of calls on thread-safe VCQs
-  // strict mode: in a call; acquire on the way in, release on the way out
+  std::mutex lock;  // serializes calls on thread-safe VCQs
+  // strict mode: the thread in a call; acquire at its beginning, release at its end
   std::atomic<std::uint32_t> thread{0};
 };
 
 struct alignas(heddle::base::kCacheLine) Handle {
-  // The number that finds it; 0: free. Relaxed: a program hands a handle from one thread to another
-  // by its own means.
+  // The number that finds it; 0: free. Relaxed: a program passes a handle between threads with its
+  // own synchronisation.
   std::atomic<utofu_vcq_hdl_t> number{0};
-  bool guarded = false;  // there is something for enter() to look at
+  bool guarded = false;  // enter() has something to check
   bool thread_safe = false;
   bool strict = false;
   Encoder encoder;
@@ -54,17 +53,17 @@ inline Handle* find_handle(utofu_vcq_hdl_t number) {
   return &handle;
 }
 
-// What calls return whose handle is none; strict mode names the mistake if it is the id of a VCQ of
-// this process.
+// The error for a call with an invalid handle. Strict mode names the mistake if the number is the
+// id of a VCQ of this process.
 [[gnu::cold]] int no_handle(utofu_vcq_hdl_t number);
 
-// With Process::management() locked. For a VCQ in this place; its number is set by publish(). There
-// is always one: see kHandles.
+// A handle for a VCQ in this place; publish() sets its number. With Process::management() locked.
+// There is always a free one: see kHandles.
 Handle* new_handle(const VcqPlace& place);
 // From here on find_handle() finds it.
 utofu_vcq_hdl_t publish(Handle* handle);
 void free_handle(Handle* handle);
-// All calls by handle look at who makes them. For a process in which no other thread makes any.
+// All calls by handle then check the caller. For a process in which no other thread makes calls.
 void guard_all_handles();
 
 class InCall {
@@ -81,8 +80,8 @@ class InCall {
   InCall& operator=(const InCall&) = delete;
 
  private:
-  // Not of the object, so that it need not be in memory where nothing is guarded. True: the CQ's
-  // word names this thread.
+  // Static, so that the object need not be in memory where nothing is guarded. True: the CQ has
+  // recorded this thread.
   static bool enter(Handle& handle);
   static void leave(Handle& handle, bool noted);
 

@@ -11,7 +11,8 @@ namespace tofu_emulator {
 namespace {
 
 constexpr std::uint32_t kPacketsOfTurn = 64;
-constexpr std::uint64_t kLine = 256;  // what padding may overwrite
+// padding overwrites at most the rest of the target's cache lines
+constexpr std::uint64_t kLine = 256;
 constexpr std::byte kJunk{0xDB};
 constexpr std::size_t kExchangeBytes = 16;  // operand and compare
 
@@ -112,8 +113,8 @@ Engine::Source& Engine::source(std::uint32_t process) {
   return from;
 }
 
-// What an honest sender cannot have written. (The world is this user's, but other programs of
-// theirs may write to it.)
+// False: no correct sender can have written this. (The world belongs to this user, but the user's
+// other programs may write to it.)
 bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t bytes, Channel channel) {
   if (bytes != sizeof head + head.bytes || (kind >= PacketKind::ack) != (channel == Channel::responses)) return false;
   switch (kind) {
@@ -129,7 +130,7 @@ bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t 
     case PacketKind::exchanged:
       return head.bytes == 0;
     case PacketKind::gate:
-      return true;  // the gates look for themselves
+      return true;  // the gates check it themselves
   }
   return false;
 }
@@ -148,8 +149,8 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       *emptied = true;
       break;
     }
-    // Its sender answered, before it sent this, what had come from here before: those who wait for
-    // the answer are to have it first.
+    // Before sending this request, the sender answered requests that had come from here. Those that
+    // wait for its answers must get them first.
     if (channel == Channel::requests && !take_answers(from)) {
       ring.put_back(record);
       break;
@@ -184,7 +185,7 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
   return done;
 }
 
-// All answers of a process that are there. False: not all can be taken now.
+// Takes all answers of a process that are there. False: not all can be taken now.
 bool Engine::take_answers(std::uint32_t from) {
   bool emptied = false;
   while (source(from).ends[static_cast<std::size_t>(Channel::responses)].has_more()) {
@@ -207,7 +208,7 @@ std::size_t Engine::release_delayed() {
   });
 }
 
-// The CQ that a request is for; null: it is not, or no longer, what its sender meant.
+// The CQ that a request is for; null: it is not, or is no longer, the one that the sender meant.
 CommandQueue* Engine::addressee(const PacketHead& head) {
   CommandQueue* cq = process_.cq(head.tni, head.cq);
   return cq != nullptr && cq->generation() == head.generation && cq->vcq(head.slot) != nullptr ? cq : nullptr;
@@ -238,11 +239,11 @@ Engine::Handled Engine::take_request(const Arrival& arrival) {
   fatal("process %u has sent a packet of kind %u", arrival.source, static_cast<unsigned>(arrival.kind));
 }
 
-// Room for the answer to a request, before anything is done that must not be done twice. False: no
+// Reserves room for the answer to a request, before anything that must not be done twice. False: no
 // room.
 bool Engine::reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply) {
   *reply = {nullptr, kind, bytes};
-  if (arrival.head->message == 0 || gone(arrival.source)) return true;  // nobody waits
+  if (arrival.head->message == 0 || gone(arrival.source)) return true;  // no answer is expected
   reply->place = place_for(arrival.source, Channel::responses, kind, bytes);
   return reply->place != nullptr;
 }
@@ -265,7 +266,7 @@ void Engine::answer(const Arrival& arrival, const Reply& reply, Refusal refusal,
   std::memcpy(reply.place, &head, sizeof head);
 }
 
-// What a request gets that cannot be done.
+// Answers a request that cannot be executed.
 void Engine::turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal) {
   const PacketHead& head = *arrival.head;
   answer(arrival, reply, refusal, 0, 0);
@@ -295,7 +296,7 @@ Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
   const Hold hold = cq.stags().hold(head.stadd, head.length, Access::write);
   if (hold.denied != Denied::none) return refusal_of(hold.denied);
   pad(head, hold);
-  // Before it can be seen: who sees it asks.
+  // Before the data is visible: a thread that sees it queries the model.
   if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
   memory_.about(head.source_vcq, head.stadd, hold.data);
   const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes, order_of(head));
@@ -318,7 +319,7 @@ void Engine::take_put(const Arrival& arrival, CommandQueue* cq, const Reply& rep
   arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_PUT, arrival.head->stadd + arrival.head->length);
 }
 
-// The target's part of a message that is done: a notice, credits.
+// The target's part of a completed message: a notice, credits.
 void Engine::arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type, std::uint64_t value) {
   const PacketHead& head = *arrival.head;
   if ((head.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0) {
@@ -352,7 +353,7 @@ Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
       handled = Handled::stalled;
       break;
     }
-    if (reply.place == nullptr) break;  // nobody waits
+    if (reply.place == nullptr) break;  // no answer is expected
     mapped = memory_.read(reply.place + sizeof head, hold.data + *arrival.served, bytes);
     answer(arrival, reply, mapped ? Refusal::none : Refusal::memory, head.stadd, *arrival.served);
     *arrival.served += bytes;
@@ -391,7 +392,7 @@ void Engine::take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply
 
 void Engine::take_response(const Arrival& arrival) {
   Message* message = messages_.find(arrival.head->message);
-  if (message == nullptr) return;  // given up: its peer was taken for dead, or its CQ is no more
+  if (message == nullptr) return;  // dropped: its peer was considered dead, or its CQ is closed
   message->model_ns = std::max(message->model_ns, arrival.head->model_ns);
   const auto refusal = static_cast<Refusal>(arrival.head->denied);
   if (arrival.kind == PacketKind::got && refusal == Refusal::none) {
@@ -401,7 +402,7 @@ void Engine::take_response(const Arrival& arrival) {
   complete(*message, mrq_error(refusal), arrival.head->stadd, message->model_ns);
 }
 
-// A piece of what a get has asked for.
+// Stores a piece of the data that a get requested.
 void Engine::land(const Arrival& arrival, Message& message) {
   const PacketHead& head = *arrival.head;
   const Hold hold = message.cq->stags().hold(message.local_stadd, message.length, Access::write);

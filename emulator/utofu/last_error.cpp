@@ -1,6 +1,6 @@
-// No header of the vendor declares utofu_get_last_error; libraries that call it declare it
-// themselves, as taking a buffer of 1024 bytes for a text (as const char*, or as char*), so utofu.h
-// has no declaration either.
+// No header of the vendor declares utofu_get_last_error. Libraries that call it declare it
+// themselves, with a buffer of 1024 bytes for a text (as const char* or as char*), so utofu.h does
+// not declare it either.
 #include "utofu/last_error.hpp"
 
 #include <utofu.h>
@@ -87,7 +87,7 @@ extern "C" {
 void putofu_get_last_error(char* text);
 void putofu_get_last_error(char* text) {
   using namespace tofu_emulator;       // NOLINT(google-build-using-namespace): this is a C function
-  constexpr std::size_t kBytes = 256;  // less than any caller has
+  constexpr std::size_t kBytes = 256;  // smaller than any caller's buffer
   if (text == nullptr) return;
   const auto* const found =
       std::find_if(std::begin(kMeanings), std::end(kMeanings), [](const Meaning& one) { return one.code == t_last; });

@@ -1,14 +1,14 @@
-// How much of its time something that is shared has given away, in the timing model: a link, the
-// lock that registrations take.
+// How much of its time a shared resource has granted, in the timing model: a link, or the lock that
+// registrations take.
 //
-// Time is cut into bins, and of each it is known how much is taken, and up to where. A request
-// takes what is free from its time on, in pieces if need be, as the packets of several messages
-// take turns on a link. So no more is given away than there is, and who comes late in the real run
-// with an early virtual time still finds what was free then (a Calendar remembers 128 pieces: too
-// few where many threads leave gaps). The price: where requests do not come in the order of their
-// times, they may overlap within a bin.
+// Time is divided into bins. For each bin the ledger knows how much is taken, and up to which
+// point. A request takes the time that is free from its own time on, in pieces if necessary, as
+// packets of several messages share a link. So the ledger never grants more time than there is. A
+// request that comes late in the real run with an early virtual time still finds what was free then
+// (a Calendar remembers only 128 pieces: too few where many threads leave gaps). The price: if
+// requests do not come in the order of their times, grants may overlap within a bin.
 //
-// All zero bytes are a ledger in which nothing is taken: it may lie in fresh shared memory.
+// Zeroed memory is a ledger in which nothing is taken, so it may lie in fresh shared memory.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace tofu_emulator {
 class Ledger {
  public:
   static constexpr std::uint64_t kBin = 128;  // ns
-  // 8.4 ms are remembered. What is before that counts as taken: time may be wasted, never given
-  // away twice.
+  // 8.4 ms are remembered. Earlier time counts as taken: time may be wasted, but is never granted
+  // twice.
   static constexpr std::uint64_t kBins = std::uint64_t{1} << 16U;
 
   struct Grant {
@@ -30,7 +30,7 @@ class Ledger {
     std::uint64_t end = 0;
   };
 
-  // So many nanoseconds, the first of them not before `earliest`.
+  // Grants `length` nanoseconds, the first not before `earliest`.
   Grant take(std::uint64_t earliest, std::uint64_t length) {
     earliest = std::max(earliest, first_ * kBin);
     Grant grant{earliest, earliest};
@@ -39,7 +39,7 @@ class Ledger {
       const std::uint64_t from = std::max(earliest, bin * kBin) - bin * kBin;
       std::uint64_t begin = from;
       const std::uint64_t end = take_of(bins_[bin % kBins], from, &begin, &left);
-      if (end == from) continue;  // nothing
+      if (end == from) continue;  // none was free
       if (grant.end == earliest) grant.begin = bin * kBin + begin;
       grant.end = bin * kBin + end;
     }
@@ -48,13 +48,13 @@ class Ledger {
 
  private:
   struct Bin {
-    std::uint8_t taken = 0;  // of it, altogether
-    std::uint8_t end = 0;    // and nothing from there on
+    std::uint8_t taken = 0;  // nanoseconds taken in total
+    std::uint8_t end = 0;    // the bin is free from here on
   };
 
-  // What is free of a bin from `from` on, up to *left of it: where that begins, and where it ends;
-  // at `from`: nothing was. Where between `from` and the end of what is taken the gaps are is not
-  // known, so the first ones are taken for free.
+  // Takes from a bin up to *left of what is free from `from` on. Sets where it begins, and returns
+  // where it ends; returns `from` if nothing was free. The positions of gaps before the end of the
+  // taken time are not known; the earliest time is assumed to be free.
   static std::uint64_t take_of(Bin& bin, std::uint64_t from, std::uint64_t* begin, std::uint64_t* left) {
     const std::uint64_t after = std::max<std::uint64_t>(from, bin.end);
     const std::uint64_t gaps = after - from > bin.taken ? after - from - bin.taken : 0;
@@ -79,7 +79,7 @@ class Ledger {
     first_ = first;
   }
 
-  std::uint64_t first_ = 0;  // the oldest bin that is remembered
+  std::uint64_t first_ = 0;  // the oldest remembered bin
   std::array<Bin, kBins> bins_;
 };
 static_assert(Ledger::kBin < 256);

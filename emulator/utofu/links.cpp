@@ -11,7 +11,8 @@ namespace tofu_emulator {
 namespace {
 
 constexpr std::uint32_t kDirections = 12;
-constexpr std::uint32_t kOfNode = kDirections + kTnis;  // a TNI has a place beyond the directions
+// the TNIs' ledgers come after those of the directions
+constexpr std::uint32_t kOfNode = kDirections + kTnis;
 
 std::size_t ledgers_of(const Machine& machine) {
   return std::min(Links::kMost, std::size_t{machine.nodes()} * kOfNode);
@@ -22,11 +23,12 @@ constexpr unsigned kSpinsToLook = 65'536;
 
 }  // namespace
 
-// Zeroed: of no place, free.
+// Zeroed: not in use.
 struct Links::Link {
-  // LinkPlace in a number, + 1. relaxed: the ledger is under the lock
+  // LinkPlace as a number, + 1. relaxed: the lock orders the ledger
   std::atomic<std::uint32_t> place;
-  std::atomic<std::uint32_t> holder;  // the process that is in it, + 1. acquire/release: the ledger
+  // the process that holds the lock, + 1. acquire/release: the ledger
+  std::atomic<std::uint32_t> holder;
   Ledger ledger;
 };
 
@@ -41,7 +43,7 @@ Links::Links(std::byte* memory, const Machine& machine, const World* world)
       self_(world != nullptr ? world->self() + 1 : 1),
       links_(reinterpret_cast<Link*>(memory)) {}
 
-// Null: all ledgers are of other links.
+// Null: all ledgers belong to other links.
 Links::Link* Links::find(const LinkPlace& place) {
   const std::uint32_t number = place.node * kOfNode + place.direction + 1;
   for (std::size_t probe = 0; probe < ledgers_; ++probe) {
@@ -53,7 +55,7 @@ Links::Link* Links::find(const LinkPlace& place) {
   return nullptr;
 }
 
-// Who has died in the midst leaves a ledger that is right but for a few nanoseconds.
+// If a process dies while it holds the lock, the ledger is wrong by a few nanoseconds at most.
 void Links::lock(Link& link) const {
   std::uint32_t holder = 0;
   for (unsigned spins = 1; !link.holder.compare_exchange_weak(holder, self_, std::memory_order_acquire); ++spins) {
@@ -81,7 +83,7 @@ Links::Passage Links::pass(const Route& route, std::uint64_t head_ns, std::uint6
   bool first = true;
   for_each(machine_, route, [&](const LinkPlace& place) {
     const Ledger::Grant grant = take(place, head_ns, length);
-    // The last byte cannot be on before it is there.
+    // The last byte cannot be on a link before it has arrived there.
     const std::uint64_t on_link = std::max(grant.end, first ? 0 : passage.arrives_ns);
     if (first) passage.left_ns = on_link;
     first = false;

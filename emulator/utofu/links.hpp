@@ -1,12 +1,12 @@
-// What processes share in the timing model: the links of the torus, one for each node and
+// Resources that processes share in the timing model: the links of the torus, one for each node and
 // direction, and the TNIs of a node. They lie in the world's memory.
 //
-// A packet goes as Machine::hops() counts: along A, B and C to its path's coordinates (the default:
-// the target's), along X, Y and Z, and along A, B and C to the target, each the shorter way round,
-// forward if both are as long. It is switched through: the next link begins as soon as the first
-// byte is there, so a message that is alone is put on the wire once, however far it goes. What is
-// not in it: a TNI does not stop because the link that it sends to is taken; routers have room for
-// all that waits.
+// A packet takes the route that Machine::hops() counts: along A, B and C to its path's coordinates
+// (default: the target's), then along X, Y and Z, then along A, B and C to the target. On each axis
+// it goes the shorter way round, forward if both are equal. It is switched through: the next link
+// begins when the first byte arrives, so a message without competition pays the wire time once, for
+// any distance. Not modelled: a TNI does not stop when its link is busy, and routers have room for
+// all waiting packets.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace tofu_emulator {
 
 class World;
 
-// From where to where a message goes.
+// The ends of a message's route.
 struct Route {
   std::uint32_t from_node = 0;
   std::uint32_t to_node = 0;
@@ -28,7 +28,7 @@ struct Route {
   std::uint8_t path = kNoPath;
 };
 
-// Where a link begins, and which way it leads: 2 * axis, axes X Y Z A B C; + 1: backward.
+// The node where a link begins, and its direction: 2 * axis, axes X Y Z A B C; + 1: backward.
 struct LinkPlace {
   std::uint32_t node = 0;
   std::uint32_t direction = 0;
@@ -37,29 +37,28 @@ struct LinkPlace {
 
 class Links {
  public:
-  // That many links and TNIs have a ledger; of those that are used first. Others never make anybody
-  // wait.
+  // The number of links and TNIs that have a ledger: those used first. The others never delay a
+  // message.
   static constexpr std::size_t kMost = 4096;
-  // Zeroed memory of so many bytes, aligned to a page, which the processes share. Only what is used
-  // of it is touched.
+  // The size of the zeroed memory, aligned to a page, that the processes share. Only the part in
+  // use is touched.
   [[nodiscard]] static std::size_t bytes(const Machine& machine);
 
-  // Without a world (tests) a process that dies in the midst of a call holds up the others for
-  // ever.
+  // world: null in tests; then a process that dies within a call blocks the others for ever.
   Links(std::byte* memory, const Machine& machine, const World* world);
 
   struct Passage {
-    std::uint64_t left_ns = 0;     // its last byte is on the first link
-    std::uint64_t arrives_ns = 0;  // its last byte has come over the last one
+    std::uint64_t left_ns = 0;     // its last byte has left onto the first link
+    std::uint64_t arrives_ns = 0;  // its last byte has passed the last link
   };
-  // A message that takes `length` on each link, whose first byte is at the first one at `head_ns`.
-  // On the same node there is none to wait for. Any thread.
+  // Passes a message that takes `length` on each link and whose first byte is at the first link at
+  // `head_ns`. Within a node there is no link to wait for. Any thread.
   Passage pass(const Route& route, std::uint64_t head_ns, std::uint64_t length);
 
-  // A TNI of a node, for so long; when it has done. Any thread.
+  // Uses a TNI of a node for `length`. Returns the end. Any thread.
   std::uint64_t serve(std::uint32_t node, std::uint16_t tni, std::uint64_t ready_ns, std::uint64_t length);
 
-  // The links of a route, in order; how many. `visit(LinkPlace)`.
+  // Calls `visit(LinkPlace)` for the links of a route, in order.
   template <class Visit>
   static void for_each(const Machine& machine, const Route& route, Visit&& visit);
 

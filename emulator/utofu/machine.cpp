@@ -15,7 +15,7 @@ constexpr std::uint64_t mixed(std::uint64_t value) {
 
 constexpr std::uint64_t kVendorMark = std::uint64_t{1} << 40U;
 
-// a ring: the shorter way
+// the distance on a ring, the shorter way
 std::uint32_t around(std::uint32_t from, std::uint32_t to, std::uint32_t along) {
   const std::uint32_t apart = from > to ? from - to : to - from;
   return std::min(apart, along - apart);
@@ -71,8 +71,8 @@ std::optional<std::uint32_t> Machine::node_at(const std::uint8_t coords[]) const
   return node;
 }
 
-// Up to nine processes of a node divide the CQs of each TNI; more take turns on the TNIs, one CQ on
-// each that is theirs.
+// Up to nine processes of a node divide the CQs of each TNI. More processes are assigned to the
+// TNIs in turn, with one CQ on each of theirs.
 Machine::Share Machine::share(std::uint32_t process, std::uint16_t tni) const {
   const std::uint32_t local = process % per_node_;
   if (per_node_ <= kCqs) {
@@ -85,8 +85,8 @@ Machine::Share Machine::share(std::uint32_t process, std::uint16_t tni) const {
   return {static_cast<std::uint16_t>(cq), 1, static_cast<std::uint16_t>(cq)};
 }
 
-// Where programs of the vendor's machine look for the CQ of the process that is `local` on its
-// node; of more than four nothing is known. Each is in that process's share.
+// The CQ of the node's process `local` that programs of the vendor's machine expect; for more than
+// four processes nothing is known. It is always in that process's share.
 std::uint16_t Machine::component_cq(std::uint32_t local, std::uint16_t first) const {
   static constexpr std::uint16_t kKnown[3][4] = {{0, 6, 0, 0}, {0, 4, 8, 0}, {0, 2, 5, 8}};
   return vendor_ && per_node_ >= 2 && per_node_ <= 4 ? kKnown[per_node_ - 2][local] : first;
@@ -94,7 +94,7 @@ std::uint16_t Machine::component_cq(std::uint32_t local, std::uint16_t first) co
 
 std::optional<std::uint32_t> Machine::process_of(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {
   if (node >= nodes_ || tni >= kTnis || cq >= kCqs) return std::nullopt;
-  // Of those that divide a TNI: the last whose share begins at or before cq, that is
+  // If processes divide a TNI: the last process whose share begins at or before cq, that is
   // ceil((cq + 1) * per_node / 9) - 1.
   const std::uint32_t local = per_node_ <= kCqs ? ((cq + 1U) * per_node_ + kCqs - 1U) / kCqs - 1U
                                                 : (cq + std::uint32_t{tni} * kCqs) % per_node_;
@@ -160,8 +160,8 @@ bool Machine::unpack_vendor(utofu_vcq_id_t id, PackedPlace* packed) const {
   return true;
 }
 
-// Random ones: the complement of what a VCQ in that place would have: the check of one is never
-// that of the other.
+// Random numbering: the complement of the id of a VCQ in that place, so that no id is both a gate's
+// and a VCQ's.
 utofu_vbg_id_t Machine::vbg_id(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const {
   if (vendor_) return gate | vendor_coords(node) << 32U | std::uint64_t{tni} << 61U;
   return ~pack_id(PackedPlace{node} | PackedPlace{tni} << 19U | PackedPlace{gate} << 22U);

@@ -17,8 +17,8 @@
 namespace tofu_emulator {
 namespace {
 
-// The kernel copies, and says so where it cannot. Where it may not (EPERM, ENOSYS: a sandbox),
-// memcpy has to do.
+// Results of a copy by the kernel, which reports faults. If the process may not ask it (EPERM,
+// ENOSYS: a sandbox), memcpy copies.
 enum class Copied : std::uint8_t { all, fault, unable };
 
 Copied by_kernel(void* here, const void* there, std::size_t bytes, bool write) {
@@ -37,7 +37,7 @@ void store_word(std::byte* to, const std::byte* from) {
   __atomic_store_n(reinterpret_cast<Word*>(to), word, __ATOMIC_RELEASE);
 }
 
-// Ascending, in the largest aligned words, each visible after those before it.
+// Stores ascending, in the largest aligned words. Each word is visible after those before it.
 void store_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   while (bytes != 0) {
     const auto place = reinterpret_cast<std::uintptr_t>(to);
@@ -60,8 +60,9 @@ void store_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
 }
 
-// What the calling thread touches just now; null: nothing of the application's. Volatile: the
-// handler, which interrupts it, reads it. initial-exec: so without a call, which might allocate.
+// The object with which the calling thread now accesses the application's memory; null: none.
+// Volatile: read by the signal handler that interrupts it. initial-exec: accessed without a call,
+// which might allocate.
 thread_local constinit const Memory* volatile t_touches [[gnu::tls_model("initial-exec")]] = nullptr;
 
 class Touch {
@@ -73,19 +74,20 @@ class Touch {
 };
 
 constexpr std::array kFaults{SIGSEGV, SIGBUS};
-std::array<struct sigaction, kFaults.size()> former;  // written before the handlers are there
+std::array<struct sigaction, kFaults.size()> former;  // written before the handlers are installed
 std::atomic<Memory::Name> vcq_name{nullptr};          // relaxed: likewise
 
-// The fault is somebody else's, or has been told: whoever was there before has it.
+// The fault is not ours, or has been reported: calls the previous handler.
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& old = former.at(signal == SIGSEGV ? 0 : 1);
   const bool default_action =
       (old.sa_flags & SA_SIGINFO) == 0 && (old.sa_handler == SIG_DFL || old.sa_handler == SIG_IGN);
   if (default_action) {
     struct sigaction plain{};
-    plain.sa_handler = SIG_DFL;  // the kernel kills for a fault that is ignored
+    plain.sa_handler = SIG_DFL;  // for an ignored fault the kernel kills the process
     ::sigaction(signal, &plain, nullptr);
-    if (info->si_code <= 0) ::raise(signal);  // somebody has sent it: nothing faults again
+    // another process has sent the signal: no access would fault again
+    if (info->si_code <= 0) ::raise(signal);
     return;
   }
   if ((old.sa_flags & SA_SIGINFO) != 0) {
@@ -111,7 +113,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   pass_on(signal, info, context);
 }
 
-constexpr std::size_t kInWords = 32;  // the end of a copy, or all of a short one
+// the last bytes of a copy, or all of a short one, go word by word
+constexpr std::size_t kInWords = 32;
 
 template <class Word>
 std::uint64_t exchange_word(std::byte* place, std::uint8_t op, std::uint64_t operand, std::uint64_t compare) {
@@ -174,7 +177,7 @@ bool Memory::read(std::byte* to, const std::byte* application, std::size_t bytes
 bool Memory::write(std::byte* application, const std::byte* from, std::size_t bytes, Order order) const {
   const Touch touch(*this);
   if (order == Order::ascending) {
-    // The kernel copies in an order of its own, so it is only asked whether the memory is there.
+    // The kernel copies in any order, so it only checks that the memory is there.
     std::byte look[kMtu];
     for (std::size_t at = 0; careful_ && at < bytes; at += sizeof look) {
       if (by_kernel(look, application + at, std::min(bytes - at, sizeof look), false) == Copied::fault) return false;
@@ -184,7 +187,7 @@ bool Memory::write(std::byte* application, const std::byte* from, std::size_t by
   }
   const std::size_t first = bytes - std::min(bytes, kInWords);
   if (careful_) {
-    // The end by itself afterwards, in order; that it is there is known from looking at it.
+    // The end is stored separately afterwards, in order; reading it has shown that it is there.
     std::byte end[kInWords];
     if (by_kernel(end, application + first, bytes - first, false) == Copied::fault) return false;
     const Copied copied = first == 0 ? Copied::all : by_kernel(const_cast<std::byte*>(from), application, first, true);

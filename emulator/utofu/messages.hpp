@@ -1,4 +1,4 @@
-// The commands of this process whose answers are out. Engine only.
+// The commands of this process that wait for an answer. Engine only.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class CommandQueue;
 
 struct Message {
   std::uint64_t id = 0;        // 0: free
-  CommandQueue* cq = nullptr;  // null: its CQ is no more; the answer is dropped
+  CommandQueue* cq = nullptr;  // null: its CQ is closed; the answer is dropped
   std::uint32_t process = 0;   // the target
   std::uint32_t generation = 0;
   VcqPlace target;
@@ -23,15 +23,15 @@ struct Message {
   std::uint8_t edata = 0;
   bool notice = false;  // LOCAL_MRQ_NOTICE
   std::uint32_t length = 0;
-  std::uint32_t left = 0;     // get: bytes that have not landed
-  int error = UTOFU_SUCCESS;  // get: of a piece that could not land
+  std::uint32_t left = 0;     // get: bytes that have not arrived
+  int error = UTOFU_SUCCESS;  // get: the error of a piece that could not be stored
   utofu_vcq_id_t remote = 0;
   utofu_stadd_t local_stadd = 0;
   utofu_stadd_t remote_stadd = 0;
-  std::uint64_t model_ns = 0;  // the latest piece
+  std::uint64_t model_ns = 0;  // arrival of the latest piece
 };
 
-// Ids carry a count of how often their place was used, so that a late answer finds nobody.
+// Ids contain a count of the uses of their slot, so that a late answer finds no message.
 class Messages {
  public:
   Message& open() {
@@ -46,7 +46,7 @@ class Messages {
     message.id = ++uses_ << 32 | (place + 1);
     return message;
   }
-  // Null: it is over.
+  // Null: it has completed.
   [[nodiscard]] Message* find(std::uint64_t id) {
     const std::uint64_t place = (id & 0xFFFFFFFF) - 1;
     return place < all_.size() && all_[place].id == id ? &all_[place] : nullptr;
@@ -56,7 +56,7 @@ class Messages {
     message.id = 0;
   }
   [[nodiscard]] std::size_t open_count() const { return all_.size() - free_.size(); }
-  // Those that are open; `visit` may close the one it is given.
+  // Visits the open messages; `visit` may close the one that it gets.
   template <class Visit>
   void for_each(Visit&& visit) {
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -65,12 +65,12 @@ class Messages {
   }
 
  private:
-  // grows to the most that were ever out, at most kMaxMessages for each CQ
+  // grows to the largest number ever open, at most kMaxMessages for each CQ
   std::vector<Message> all_;
   std::vector<std::uint32_t> free_;
-  std::uint64_t uses_ = 0;  // 32 bits are used: four thousand million commands until one comes back
+  std::uint64_t uses_ = 0;  // 32 bits are used: an id returns after four thousand million commands
 };
 
-inline constexpr std::size_t kMaxMessages = 4096;  // a CQ that has as many out waits
+inline constexpr std::size_t kMaxMessages = 4096;  // a CQ with this many open messages waits
 
 }  // namespace tofu_emulator

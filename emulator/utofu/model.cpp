@@ -58,8 +58,8 @@ std::size_t Model::index_of(VcqClock& clock, std::uint64_t thread) {
   return clock.users.size() - 1;
 }
 
-// Who has not polled in vain for as long as it takes each user to do a few things does not spin
-// (any more).
+// A thread that has not polled in vain during the last few useful calls of each user is not
+// spinning (any more).
 std::uint64_t Model::turns(const VcqClock& clock, std::size_t me) {
   const std::uint64_t recent = p::kRecentCalls * clock.users.size();
   std::uint64_t spinners = 0;
@@ -92,7 +92,7 @@ void Model::use(Vcq& vcq, std::uint64_t cost, Call call) {
   if (spinners_) {
     ++clock.useful;
     const std::size_t me = index_of(clock, thread.number);
-    // Polls that find one thing after the other are made in one turn.
+    // Several polls in a row that find something take one turn.
     const bool new_turn = call == Call::post || from_another || clock.users[me].looked;
     if (new_turn) thread.now_ns += turns(clock, me) / (call == Call::post ? 1 : 2);
     clock.users[me].looked = false;
@@ -112,7 +112,7 @@ void Model::polled(Vcq& vcq, std::uint64_t when_ns) {
   use(vcq, p::kPoll, Call::poll);
 }
 
-// One thread of the process at a time.
+// The registry serves one thread of the process at a time.
 void Model::use_registry(std::uint64_t cost) {
   if (!on_) return;
   ThreadClock& thread = this_thread();
@@ -146,7 +146,7 @@ std::uint64_t Model::answered(Opcode opcode, Piece piece, const Route& route, st
   std::uint64_t made = arrived_ns;
   if (opcode == Opcode::armw || opcode == Opcode::cswap) made += p::kExecute;
   if (opcode != Opcode::get) return links_->pass(route, made, time_of(wire_bytes(0, kMtu))).arrives_ns + p::kReturn;
-  // The data is read as fast as a link takes it.
+  // The data is read at the speed of a link.
   const std::uint64_t before = piece.offset == 0 ? 0 : time_of(wire_bytes(piece.offset, kMtu));
   const std::uint64_t after = time_of(wire_bytes(std::uint64_t{piece.offset} + piece.bytes, kMtu));
   made += p::kReadTarget + before;

@@ -20,7 +20,7 @@ namespace {
 
 namespace p = model_parameters;
 
-// Four nodes along X: of the first, two are neighbours, one is one further.
+// Four nodes along X. The first has two neighbours; one node is one link further.
 Settings line_of_nodes() {
   Settings settings;
   settings.processes = 4;
@@ -29,7 +29,7 @@ Settings line_of_nodes() {
   return settings;
 }
 
-// Links without a world. The memory is the system's, of which only what is used is there.
+// Links without a world. The system provides the memory page by page as it is used.
 struct OwnLinks {
   explicit OwnLinks(const Machine& machine)
       : memory(static_cast<std::byte*>(std::calloc(Links::bytes(machine), 1)), &std::free),
@@ -46,8 +46,8 @@ class ModelTest : public testing::Test {
     command.length = length;
     return command;
   }
-  // From a call at 0 by a thread of its own to the arrival, with nothing in the way; and to the
-  // answer.
+  // Times from a call at time 0 on a thread of its own to the arrival and to the answer, without
+  // competition.
   struct Times {
     std::uint64_t one_way = 0;
     std::uint64_t round_trip = 0;
@@ -85,7 +85,7 @@ TEST_F(ModelTest, FramesAreRoundedUpAndHaveALeastSize) {
   EXPECT_EQ(Model::wire_bytes(0, kMtu), 104u) << "a request";
 }
 
-// The sums that the parameters were derived from: model_parameters.hpp.
+// The sums from which the parameters were derived: model_parameters.hpp.
 TEST_F(ModelTest, SumsAreAsMeasured) {
   EXPECT_NEAR(static_cast<double>(one_way(Opcode::piggyback, 8, 1)), 980, 10);
   EXPECT_NEAR(static_cast<double>(one_way(Opcode::piggyback, 8, 2)), 1060, 10);
@@ -105,8 +105,8 @@ TEST_F(ModelTest, ATniServesOneCommandAtATime) {
   EXPECT_EQ(model_.sent(command(Opcode::piggyback, 8), other, 1000).arrives_ns, first.arrives_ns);
 }
 
-// Threads that share a VCQ wait for each other and pay for the hand-over; with one each they do
-// not.
+// Threads that share a VCQ wait for each other and pay for the hand-over; threads with one VCQ each
+// do not.
 TEST_F(ModelTest, ASharedVcqIsSerialised) {
   constexpr int kThreads = 8;
   constexpr int kCalls = 50;
@@ -124,7 +124,7 @@ TEST_F(ModelTest, ASharedVcqIsSerialised) {
   };
   EXPECT_EQ(longest(false), kCalls * model_parameters::kPost);
   const std::uint64_t shared = longest(true);
-  // On the VCQ that had its own user before, so that some calls may go into gaps: none is there.
+  // This VCQ had another user before, so some calls could use gaps; but there are none.
   EXPECT_GE(shared, kThreads * kCalls * model_parameters::kPost);
   EXPECT_LE(shared, (kThreads + 1) * kCalls * (model_parameters::kPost + model_parameters::kHandOver));
 }
@@ -173,8 +173,8 @@ TEST(Calendar, GapsAreUsedAndNothingOverlaps) {
   EXPECT_EQ(calendar.reserve(95, 1), 141u);
 }
 
-// Against a list of every nanosecond that is taken; with few enough reservations that none is
-// forgotten.
+// Against a list of every reserved nanosecond; with few enough reservations that all are
+// remembered.
 TEST(Calendar, AgreesWithAPlainListOfNanoseconds) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; round++) {
@@ -196,21 +196,21 @@ TEST(Calendar, AgreesWithAPlainListOfNanoseconds) {
   }
 }
 
-// Forgetting may waste time, never sell it twice.
+// Forgotten reservations may waste time, but no time is reserved twice.
 TEST(Calendar, WhatIsForgottenIsPast) {
   Calendar calendar;
   for (std::uint64_t i = 0; i < 3 * Calendar::kRemembered; i++) ASSERT_EQ(calendar.reserve(100 * i, 10), 100 * i);
   EXPECT_GT(calendar.reserve(0, 10), 100u) << "the first ones are forgotten, and count as taken up to their end";
 }
 
-// Each call by a thread of its own, one after the other.
+// Runs each call on a thread of its own, one after the other.
 template <class Call>
 void in_thread(Call call) {
   std::thread(call).join();
 }
 
 // A post waits for a turn of each thread that polls in vain, a poll that finds something for half
-// of them; neither in the other model.
+// of them; in the other model neither waits.
 TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
   // the poster is the first user: three are in another group
   constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;
@@ -254,7 +254,7 @@ TEST_F(ModelTest, WhoPollsNoMoreHoldsUpNobody) {
 
 TEST(Ledger, GivesNothingAwayTwiceAndNoMoreThanThereIs) {
   auto ledger = std::make_unique<Ledger>();
-  // Behind each other from the same time on: without a gap, over the ends of bins.
+  // Consecutive grants from the same time on: without a gap, across bins.
   std::uint64_t end = 1000;
   for (int i = 0; i < 50; ++i) {
     const Ledger::Grant grant = ledger->take(1000, 1000);
@@ -262,13 +262,13 @@ TEST(Ledger, GivesNothingAwayTwiceAndNoMoreThanThereIs) {
     end = grant.end;
     EXPECT_EQ(end, 1000 + 1000 * (std::uint64_t{1} + i));
   }
-  // Alone: at once.
+  // Without competition: at once.
   const Ledger::Grant later = ledger->take(80'001, 777);
   EXPECT_EQ(later.begin, 80'001u);
   EXPECT_EQ(later.end, 80'778u);
-  // What comes late in the run with an early time finds what was free then.
+  // A request that comes late in the run with an early time gets what was free then.
   EXPECT_EQ(ledger->take(0, 700).end, 700u);
-  // A gap that is too short is used all the same, as packets take turns.
+  // A gap that is too short is used too, since packets take turns.
   const Ledger::Grant divided = ledger->take(700, 1000);
   EXPECT_EQ(divided.begin, 700u);
   EXPECT_GT(divided.end, 51'000u);
@@ -281,13 +281,13 @@ TEST(Ledger, WhatIsForgottenIsPast) {
   const std::uint64_t first = ledger->take(0, 10).begin;
   EXPECT_GT(first, 2 * whole - Ledger::kBin);
   EXPECT_LE(first, 2 * whole + Ledger::kBin);
-  // A request of all that is remembered, and more, moves on with what it takes.
+  // A request longer than the remembered time moves the remembered range forward.
   const Ledger::Grant large = ledger->take(10 * whole, 2 * whole);
   EXPECT_EQ(large.end - large.begin, 2 * whole);
   EXPECT_EQ(ledger->take(10 * whole, 10).end, large.end + 10);
 }
 
-// As many links as hops, each beginning where the one before ends, and none twice.
+// As many links as hops; each begins where the previous one ends, and none occurs twice.
 TEST(Links, ARouteIsAsLongAsTheMachineSays) {
   Settings settings;
   settings.processes = 4;
@@ -316,7 +316,7 @@ TEST(Links, ARouteIsAsLongAsTheMachineSays) {
   }
 }
 
-// Of several threads at once, none loses or shares what it was given: together they take as long as
+// With several threads at the same time, no grant is lost or shared: together they take as long as
 // one after the other.
 TEST(Links, ThreadsTakeTurns) {
   Settings settings;
@@ -353,8 +353,8 @@ class Neighbours : public testing::Test {
     coords.at(direction / 2) = direction % 2 == 0 ? 2 : 0;
     return *machine_.node_at(coords.data());
   }
-  // Puts of a megabyte by each TNI; when the last is there. `spread`: to six neighbours, else to
-  // one.
+  // Puts of a megabyte by each TNI; returns the arrival of the last. `spread`: to six neighbours,
+  // else to one.
   std::uint64_t six_tnis(bool spread) {
     std::uint64_t last = 0;
     Command put;
@@ -384,8 +384,8 @@ TEST_F(Neighbours, SixTnisToSixOfThemHaveSix) {
   EXPECT_EQ(six_tnis(true), p::kStart + p::kReadSource + kRounds * alone + p::kLink + p::kFlight);
 }
 
-// Two nodes, each with its own process, send to a third over links that both need; what goes the
-// other way does not wait.
+// Two nodes, each with its own process, send to a third over shared links; the opposite direction
+// does not wait.
 TEST(Links, ALinkOnTheWayIsShared) {
   Settings ring;
   ring.processes = 8;
@@ -395,7 +395,7 @@ TEST(Links, ALinkOnTheWayIsShared) {
   Links of_another(links.memory.get(), line, nullptr);
   constexpr std::uint64_t kLength = 10'000;
   EXPECT_EQ(links.of.pass({0, 3, 0, kNoPath}, 0, kLength).arrives_ns, kLength + 3 * p::kLink);
-  // From 1 on they go together; the later one is behind by what the first takes there.
+  // They share the links from node 1 on; the later one is delayed by the time of the first.
   const Links::Passage second = of_another.pass({1, 3, 0, kNoPath}, p::kLink, kLength);
   EXPECT_NEAR(static_cast<double>(second.arrives_ns), static_cast<double>(2 * kLength + 3 * p::kLink), Ledger::kBin);
   EXPECT_NEAR(static_cast<double>(second.left_ns), static_cast<double>(2 * kLength + p::kLink), Ledger::kBin);
@@ -403,7 +403,7 @@ TEST(Links, ALinkOnTheWayIsShared) {
   EXPECT_EQ(links.of.pass({5, 5, 0, kNoPath}, 7, kLength).arrives_ns, 7 + kLength) << "no link";
 }
 
-// Two processes of a node have its TNIs in common.
+// Two processes of a node share its TNIs.
 TEST_F(Neighbours, ATniServesAllProcessesOfItsNode) {
   Links of_another(links_.memory.get(), machine_, nullptr);
   Model another({true, false}, &of_another);
@@ -417,7 +417,7 @@ TEST_F(Neighbours, ATniServesAllProcessesOfItsNode) {
   EXPECT_EQ(another.sent(put, elsewhere, 1000).arrives_ns, first) << "another node's";
 }
 
-// A get's data comes over one link, too, in however many pieces; nothing is lost by dividing it.
+// A get's data uses one link too, in any number of pieces; dividing it costs no time.
 TEST_F(Neighbours, TheDataOfGetsSharesTheLink) {
   const Route back{neighbour(0), centre_, 0, kNoPath};
   std::uint64_t last = 0;

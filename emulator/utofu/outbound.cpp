@@ -52,7 +52,7 @@ Engine::Target& Engine::target(std::uint32_t process) {
   return to;
 }
 
-// Room for a head and so many bytes. Null: the ring is full.
+// Room for a head and `bytes` bytes of data. Null: the ring is full.
 std::byte* Engine::place_for(std::uint32_t process, Channel channel, PacketKind kind, std::uint32_t bytes) {
   Target& to = target(process);
   const auto index = static_cast<std::size_t>(channel);
@@ -67,7 +67,7 @@ std::byte* Engine::place_for(std::uint32_t process, Channel channel, PacketKind 
 }
 
 bool Engine::send_request(std::uint32_t process, PacketKind kind, const PacketHead& head, const void* data) {
-  if (gone(process)) return true;  // nobody will ever miss it
+  if (gone(process)) return true;  // the process is gone: dropped without a report
   std::byte* place = place_for(process, Channel::requests, kind, head.bytes);
   if (place == nullptr) return false;
   std::memcpy(place, &head, sizeof head);
@@ -93,7 +93,7 @@ std::size_t Engine::execute(CommandQueue& cq) {
   return done;
 }
 
-// False: the command is over already.
+// False: the command has completed already.
 bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
   Outgoing& out = cq.outgoing();
   const Command& command = out.command;
@@ -185,7 +185,7 @@ Engine::Handled Engine::push(CommandQueue& cq) {
   const Outgoing& out = cq.outgoing();
   const Handled handled = out.command.opcode == Opcode::put ? push_put(cq) : push_small(cq);
   if (handled == Handled::stalled && gone(out.process)) {
-    // It will never be taken. What was waiting for an answer is told by look().
+    // The request will never be taken. look() fails messages that wait for an answer.
     finish(cq, UTOFU_SUCCESS);
     return Handled::done;
   }
@@ -204,7 +204,7 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
   Handled handled = Handled::done;
   int status = UTOFU_SUCCESS;
   memory_.about(head.source_vcq, command.local_stadd, hold.data);
-  do {  // one packet at least: a put of nothing has its notices, too
+  do {  // at least one packet: an empty put has notices too
     const std::uint32_t bytes = std::min<std::uint32_t>(command.mtu, command.length - out.offset);
     std::byte* place = place_for(out.process, Channel::requests, PacketKind::put, bytes);
     if (place == nullptr) {
@@ -218,7 +218,7 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
                   process_.machine().name_of(cq.id_of(out.slot)).text, static_cast<const void*>(hold.data + out.offset),
                   static_cast<unsigned long long>(command.local_stadd + out.offset));
       status = UTOFU_ERR_TCQ_MEMORY;
-      head.length = 0;  // the ring has its record already: one that nobody minds
+      head.length = 0;  // the ring already has the record: mark it to be ignored
       head.op = kGivenUp;
     }
     std::memcpy(place, &head, sizeof head);
@@ -251,7 +251,8 @@ Engine::Handled Engine::push_small(CommandQueue& cq) {
   return Handled::done;
 }
 
-// The command has left. (A get's local memory stays in use until its data is there.)
+// Completes a command that has left. (A get's local memory stays in use until its data has
+// arrived.)
 void Engine::finish(CommandQueue& cq, int status) {
   const Outgoing& out = cq.outgoing();
   if (strict_ && out.command.opcode == Opcode::put) cq.stags().finished(out.command.local_stadd);
@@ -268,7 +269,7 @@ void Engine::finish(CommandQueue& cq, int status) {
   cq.executed(status, out.left_ns);
 }
 
-// It cannot even be sent.
+// Completes a command that cannot be sent.
 void Engine::refuse(CommandQueue& cq, Refusal refusal) {
   Outgoing& out = cq.outgoing();
   if (out.command.has(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {

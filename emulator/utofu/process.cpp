@@ -14,8 +14,7 @@
 namespace tofu_emulator {
 namespace {
 
-// For handlers of signals, which cannot ask get(). Release in the constructor, acquire in the
-// handler.
+// For signal handlers, which cannot call get(). Release in the constructor, acquire in the handler.
 std::atomic<const Process*> known{nullptr};
 
 std::string text_of(const Coords& coords) {
@@ -24,8 +23,8 @@ std::string text_of(const Coords& coords) {
   return text;
 }
 
-// An application thread and an engine in each process; and a launcher may have bound the process to
-// one core.
+// Each process has an application thread and an engine thread; a launcher may have bound the
+// process to one core.
 bool more_threads_than_cores(const Settings& settings) {
   cpu_set_t own;
   CPU_ZERO(&own);
@@ -50,7 +49,7 @@ std::unique_ptr<Process> start() {
   return std::make_unique<Process>(settings, std::move(world));
 }
 
-// The one of this process. A child that was forked has a copy without an engine: it is left alone.
+// The object of this process. A forked child has a copy without an engine and does not destroy it.
 struct Holder {
   Holder() : process(start()), pid(::getpid()) {}
   ~Holder() {
@@ -88,7 +87,7 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
   });
 }
 
-// At exit. What was posted and can run has been sent before the process is gone.
+// At exit. Posted commands that can run are executed before the process ends.
 Process::~Process() {
   for (CommandQueue* cq : std::vector<CommandQueue*>(list_)) engine_.drain(*cq);
   say_counts();

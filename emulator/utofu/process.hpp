@@ -1,5 +1,5 @@
-// Everything that the emulator has in one process. The interface has no context to pass around, so
-// there is one object.
+// The whole emulator in one process. The interface has no context to pass around, so there is one
+// object.
 #pragma once
 
 #include <array>
@@ -22,12 +22,11 @@ namespace tofu_emulator {
 
 class Process {
  public:
-  // The first call reads the settings and joins the world, which the process leaves when it exits.
-  // Null: it could not, which has been said on stderr; the caller returns UTOFU_ERR_FATAL. Any
-  // thread.
+  // The first call reads the settings and joins the world; the process leaves it at exit. Null:
+  // this failed and was reported on stderr; the caller returns UTOFU_ERR_FATAL. Any thread.
   static Process* get();
 
-  // For tests; programs have the one of get().
+  // For tests; programs use get().
   Process(const Settings& settings, std::unique_ptr<World> world);
   ~Process();
   Process(const Process&) = delete;
@@ -42,25 +41,25 @@ class Process {
   [[nodiscard]] std::uint32_t number() const { return settings_.process; }
   [[nodiscard]] std::uint32_t node() const { return machine_.node_of(number()); }
 
-  // More threads that want to run than cores, as far as is known.
+  // Whether there are more runnable threads than cores, as far as is known.
   [[nodiscard]] bool crowded() const { return crowded_; }
-  // So many polls that find nothing, and the core is given away once.
+  // The number of polls in vain after which a caller yields the core.
   [[nodiscard]] std::uint32_t patience() const { return crowded_ ? 16 : 2048; }
 
-  // For creation and registration of VCQs and gates: one at a time.
+  // Serializes creation and registration of VCQs and gates.
   [[nodiscard]] std::mutex& management() { return management_; }
 
-  // A CQ that this process has claimed (World::claim_cq) comes to life, or is ended and given back.
-  // With management() locked; engine not paused. Ending first lets run what can; what is left then
-  // is dropped and said (strict: a broken rule).
+  // Opens a CQ that this process has claimed (World::claim_cq), or closes it and releases the
+  // claim. With management() locked; engine not paused. Closing first runs the commands that can
+  // run; the rest is dropped and reported (strict: a broken rule).
   CommandQueue* open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode);
   void close_cq(CommandQueue* cq);
-  // Null: there is none. Engine, or with management() locked.
+  // Null: it is not open. Engine, or with management() locked.
   [[nodiscard]] CommandQueue* cq(std::uint16_t tni, std::uint16_t cq);
-  // All of them. Engine, or paused.
+  // All open CQs. Engine, or paused.
   [[nodiscard]] const std::vector<CommandQueue*>& cqs() const { return list_; }
-  // `vcq` with cq, id, flags, slot: notices and completions for this slot are kept from now on,
-  // until it is detached. The same.
+  // `vcq` has cq, id, flags, slot: from now on notices and completions for this slot are kept,
+  // until detach(). With management() locked; engine not paused.
   void attach(Vcq& vcq);
   void detach(Vcq& vcq);
 

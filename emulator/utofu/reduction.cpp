@@ -97,8 +97,7 @@ void GateValue::combine(const GateValue& other) {
   if (data == GateData::doubles) {
     for (std::size_t i = 0; i < count; i++) sums[i].add(other.sums[i]);
   } else if (op == UTOFU_REDUCE_OP_MAXLOC) {
-    // Of equal values the one at the lower location, so that the result does not depend on the
-    // order.
+    // For equal values, the lower location wins, so that the result does not depend on the order.
     for (std::size_t i = 0; i < count; i += 2) {
       const bool theirs =
           other.words[i] > words[i] || (other.words[i] == words[i] && other.words[i + 1] < words[i + 1]);

@@ -24,9 +24,9 @@ struct Reporter {
   std::atomic<std::uint32_t>* ended = nullptr;
 };
 Reporter reporter;               // written before `known`
-std::atomic<bool> known{false};  // release by set_reporter, acquire by who speaks
+std::atomic<bool> known{false};  // release by set_reporter, acquire by threads that report
 
-// Of one call of a function below, which its format names.
+// The lines of one call site, identified by its format.
 struct Kind {
   const char* format;
   std::vector<std::size_t> said;  // hashes of the lines
@@ -38,11 +38,11 @@ struct Said {
   std::vector<Kind> kinds;
 };
 Said& said() {
-  static Said* const all = new Said;  // NOLINT(cppcoreguidelines-owning-memory): who speaks at exit needs it
+  static Said* const all = new Said;  // NOLINT(cppcoreguidelines-owning-memory): reports at exit need it
   return *all;
 }
 
-// Whether the line is to be said.
+// Whether the line is to be printed.
 bool is_new(const char* format, std::string_view line) {
   Said& all = said();
   const std::lock_guard lock(all.mutex);
@@ -58,7 +58,7 @@ bool is_new(const char* format, std::string_view line) {
   return true;
 }
 
-// In one write, so that lines of several processes do not mix.
+// Prints with one write, so that lines of several processes do not mix.
 [[gnu::format(printf, 2, 0)]] void say(const char* kind, const char* format, va_list values, bool once) {
   char line[1024];
   int length = known.load(std::memory_order_acquire)
@@ -138,7 +138,7 @@ void warn(const char* format, ...) {
   va_end(values);
 }
 
-// Without is_new(): these lines are said once anyway, and its lock is held.
+// Not through is_new(), whose lock is held; each line is printed once anyway.
 void say_counts() {
   const auto line = [](const char* format, ...) {
     va_list values;

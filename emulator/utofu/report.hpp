@@ -1,8 +1,8 @@
 // One line on stderr: "utofu emulator: process 3 (node 0 1 0 0 0 0): ...". Any thread.
 //
-// broken_rule(), warn() and trouble() say a line once, and of one kind at most kSaidOfKind
-// different ones: a program that does something wrong does it in a loop. What was left out is
-// counted, and told by say_counts().
+// broken_rule(), warn() and trouble() print a line once, and at most kSaidOfKind different lines of
+// one kind: a program repeats its mistakes in loops. Omitted lines are counted, and say_counts()
+// prints the counts.
 #pragma once
 
 #include <atomic>
@@ -12,33 +12,33 @@
 
 namespace tofu_emulator {
 
-// Who speaks, once that is known; before, lines have no process. `ended`: a word of the world that
-// fatal() sets to 1 + process unless it is set; null: none. The references live as long as the
-// process.
+// Sets the process that reports; earlier lines name no process. `ended`: a word of the world that
+// fatal() sets to 1 + process unless it is already set; null: none. The references must live as
+// long as the process.
 void set_reporter(const Settings& settings, const char* node, std::atomic<std::uint32_t>* ended);
 
-// Ends this process by abort(), and with it the job: the world is told, so that the others' engines
-// end them.
+// Ends this process by abort(), and with it the job: it notes this in the world, and the others'
+// engines then end their processes.
 [[noreturn, gnu::cold, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...);
 
-// A rule of strict mode is broken: as fatal(), or with UTOFU_EMU_RULES=report only the line.
-// Nothing in plain mode.
+// A broken rule of strict mode: like fatal(), or only the line with UTOFU_EMU_RULES=report. In
+// plain mode does nothing.
 [[gnu::cold, gnu::format(printf, 1, 2)]] void broken_rule(const char* format, ...);
 
 [[gnu::cold, gnu::format(printf, 1, 2)]] void warn(const char* format, ...);
 
-// What the program is told by an error code too: in strict mode as broken_rule(), in plain mode as
-// warn().
+// For an error that an error code reports too: like broken_rule() in strict mode, like warn() in
+// plain mode.
 [[gnu::cold, gnu::format(printf, 1, 2)]] void trouble(const char* format, ...);
 
-// As fatal(), but returns, for a handler of signals whose signal ends the process: no lock, no
+// Like fatal(), but returns: for a signal handler, whose signal then ends the process. No lock, no
 // allocation.
 [[gnu::cold, gnu::format(printf, 1, 2)]] void last_words(const char* format, ...);
 
 inline constexpr unsigned kSaidOfKind = 8;
-// At the end of the process.
+// Called at the end of the process.
 void say_counts();
-// How many lines were left out so far.
+// The number of lines omitted so far.
 std::uint64_t lines_left_out();
 
 }  // namespace tofu_emulator

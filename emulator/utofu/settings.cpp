@@ -10,7 +10,7 @@ extern char** environ;  // NOLINT: POSIX
 namespace tofu_emulator {
 namespace {
 
-// the smallest queue that the hardware has: strict mode asks no less of it
+// the hardware's smallest queue, which strict mode provides
 constexpr unsigned kDepth = 2048;
 constexpr unsigned kLeastToq = 8;
 
@@ -139,9 +139,9 @@ std::string not_ours(const Variable& rank, const Variable& size) {
          " processes; start fewer";
 }
 
-// Started by an MPI's launcher, which knows nothing of the emulator: its own variables say which of
-// how many this is. Only where a world is named, so that a program which does not mean to be one of
-// them stays alone.
+// Started by an MPI launcher, which does not know the emulator: its own variables give the rank and
+// the number of processes. They are used only if a world is named, so that a program that is not
+// meant to join one runs alone.
 bool take_from_launcher(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
   if (settings->world_path.empty() || variables.contains("UTOFU_EMU_RANK") || variables.contains("UTOFU_EMU_PROCESSES"))
     return true;
@@ -160,7 +160,8 @@ bool take_from_launcher(const std::map<std::string, std::string>& variables, Set
   return true;
 }
 
-// Defaults that depend on others, and what does not fit together. An empty text: all is well.
+// Sets defaults that depend on other settings and checks combinations. Returns an error; empty:
+// none.
 std::string complete(Settings* settings) {
   if (settings->process >= settings->processes) {
     return "UTOFU_EMU_RANK=" + std::to_string(settings->process) +

@@ -9,11 +9,12 @@ constexpr unsigned kOffsetBits = 40;
 constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
 constexpr std::uint64_t kUpperMask = (std::uint64_t{1} << 24U) - 1;
 constexpr std::uint32_t kStagMask = (1U << 18U) - 1;
-// a registration; offsets begin in the lower half
+// the largest registration; offsets begin in the lower half
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 39U;
 constexpr std::uint32_t kFirstAutomatic = 4096;
-constexpr std::uint32_t kAutomatic = 32768;  // stags of a CQ, half of them for read-only memory
-// of an address within a page of 64 KiB: the hardware keeps it
+// automatic stags of a CQ, half of them for read-only memory
+constexpr std::uint32_t kAutomatic = 32768;
+// the bits of an address within a page of 64 KiB, which the hardware keeps
 constexpr std::uint64_t kPageOffset = 0xFFFF;
 
 enum Purpose : std::uint64_t { kForNode = 0x51A6, kForUpper = 0x0BBE, kForFixed = 0xF18D, kForOffset = 0xBA5E };
@@ -22,7 +23,7 @@ std::uint64_t number_of(const VcqPlace& place) {
   return std::uint64_t{place.node} << 8U | std::uint64_t{place.tni} << 4U | place.cq;
 }
 
-// The 6 upper bits differ between the CQs of one node; the others are of no pattern.
+// The 6 upper bits differ between the CQs of one node; the others have no pattern.
 std::uint64_t upper_bits(const Machine& machine, const VcqPlace& place) {
   if (machine.vendor()) return 0;
   const std::uint64_t in_node = place.tni * kCqs + place.cq + machine.scramble(kForNode, place.node);
@@ -53,8 +54,7 @@ utofu_stadd_t Stags::fixed_address(const Machine& machine, const VcqPlace& place
   return (upper_bits(machine, place) ^ stag) << kOffsetBits | fixed_offset(machine, place, stag);
 }
 
-// Even: writable, odd: read-only. They go round, so that one that was given back is not used again
-// soon.
+// Even: writable; odd: read-only. Stags are used in turn, so that a freed one is not reused soon.
 std::uint32_t Stags::free_stag(bool read_only) {
   for (;;) {
     const std::uint32_t stag = next_stag_ | (read_only ? 1U : 0U);
@@ -73,7 +73,7 @@ int Stags::add(void* address, std::size_t size, bool read_only, utofu_stadd_t* s
     *stadd = address_of(known->second, registration.first);
     return UTOFU_SUCCESS;
   }
-  // Half of a half, so that even the ones that are leaving leave a stag free.
+  // Half of the stags of one kind: those being removed still leave a stag free.
   if (by_range_.size() >= kAutomatic / 4) return UTOFU_ERR_FULL;
   const std::uint32_t stag = free_stag(read_only);
   const std::uint64_t any = machine_.vendor() ? 0 : machine_.scramble(kForOffset, number_of(place_) << 32U ^ ++given_);
@@ -104,13 +104,14 @@ int Stags::add_fixed(void* address, std::size_t size, std::uint32_t stag, bool r
   return UTOFU_SUCCESS;
 }
 
-// The registration whose stag the address carries; the offset from its first byte may be beyond it.
+// The registration of the address's stag; `offset` from its first byte may be beyond its end.
 Stags::Registration* Stags::find(utofu_stadd_t stadd, std::uint64_t* offset, std::uint32_t* stag) {
   const std::uint64_t upper = (stadd >> kOffsetBits & kUpperMask) ^ upper_;
   if (upper > kStagMask) return nullptr;
   const auto found = by_stag_.find(static_cast<std::uint32_t>(upper));
   if (found == by_stag_.end() || found->second.leaving) return nullptr;
-  *offset = (stadd & kOffsetMask) - found->second.first;  // below it: larger than any size
+  // for an address before it: larger than any size
+  *offset = (stadd & kOffsetMask) - found->second.first;
   *stag = found->first;
   return &found->second;
 }

@@ -1,14 +1,15 @@
-// The registered memory of one CQ: steering addresses and what they stand for. Application threads
-// register and deregister, the engine looks up; any thread may call anything. Nothing here is on
-// the way of a post.
+// The registered memory of one CQ: steering addresses and their ranges. Application threads
+// register and deregister, the engine looks up; any thread may call any function. None of this is
+// on the path of a post.
 //
-// A steering address is 6 bits that name the CQ within its node, 18 of a stag, 40 of an offset.
-// With random numbering the upper 24 are mixed with the world's seed and the CQ, and each
-// registration begins at another offset, so an address of one CQ means nothing to another. In the
-// vendor's the upper 6 are 0, the offset begins with the memory's place in its page, and that of a
-// stag that the program names with 0: the same stag has the same address everywhere.
-// Byte k of a registration is at address + k. The VCQs of a CQ share it: the same range gets the
-// same address, counted.
+// A steering address has 6 bits that name the CQ within its node, 18 bits of a stag, 40 bits of an
+// offset. With random numbering, the upper 24 bits are mixed with the world's seed and the CQ, and
+// each registration begins at another offset, so an address of one CQ is invalid for another. With
+// the vendor's numbering, the upper 6 bits are 0. The offset begins with the memory's place in its
+// page, and for a stag that the program names with 0, so that the same stag has the same address
+// everywhere.
+// Byte k of a registration is at address + k. The VCQs of a CQ share its registrations: the same
+// range gets the same address, with a count.
 #pragma once
 
 #include <utofu.h>
@@ -25,11 +26,11 @@
 namespace tofu_emulator {
 
 enum class Access : std::uint8_t { read, write, atomic };
-// stadd: nothing is registered there; length: it is, but not all of the range; memory: read-only,
-// or misaligned for an atomic.
+// stadd: no registration there; length: not all of the range is registered; memory: read-only, or
+// misaligned for an atomic.
 enum class Denied : std::uint8_t { none, stadd, length, memory };
 
-// A range that the engine is about to touch.
+// A range that the engine is about to access.
 struct Hold {
   std::byte* data = nullptr;
   Denied denied = Denied::stadd;
@@ -47,44 +48,43 @@ class Stags {
   Stags(const Stags&) = delete;
   Stags& operator=(const Stags&) = delete;
 
-  // Program: UTOFU_SUCCESS, or UTOFU_ERR_INVALID_SIZE (beyond what an address can span), _FULL,
-  // _OUT_OF_MEMORY.
+  // Called by the program: UTOFU_SUCCESS, or UTOFU_ERR_INVALID_SIZE (larger than an address can
+  // span), _FULL, _OUT_OF_MEMORY.
   int add(void* address, std::size_t size, bool read_only, utofu_stadd_t* stadd);
   // With the stag that the program names, below kFixedStags; also _ERR_USED.
   int add_fixed(void* address, std::size_t size, std::uint32_t stag, bool read_only, utofu_stadd_t* stadd);
-  // Where no registration begins: UTOFU_ERR_INVALID_STADD. `in_flight`: commands that the engine
-  // has begun and that still use it, when the last holder gives it back.
+  // UTOFU_ERR_INVALID_STADD: no registration begins there. `in_flight`: begun commands that still
+  // use it when the last holder deregisters it.
   int remove(utofu_stadd_t stadd, std::uint32_t* in_flight);
-  // Whether the address lies in the registration that remove() would end with it (its last
-  // holder's): for its caller's checks.
+  // Whether `stadd` lies in the registration that remove(begin) would end (called by its last
+  // holder): for the caller's checks.
   [[nodiscard]] bool would_end(utofu_stadd_t begin, utofu_stadd_t stadd);
 
-  // While held the range is not deregistered: dereg takes the entry out, then waits. So hold it for
-  // the time of a copy, never across rounds. Release only what was not denied.
+  // While it is held, the range is not deregistered: deregistration removes the entry, then waits.
+  // So hold it for a copy only, never across rounds. Release it only if it was not denied.
   [[nodiscard]] Hold hold(utofu_stadd_t stadd, std::size_t length, Access access);
   void release(const Hold& hold);
-  // Strict mode: a command that the engine has begun uses, until finished(), this range of its own
-  // side; dereg reports it. What is not registered is not counted, and finished() of what is gone
-  // does nothing.
+  // Strict mode: a begun command uses this local range until finished(); deregistration reports it.
+  // Unregistered ranges are not counted, and finished() for a removed registration does nothing.
   void began(utofu_stadd_t stadd);
   void finished(utofu_stadd_t stadd);
 
   [[nodiscard]] std::size_t size();
 
-  // The address that add_fixed() gives on the CQ of this place, whether or not it was called.
-  // Arithmetic.
+  // The address that add_fixed() gives on the CQ of this place, whether or not it was called. Pure
+  // computation.
   [[nodiscard]] static utofu_stadd_t fixed_address(const Machine& machine, const VcqPlace& place, std::uint32_t stag);
 
  private:
   struct Registration {
     std::byte* address = nullptr;
     std::size_t size = 0;
-    std::uint64_t first = 0;  // what the 40-bit field of the first byte holds
+    std::uint64_t first = 0;  // the 40-bit field of the first byte's address
     std::uint32_t count = 0;
     std::uint32_t in_flight = 0;
     std::uint32_t held = 0;
     bool read_only = false;
-    bool leaving = false;  // taken out; it stays until nobody holds it
+    bool leaving = false;  // being removed; the entry stays until it is not held
   };
   struct Range {
     std::byte* address;
@@ -103,10 +103,11 @@ class Stags {
   const Machine& machine_;
   const VcqPlace place_;
   const std::uint64_t upper_;  // the upper 24 bits of addresses, before the stag
-  std::mutex mutex_;           // of all that follows
+  std::mutex mutex_;           // protects all members below
   std::condition_variable released_;
   std::uint32_t next_stag_;
-  std::uint64_t given_ = 0;  // automatic registrations so far: each begins at another offset
+  // automatic registrations so far; it makes each begin at another offset
+  std::uint64_t given_ = 0;
   std::unordered_map<std::uint32_t, Registration> by_stag_;
   std::unordered_map<Range, std::uint32_t, RangeHash> by_range_;  // the automatic ones
 };

@@ -56,7 +56,7 @@ TEST_F(StagsTest, ByteKIsAtAddressPlusK) {
   }
 }
 
-// Programs compute a peer's address from their own.
+// Programs compute a peer's address from their own one.
 TEST(StagsOfTheVendor, AStagHasTheSameAddressEverywhere) {
   Settings settings = world();
   settings.numbering = Numbering::vendor;
@@ -153,7 +153,7 @@ TEST_F(StagsTest, FixedStagsCanBeComputed) {
   ASSERT_EQ(stags_.add_fixed(memory_.data(), 512, 7, false, &stadd), UTOFU_SUCCESS) << "free again";
 }
 
-// Addresses of one CQ mean nothing to the others, of this node and of others.
+// An address of one CQ is invalid for other CQs, of this node and of others.
 TEST_F(StagsTest, AnAddressBelongsToItsQueue) {
   std::vector<utofu_stadd_t> mine{add(0, 64), add(64, 64), add(0, 64, true)};
   for (std::uint32_t stag = 0; stag < kFixedStags; ++stag) {

@@ -1,4 +1,4 @@
-// A program's share of a CQ.
+// A VCQ: the part of a CQ that one handle uses.
 #pragma once
 
 #include <utofu.h>
@@ -15,9 +15,9 @@ struct Vcq {
   utofu_vcq_id_t id = 0;  // raw
   unsigned long flags = 0;
   std::uint16_t slot = 0;  // in the CQ
-  // Strict mode: which thread is in a call on this handle; 0: none. (For who checks handles.)
+  // Not used: handles.hpp records the thread in CqUser::thread.
   std::atomic<std::uint32_t> owner{0};
-  // the timing model's: which of its clocks is this handle's; 0: none yet
+  // 1 + the index of this handle's clock in the timing model; 0: none yet
   std::uint64_t model_clock = 0;
 };
 

@@ -21,9 +21,9 @@ namespace tofu_emulator {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31756C75'6D65FEEDULL;
-constexpr std::size_t kPage = 65'536;  // the largest page of the machines that this runs on
+constexpr std::size_t kPage = 65'536;  // the largest page size of the machines on which this runs
 
-// What all processes must agree upon, as it lies in the world.
+// Settings that all processes must agree on, as stored in the world.
 struct Agreed {
   std::uint32_t processes;
   std::uint32_t per_node;
@@ -56,7 +56,7 @@ std::string shape_text(const std::array<std::uint8_t, 8>& shape) {
   return text;
 }
 
-// The variable in which they differ, with what this process and the first one have; empty: none.
+// The variable that differs, with the values of this process and of the first one; empty: none.
 std::string difference(const Agreed& mine, const Agreed& first) {
   const auto both = [](const char* name, const std::string& own, const std::string& other) {
     return std::string(name) + " is " + own + " here and " + other + " in the process that came first";
@@ -86,11 +86,11 @@ std::string difference(const Agreed& mine, const Agreed& first) {
 }
 
 struct KernelsWord {
-  bool ended = false;         // a zombie, or not even that
-  std::uint64_t started = 0;  // in ticks since boot; 0: not known
+  bool ended = false;         // a zombie, or gone
+  std::uint64_t started = 0;  // in ticks since boot; 0: unknown
 };
 
-// What the kernel says of a process. A file that cannot be read says nothing.
+// What the kernel knows of a process. Without a readable file the result is empty.
 KernelsWord ask_kernel(std::uint32_t pid) {
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return {true, 0};
   std::string line;
@@ -106,7 +106,7 @@ KernelsWord ask_kernel(std::uint32_t pid) {
   return word;
 }
 
-// Of a zombie that this user may look at, as waitpid() gives it.
+// The status of a zombie that this user may inspect, in waitpid()'s format.
 std::optional<int> exit_status(std::uint32_t pid) {
   std::string line;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), line);
@@ -119,12 +119,12 @@ std::optional<int> exit_status(std::uint32_t pid) {
   constexpr int kStatusField = 52;
   for (int i = 4; i <= kStatusField; ++i) fields >> field;
   int status = 0;
-  // 0 where it is not shown, too
+  // 0 is also given where the status is hidden
   if (!(std::istringstream(field) >> status) || status == 0) return std::nullopt;
   return status;
 }
 
-// Whether it has certainly ended: who is taken for dead stays dead.
+// Whether it has certainly ended: a process that was considered dead stays dead.
 bool ended_for_certain(const ProcessEntry& entry) {
   const KernelsWord word = ask_kernel(entry.pid.load(std::memory_order_relaxed));
   const std::uint64_t started = entry.started.load(std::memory_order_relaxed);
@@ -135,8 +135,8 @@ constexpr std::size_t up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// A lock on the whole file, of this process: it goes with the process. (Not flock: a descriptor
-// that several processes have inherited is one holder to flock.)
+// A lock of this process on the whole file, released when the process ends. (Not flock: processes
+// that have inherited a descriptor are one holder for flock.)
 class FileLock {
  public:
   explicit FileLock(int fd) : fd_(fd) { set(F_WRLCK); }
@@ -162,10 +162,11 @@ std::string with_errno(const std::string& text) {
 }  // namespace
 
 struct World::Header {
-  std::atomic<std::uint64_t> magic;  // kMagic: `agreed` is written. Under the file's lock
+  std::atomic<std::uint64_t> magic;  // kMagic: `agreed` is written. Protected by the file's lock
   Agreed agreed;
   std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> left;  // processes that have; under the file's lock
+  // the number of processes that have left; protected by the file's lock
+  std::atomic<std::uint32_t> left;
 };
 
 std::unique_ptr<World> World::join(const Settings& settings, const Machine& machine, std::string* problem) {
@@ -192,7 +193,7 @@ std::unique_ptr<World> World::join(const Settings& settings, const Machine& mach
       *problem = with_errno("fstat of the world");
       return nullptr;
     }
-    // the last of another job has just removed it
+    // the last process of another job has just removed it
     if (!settings.world_path.empty() && status.st_nlink == 0) continue;
     if (!world->map(settings, machine, world->file_.get(), problem) || !world->enter(settings, problem)) return nullptr;
     return world;
@@ -201,7 +202,7 @@ std::unique_ptr<World> World::join(const Settings& settings, const Machine& mach
 
 bool World::open_shared(const Settings& settings, std::string* problem) {
   if (settings.world_fd >= 0) {
-    // A descriptor of our own, so that closing it is ours too.
+    // A duplicate descriptor, which this process may close.
     file_.reset(::fcntl(settings.world_fd, F_DUPFD_CLOEXEC, 0));
     if (!file_.valid())
       *problem = with_errno("UTOFU_EMU_FD=" + std::to_string(settings.world_fd) + " is no open descriptor");
@@ -229,8 +230,8 @@ bool World::open_shared(const Settings& settings, std::string* problem) {
 
 bool World::map(const Settings& settings, const Machine& machine, int fd, std::string* problem) {
   nodes_ = machine.node_of(settings.processes - 1) + 1;
-  // Rings are touched over their whole length in time, so many processes get small ones; two of the
-  // largest packets and more fit.
+  // Rings are touched over their whole length in time, so jobs of many processes get small ones. A
+  // ring holds more than two of the largest packets.
   ring_bytes_ = settings.processes <= 16 ? 65'536 : 16'384;
   const std::size_t entries = up(sizeof(Header), kPage);
   const std::size_t cqs = entries + up(sizeof(ProcessEntry) * processes_, kPage);
@@ -247,8 +248,8 @@ bool World::map(const Settings& settings, const Machine& machine, int fd, std::s
     *problem = "the file given as the world is none; name a new one in UTOFU_EMU_WORLD";
     return false;
   }
-  // What was made by others may be of another size: then the headers differ, which enter() finds
-  // before anything else is touched.
+  // A world made by others may have another size: then the headers differ, and enter() detects this
+  // before any other access.
   const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (memory == MAP_FAILED) {
@@ -266,7 +267,7 @@ bool World::map(const Settings& settings, const Machine& machine, int fd, std::s
   return true;
 }
 
-// With the file locked.
+// Requires the lock on the file.
 bool World::enter(const Settings& settings, std::string* problem) {
   const Agreed mine = agreed_of(settings);
   if (header_->magic.load(std::memory_order_acquire) == 0) {
@@ -340,7 +341,7 @@ World::Word* World::gate_word(std::uint32_t node, std::uint16_t tni, std::uint16
   return node < nodes_ ? &gates_[(std::size_t{node} * kTnis + tni) * kGates + gate] : nullptr;
 }
 
-// A word: owner's number + 1 below, generation above.
+// A word of the directory: the owner's number + 1 in the lower half, the generation above.
 namespace {
 Owner owner_of(const std::atomic<std::uint64_t>* word) {
   if (word == nullptr) return {};

@@ -1,9 +1,9 @@
-// The memory that the processes of a world share: who they are, whose the CQs are, and the rings
-// between them.
+// The memory that the processes of a world share: the processes, the owners of the CQs, and the
+// rings between processes.
 //
-// It is a file without a name that `heddle run` has made (UTOFU_EMU_FD), or one with a name
-// (UTOFU_EMU_WORLD), or, for a process alone, anonymous. Only what is touched of it takes memory.
-// Who comes first writes what all must agree upon.
+// It is a file without a name made by `heddle run` (UTOFU_EMU_FD), or a file with a name
+// (UTOFU_EMU_WORLD), or, for a single process, anonymous memory. Only touched pages take memory.
+// The first process writes the settings that all must agree on.
 #pragma once
 
 #include <array>
@@ -27,8 +27,7 @@ inline constexpr std::uint32_t kMaskWords = kMaxProcesses / 64;
 enum class Channel : std::uint8_t { requests, responses };
 inline constexpr std::uint32_t kChannels = 2;
 
-// A CQ's or gate's entry in the directory, one word: owner and generation. Generations count the
-// owners.
+// The directory's word for a CQ or gate: owner and generation. The generation counts the owners.
 struct Owner {
   std::uint32_t process = kNobody;
   std::uint32_t generation = 0;
@@ -40,28 +39,29 @@ enum class Presence : std::uint32_t { absent, joined, left };
 
 // One line or more for each process. Zeroed: absent.
 struct alignas(heddle::queue::kRingLine) ProcessEntry {
-  std::atomic<Presence> presence;  // release by the process itself; acquire by who looks
+  std::atomic<Presence> presence;  // release by the process itself; acquire by readers
   std::atomic<std::uint32_t> pid;  // relaxed: published by presence
-  // when, in the kernel's ticks: with the pid it is unique. relaxed: as pid
+  // start time in the kernel's ticks: unique together with the pid. relaxed: as pid
   std::atomic<std::uint64_t> started;
-  std::atomic<std::uint32_t> death_told;   // relaxed: by exchange, so that one process tells it
-  std::atomic<std::uint32_t> engine_runs;  // release/acquire: somebody takes what is in the rings
+  std::atomic<std::uint32_t> death_told;  // relaxed exchange: only one process reports the death
+  // release/acquire: an engine takes records from the rings
+  std::atomic<std::uint32_t> engine_runs;
   alignas(heddle::queue::kRingLine) DoorbellWord<> doorbell;
-  // Whose rings have something for this process, a bit each. Set (seq_cst) by the source after it
-  // has published, taken (seq_cst) by the engine before it looks into the ring.
+  // A bit for each process whose ring may have records for this process. Set (seq_cst) by the
+  // source after it has published, cleared (seq_cst) by the engine before it reads the ring.
   alignas(heddle::queue::kRingLine) std::array<std::array<std::atomic<std::uint64_t>, kMaskWords>, kChannels> filled;
 };
 
 class World {
  public:
-  // Joins. Null: *problem says why not and what to do.
+  // Joins the world. Null: *problem says why not and what to do.
   static std::unique_ptr<World> join(const Settings& settings, const Machine& machine, std::string* problem);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // The directory. Any thread, no lock; the processes of a node compete for what the node has.
-  // false: somebody has it
+  // The directory. Any thread, no lock; the processes of a node compete for its CQs and gates.
+  // False: it has an owner.
   [[nodiscard]] bool claim_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
   void release_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
   [[nodiscard]] Owner cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
@@ -73,17 +73,17 @@ class World {
   [[nodiscard]] ProcessEntry& entry(std::uint32_t process) const { return entries_[process]; }
   // 0, or 1 + the process that has ended the job.
   [[nodiscard]] std::atomic<std::uint32_t>& ended() const;
-  // It has joined, and has ended without leaving; what cannot be found out is no. System calls.
+  // It has joined, and has ended without leaving; false if this cannot be found out. System calls.
   [[nodiscard]] bool died(std::uint32_t process) const;
-  // How, in words, as far as the kernel still knows.
+  // How it ended, in words, as far as the kernel still knows.
   [[nodiscard]] std::string describe_death(std::uint32_t process) const;
 
   [[nodiscard]] std::uint32_t self() const { return process_; }
 
-  // The timing model's, Links::bytes() of it; null: it is off.
+  // The memory of the timing model's Links, Links::bytes() long; null: the model is off.
   [[nodiscard]] std::byte* link_memory() const { return links_; }
 
-  // A ring's ends. Each is made once, by the engine of the process whose end it is.
+  // A ring's ends. The engine of the process at that end makes it once.
   [[nodiscard]] heddle::queue::RecordProducer<> producer(std::uint32_t from, std::uint32_t to, Channel channel) const;
   [[nodiscard]] heddle::queue::RecordConsumer<> consumer(std::uint32_t from, std::uint32_t to, Channel channel) const;
 
@@ -101,7 +101,7 @@ class World {
   [[nodiscard]] bool claim(Word* word) const;
 
   heddle::base::Fd file_;
-  std::string path_;  // to be removed by the last; empty: none
+  std::string path_;  // to be removed by the last process; empty: none
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
   Header* header_ = nullptr;
@@ -111,7 +111,7 @@ class World {
   std::byte* rings_ = nullptr;
   std::byte* links_ = nullptr;
   std::uint32_t ring_bytes_ = 0;
-  std::uint32_t nodes_ = 0;  // that have processes
+  std::uint32_t nodes_ = 0;  // nodes that have processes
   std::uint32_t processes_ = 1;
   std::uint32_t process_ = 0;
   bool entered_ = false;

@@ -6,7 +6,7 @@
 namespace heddle::shmem {
 namespace {
 
-// What a member tells the others. Of one exchange, so that it costs no more than a sync.
+// What a member tells the others. It fits one exchange, so it costs no more than a sync.
 struct Statement {
   char what[32];
   std::int64_t values[kMostGiven];

@@ -1,8 +1,8 @@
-// Atomic operations. On direct memory they are the processor's own, done by the caller; else
-// posted.hpp.
+// Atomic operations. On direct memory the caller executes the processor's atomic; otherwise
+// posted.hpp sends a message.
 //
-// They are acquire and release: the standard asks for less, but programs spin on shmem_atomic_fetch
-// and read what they were told of, and on x86 it costs nothing.
+// They are acquire and release. The standard asks for less, but programs spin on shmem_atomic_fetch
+// and then read the data that the value announces; on x86 this costs nothing.
 #pragma once
 
 #include <bit>
@@ -22,13 +22,13 @@ constexpr Bits<T> bits_of(T value) {
   return std::bit_cast<Bits<T>>(value);
 }
 
-// The operations of Heddle in the width of T.
+// The 32-bit operation of Heddle, in the width of T.
 template <class T>
 constexpr heddle_atomic_op wide(heddle_atomic_op of_32_bits) {
   return static_cast<heddle_atomic_op>(of_32_bits + (sizeof(T) == 8 ? HEDDLE_ADD64 - HEDDLE_ADD32 : 0));
 }
 
-// What an operation is on the processor, and in Heddle.
+// Each operation, as the processor's atomic and as Heddle's operation code.
 struct Add {
   static constexpr heddle_atomic_op kOp = HEDDLE_ADD32;
   template <class B>
@@ -70,8 +70,9 @@ constexpr T from_bits(std::uint64_t bits) {
   return std::bit_cast<T>(static_cast<Bits<T>>(bits));
 }
 
-// The word on PE `pe` if it is direct, else null. Misaligned it might lie in two lines, where an
-// atomic is very slow on some processors and none at all on others: the way by messages refuses it.
+// The word on PE `pe` if it is direct, else null. A misaligned word may span two cache lines: an
+// atomic on it is very slow on some processors and not atomic on others. It gets null too, and the
+// message path reports the error.
 template <class T, class C>
 [[gnu::always_inline]] inline Bits<T>* direct_word(C& context, const T* dest, int pe) {
   if (!is_aligned(dest, sizeof(T))) [[unlikely]] {
@@ -133,8 +134,8 @@ inline void atomic_compare_swap_nbi(Call call, C&& context, T* fetch, T* dest, T
   *fetch = compare_swap_here(at, cond, value);
 }
 
-// Reading is adding nothing where messages do it: a get of a word promises a single access, but no
-// order with atomics.
+// Over messages a read is an addition of 0: a get of a word is a single access, but is not ordered
+// with atomics.
 template <class T, class C>
 inline T atomic_fetch(Call call, C&& context, const T* source, int pe) {
   const Bits<T>* at = direct_word(context, source, pe);

@@ -28,15 +28,15 @@ void check_live(Call call, const char* argument, const void* address, std::size_
   if (bytes == 0 || !g_state.heap.holds(address, bytes)) return;
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - g_state.heap.base;
   if (offset < kReservedBytes) return;
-  // A program's collectives are of the same few blocks again and again: those of its last dest and
-  // source.
+  // A program's collectives use the same few blocks again and again. This cache keeps the last two
+  // blocks, usually those of dest and source.
   struct Known {
     memory::Allocator::Extent block;
     std::uint64_t generation = 0;
   };
   static thread_local Known t_known [[gnu::tls_model("initial-exec")]][2];
   static thread_local unsigned t_oldest [[gnu::tls_model("initial-exec")]] = 0;
-  // before the question, so that the answer is not older
+  // before the lookup, so that the block found is not older than `generation`
   const std::uint64_t generation = heap_generation();
   for (const Known& known : t_known) {
     const auto [begin, end] = known.block;
@@ -57,7 +57,7 @@ void check_live(Call call, const char* argument, const void* address, std::size_
 }
 
 const void* this_thread() {
-  // initial-exec: reached without a call, as libraries that are linked may.
+  // initial-exec: accessed without a function call. Libraries that are linked may use it.
   static thread_local char t_mark [[gnu::tls_model("initial-exec")]];
   return &t_mark;
 }

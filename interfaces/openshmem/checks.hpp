@@ -1,12 +1,12 @@
-// What is looked at beyond what finding the memory shows by itself (HEDDLE_CHECK): off, on, full.
+// Checks of HEDDLE_CHECK (off, on, full), beyond those that locating the memory includes.
 //
-//   off    what costs nothing: PE, address, context, arguments of rare calls
-//   on     and, in collectives, whether dest and source overlap, and whether they lie in memory
-//          that was freed
-//   full   and that in every operation, and whether the thread may use the context
+//   off    checks that cost nothing: PE, address, context, arguments of rare calls
+//   on     also, in collectives: whether dest and source overlap, and whether they lie in freed
+//          memory
+//   full   the same in every operation, and whether the thread may use the context
 //
-// Under full every operation takes the way by the engine (no segment is direct), so the direct way
-// does not know of it.
+// Under full, no segment is direct and every operation goes through the engine, so the direct path
+// has no code for these checks.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ struct Range {
 };
 // Ends the job if the two have a byte in common.
 void check_apart(Call call, const Range& dest, const Range& source);
-// Ends the job if the range, which is symmetric, lies in the heap but not in one block of it. The
-// library's own words count as one.
+// Ends the job if the range, which is symmetric, lies in the heap but not within one block. The
+// library's reserved memory counts as one block.
 void check_live(Call call, const char* argument, const void* address, std::size_t bytes);
 
-// Tells threads apart.
+// Identifies the calling thread.
 const void* this_thread();
-// Ends the job if the context is another thread's private one.
+// Ends the job if the context is private (SHMEM_CTX_PRIVATE) to another thread.
 void check_thread(Call call, const Context& context);
 
 }  // namespace heddle::shmem

@@ -10,14 +10,14 @@
 namespace heddle::shmem {
 namespace {
 
-// Above this a broadcast is fetched by its receivers, all at the same time, instead of put by the
-// root.
+// Above this size the receivers of a broadcast fetch the data, all at the same time, and the root
+// does not put it.
 constexpr std::size_t kGiveBytes = 16384;
 
-// of calls whose elements were counted as bytes already
+// the name for the check, where the caller has converted elements to bytes
 constexpr const char* kBytes = "nelems in bytes";
 
-// The bytes of `n` times as much; more than any memory if that is more.
+// bytes * n, or SIZE_MAX on overflow: more than any memory
 std::size_t times(std::size_t bytes, int n) {
   std::size_t product = 0;
   return __builtin_mul_overflow(bytes, static_cast<std::size_t>(n), &product) ? SIZE_MAX : product;
@@ -34,7 +34,8 @@ void copy(void* dest, const void* source, std::size_t bytes) {
   if (dest != source) std::memmove(dest, source, bytes);
 }
 
-// Puts `bytes` bytes of `source` to offset `offset` of everybody's dest, and waits for everybody's.
+// Puts `source` to the same symmetric address `dest` on every member, and waits until all have done
+// so.
 void put_to_all(Call call, Group& group, void* dest, const void* source, std::size_t bytes) {
   for (int k = 0; k < group.members.size; ++k) {
     to_peer(call, group, dest, source, bytes, (group.me + k) % group.members.size);
@@ -43,7 +44,7 @@ void put_to_all(Call call, Group& group, void* dest, const void* source, std::si
   sync(call, group);
 }
 
-// Where this member's part of the concatenation begins, and how long the whole is.
+// Where this member's part of the concatenation begins, and the length of the whole.
 struct Extent {
   std::size_t begin;
   std::size_t bytes;
@@ -60,16 +61,16 @@ Extent extent_in_team(Call call, Group& group, std::size_t bytes) {
   return extent;
 }
 
-// As far as this member's part.
+// `bytes` of the result ends at this member's part.
 Extent extent_in_chain(Call call, Group& group, std::size_t bytes) {
-  sync(call, group);  // everybody's dest is ready
+  sync(call, group);  // every member's dest is ready
   const std::size_t begin = prefix_in_chain(call, group, bytes);
   std::size_t end = 0;
   return {begin, __builtin_add_overflow(begin, bytes, &end) ? SIZE_MAX : end};
 }
 
-// Whether an element of one is where one of the other is; one's may lie between the other's. Both
-// are counted with the bytes from the first element to the last.
+// Whether an element of dest overlaps an element of source. Elements of one may lie between those
+// of the other. Both ranges go from the first element to the end of the last.
 bool elements_meet(const Range& dest, const Range& source, const Strided& shape) {
   auto to = reinterpret_cast<std::uintptr_t>(dest.address);
   auto from = reinterpret_cast<std::uintptr_t>(source.address);
@@ -118,7 +119,7 @@ Group& active_group(Call call, const ActiveSet& set, Group& made) {
          set.log_stride, set.size, g_state.my_pe);
   }
   check_symmetric(call, "pSync", set.psync, SHMEM_SYNC_SIZE * sizeof(long));
-  // Threads may be in several active sets at once, but not in one team.
+  // Threads may use several active sets at the same time, but not one team.
   if (members.size == n && g_state.thread_level != SHMEM_THREAD_MULTIPLE) return world_team();
   made = Group{.members = members, .me = me, .psync = set.psync};
   return made;
@@ -130,7 +131,7 @@ int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std
     fail(call, "PE_root %d: the PEs of the team or active set are 0-%d", root, group.members.size - 1);
   }
   if (dest == source) {
-    // the standard forbids it, programs do it, and it does no harm
+    // The standard forbids the overlap, but programs do it and it does no harm.
     check_symmetric(call, "dest", dest, bytes);
   } else {
     check_buffers(call, {dest, bytes}, {source, bytes});
@@ -174,7 +175,7 @@ int collect_bytes(Call call, Group& group, void* dest, const void* source, std::
   check_alike(call, group, call, {});
   const Extent extent =
       group.slot != nullptr ? extent_in_team(call, group, bytes) : extent_in_chain(call, group, bytes);
-  // In a chain the end of the whole is known to the last member alone.
+  // In a chain only the last member knows the end of the whole.
   check_symmetric(call, "dest", dest, extent.bytes);
   if (checks_collectives()) check_apart(call, {dest, extent.bytes}, {source, bytes});
   if (bytes == 0) {
@@ -210,7 +211,7 @@ int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, con
     return 0;
   }
   const int n = group.members.size;
-  // From the first element of the first block to the end of the last one's last.
+  // From the first element of the first block to the end of the last element of the last block.
   const std::size_t count = times(elements, n) - 1;
   const auto whole = [&](std::size_t stride) {
     std::size_t bytes = 0;

@@ -1,9 +1,9 @@
 // Collectives that move data, on teams and on active sets.
 //
-// The standard promises that every member's dest is ready before any of them calls broadcast or
-// alltoall; there a member puts at once and waits for the others at the end. Of collect it does not
-// say so: small contributions travel through the library's own memory, and larger ones are put
-// after a sync.
+// The standard promises that every member's dest is ready before any member calls broadcast or
+// alltoall. There a member puts at once and waits for the others at the end. For collect there is
+// no such promise: contributions of one small size go through the library's own memory; others are
+// put after a sync or after the exchange of the lengths.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,21 @@ struct ActiveSet {
   int size;
   long* psync;
 };
-// The group of an active set. All PEs are the world's team where no other thread can be in it; else
-// it is made in `made`.
+// The group of an active set. A set of all PEs is the world's team if no other thread can use that
+// team at the same time; otherwise the group is made in `made`.
 Group& active_group(Call call, const ActiveSet& set, Group& made);
 
 // Ends the job unless all of [address, address + bytes) is symmetric.
 void check_symmetric(Call call, const char* argument, const void* address, std::size_t bytes);
 
-enum class RootCopies : bool { no, yes };  // the root of an active set keeps its dest
+// Whether the root of a broadcast fills its own dest; in an active set it does not.
+enum class RootCopies : bool { no, yes };
 int broadcast_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes, int root,
                     RootCopies root_copies);
 int fcollect_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes);
 int collect_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes);
 int alltoall_bytes(Call call, Group& group, void* dest, const void* source, std::size_t bytes);
-// The strides are elements.
+// Strides in elements.
 struct ElementStrides {
   std::ptrdiff_t dest;
   std::ptrdiff_t source;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr long kOptions = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE;
 
-// Contexts are few and made rarely: one lock around their books. A destroyed one stays, so that its
-// use can be told, until its place is needed for another.
+// Contexts are few and rarely made, so one lock protects all of this. A destroyed context is kept
+// until its memory is needed for another one, so that its use can be detected.
 struct Books {
   std::mutex mutex;
   std::vector<std::unique_ptr<Context>> all;
@@ -30,7 +30,7 @@ bool is_exclusive(long options) {
   return g_state.thread_level != SHMEM_THREAD_MULTIPLE || (options & (SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE)) != 0;
 }
 
-// False: there are no more, or none of this kind.
+// False: there are no more workers, or none of this kind.
 bool take_worker(bool exclusive, heddle_worker* worker) {
   std::vector<heddle_worker>& idle = exclusive ? g_books.idle_exclusive : g_books.idle_shared;
   if (!idle.empty()) {
@@ -47,7 +47,7 @@ bool take_worker(bool exclusive, heddle_worker* worker) {
 void set(Context& context, const Members& members, heddle_worker worker, long options, bool owns, shmem_team_t team) {
   context.members = members;
   context.worker = worker;
-  // so that quiet and fence come to their checks
+  // under HEDDLE_CHECK=full always true, so that quiet and fence run their checks
   context.posted.store(checks_everything(), std::memory_order_relaxed);
   context.owner = this_thread();
   context.options = options;
@@ -68,10 +68,10 @@ void open_default_context(Call call) {
 
 void close_contexts(Call call) {
   const std::lock_guard lock(g_books.mutex);
-  // Leaving the job closes the workers; that the program left contexts open is its own affair.
+  // Leaving the job closes the workers. A program may leave contexts open.
   for (const std::unique_ptr<Context>& context : g_books.all) {
     if (context->members.size == 0 || !context->posted.load(std::memory_order_relaxed)) continue;
-    must(call, heddle_quiet(context->worker));  // whosever it is
+    must(call, heddle_quiet(context->worker));  // must wait, whichever thread owns the worker
   }
   g_books.all.clear();
   g_books.destroyed.clear();
@@ -105,7 +105,7 @@ void close_context(Call call, Context& context) {
     (is_exclusive(context.options) ? g_books.idle_exclusive : g_books.idle_shared).push_back(context.worker);
   }
   context.members.size = 0;
-  // the one destroyed first is used again first
+  // First in, first out: the context that was destroyed first is reused first.
   g_books.destroyed.insert(g_books.destroyed.begin(), &context);
 }
 
@@ -147,7 +147,7 @@ void ctx_destroy(Call call, shmem_ctx_t ctx) {
 
 void ctx_session_start(Call call, shmem_ctx_t ctx, long /*options*/, const shmemx_ctx_session_config_t* config,
                        long config_mask) {
-  ctx_session_stop(call, ctx);  // the same must be true of ctx
+  ctx_session_stop(call, ctx);  // the same checks of ctx
   if (ctx == SHMEM_CTX_INVALID || (config_mask & SHMEMX_CTX_SESSION_TOTAL_OPS) == 0) return;
   if (config == nullptr) {
     fail(call, "config is null, but config_mask is %#lx", static_cast<unsigned long>(config_mask));

@@ -1,10 +1,11 @@
-// Communication contexts: which worker of Heddle an operation goes through; order, completion, and
-// the barrier of all PEs.
+// Communication contexts: the Heddle worker that an operation uses, order and completion, and the
+// barrier of all PEs.
 //
-// A context has a worker of its own: exclusive if one thread at a time uses it (options PRIVATE and
-// SERIALIZED, or a program below SHMEM_THREAD_MULTIPLE), else shared. When there are no more
-// workers it shares that of the default context, which is correct and completes more than was asked
-// for. A destroyed context's worker waits for the next context of its kind.
+// A context has its own worker. The worker is exclusive if one thread at a time uses it (options
+// PRIVATE and SERIALIZED, or a program below SHMEM_THREAD_MULTIPLE), else shared. When there are no
+// more workers, the context shares the default context's worker: this is correct, but quiet
+// completes more than the program asked for. When a context is destroyed, its worker is kept for
+// the next context of its kind.
 #pragma once
 
 #include <shmemx.h>
@@ -14,7 +15,7 @@
 
 namespace heddle::shmem {
 
-// The default context, at the start and at the end.
+// Open the default context at the start; close all contexts at the end.
 void open_default_context(Call call);
 void close_contexts(Call call);
 
@@ -22,15 +23,15 @@ void close_contexts(Call call);
 Context* open_context(Call call, long options, const Members& members, shmem_team_t team);
 void close_context(Call call, Context& context);
 
-// What shmem_ctx_create and shmem_team_create_ctx do: 0, or 1 and SHMEM_CTX_INVALID.
+// Implements shmem_ctx_create and shmem_team_create_ctx: 0, or 1 and SHMEM_CTX_INVALID.
 int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx);
-// When a team ends: those of its contexts that the program may leave to the library.
+// When a team is destroyed: destroys its contexts that are not private.
 void close_shareable_contexts(Call call, shmem_team_t team);
 
 int ctx_create(Call call, long options, shmem_ctx_t* ctx);
 void ctx_destroy(Call call, shmem_ctx_t ctx);
 
-// Hints, which are checked and change nothing: direct operations leave nothing to put together.
+// Hints. They are checked and otherwise ignored: direct operations leave nothing to combine.
 void ctx_session_start(Call call, shmem_ctx_t ctx, long options, const shmemx_ctx_session_config_t* config,
                        long config_mask);
 void ctx_session_stop(Call call, shmem_ctx_t ctx);
@@ -41,8 +42,9 @@ void fence_posted(Call call, Context& context);
 template <class C>
 inline void quiet(Call call, C&& handle) {
   Context& context = context_of(handle);
-  // Only what went through the worker needs it. A context that never posted anything has direct
-  // stores only; an invalid one nothing at all, which the standard wants to be no error.
+  // Only operations posted to the worker need a wait. A context that has never posted has direct
+  // stores only. An invalid context has nothing to wait for, and the standard says that this is no
+  // error.
   if (context.posted.load(std::memory_order_relaxed) || g_state.n_pes == 0) [[unlikely]] {
     quiet_posted(call, context);
   }

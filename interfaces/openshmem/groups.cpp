@@ -12,8 +12,8 @@
 namespace heddle::shmem {
 namespace {
 
-// A word of an active set, in pSync: those of sync first, by round and distance, then that of the
-// root or the chain.
+// The words of an active set, in pSync: first those of sync, by round and distance, then the word
+// of give() and prefix_in_chain().
 constexpr int kGiveWord = kRounds * (kRadix - 1);
 static_assert(kGiveWord < SHMEM_SYNC_SIZE);
 
@@ -32,22 +32,22 @@ void describe_absent(char* text, int pe) {
                 checks_everything() ? "" : "; HEDDLE_CHECK=full tells if it is in another collective");
 }
 
-// `from`: the PE whose signal it is.
+// `from`: the PE that sets the signal.
 void hear(Call call, const std::uint64_t* word, std::uint64_t number, int from) {
   wait_until_true(
       call, default_context().worker, [=] { return heard(word, number); },
       [=](char* text) { describe_absent(text, from); });
 }
 
-// Waits for one count and takes it. The teller may be a use ahead of us, so that it may have
-// counted twice.
+// Waits until the counter is not 0, then takes one. The sender may already be in its next use of
+// the word and have counted twice.
 void hear_count(Call call, std::uint64_t* word, int from) {
   hear(call, word, 1, from);
   __atomic_fetch_sub(word, 1, __ATOMIC_RELAXED);
 }
 
-// Waits until has(k) is true of all k below `count`: one wait, whoever is last. from(k): the PE
-// that it is of.
+// Waits until has(k) is true for all k below `count`; one wait for all. from(k): the PE that k
+// waits for.
 template <class Has, class From>
 void hear_all(Call call, int count, const Has& has, const From& from) {
   int k = 0;
@@ -60,8 +60,9 @@ void hear_all(Call call, int count, const Has& has, const From& from) {
       [&](char* text) { describe_absent(text, from(k)); });
 }
 
-// In each round tell(round, k, world) those at distance (k + 1) * 8^round behind us, then
-// hear(round, count, from) as many before us, from(k).
+// In each round, tell(round, k, world) signals the members me + (k + 1) * 8^round; then
+// hear_round(round, count, from) waits for as many members me - (k + 1) * 8^round; from(k) is their
+// PE.
 template <class Tell, class Hear>
 void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
   const long n = group.members.size;
@@ -197,7 +198,7 @@ std::size_t prefix_in_chain(Call call, Group& group, std::size_t bytes) {
   std::uint64_t begin = 0;
   if (group.me > 0) {
     hear(call, word, 1, group.world(group.me - 1));
-    // one more, so that it is not zero
+    // The word carries the value plus 1, so that it is never zero.
     const std::uint64_t told = __atomic_load_n(word, __ATOMIC_RELAXED);
     __atomic_fetch_sub(word, told, __ATOMIC_RELAXED);
     begin = told - 1;

@@ -22,14 +22,14 @@ namespace heddle::shmem {
 namespace {
 
 constexpr std::size_t kDefaultBytes = std::size_t{512} << 20U;
-constexpr std::size_t kLine = 64;  // two blocks that threads write do not share a line
+constexpr std::size_t kLine = 64;  // larger blocks begin at a line, against false sharing
 
-// The lock orders the threads of programs that allocate from several of them, one after the other.
+// The lock serializes threads of a program that allocate.
 struct Heap {
   std::mutex mutex;
   std::unique_ptr<memory::Allocator> allocator;
-  // How often something was given back. Written under the lock; acquire by readers, who then ask
-  // under the lock or not at all.
+  // Number of releases. Written under the lock. Readers use acquire, and either take the lock after
+  // that or skip the lookup.
   std::atomic<std::uint64_t> generation{0};
 };
 Heap g_heap;
@@ -42,7 +42,7 @@ void* take(Call call, std::size_t bytes, std::size_t alignment) {
   const std::lock_guard lock(g_heap.mutex);
   const auto offset = g_heap.allocator->allocate(bytes, alignment);
   if (offset) return base() + *offset;
-  if (g_state.my_pe == 0) {  // all PEs fail alike; one message will do
+  if (g_state.my_pe == 0) {  // all PEs fail the same way; one message is enough
     std::fprintf(stderr,
                  "%s: the symmetric heap has no room for %zu bytes: %zu of %zu are free, %zu in one piece; set "
                  "SHMEM_SYMMETRIC_SIZE to more\n",
@@ -66,8 +66,8 @@ void give_back(const void* ptr) {
   g_heap.generation.fetch_add(1, std::memory_order_release);
 }
 
-// The barrier of a call that changes the books, which are the same on all PEs only as long as all
-// make the same calls with the same values. To tell each other costs what a barrier does.
+// The barrier of a call that changes the allocator. The allocators stay equal only if all PEs make
+// the same calls with the same values; checking this costs no more than a barrier.
 void meet(Call call, std::initializer_list<Given> values) {
   if (!checks_collectives()) return barrier_all(call);
   quiet(call, World{});
@@ -103,7 +103,7 @@ std::size_t heap_bytes_wanted(Call call) {
     const char* unit = *end == '\0' ? nullptr : std::strchr(kUnits, *end);
     const int power = unit == nullptr ? 0 : static_cast<int>((unit - kUnits) / 2 + 1) * 10;
     const double wanted = std::ceil(std::ldexp(number, power));
-    // What follows the unit is ignored, as the standard says.
+    // Text after the unit is ignored, as the standard says.
     if (end == text || (unit == nullptr && *end != '\0') || !(wanted >= 0)) {
       fail(call, "%s is \"%s\": a size is a number, with K, M, G or T behind it or nothing", name, text);
     }
@@ -142,7 +142,7 @@ void* malloc(Call call, std::size_t size) {
 
 void* malloc_with_hints(Call call, std::size_t size, long hints) {
   check_initialized(call);
-  // Unknown hints are those of other libraries or of later versions, and no more than hints.
+  // Unknown hints belong to other libraries or later versions; they may be ignored.
   return allocate(call, size, hints != 0 ? kLine : size >= kLine ? kLine : 1);
 }
 
@@ -180,7 +180,7 @@ void* realloc(Call call, void* ptr, std::size_t size) {
     free(call, ptr);
     return nullptr;
   }
-  // What is on its way to the old block arrives before it is copied.
+  // Puts that are in flight to the old block arrive before it is copied.
   meet(call, {given_block(ptr), given("size", size)});
   void* block = take(call, size, size >= kLine ? kLine : 1);
   if (block != nullptr) {

@@ -1,5 +1,5 @@
-// The symmetric heap. Each call is collective, and every PE does the same with its own books
-// (memory/allocator.hpp), so the blocks lie at the same offsets everywhere without a message.
+// The symmetric heap. Each call is collective. Every PE makes the same changes to its own allocator
+// (memory/allocator.hpp), so blocks have the same offsets on all PEs without a message.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace heddle::shmem {
 
-// How large SHMEM_SYMMETRIC_SIZE (or SMA_SYMMETRIC_SIZE) makes the heap, what the library keeps for
-// itself included; a multiple of the page. Ends the process if it is no size.
+// The size of the heap from SHMEM_SYMMETRIC_SIZE (or SMA_SYMMETRIC_SIZE) plus the library's
+// reserved memory; a multiple of the page. Ends the process if the variable is not a size.
 std::size_t heap_bytes_wanted(Call call);
-// At the start, over the segment, and at the end.
+// Called at the start, when the segment exists, and at the end.
 void open_heap_books();
 void close_heap_books();
 
@@ -24,8 +24,8 @@ void* realloc(Call call, void* ptr, std::size_t size);
 void* malloc_with_hints(Call call, std::size_t size, long hints);
 void free(Call call, void* ptr);
 
-// The block that `offset` in the heap is in; empty: it is in none. It is so as long as
-// heap_generation() is what it was before.
+// The block that contains `offset`; empty: there is none. The answer is valid as long as
+// heap_generation() does not change.
 memory::Allocator::Extent block_around(std::size_t offset);
 std::uint64_t heap_generation();
 

@@ -10,10 +10,10 @@
 namespace heddle::shmem {
 namespace {
 
-// How many locks this PE holds, by a part of their address: who clears a lock of a count of 0 does
-// not hold it. A lock that is cleared by another PE is missed if this PE holds one of the same
-// count, and no lock that it does hold is ever taken for another's.
-// Relaxed: set and clear of one lock are ordered by the program.
+// How many locks this PE holds, counted by a part of their address. If the count of a lock is 0,
+// this PE does not hold the lock. If this PE clears another PE's lock, it is not noticed while this
+// PE holds a lock with the same count. There are no false alarms.
+// Relaxed: the program orders set and clear of one lock.
 constexpr std::size_t kCounts = 4096;
 std::atomic<std::uint32_t> g_held[kCounts];
 
@@ -24,7 +24,7 @@ struct Lock {
   int home;
 };
 
-// Neighbours in an array of locks have different homes.
+// Neighbours in an array of locks have different home PEs.
 Lock find(Call call, long* lock) {
   static_assert(sizeof(long) == 2 * sizeof(std::uint32_t));
   check_initialized(call);

@@ -1,12 +1,13 @@
-// Locks: tickets, drawn and served at one PE, the home that the lock's address says.
+// Ticket locks. Tickets are drawn and served at one PE, the lock's home, which its address
+// determines.
 //
-// The long is two words: the next ticket, and the ticket that is served, which is the holder's.
-// Both only grow, served ≤ next, and the lock is free when they are equal. Who draws a ticket by
-// fetch-add has a place in the queue that nobody overtakes. Only the holder changes `served`.
-// test_lock reads served = s and swaps next from s to s + 1: had somebody been served meanwhile, he
-// had drawn a ticket, and next were no longer s.
+// The long is two words: `next`, the next ticket, and `served`, the holder's ticket. Both only
+// grow, served ≤ next, and the lock is free when they are equal. A fetch-add on `next` draws a
+// ticket; tickets are served in order. Only the holder changes `served`. test_lock reads served = s
+// and then swaps `next` from s to s + 1. If `served` had changed in between, a ticket had been
+// drawn, and `next` would no longer be s.
 //
-// A ticket knows no PE: threads of one PE queue like PEs.
+// A ticket does not name a PE: threads of one PE queue like PEs.
 #pragma once
 
 #include "openshmem/state.hpp"

@@ -1,5 +1,5 @@
-// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an
-// equivalent it does.
+// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds use atomic
+// read-modify-writes.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,14 @@ inline void store_fence() {
   }
 }
 
-// All earlier loads and stores are visible to everybody before any later load or store:
-// shmem_quiet.
+// All earlier loads and stores are visible to all before any later load or store: shmem_quiet.
 inline void full_fence() {
   if constexpr (kThreadSanitizer) {
     static std::atomic<int> word{0};
     word.fetch_add(1, std::memory_order_seq_cst);
   } else {
 #if defined(__x86_64__)
-    // cheaper than mfence, orders the same normal memory
+    // cheaper than mfence, with the same order for normal memory
     asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");
 #else
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -10,8 +10,8 @@ namespace heddle::shmem {
 namespace {
 
 constexpr std::uint32_t kSpins = 250;    // five microseconds: about two context switches
-constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this very core
-// so many yields to nobody, and the core counts as free again
+constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this core
+// after this many yields during which no other thread ran, the core counts as free again
 constexpr std::uint32_t kMostLevel = 8;
 constexpr std::uint64_t kTwoSwitchesNs = 1'500;
 constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
@@ -30,8 +30,8 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Alone on its core a thread is back in half a microsecond; if another ran there, two switches have
-// passed.
+// sched_yield() returns after half a microsecond if no other thread runs on the core; otherwise it
+// takes two context switches.
 void learn(std::uint64_t away_ns) {
   const std::uint32_t level = g_crowd.load(std::memory_order_relaxed);
   const std::uint32_t next = away_ns >= kTwoSwitchesNs ? kMostLevel : level == 0 ? 0 : level - 1;
@@ -79,8 +79,8 @@ bool Patience::give_way() {
     learn(now_ns() - before);
     return false;
   }
-  // Messages are answered meanwhile by the engine's helpers; a store into the waited word is
-  // noticed a sixteenth late.
+  // Meanwhile the engine's helpers answer messages. A store into the awaited word is noticed late,
+  // by at most a sixteenth of the time waited.
   const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, kLongestNapNs));
   const timespec length{0, nap};
   ::nanosleep(&length, nullptr);

@@ -1,6 +1,6 @@
-// How a PE waits: it looks, moves the engine now and then, gives its core away when that takes
-// long, and sleeps when it takes longer still. The policy is the engine's (decision 0017), for
-// words that other processes store to directly: those wake nobody.
+// How a PE waits: it polls the word, makes progress now and then, yields its core when the wait
+// takes long, and sleeps when it takes longer still. The policy is the engine's (decision 0017),
+// applied to words that other processes store to directly: such a store wakes no thread.
 #pragma once
 
 #include <atomic>
@@ -12,23 +12,23 @@
 
 namespace heddle::shmem {
 
-// What the waits of this process have learned about its cores: whether who gives one away finds
-// somebody else on it. A hint, which may be wrong for a while and whose updates may be lost; any
-// thread. Before anybody has waited: whether there are more PEs than cores.
+// Sets what the waits of this process assume about its cores: whether another thread usually runs
+// on a core after a yield. The waits update it. It is a hint, which may be wrong for a while and
+// whose updates may be lost; any thread may change it. Before the first wait: whether there are
+// more PEs than cores.
 void expect_crowd(bool crowded);
 
-// A wait that lasts so many seconds is reported, and again after as many more; 0: never
-// (HEDDLE_HANG_SECONDS).
+// A wait is reported after this many seconds, and again after each further interval of that length;
+// 0: never (HEDDLE_HANG_SECONDS).
 void report_waits_after(std::uint64_t seconds);
 
-// One per wait. Call pause() after each look that found nothing. True: the wait is to be reported
-// now.
+// One per wait. Call pause() after each poll that found nothing. True: report the wait now.
 class Patience {
  public:
   explicit Patience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
 
   [[nodiscard]] bool pause() {
-    // The answer is mostly one cache transfer away: look again at once, since a call of the engine
+    // The answer is usually one cache transfer away: poll again at once, since a call of the engine
     // takes longer than that.
     if (++looks_ < spins_) {
       if (looks_ > kFree) cpu_relax();
@@ -48,15 +48,15 @@ class Patience {
   std::uint32_t spins_;
   std::uint32_t looks_ = 0;
   std::uint32_t reports_ = 0;
-  std::uint64_t since_ns_ = 0;  // when it first gave way; 0: not since something happened
-  std::uint64_t began_ns_ = 0;  // when it was first asked whether a report is due; 0: not yet
+  std::uint64_t since_ns_ = 0;  // time of the first yield since the last progress; 0: none
+  std::uint64_t began_ns_ = 0;  // time of the first check whether a report is due; 0: none
 };
 
-// `awaited`: what the wait is for, as a clause.
+// `awaited`: what the wait is for; a clause for the message.
 [[gnu::cold]] void report_wait(Call call, std::uint64_t seconds, const char* awaited);
 inline constexpr std::size_t kAwaitedText = 160;
 
-// describe(text): for the report, into kAwaitedText characters.
+// describe(text) writes what the wait is for, at most kAwaitedText characters.
 template <class Ready, class Describe>
 inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe) {
   if (ready()) return;

@@ -9,15 +9,14 @@ namespace heddle::shmem {
 namespace {
 
 // The completion of an operation that its caller waits for. It lies on the caller's stack: the
-// callback's store is the last that the engine does with it.
+// engine does not access it after the callback's store.
 class Outcome {
  public:
   explicit Outcome(heddle_when when) : completion_{&Outcome::arrived, this, {}, when} {}
   [[nodiscard]] const heddle_completion* completion() const { return &completion_; }
 
   void await(Call call, heddle_worker worker) {
-    // Acquire. Partner: the callback's store, which may be of another thread of this process that
-    // makes progress.
+    // Acquire. Partner: the callback's store, by any thread of this process that makes progress.
     wait_until_true(
         call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
         [](char* text) { std::snprintf(text, kAwaitedText, "the answer by messages has not come"); });
@@ -33,7 +32,7 @@ class Outcome {
   std::atomic<heddle_status> status_{HEDDLE_POSTED};
 };
 
-// Posts what `post(completion)` posts, and waits as asked.
+// Calls `post(completion)`, and waits as `until` says.
 template <class Post>
 void run(Call call, Context& context, heddle_when when, Until until, const Post& post) {
   if (checks_everything()) check_thread(call, context);
@@ -46,7 +45,7 @@ void run(Call call, Context& context, heddle_when when, Until until, const Post&
   if (must(call, post(outcome.completion())) == HEDDLE_POSTED) outcome.await(call, context.worker);
 }
 
-// The bytes from the first block's begin to the last one's end.
+// The bytes from the beginning of the first block to the end of the last.
 std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(shape.blocks - 1, stride, &bytes) ||
@@ -56,7 +55,7 @@ std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
   return bytes;
 }
 
-// A word that is read and written at once.
+// A word that one operation reads and writes.
 Place locate_word(Call call, const char* argument, const void* address, std::size_t bytes) {
   const Place place = locate(call, argument, address, bytes);
   if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
@@ -67,7 +66,7 @@ Place locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
   return locate_word(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
 }
 
-// The side of the caller's own, which may be anywhere.
+// Checks the caller's local buffer, which may be any memory.
 void check_own(Call call, const char* argument, const void* address) {
   if (address == nullptr) fail(call, "%s is null", argument);
 }
@@ -135,7 +134,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
   const heddle_signal wanted{word.on(world), signal.value,
                              signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
   if (bytes != 0) check_own(call, "source", source);
-  // Without data the signal is still to come; any symmetric address will do for nothing.
+  // Without data the signal is still sent; any symmetric address serves as dest.
   const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
   run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
     return heddle_put_signal(context.worker, source, bytes, place.on(world), &wanted, completion);

@@ -1,12 +1,12 @@
-// Operations by messages: what is not direct. Also the place where a wrong argument is explained,
-// since every operation whose quick look at PE and address finds nothing comes here.
+// Operations that are not direct, by messages. Wrong arguments are reported here too: an operation
+// whose quick check of PE and address fails comes here.
 #pragma once
 
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
 
-enum class Until : bool { posted, complete };  // nonblocking forms; blocking ones
+enum class Until : bool { posted, complete };  // for nonblocking forms; for blocking forms
 
 void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
 void post_get(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
@@ -31,10 +31,10 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
 
 [[gnu::cold]] void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand,
                                int pe);
-// The old value; of 32 bits in the low half. `compare` counts for the compare-swaps only.
+// Returns the old value; a 32-bit value in the low half. `compare` is used only by compare-swap.
 [[gnu::cold]] std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
                                               std::uint64_t operand, std::uint64_t compare, int pe);
-// The old value goes to fetch.result some time before quiet returns.
+// The old value is in fetch.result when quiet returns.
 [[gnu::cold]] void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
                                          const heddle_fetch& fetch, int pe);
 

@@ -10,10 +10,10 @@
 namespace heddle::shmem {
 namespace {
 
-// What is computed at a time; a multiple of every element.
+// Bytes computed at a time; a multiple of every element size.
 constexpr std::size_t kBlockBytes = 8192;
-// What a member reads of all boards together, at most: beyond it, sharing the work is worth a
-// second sync.
+// The most bytes that a member reads from all boards. Above it, dividing the work is worth a second
+// sync.
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kLine = 64;
 
@@ -21,7 +21,7 @@ struct alignas(kLine) Block {
   std::byte bytes[kBlockBytes];
 };
 
-// Ends the job if it cannot be done; the bytes of a vector.
+// Returns the bytes of a vector. Ends the job if the arguments are invalid.
 std::size_t check_vectors(Call call, const void* dest, const void* source, std::size_t elements,
                           const Reduction& reduction) {
   std::size_t bytes = 0;
@@ -43,7 +43,7 @@ bool is_small(const Group& group, std::size_t bytes) {
 }
 
 // Calls work(offset, bytes) for the blocks of this member's part. Parts begin at multiples of a
-// line.
+// cache line.
 template <class Work>
 void for_my_blocks(const Group& group, std::size_t bytes, const Work& work) {
   const auto n = static_cast<std::size_t>(group.members.size);
@@ -60,7 +60,7 @@ void reduce_large(Call call, Group& group, void* dest, const void* source, std::
   const int n = group.members.size;
   Block result;
   Block scratch;
-  sync(call, group);  // everybody's source and dest are ready
+  sync(call, group);  // afterwards every member's source and dest are ready
   for_my_blocks(group, bytes, [&](std::size_t offset, std::size_t length) {
     const std::byte* from = static_cast<const std::byte*>(source) + offset;
     for (int i = 0; i < n; ++i) {
@@ -86,7 +86,7 @@ void scan_large(Call call, Group& group, void* dest, const void* source, std::si
   sync(call, group);
   for_my_blocks(group, bytes, [&](std::size_t offset, std::size_t length) {
     std::byte* before = blocks[0].bytes;  // the sum of the members before i
-    // and with it: before it is put, since that may overwrite i's source
+    // with member i: computed before the put, which may overwrite i's source
     std::byte* until = blocks[1].bytes;
     std::memset(before, 0, length);
     for (int i = 0; i < group.members.size; ++i) {
@@ -134,7 +134,7 @@ int scan_elements(Call call, Group& group, void* dest, const void* source, std::
   }
   const int last = scan == Scan::inclusive ? group.me : group.me - 1;
   contributions(call, group, source, bytes, [&](int member, const std::byte* told) {
-    // the library has this PE's source already, which may be dest
+    // this PE's source, which may be dest, has been copied already
     if (member == 0) std::memset(dest, 0, bytes);
     if (member <= last) reduction.combine(dest, told, elements);
   });

@@ -1,10 +1,10 @@
-// Reductions and scans. Every result is computed in the order of the members, the same for all of
-// them, so that floating-point results do not differ between PEs.
+// Reductions and scans. Every result is computed in the order of the members, so that
+// floating-point results are equal on all PEs.
 //
-// Small: everybody tells everybody (groups.hpp: contributions), and each computes for itself.
-// Large: after a sync, member i computes the i-th part of the result from everybody's source and
-// puts it into everybody's dest; no other memory is needed, and since nobody else touches the i-th
-// parts, dest may be source.
+// Small vectors: every member sends its vector to every member (groups.hpp: contributions), and
+// each computes the result itself. Large vectors: after a sync, member i computes the i-th part of
+// the result from all sources and puts it into all dests. This needs no other memory. Since no
+// other member touches the i-th parts, dest may be source.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace heddle::shmem {
 
-// An operation on elements of a type, with the type forgotten.
+// An operation on elements, without their type.
 struct Reduction {
   // into[i] = into[i] op from[i]
   void (*combine)(void* into, const void* from, std::size_t elements);

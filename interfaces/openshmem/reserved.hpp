@@ -1,11 +1,12 @@
-// The beginning of the symmetric heap, which the library keeps for itself: the slots of the teams.
-// It lies at the same offset on every PE and is zero at the start.
+// The reserved beginning of the symmetric heap: the slots of the teams. It lies at the same offset
+// on every PE and is zero at the start.
 //
-// A slot belongs to one team at a time on each PE, and to the same team on all of the team's
-// members; different teams without a common member may have the same slot. A slot that is free is
-// clean: every word in it that others wrote for a team was waited for by its owner, so nothing is
-// on its way to it, and nobody reads its boards, since a team ends with a sync; then the owner
-// clears the words. Hence a new team needs no synchronisation beyond the agreement about its slot.
+// On each PE a slot belongs to at most one team at a time, and to the same team on all of the
+// team's members. Teams without a common member may have the same slot. A free slot is clean: its
+// owner has waited for every word that others wrote for a team, so no write to it is in flight, and
+// no member reads its boards, since the members synchronise when a team is destroyed; then the
+// owner clears the words. Hence a new team needs no synchronisation beyond the agreement about its
+// slot.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,14 @@
 
 namespace heddle::shmem {
 
-// Dissemination with this radix: who synchronises tells kRadix - 1 others a round, so that up to
-// kRadix PEs need one round. With more PEs than cores a round costs a turn of the scheduler, and a
-// line more costs next to nothing.
+// Radix of the dissemination: in a round, a PE signals kRadix - 1 others, so up to kRadix PEs need
+// one round. With more PEs than cores a round costs a turn of the scheduler, but one more line
+// costs almost nothing.
 inline constexpr int kRadix = 8;
 inline constexpr int kRounds = 7;  // 8^7 PEs
 
 struct TeamSlot {
-  // What one other PE tells: a number that only grows, and a few bytes that came with it.
+  // What another PE writes: a number that only grows, and a few bytes of data.
   struct alignas(64) Line {
     std::uint64_t number;
     std::byte payload[56];
@@ -30,12 +31,12 @@ struct TeamSlot {
   static constexpr std::size_t kBoardBytes = 4096;
 
   Line sync[kRounds][kRadix - 1];  // by round and distance
-  // by parity of the exchange and the member who writes; teams of at most kRadix
+  // by parity of the exchange and by the member that writes; teams of at most kRadix
   Line exchange[2][kRadix];
-  Line broadcast[kRadix];  // by the root who writes; likewise
-  // counted up by the others when they have fetched what this member showed
+  Line broadcast[kRadix];  // by the root that writes; teams of at most kRadix
+  // members add 1 when they have fetched this member's data in show()
   Line fetched;
-  std::byte board[2][kBoardBytes];  // by parity: written by the owner, read by the others
+  std::byte board[2][kBoardBytes];  // by parity; written by the owner, read by the others
 };
 
 inline constexpr std::size_t kTeams = 256;
@@ -45,7 +46,7 @@ struct Reserved {
 };
 inline constexpr std::size_t kReservedBytes = (sizeof(Reserved) + 0xffffU) & ~std::size_t{0xffff};
 
-// This PE's.
+// This PE's reserved memory.
 inline Reserved& reserved() {
   return *static_cast<Reserved*>(g_state.reserved);
 }

@@ -33,8 +33,8 @@ void copy_blocks(std::byte* to, const std::byte* from, const Strided& shape) {
   }
 }
 
-// The extent on one side for a first look; one that is too large for its type is refused by the way
-// by messages.
+// The extent on one side. If it overflows, the result fits no segment, and the message path reports
+// the error.
 std::size_t extent(const Strided& shape, std::size_t stride) {
   if (shape.blocks == 0) return 0;
   std::size_t bytes = 0;

@@ -1,4 +1,4 @@
-// put, get and their kin. What is here is inlined into the C functions: the direct way. Everything
+// put, get and related functions. The direct path is here, inlined into the C functions; everything
 // else is in posted.hpp.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace heddle::shmem {
 
-// An element of the functions that are named by a size.
+// An element of the functions whose name contains a size.
 template <std::size_t kBytes>
 struct Block {
   std::byte bytes[kBytes];
 };
 
-// The bytes of n elements; more than any memory if they are more than that.
+// The bytes of n elements, or SIZE_MAX on overflow: more than any memory.
 template <class T>
 constexpr std::size_t bytes_of(std::size_t n) {
   return n > SIZE_MAX / sizeof(T) ? SIZE_MAX : n * sizeof(T);
@@ -30,19 +30,20 @@ void put_blocks(Context& context, void* dest, const void* source, const Strided&
 void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
 void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
                       Until until, Call call);
-// Ends the job unless both strides are at least `least` elements.
+// Ends the job unless both strides are at least `block_elements` elements.
 Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
                       std::size_t block_elements, std::size_t blocks);
 
-// What most small transfers are, one element or 8 bytes, has a way of its own: of a length that the
-// compiler knows.
+// Most small transfers are one element or 8 bytes. They have their own path, whose length is known
+// at compile time.
 template <class T>
 inline constexpr std::size_t kFew = sizeof(T) == 1 ? 8 : 1;
 template <class T>
 // 0: too long
 inline constexpr std::size_t kFewBytes = kFew<T> * sizeof(T) <= 8 ? kFew<T> * sizeof(T) : 0;
 
-// False: it is not such a transfer, or not direct. Aligned it is a single access.
+// False: the transfer does not have that length, or is not direct. An aligned transfer is a single
+// access.
 template <class T, class C>
 [[gnu::always_inline]] inline bool put_few(C& context, T* dest, const T* source, std::size_t nelems, int pe) {
   if (kFewBytes<T> == 0 || nelems != kFew<T>) return false;
@@ -103,18 +104,18 @@ inline void ibget(Call call, C&& context, T* dest, const T* source, std::ptrdiff
 inline bool is_signal(const std::uint64_t* address, int op) {
   return (op == SHMEM_SIGNAL_SET || op == SHMEM_SIGNAL_ADD) && is_aligned(address, sizeof(std::uint64_t));
 }
-// What is_signal has found to be one, where it is direct.
+// Requires is_signal() and direct memory.
 inline void change_word(std::byte* word, std::uint64_t signal, int op) {
   auto* at = reinterpret_cast<std::uint64_t*>(word);
-  // Release: the data first. Partner: the acquire load of shmem_signal_fetch, of the wait
-  // functions, or the program's own.
+  // Release: the data before the signal. Partner: the acquire load of shmem_signal_fetch, of the
+  // wait functions, or of the program.
   if (op == SHMEM_SIGNAL_SET) {
     __atomic_store_n(at, signal, __ATOMIC_RELEASE);
   } else {
     __atomic_fetch_add(at, signal, __ATOMIC_RELEASE);
   }
 }
-// False as put_few(), and then nothing has been put.
+// False as in put_few(); then nothing has been put.
 template <class T, class C>
 [[gnu::always_inline]] inline bool put_few_signal(C& context, T* dest, const T* source, std::size_t nelems,
                                                   std::uint64_t* sig_addr, std::uint64_t signal, int sig_op, int pe) {
@@ -140,12 +141,12 @@ inline void put_signal_nbi(Call call, C&& context, T* dest, const T* source, std
                    Until::posted, call);
 }
 
-// Single elements. Up to 8 bytes they are one access, so that who waits for a value never sees half
-// of it.
+// Single elements. Up to 8 bytes they are one access, so that a thread that waits for a value never
+// sees half of it.
 template <class T>
 inline constexpr bool kSingleAccess = sizeof(T) <= 8;
 
-// Not direct. Apart, so that the direct way keeps everything in registers.
+// Not direct. Not inlined, so that the direct path keeps everything in registers.
 template <class T>
 [[gnu::noinline, gnu::cold]] void post_p(Call call, Context& context, T* dest, T value, int pe) {
   post_put(call, context, dest, &value, sizeof(T), pe, Until::complete);

@@ -19,15 +19,15 @@
 namespace heddle::shmem {
 namespace {
 
-int g_initialized = 0;    // calls of init without their finalize
-bool g_implicit = false;  // begun by start_pes: the standard has the exit finalize
-pid_t g_process = 0;      // that registered finalize_at_exit: a child of fork is no PE
+int g_initialized = 0;    // calls of init minus calls of finalize
+bool g_implicit = false;  // initialised by start_pes: by the standard, exit finalizes
+pid_t g_process = 0;      // that registered finalize_at_exit: a child of fork is not a PE
 
 void join(Call call) {
   heddle_context_options options{};
   options.size = sizeof options;
-  // Peers' messages are answered while this PE computes, unless the user chose otherwise. What is
-  // direct pays nothing for it.
+  // Progress threads answer peers' messages while this PE computes, unless the user chose
+  // otherwise. Direct operations do not pay for it.
   if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
   must(call, heddle_context_join(&options, &g_state.job));
   std::uint32_t rank = 0;
@@ -36,7 +36,7 @@ void join(Call call) {
   must(call, heddle_context_size(g_state.job, &size));
   g_state.my_pe = static_cast<int>(rank);
   g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
-  // The engine has refused what is no number.
+  // The engine has already refused a value that is not a number.
   if (const char* seconds = std::getenv("HEDDLE_HANG_SECONDS"); seconds != nullptr) {
     report_waits_after(std::strtoull(seconds, nullptr, 10));
   }
@@ -44,7 +44,7 @@ void join(Call call) {
   expect_crowd(::sched_getaffinity(0, sizeof cores, &cores) == 0 && g_state.n_pes > CPU_COUNT(&cores));
 }
 
-// The variables of the standard that only make the library talk.
+// The variables of the standard that only print information.
 void print_what_was_asked_for() {
   if (std::getenv("SHMEM_VERSION") != nullptr) {
     std::fprintf(stderr, "OpenSHMEM %d.%d, %s %d.%d.%d\n", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION,
@@ -61,12 +61,12 @@ void print_what_was_asked_for() {
   }
 }
 
-// Programs that end without shmem_finalize are common enough that other libraries end the job for
-// them. An exit that tells of a failure is left to the launcher: peers may be anywhere, and a
-// barrier with them would hang or answer one of theirs.
+// Many programs end without shmem_finalize, and other libraries finalize for them. An exit with an
+// error is left to the launcher: peers may be anywhere, and a barrier with them could hang or match
+// another barrier of theirs.
 void finalize_at_exit(int exit_code, void* /*unused*/) {
   if (g_initialized == 0 || exit_code != 0 || ::getpid() != g_process) return;
-  // each PE: the one that forgot may be the only one, and the others in another collective
+  // on each PE: perhaps only this one forgot, and the others are in another collective
   if (!g_implicit) {
     std::fprintf(stderr, "shmem_finalize: not called before the end of PE %d; it is done now\n", g_state.my_pe);
   }
@@ -95,7 +95,7 @@ int init_thread(Call call, int requested, int* provided) {
     open_heap_books();
     open_teams(call);
     if (g_state.my_pe == 0) print_what_was_asked_for();
-    // Nobody's first operation may come before the other has its worker and its books.
+    // No PE may begin an operation before its peers have their workers and their heaps.
     must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
     g_process = ::getpid();
     if (::on_exit(finalize_at_exit, nullptr) != 0) fail(call, "no memory for an exit handler");
@@ -119,7 +119,7 @@ void finalize(Call call) {
   barrier_all(call);
   if (--g_initialized > 0) return;
   close_contexts(call);
-  // Everybody's operations are complete and nobody begins another.
+  // All operations are complete and no PE begins another.
   must(call, heddle_context_barrier(g_state.job, default_context().worker, HEDDLE_FOREVER));
   close_teams();
   close_heap_books();
@@ -132,7 +132,7 @@ void finalize(Call call) {
 void global_exit(Call call, int status) {
   check_initialized(call);
   std::fflush(nullptr);
-  const int code = status & 0xff;  // as exit() has it
+  const int code = status & 0xff;  // as exit() does
   heddle_context_abort(g_state.job, code, code == 0 ? nullptr : call);
   std::_Exit(code);
 }

@@ -1,12 +1,12 @@
-// Beginning and end of the OpenSHMEM part of a program, and what it can ask about itself.
+// Initialisation and finalisation of the library, and queries.
 #pragma once
 
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
 
-// May be called again while it is initialised: then it only counts, and as many calls of finalize
-// end it (version 1.6).
+// May be called again while the library is initialised: the calls are counted, and as many calls of
+// finalize end the library (version 1.6).
 int init_thread(Call call, int requested, int* provided);
 void init(Call call);
 void start_pes(Call call, int npes);
@@ -20,10 +20,11 @@ int n_pes(Call call);
 int pe_accessible(Call call, int pe);
 int addr_accessible(Call call, const void* addr, int pe);
 void* ptr(Call call, const void* dest, int pe);
-// For a profiling tool that puts its own function in front; by itself the library records nothing
-// that could be switched.
+// For a profiling tool that intercepts this function. The library itself records nothing that could
+// be switched.
 void pcontrol(Call call, int level);
-// Of machines whose caches are not coherent. Heddle is for none of them; what is left is a fence.
+// For machines without coherent caches. Heddle supports none of them, so a fence is all that is
+// left.
 void manage_cache(Call call);
 void manage_cache_line(Call call, const void* dest);
 void info_get_version(Call call, int* major, int* minor);

@@ -35,7 +35,7 @@ std::byte* mapped(const void* address, int world) {
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
     if (!segment->present() || !segment->holds(address, 1)) continue;
     std::byte* base = segment->mapped[world];
-    // One's own is here, also where the transport shows nobody's.
+    // This PE's own memory is here, even where the transport maps no memory of peers.
     if (base == nullptr && world == g_state.my_pe) {
       base = reinterpret_cast<std::byte*>(segment->base);  // NOLINT(performance-no-int-to-ptr)
     }

@@ -1,8 +1,7 @@
-// What the library knows of its job, and the way from an address to memory: the first lines of
-// every operation.
+// The library's state, and the path from an address to memory: the first lines of every operation.
 //
-// OpenSHMEM has no handle for a job, so there is one state. It is written by init and finalize,
-// which no other call may overlap, and read by everybody.
+// OpenSHMEM has no handle for a job, so there is one state. init and finalize write it, and no
+// other call may overlap them; all other calls read it.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -17,19 +16,19 @@ namespace heddle::shmem {
 // The name of the function that the program called, for messages.
 using Call = const char*;
 
-// A range of symmetric memory: the same number of bytes on every PE, each at an address of its own.
+// A range of symmetric memory: the same size on every PE, at an address of its own on each.
 struct Segment {
   std::uintptr_t base = 0;  // in this process
   std::size_t bytes = kAbsent;
-  std::byte* const* direct = nullptr;  // [PE]: where operations find it; null: by the engine
-  std::byte* const* mapped =
-      nullptr;  // [PE]: where it lies in this process; null: nowhere. The same, or see checks.hpp
+  std::byte* const* direct = nullptr;  // [PE]: where operations access it; null: through the engine
+  // [PE]: its address in this process; null: none. Equal to direct, except under HEDDLE_CHECK=full
+  std::byte* const* mapped = nullptr;
   const heddle_remote_region* remotes = nullptr;  // [PE]
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
 
-  // Of a segment that is not there. It lies at address 0 and its direct[] are all null, so that the
-  // ways of the operations need not ask; locate() refuses what is in it.
+  // Size of an absent segment. It lies at address 0 and its direct[] are all null, so that
+  // operations need no check for it; locate() refuses addresses in it.
   static constexpr std::size_t kAbsent = 64;
   [[nodiscard]] bool present() const { return base != 0; }
   [[nodiscard]] bool holds(const void* address, std::size_t length) const {
@@ -45,30 +44,29 @@ struct Members {
   int size = 0;
 };
 
-// A communication context. Its operations are ordered and completed by its worker, unless they are
-// direct.
+// A communication context. Its worker orders and completes its operations, unless they are direct.
 struct Context {
   Members members;       // size 0: invalid or destroyed
   heddle_worker worker;  // may be shared with other contexts
-  // Whether anything was ever given to the worker. Until then fence and quiet concern direct stores
-  // only. It never goes back to false: another thread's quiet could not know whose operations it
-  // has waited for. Relaxed: what a thread must wait for it has posted itself, or learned of by an
-  // edge of the program's own.
+  // Whether anything was ever posted to the worker. Until then fence and quiet concern direct
+  // stores only. It never returns to false: another thread's quiet could not know whose operations
+  // it has waited for. Relaxed: a thread waits for operations that it has posted itself, or that it
+  // has learned of through the program's own synchronisation.
   std::atomic<bool> posted;
   long options;
   bool owns_worker;
-  const void* owner;  // the thread that made it, as checks.hpp tells threads
+  const void* owner;  // the thread that made it, as this_thread() identifies it
   shmem_team_t team;
 };
 
 enum class Check : int { off, on, full };  // see checks.hpp
 
 struct State {
-  int n_pes = 0;  // 0: not initialised, which every PE number fails the test of
+  int n_pes = 0;  // 0: not initialised; every PE number then fails the range check
   int my_pe = 0;
   Segment heap{.name = "symmetric heap"};
   Segment statics{.name = "static data"};
-  Context contexts[2] = {};  // those of the handles SHMEM_CTX_INVALID and SHMEM_CTX_DEFAULT
+  Context contexts[2] = {};  // for the handles SHMEM_CTX_INVALID and SHMEM_CTX_DEFAULT
   heddle_context job{};
   int thread_level = 0;
   bool finalized = false;
@@ -94,7 +92,7 @@ inline Context& context_of(shmem_ctx_t handle) {
   return value > 1 ? *reinterpret_cast<Context*>(handle) : g_state.contexts[value];
 }
 
-// The PE's number in the world; -1: the context has no such PE.
+// Number in the world of the context's PE `pe`; -1: the context has no such PE.
 inline int world_pe(World, int pe) {
   return static_cast<unsigned>(pe) < static_cast<unsigned>(g_state.n_pes) ? pe : -1;
 }
@@ -103,8 +101,8 @@ inline int world_pe(const Context& context, int pe) {
   return static_cast<unsigned>(pe) < static_cast<unsigned>(members.size) ? members.start + pe * members.stride : -1;
 }
 
-// Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has kAbsent at
-// least, so for an element it is one comparison.
+// Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has at least
+// kAbsent bytes, so for one element it is a single comparison.
 [[gnu::always_inline]] inline bool fits(std::size_t bytes, std::size_t offset, std::size_t all) {
   if (__builtin_constant_p(bytes) && bytes <= Segment::kAbsent) return offset <= all - bytes;
   return bytes <= all && offset <= all - bytes;
@@ -114,9 +112,9 @@ inline int world_pe(const Context& context, int pe) {
   return (reinterpret_cast<std::uintptr_t>(address) & (bytes - 1)) == 0;
 }
 
-// Where `address` of PE `world` (valid) can be loaded and stored to; null: only messages reach it,
-// or it is not symmetric. What is inlined into every operation is written for its instructions:
-// `bytes` is a constant there.
+// Where this process can load and store `address` of PE `world` (valid); null: only messages reach
+// it, or it is not symmetric. This is inlined into every operation, where `bytes` is a constant,
+// and is written for a minimum of instructions.
 [[gnu::always_inline]] inline std::byte* direct(const void* address, std::size_t bytes, int world) {
   const State& state = g_state;
   const Segment* segment = &state.heap;
@@ -130,7 +128,7 @@ inline int world_pe(const Context& context, int pe) {
   return base == nullptr ? nullptr : base + offset;
 }
 
-// The same for PE `pe` of the context, which need not be one.
+// The same for PE `pe` of the context; `pe` may be invalid.
 [[gnu::always_inline]] inline std::byte* direct(World, const void* address, std::size_t bytes, int pe) {
   if (static_cast<unsigned>(pe) >= static_cast<unsigned>(g_state.n_pes)) [[unlikely]] {
     return nullptr;
@@ -146,16 +144,16 @@ inline int world_pe(const Context& context, int pe) {
   return direct(address, bytes, members.start + pe * members.stride);
 }
 
-// Where the program itself may load and store it; null: nowhere.
+// The address at which the program itself may load and store it; null: none.
 std::byte* mapped(const void* address, int world);
 
-// A remote address as Heddle names it, of memory that `locate` has found to be symmetric.
+// A remote address in Heddle's terms, of memory that `locate` has found to be symmetric.
 struct Place {
   const Segment* segment;
   std::size_t offset;
   [[nodiscard]] heddle_remote on(int world) const { return {segment->remotes[world], segment->skews[world] + offset}; }
 };
-// Ends the job, naming call and argument, if [address, address + bytes) is not symmetric.
+// Ends the job, naming the call and the argument, if [address, address + bytes) is not symmetric.
 Place locate(Call call, const char* argument, const void* address, std::size_t bytes);
 
 // Ends the job if the context has no such PE, else returns its number in the world.
@@ -166,10 +164,10 @@ inline int checked_pe(Call call, World, int pe) {
 // Ends the job if the library is not initialised.
 void check_initialized(Call call);
 
-// Ends the job: the program has made an error that the standard leaves undefined, or the engine has
-// failed.
+// Ends the job: the program made an error for which the standard defines no behaviour, or the
+// engine failed.
 [[noreturn, gnu::format(printf, 2, 3), gnu::cold]] void fail(Call call, const char* format, ...);
-// The same for a status of Heddle's, which must not be an error.
+// The same if `status` of a Heddle call is an error.
 [[noreturn, gnu::cold]] void fail_status(Call call, heddle_status status);
 inline heddle_status must(Call call, heddle_status status) {
   if (status < 0) [[unlikely]] {

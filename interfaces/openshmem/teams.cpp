@@ -15,7 +15,7 @@ namespace heddle::shmem {
 namespace {
 
 struct Team {
-  Group group;  // members.size 0: there is none
+  Group group;  // members.size 0: there is no team in this slot
   std::uintptr_t generation = 0;
   shmem_team_config_t config{};
 };
@@ -25,9 +25,9 @@ constexpr std::size_t kWords = kTeams / 64;
 using Slots = std::array<std::uint64_t, kWords>;
 
 struct Books {
-  std::mutex mutex;  // of the sets; a team itself is its users' affair
+  std::mutex mutex;  // protects the sets; the users of a team take care of the team itself
   Slots taken{};
-  Slots offered{};  // by a split that goes on in some thread
+  Slots offered{};  // offered by splits in progress on any thread
   Team teams[kTeams];
 };
 Books g_books;
@@ -36,8 +36,8 @@ constexpr unsigned kSlotBits = 16;
 constexpr std::uintptr_t kSlotMask = (std::uintptr_t{1} << kSlotBits) - 1;
 static_assert(kTeams < kSlotMask);
 
-// Splits of different parents by threads of one PE offer different slots first, so that they mostly
-// do not meet.
+// Concurrent splits of different parents by threads of one PE offer different slots first, so that
+// they rarely conflict.
 constexpr std::size_t kClasses = 16;
 
 shmem_team_t handle_of(std::size_t slot) {
@@ -62,7 +62,7 @@ Team* find(Call call, const char* argument, shmem_team_t handle) {
   return &team;
 }
 
-// What a group has of Heddle's.
+// A group's Heddle objects.
 struct ByMessages {
   heddle_team team{};
   heddle_collective barrier{};
@@ -87,8 +87,8 @@ void set(std::size_t slot, const Members& members, const shmem_team_config_t& co
   g_books.taken[slot / 64] |= std::uint64_t{1} << slot % 64;
 }
 
-// The PEs whose heap this PE loads and stores, if they are evenly spaced as teams must be; else
-// this PE alone. The others of them come to the same answer.
+// The PEs whose heap this PE loads and stores directly, if they are evenly spaced, as a team
+// requires; else this PE alone. The other members get the same result.
 Members sharing_members() {
   Members members{g_state.my_pe, 1, 1};
   int first = -1;
@@ -106,9 +106,9 @@ Members sharing_members() {
   return {first, std::max(stride, 1), count};
 }
 
-// Collective over the team: its barrier, if messages are all that reaches some member. The members
-// come to the same answer, as they do where the barrier, or the team, cannot be made: the words
-// alone do then.
+// Collective over the team: makes its barrier, if some member is reached only by messages. All
+// members get the same result, also where the barrier or the team cannot be made; then sync uses
+// the words.
 ByMessages with_barrier(heddle_team team, const Members& members) {
   ByMessages made{team, {}};
   const bool wanted = team.id != 0 && !all_mapped(members);
@@ -126,7 +126,7 @@ ByMessages world_by_messages(Call call, const Members& world) {
   return heddle_team_world(g_state.job, &team) == HEDDLE_DONE ? with_barrier(team, world) : ByMessages{};
 }
 
-// Collective over the parent: the part that this PE is in.
+// Collective over the parent: the Heddle team of the part that contains this PE.
 ByMessages split(const Group& parent, const Members& members, std::uint32_t colour) {
   heddle_team team{};
   const int me = member_of(members, g_state.my_pe);
@@ -134,7 +134,7 @@ ByMessages split(const Group& parent, const Members& members, std::uint32_t colo
   return with_barrier(team, members);
 }
 
-// The words that others wrote for the team; the boards need no cleaning.
+// Clears the words that others wrote for the team; the boards need no clearing.
 void clean(TeamSlot& slot) {
   for (auto& round : slot.sync) {
     for (TeamSlot::Line& line : round) line.number = 0;
@@ -146,13 +146,13 @@ void clean(TeamSlot& slot) {
   slot.fetched.number = 0;
 }
 
-// What the members of a parent tell each other about a split.
+// What the members of a parent exchange for a split.
 struct Offer {
-  Slots slots;            // what could be taken here
-  std::uint64_t settled;  // 0: another thread's split may give back what is missing
+  Slots slots;            // free on this PE
+  std::uint64_t settled;  // 0: another thread's split holds slots that it may return
 };
 
-// The offered slots that can be taken on all members.
+// The slots that all members offer.
 Offer agree(Call call, Group& parent, const Offer& mine) {
   Offer all = mine;
   contributions(call, parent, &mine, sizeof mine, [&](int, const std::byte* bytes) {
@@ -181,8 +181,7 @@ Offer make_offer(std::size_t parent_slot, bool of_class) {
   return offer;
 }
 
-// The lowest `wanted` of the agreed slots; what was offered is taken back, apart from those that
-// are ours now.
+// Takes the lowest `wanted` of the agreed slots, and cancels the offer of the others.
 template <std::size_t kWanted>
 bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWanted>& member,
           std::array<std::size_t, kWanted>& chosen) {
@@ -199,8 +198,8 @@ bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWante
   return true;
 }
 
-// Collective over the parent: slots that are free on every member, for as many teams. False, on all
-// members: there are none, or one of them is not `able`.
+// Collective over the parent: one slot for each team, free on every member. False on all members:
+// there are not enough slots, or some member is not `able`.
 template <std::size_t kWanted>
 bool choose_slots(Call call, Group& parent, bool able, const std::array<bool, kWanted>& member,
                   std::array<std::size_t, kWanted>& chosen) {
@@ -214,7 +213,7 @@ bool choose_slots(Call call, Group& parent, bool able, const std::array<bool, kW
   }
 }
 
-// False: the program asks for what there is not.
+// False: the program asks for a feature that does not exist.
 bool read_config(Call call, const char* argument, const shmem_team_config_t* config, long mask,
                  shmem_team_config_t& wanted) {
   wanted = {};
@@ -225,7 +224,7 @@ bool read_config(Call call, const char* argument, const shmem_team_config_t* con
   return wanted.num_contexts >= 0;
 }
 
-// The members of a part of the parent, by their numbers in the world.
+// The members of a part of the parent, by their PE numbers in the world.
 Members part(const Members& parent, int start, int stride, int size) {
   return {parent.start + start * parent.stride, stride * parent.stride, size};
 }
@@ -360,7 +359,7 @@ void team_destroy(Call call, shmem_team_t team) {
     fail(call, "team is %s, which lives as long as the library", slot == 0 ? "SHMEM_TEAM_WORLD" : "SHMEM_TEAM_SHARED");
   check_alike(call, found->group, call, {});
   close_shareable_contexts(call, team);
-  // nobody reads the boards any more, whose slots may next be of another team
+  // Nobody reads the boards any more; the slot may next belong to another team.
   sync(call, found->group);
   clean(*found->group.slot);
   if (found->group.by_team()) must(call, heddle_collective_free(found->group.barrier));

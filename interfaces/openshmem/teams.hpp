@@ -1,7 +1,7 @@
-// Teams: handles, how PEs agree about a new one, and what can be asked of them.
+// Teams: handles, how PEs agree about a new team, and queries.
 //
-// A handle is the team's slot (reserved.hpp) plus one, with a generation above it, so that a handle
-// of a team that was destroyed is told from that of the team which has the slot now.
+// A handle is the team's slot (reserved.hpp) plus one, with a generation in the bits above. So a
+// handle of a destroyed team differs from that of the team that has the slot now.
 #pragma once
 
 #include "openshmem/groups.hpp"
@@ -9,12 +9,12 @@
 
 namespace heddle::shmem {
 
-// SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED, at the start; all teams, at the end.
+// Open SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED at the start; close all teams at the end.
 void open_teams(Call call);
 void close_teams();
 
 Group& world_team();
-// Ends the job if the handle is of no team.
+// Ends the job if the handle is not that of a team.
 Group& checked_team(Call call, shmem_team_t team);
 
 int team_my_pe(Call call, shmem_team_t team);

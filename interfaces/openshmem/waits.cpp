@@ -28,7 +28,7 @@ void describe_words(char* text, const void* address, std::size_t count) {
 }
 
 std::size_t first_of(std::size_t n) {
-  // initial-exec: reached without a call, as libraries that are linked may.
+  // initial-exec: accessed without a function call. Libraries that are linked may use it.
   static thread_local std::size_t t_turn [[gnu::tls_model("initial-exec")]] = 0;
   return t_turn++ % n;
 }

@@ -1,8 +1,8 @@
-// Waiting for, and testing of, values in this PE's symmetric memory.
+// Waits for and tests of values in this PE's symmetric memory.
 //
-// Loads are acquire: who sees a value sees what was put before it. Partner: the peer's store after
-// its fence, its atomic or its signal. A test that finds nothing makes progress, so a program that
-// only tests does not hold up its peers.
+// Loads are acquire: a thread that sees a value sees everything put before it. Partner: the peer's
+// store after its fence, its atomic or its signal. A test that fails makes progress, so a program
+// that only tests does not stall its peers.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace heddle::shmem {
 [[noreturn, gnu::cold]] void bad_compare(Call call, int cmp);
 void explain_waited(Call call, const char* argument, const void* address, std::size_t elements, std::size_t bytes,
                     int cmp);
-// Ends the job if that cannot be waited for. What is direct and aligned is good; the rest is looked
-// at more closely.
+// Ends the job if the program cannot wait for these words. Direct and aligned words are valid;
+// explain_waited() checks the rest.
 [[gnu::always_inline]] inline void check_waited(Call call, const char* argument, const void* address,
                                                 std::size_t elements, std::size_t bytes, int cmp) {
   std::size_t length = 0;
@@ -27,8 +27,8 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
   }
   explain_waited(call, argument, address, elements, bytes, cmp);
 }
-// Where a search among n > 0 begins. Another place each time, so that every entry that is true is
-// returned some time.
+// The index at which a search among n > 0 begins. It changes with each call, so that every entry
+// that is true is returned at some time.
 std::size_t first_of(std::size_t n);
 
 template <class T>
@@ -62,12 +62,12 @@ inline void make_progress() {
 [[gnu::cold]] void describe_word(char* text, const void* address, std::uint64_t holds);
 [[gnu::cold]] void describe_words(char* text, const void* address, std::size_t count);
 
-// The conditions of one call: of all entries with the same value, or of each with its own.
+// The conditions of one call: one value for all entries, or one for each.
 template <class T>
 struct Conditions {
   const T* ivars;
   std::size_t nelems;
-  const int* status;  // null: all entries count; else those whose status is 0
+  const int* status;  // null: all entries count; else only those whose status is 0
   int cmp;
   T value;
   const T* values;  // null: `value` for all
@@ -81,7 +81,7 @@ struct Conditions {
     }
     return true;
   }
-  // The first entry from `i` on that is not met yet; nelems: there is none.
+  // The first unmet entry from `i` on; nelems: there is none.
   [[nodiscard]] std::size_t unmet(std::size_t i) const {
     while (i < nelems && (!counts(i) || meets(i))) ++i;
     return i;
@@ -113,8 +113,8 @@ inline Conditions<T> conditions(Call call, const T* ivars, std::size_t nelems, c
 template <class T>
 void wait_all(const Conditions<T>& set) {
   std::size_t i = 0;
-  // What was met once counts as met: the standard waits for each entry, not for all at the same
-  // time.
+  // An entry that was met once counts as met: the standard waits for each entry, not for all at the
+  // same time.
   wait_until_true(
       set.call, default_context().worker, [&] { return (i = set.unmet(i)) == set.nelems; },
       [&](char* text) { describe_words(text, set.ivars, set.nelems); });
@@ -156,7 +156,7 @@ std::size_t look_some(const Conditions<T>& set, std::size_t* indices) {
   return found;
 }
 
-// Apart, so that who finds the value there needs no stack.
+// Not inlined, so that the case where the value is already there needs no stack.
 template <class T>
 [[gnu::noinline]] void wait_longer(Call call, const T* ivar, int cmp, T value) {
   wait_until_true(

@@ -17,17 +17,18 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-constexpr std::size_t kMostProcesses =
-    std::size_t{2} * bootstrap::kMaxRanks;  // the ranks, and who has joined in their places
+// The ranks, and the processes that have joined in their place.
+constexpr std::size_t kMostProcesses = std::size_t{2} * bootstrap::kMaxRanks;
 
-// What is to be killed.
+// What the guardian kills.
 struct Charges {
   std::array<pid_t, bootstrap::kMaxRanks> groups{};
   std::size_t group_count = 0;
   std::array<base::Fd, kMostProcesses> processes;
   std::size_t process_count = 0;
 
-  // record: a group, which has the number of its first process, or minus a process.
+  // record: the number of a group, which is also that of its first process; or minus the number of
+  // a process.
   void add(pid_t record) {
     const pid_t process = record < 0 ? -record : record;
     if (process <= 1) return;
@@ -40,7 +41,7 @@ struct Charges {
   }
 };
 
-// Records are far smaller than PIPE_BUF, so they arrive whole.
+// Records are much smaller than PIPE_BUF, so a read gets a whole record.
 [[noreturn]] void guard(int pipe) {
   static Charges charges;
   for (;;) {
@@ -55,20 +56,21 @@ struct Charges {
   ::_exit(0);
 }
 
-// Keeps nothing of the launcher's: no terminal, no descriptors that would hold a reader's pipe
-// open. All signals are blocked.
+// Releases everything of the launcher's: the terminal, and descriptors that would keep a reader's
+// pipe open. All signals are blocked.
 [[noreturn]] void become_guardian(int pipe) {
   ::setsid();
   ::prctl(PR_SET_NAME, "heddle-guardian");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int output :
-       // whoever reads the job's output must not wait for the guardian
+       // a reader of the job's output must not wait for the guardian
        {STDOUT_FILENO, STDERR_FILENO}) {
     null >= 0 ? ::dup2(null, output) : ::close(output);
   }
   ::dup2(pipe, STDIN_FILENO);
   ::close_range(STDERR_FILENO + 1, ~0U, 0);
-  if (::chdir("/") != 0) ::_exit(1);  // "/" can always be entered; do not pin the working directory
+  // "/" can always be entered; do not keep the working directory in use
+  if (::chdir("/") != 0) ::_exit(1);
   guard(STDIN_FILENO);
 }
 
@@ -79,7 +81,7 @@ base::Result<Guardian> Guardian::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot make a pipe");
   const base::Fd reading(ends[0]);
   base::Fd writing(ends[1]);
-  // Blocked before there is a guardian, so that none ends it in its first moments.
+  // Blocked before the fork, so that no signal ends the guardian at its start.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -102,7 +104,8 @@ bool Guardian::announce(pid_t group) const {
 
 Guardian::~Guardian() {
   if (pid_ == 0) return;
-  static_cast<void>(announce(kDismissed));  // if it is gone already, there is nothing to dismiss
+  // fails if the guardian has ended already; then there is nothing to dismiss
+  static_cast<void>(announce(kDismissed));
   pipe_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

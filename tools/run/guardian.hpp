@@ -1,11 +1,11 @@
-// The process that outlives a killed launcher just long enough to end the ranks.
+// A process that survives the launcher and kills the ranks if the launcher is killed.
 //
-// The launcher holds the write end of a pipe, and so does each child until its exec; each child
-// announces its process group there before it runs anything. When the launcher ends in whatever
-// way, the pipe closes, and the guardian kills every announced group, and its first process
-// wherever that has gone (a rank may change its group), held by a pidfd so that no other process
-// can be meant. The launcher announces processes that have joined from elsewhere. (PR_SET_PDEATHSIG
-// ends the ranks themselves as well, unless they have cleared it; the guardian gets the rest.)
+// The launcher holds the write end of a pipe, and so does each child until its exec. Each child
+// announces its process group there before it runs anything. The launcher announces processes that
+// have joined from elsewhere. When the launcher ends, however it ends, the pipe closes. The
+// guardian then kills every announced group, and also the group's first process, which may have
+// moved to another group. A pidfd makes sure that no other process is killed. (PR_SET_PDEATHSIG
+// ends the ranks too, unless they have cleared it; the guardian kills the rest.)
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +17,19 @@ namespace heddle::tools::run {
 
 class Guardian {
  public:
-  // Before any other descriptor or child that it need not know.
+  // To be called before other descriptors are opened and children started, since the
+  // guardian need not know them.
   static base::Result<Guardian> start();
 
   Guardian(Guardian&& other) noexcept : pipe_(std::move(other.pipe_)), pid_(std::exchange(other.pid_, 0)) {}
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
-  // Dismisses it: nothing is killed any more.
+  // Dismisses the guardian: it kills nothing.
   ~Guardian();
 
-  // In the child, which is the leader of its group: async-signal-safe. False: the guardian is gone.
+  // Called in the child, which leads its group: async-signal-safe. False: the guardian has ended.
   [[nodiscard]] bool announce(pid_t group) const;
-  // A process alone, without its group.
+  // Announces one process without its group.
   [[nodiscard]] bool announce_process(pid_t process) const { return announce(-process); }
 
  private:

@@ -23,10 +23,10 @@ using bootstrap::local::Membership;
 
 constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr std::uint64_t kTerminateNs = 2'000'000'000;  // between SIGTERM and SIGKILL
-constexpr int kTimeoutCode = 124;                      // as timeout(1)
-constexpr int kCannotRunCode = 126;                    // as a shell
+constexpr int kTimeoutCode = 124;                      // as timeout(1) has
+constexpr int kCannotRunCode = 126;                    // as a shell has
 constexpr int kNotFoundCode = 127;
-constexpr int kSystemCode = 125;  // the launcher itself could not do its work
+constexpr int kSystemCode = 125;  // the launcher itself failed
 constexpr int kCongestedMs = 2;
 // Per rank: socket, pidfd, pidfd of the joined process, two pipes, card.
 constexpr std::size_t kDescriptorsPerRank = 6;
@@ -60,13 +60,13 @@ int Launcher::start_failed(base::Status) {
 base::Status Launcher::prepare() {
   const std::size_t descriptors = options_.ranks * kDescriptorsPerRank + kDescriptorsBesides;
   if (const auto status = allow_descriptors(descriptors, &plan_.files); status != HEDDLE_DONE) return status;
-  ::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would take the ranks' exit codes away
+  ::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would discard the ranks' exit codes
   auto guardian = Guardian::start();
   if (!guardian) return guardian.status();
   guardian_.emplace(std::move(*guardian));
   plan_.files = rank_descriptors(plan_.files, options_.ranks);
 
-  ::signal(SIGPIPE, SIG_IGN);  // a reader of our output who goes away is noticed by write(2)
+  ::signal(SIGPIPE, SIG_IGN);  // write(2) reports a reader of our output that has gone
   sigemptyset(&handled_);
   for (const int signal : kForwarded) sigaddset(&handled_, signal);
   if (::sigprocmask(SIG_BLOCK, &handled_, &plan_.signals) != 0)
@@ -97,7 +97,7 @@ base::Status Launcher::prepare_utofu() {
   if (!world) return world.status();
   utofu_ = std::move(*world);
   plan_.utofu = utofu_.get();
-  // First, so that --env has the last word.
+  // Inserted first, so that --env overrides it.
   const auto variables = utofu_environment(options_.utofu, options_.ranks, plan_.utofu);
   options_.environment.insert(options_.environment.begin(), variables.begin(), variables.end());
   return HEDDLE_DONE;
@@ -130,8 +130,8 @@ base::Status Launcher::start_ranks() {
   return HEDDLE_DONE;
 }
 
-// The program could not be started in some rank; or the pipe ends, when every child has got past
-// its exec, which may take any time (a file system that does not answer).
+// Reads the errors of children that could not start the program. The pipe ends when every child is
+// past its exec, which may take any time (a file system that does not answer).
 void Launcher::take_failures() {
   if (!failures_.valid()) return;
   SpawnFailure failed{};
@@ -206,16 +206,16 @@ void Launcher::handle(const Watch& watch) {
   }
 }
 
-// Before the process learns that it has joined, so that there is no moment at which the guardian
-// does not know a member.
+// Called before the process learns that it has joined, so that the guardian knows every member at
+// any time.
 void Launcher::joined(std::uint32_t rank) {
   Rank& it = ranks_[rank];
   const pid_t pid = broker_->pid(rank);
   if (pid <= 1 || pid == it.child.pid) return;
-  // A process that has ended already has closed its socket, or will be missed by nobody but the one
-  // we started.
+  // A process that has already ended has closed its socket; otherwise only the process that we
+  // started can miss it.
   it.joined_pidfd = open_pidfd(pid);
-  // A guardian that is gone was killed by somebody; the job goes on without.
+  // If the guardian is gone, somebody killed it; the job goes on without it.
   if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(pid));
 }
 
@@ -227,8 +227,7 @@ void Launcher::serve_socket(std::uint32_t rank) {
   if (!broker_->problem(rank).empty()) {
     failure(1, "%s %u (pid %d) was cut off: %s", names_.rank, rank, it.child.pid, broker_->problem(rank).c_str());
   } else if (stage_ == Stage::running) {
-    // Usually its death, which says more, follows at once; if not, this is where its time starts to
-    // run.
+    // Usually the rank's death follows at once and says more. Otherwise the grace time begins here.
     lost_ = rank;
     enter(Stage::grace);
   }
@@ -247,8 +246,8 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
           names_.leaving);
 }
 
-// On an emulated machine who breaks a rule aborts, and the others, which hear of it, exit: when all
-// have ended at one look, the one that was killed by a signal is the one to name.
+// On an emulated machine, a process that breaks a rule aborts, and the others exit when they learn
+// of it. If several have ended by the same poll, the one killed by a signal is the one to report.
 std::optional<std::uint32_t> Launcher::killed_first(std::uint32_t rank) const {
   if (options_.utofu.shape.empty()) return std::nullopt;
   const auto how = [](const Rank& one) {
@@ -265,21 +264,21 @@ std::optional<std::uint32_t> Launcher::killed_first(std::uint32_t rank) const {
 }
 
 void Launcher::process_ended(std::uint32_t rank) {
-  if (!ranks_[rank].running) return;  // taken before its turn
+  if (!ranks_[rank].running) return;  // process_ended() of another rank has handled it already
   if (const auto other = killed_first(rank)) process_ended(*other);
   Rank& it = ranks_[rank];
   it.running = false;
   --running_;
-  take_failures();       // written before it ended, and says more than its exit code
-  broker_->ended(rank);  // first: the others hear of it before anybody here looks for words
+  take_failures();       // written before the process ended; it says more than the exit code
+  broker_->ended(rank);  // first: the other ranks learn of it before the launcher composes messages
   take_abort();
   judge(rank);
   if (held_ && !after_another(held_->rank)) judge_held();
   it.child.pidfd.reset();
 }
 
-// Somebody has gone before this rank whose process has not ended: how it ends may say why this one
-// has failed.
+// Whether a rank left the job before this one and its process still runs: the way that process ends
+// may explain why this one failed.
 bool Launcher::after_another(std::uint32_t rank) const {
   if (!broker_->has_joined(rank)) return false;
   for (const std::uint32_t other : broker_->departures()) {
@@ -289,7 +288,7 @@ bool Launcher::after_another(std::uint32_t rank) const {
   return false;
 }
 
-// Nobody who went before it has failed.
+// No rank that left before it has failed: reports the held failure.
 void Launcher::judge_held() {
   const Held held = *held_;
   held_.reset();
@@ -299,8 +298,8 @@ void Launcher::judge_held() {
 
 void Launcher::judge(std::uint32_t rank) {
   const pid_t pid = ranks_[rank].child.pid;
-  // It stays a zombie until the end of the job, so that its number, which names its group, is not
-  // given to others.
+  // It stays a zombie until the end of the job, so that its number, which also names its group, is
+  // not reused.
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
     failure(kSystemCode, "%s %u (pid %d) cannot be waited for: %s", names_.rank, rank, pid, std::strerror(errno));
@@ -312,7 +311,7 @@ void Launcher::judge(std::uint32_t rank) {
             info.si_status, ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
   } else if (info.si_status != 0) {
     if (!held_) held_ = Held{rank, info.si_status};
-    // it went before that one
+    // it left before the held rank
     if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};
     enter(Stage::grace);
   } else if (was_in && broker_->membership(rank) != Membership::left) {
@@ -345,7 +344,7 @@ void Launcher::take_abort() {
   if (!abort || abort_taken_) return;
   abort_taken_ = true;
   const char* colon = abort->message.empty() ? "" : ": ";
-  // it has done its work; what the others die of is no failure
+  // it has finished its work; deaths of the others are no failures
   if (abort->code == 0 && abort->message.empty()) {
     if (!code_) code_ = 0;
     return enter(Stage::terminating);
@@ -371,7 +370,8 @@ void Launcher::check_deadlines() {
   if (timeout_at_ns_ != 0 && now >= timeout_at_ns_ && running_ > 0) {
     timeout_at_ns_ = 0;
     patience_.over = Patience::Over::by_time;
-    code_.reset();  // whatever came before: who set a limit wants to know that it was reached
+    // replaces any earlier code: a user who sets a limit wants to know that it was reached
+    code_.reset();
     failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
             static_cast<double>(options_.timeout_ns) / 1e9, running_);
     enter(Stage::terminating);
@@ -379,7 +379,7 @@ void Launcher::check_deadlines() {
   if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
   if (stage_ == Stage::grace) {
     if (held_) judge_held();
-    // Without a failure yet, a rank has closed its connection and lives on.
+    // No failure yet: a rank has closed its connection but its process still runs.
     failure(1, "%s %u (pid %d) has closed its connection to the launcher without %s", names_.rank, lost_,
             ranks_[lost_].child.pid, names_.leaving);
     say("%u processes still run %.6g s after the failure; ending them", running_,
@@ -402,7 +402,8 @@ void Launcher::enter(Stage stage) {
     case Stage::terminating:
       stage_ends_ns_ = now_ns() + kTerminateNs;
       signal_ranks(SIGTERM, false);
-      signal_ranks(SIGCONT, false);  // a stopped process does not see the signal before
+      // a stopped process does not handle SIGTERM before it continues
+      signal_ranks(SIGCONT, false);
       return;
     case Stage::killing:
       stage_ends_ns_ = 0;
@@ -411,9 +412,10 @@ void Launcher::enter(Stage stage) {
   }
 }
 
-// all: the groups of ranks that have ended as well, for what they have left running. Their numbers
-// are still theirs: the ranks are not reaped before finish(). A process that has left the group
-// (setpgid, setsid) gets the signal by itself; one that is still in it must not get it twice.
+// all: also the groups of ranks that have ended, for processes that they left running. The group
+// numbers are still theirs, since the ranks are not reaped before finish(). A process that has left
+// the group (setpgid, setsid) gets the signal separately; one that is still in the group must not
+// get it twice.
 void Launcher::signal_ranks(int signal, bool all) {
   for (const Rank& it : ranks_) {
     const pid_t group = it.child.pid;
@@ -458,10 +460,10 @@ void Launcher::finish() {
   finish_output();
 }
 
-// What the ranks wrote before they ended. A process that has left its group may still hold a pipe:
-// no waiting for it. Whoever reads the output may take all the time there is, as with any other
-// program (a pager, a stopped terminal), unless the job was ended by a signal or by its time limit,
-// or one of these comes now.
+// Writes what the ranks wrote before they ended. A process that has left its group may still hold a
+// pipe; the launcher does not wait for it. A reader of the output may take any time, as with other
+// programs (a pager, a stopped terminal), unless a signal or the time limit has ended the job, or
+// comes now.
 void Launcher::finish_output() {
   patience_.signals = signals_.get();
   patience_.until_ns = timeout_at_ns_;

@@ -1,5 +1,5 @@
-// One job from its start to its end: starts the ranks, serves their bootstrap, notices deaths,
-// passes signals and output on, and sees to it that everything has ended when it returns.
+// One job from start to end: starts the ranks, serves their bootstrap, detects deaths, forwards
+// signals and output, and returns only when all processes have ended.
 #pragma once
 
 #include <poll.h>
@@ -27,15 +27,15 @@ class Launcher {
   struct Rank {
     Child child;
     bool running = false;
-    // if another process than the one started has joined (a script's child, say)
+    // valid if a process other than the one started has joined (a script's child, for example)
     base::Fd joined_pidfd;
     bool lost_told = false;
     TaggedStream output;
     TaggedStream error;
   };
-  // Each stage includes those before it.
+  // Each stage includes the earlier ones.
   enum class Stage { running, grace, terminating, killing };
-  // What a descriptor that poll(2) looks at means.
+  // The meaning of a polled descriptor.
   enum class Source { failures, signals, socket, process, joined_process, output, error, sink };
   struct Watch {
     Source source;
@@ -64,8 +64,8 @@ class Launcher {
   [[nodiscard]] int wait_ms() const;
   void check_deadlines();
   void enter(Stage stage);
-  // The first failure decides the exit code and is printed; later ones follow from it or from our
-  // ending the job.
+  // The first failure decides the exit code and is printed. Later ones follow from it, or from the
+  // launcher's ending of the job.
   [[gnu::format(printf, 3, 4)]] void failure(int code, const char* format, ...);
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
   void signal_ranks(int signal, bool all);
@@ -91,15 +91,15 @@ class Launcher {
   std::vector<Watch> watches_;  // one per entry of polled_
 
   Stage stage_ = Stage::running;
-  std::uint64_t stage_ends_ns_ = 0;  // 0: does not end by time
+  std::uint64_t stage_ends_ns_ = 0;  // 0: no end by time
   std::uint64_t timeout_at_ns_ = 0;
   std::uint32_t lost_ = 0;  // the first rank whose connection ended before its process
   bool abort_taken_ = false;
   int interrupts_ = 0;
-  Patience patience_;        // with the readers of the output, once all ranks have ended
+  Patience patience_;        // for readers of the output, after all ranks have ended
   std::optional<int> code_;  // of the first failure
-  // A rank that has failed although another one, which left the job before it, still runs: it may
-  // only have been told of that one.
+  // A rank that failed while another rank, which left the job earlier, still runs: its failure may
+  // only be a consequence of that rank's.
   struct Held {
     std::uint32_t rank;
     int code;

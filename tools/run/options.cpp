@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMaxSeconds = 1e9;
 
-// Of `heddle run`; in_words_of() makes oshrun's.
+// The help of `heddle run`; in_words_of() derives that of oshrun.
 constexpr const char* kHelp = R"(usage: heddle run [options] program [arguments]
 
 Starts a program as the ranks of a job on this machine, or any program that many times.
@@ -47,7 +47,7 @@ killed it, the code of heddle_context_abort, or 1 if it ended without leaving th
 124: time limit; 125: heddle run itself failed; 126: the program cannot be started; 127: there is no such program.
 )";
 
-// As the user gave them.
+// The arguments as the user gave them.
 struct Words {
   std::string ranks = "1";
   std::string threads;
@@ -89,7 +89,7 @@ base::Status read_environment(const Words& words, Options* options) {
   return HEDDLE_DONE;
 }
 
-// What users of other launchers try, and what they are to do instead.
+// Options of other launchers, and what to use instead.
 struct Hint {
   std::array<const char*, 6> options;
   const char* instead;
@@ -169,10 +169,10 @@ base::Status interpret(const Words& words, Options* options) {
   return status;
 }
 
-// The words as CLI::App::parse takes them, last first. -np, which other launchers have, becomes -n:
-// a name of two letters after one dash is none for CLI. -n=2 becomes -n 2: CLI takes =2 for the
-// value of a name of one letter. Only where an option may stand: not as a value, not after the
-// program's name.
+// The arguments in the order of CLI::App::parse, last first. -np, which other launchers have,
+// becomes -n: CLI does not allow names of two letters after one dash. -n=2 becomes -n 2: for a name
+// of one letter, CLI takes "=2" as the value. This is done only where an option may stand: not for
+// a value, not after the program's name.
 std::vector<std::string> reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value) {
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {

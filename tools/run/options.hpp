@@ -1,4 +1,4 @@
-// What `heddle run`, or `oshrun`, is asked to do.
+// The options of `heddle run` and `oshrun`.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace heddle::tools::run {
 
-// The words of the command's users.
+// The terms of the command's users.
 struct Names {
   const char* command;
-  const char* rank;     // also with an s behind it
-  const char* leaving;  // what a rank has to do before it ends
+  const char* rank;     // an s is appended for the plural
+  const char* leaving;  // what a rank must do before it ends
   const char* aborting;
   const char* version;
 };
-// `heddle run`, and `heddle oshrun`, which is `oshrun`: the same for OpenSHMEM.
+// `heddle run`, and `heddle oshrun` (also called as `oshrun`), the same for OpenSHMEM.
 inline constexpr Names kRunNames{"heddle run", "rank", "leaving the job", "heddle_context_abort", "heddle run"};
 inline constexpr Names kOshrunNames{"oshrun", "PE", "shmem_finalize", "shmem_global_exit", "oshrun of Heddle"};
 
@@ -31,13 +31,13 @@ struct Options {
   bool tag = false;              // lines of output carry their rank
   std::uint64_t timeout_ns = 0;  // 0: none
   std::uint64_t grace_ns = 5'000'000'000;
-  UtofuMachine utofu;  // with an empty shape: none
+  UtofuMachine utofu;  // an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;  // program and arguments
 };
 
-// The words of the command, its name first. ARGUMENT with a message for the user if they make no
-// sense. Asked for help or the version, *answer is the text to print.
+// The command's arguments, its name first. If they are invalid: ARGUMENT, with a message for the
+// user. For help and version, *answer is the text to print.
 base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer);
 
 }  // namespace heddle::tools::run

@@ -26,8 +26,8 @@ Sink::Sink(int fd) : fd_(fd) {
   own_.reset(::open(path.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-// PIPE_BUF: what a pipe that polls writable takes whole, so that lines of others do not come
-// between, and without blocking where the descriptor could not be had anew.
+// Writes at most PIPE_BUF bytes: a pipe that polls writable takes them whole. So lines of other
+// writers do not come between, and a descriptor that could not be reopened does not block.
 Sink::Wrote Sink::write_some() {
   const char* from = pending_.data() + written_;
   const std::size_t most = std::min<std::size_t>(pending_.size() - written_, PIPE_BUF);
@@ -93,7 +93,7 @@ void Sink::finish(Patience* patience) {
       case Wrote::some:
         last = clock.now_ns();
         break;
-      case Wrote::nothing:  // it polls writable and is not: do not spin
+      case Wrote::nothing:  // it polled writable but is not: do not spin
         ::poll(nullptr, 0, 10);
         break;
       case Wrote::closed:
@@ -121,13 +121,13 @@ void TaggedStream::serve() {
     pass_lines();
   }
   sink_->flush();
-  // The ranks learn what they would have learnt without us: that nobody reads.
+  // The rank's next write then fails, as it would without the launcher: nobody reads.
   if (sink_->closed()) close();
 }
 
 void TaggedStream::drain(Patience* patience) {
-  // A pipe holds a megabyte at most unless somebody privileged has enlarged it; serve() takes 128
-  // KiB.
+  // A pipe holds at most one megabyte, unless a privileged process has enlarged it; serve() takes
+  // 128 KiB.
   constexpr int kMostServes = 16;
   for (int i = 0; i < kMostServes; ++i) {
     pollfd readable{pipe_.get(), POLLIN, 0};

@@ -63,7 +63,7 @@ TEST(output, a_reader_that_stops_reading_blocks_nobody_and_loses_nothing) {
   while (stream.readable_fd() >= 0) {
     ASSERT_LT(lines, 100'000U) << "what waits for the reader grows without limit";
     for (int i = 0; i < 50; ++i, ++lines) from.write(line + "\n");
-    stream.serve();  // returns although nobody reads
+    stream.serve();  // returns although nobody reads the sink
   }
   from.writing.reset();
   std::size_t read = 0;

@@ -17,7 +17,7 @@
 namespace heddle::tools::run {
 namespace {
 
-// The child's ends.
+// The child's ends of the socket and the pipes.
 struct Inherited {
   base::Fd socket;
   base::Fd output;
@@ -39,7 +39,7 @@ base::Status connect(bool tag, Child* child, Inherited* inherited) {
   }
   child->socket.reset(pair[0]);
   inherited->socket.reset(pair[1]);
-  // Which process joins must be the kernel's word: signals are sent to it.
+  // The kernel must say which process joins, since signals are sent to it.
   constexpr int kOn = 1;
   if (::setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &kOn, sizeof kOn) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "SO_PASSCRED");
@@ -50,7 +50,7 @@ base::Status connect(bool tag, Child* child, Inherited* inherited) {
 }
 
 bool redirect(const SpawnPlan& plan, std::uint32_t rank, const Inherited& inherited) {
-  // A terminal cannot be read by a background process group, and the ranks are such groups.
+  // The ranks are background process groups, which cannot read from a terminal.
   const bool keeps_input = rank == 0 && ::isatty(STDIN_FILENO) == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0;
   if (!keeps_input && ::dup2(plan.null, STDIN_FILENO) < 0) return false;
   if (inherited.output.valid() && ::dup2(inherited.output.get(), STDOUT_FILENO) < 0) return false;
@@ -69,11 +69,11 @@ bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
          set(bootstrap::local::kSizeVariable, std::to_string(plan.options->ranks));
 }
 
-// Between fork and exec. The launcher has one thread, so anything may be called here.
+// Runs between fork and exec. The launcher has one thread, so it may call any function here.
 [[noreturn]] void become_rank(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus,
                               const Inherited& inherited, pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(1);  // it died before the line above
+  if (::getppid() != launcher) ::_exit(1);  // the launcher ended before the line above
   ::setpgid(0, 0);
   if (!plan.guardian->announce(::getpid())) ::_exit(1);
   const bool ready =
@@ -111,7 +111,8 @@ base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::
   const pid_t pid = ::fork();
   if (pid < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot start rank %u", rank);
   if (pid == 0) become_rank(plan, rank, cpus, inherited, launcher);
-  ::setpgid(pid, pid);  // as the child does: whoever comes first; fails harmlessly after its exec
+  // the child does this too: the first call counts; after the child's exec it fails harmlessly
+  ::setpgid(pid, pid);
   child.pid = pid;
   child.pidfd = open_pidfd(pid);
   if (!child.pidfd.valid()) {

@@ -1,4 +1,4 @@
-// Starting the processes of a job.
+// Starts the processes of a job.
 #pragma once
 
 #include <sched.h>
@@ -14,15 +14,15 @@
 
 namespace heddle::tools::run {
 
-// What all children have in common.
+// Common to all children.
 struct SpawnPlan {
   const Options* options = nullptr;
   const Guardian* guardian = nullptr;
-  sigset_t signals{};  // the mask that children get: the launcher's own, from before it changed it
-  rlimit files{};      // theirs, see rank_descriptors()
+  sigset_t signals{};  // the signal mask for children: the launcher's at its start
+  rlimit files{};      // the limits for children, see rank_descriptors()
   int null = -1;       // /dev/null
-  int utofu = -1;      // --utofu: the processes' world; -1: none
-  int failures = -1;   // pipe: a child that could not become the program writes a SpawnFailure
+  int utofu = -1;      // --utofu: descriptor of the emulated machine's memory; -1: none
+  int failures = -1;   // pipe: a child that cannot exec the program writes a SpawnFailure
 };
 
 struct SpawnFailure {
@@ -31,30 +31,30 @@ struct SpawnFailure {
 };
 
 struct Child {
-  pid_t pid = 0;  // and process group
+  pid_t pid = 0;  // also the number of its process group
   base::Fd pidfd;
   base::Fd socket;  // the launcher's end
   base::Fd output;  // with --tag: read ends
   base::Fd error;
 };
 
-// pidfd_open(2), invalid where there is no such process. (The header of glibc 2.36 cannot be linked
-// with from C++.)
+// pidfd_open(2); invalid if there is no such process. (C++ cannot link with the header of glibc
+// 2.36.)
 base::Fd open_pidfd(pid_t pid);
 
-// cpus: where it shall run.
+// cpus: the cores on which it runs.
 base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::optional<cpu_set_t>& cpus);
 
-// The cores of each rank: `threads` cores of its own, beginning again at the first when they are
-// used up (*wrapped).
+// The cores of each rank: `threads` cores of its own. When all cores are used, starts again at the
+// first (*wrapped).
 base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t threads, bool* wrapped);
 
-// Makes sure that `count` descriptors can be open; *before: the limits as they were.
+// Makes sure that `count` descriptors can be open; *before: the previous limits.
 base::Status allow_descriptors(std::size_t count, rlimit* before);
 
-// The limit of a rank: it meets each peer with a descriptor of its own. As given if that leaves it
-// kUsualDescriptors, otherwise raised, as far as the hard limit goes; beyond, a rank is told
-// NO_MEMORY for the peer that is one too many.
+// The descriptor limit of a rank: it uses one descriptor for each peer. Unchanged if that leaves
+// kUsualDescriptors, otherwise raised, at most to the hard limit; a rank that needs more gets
+// NO_MEMORY for the first peer beyond the limit.
 inline constexpr rlim_t kUsualDescriptors = 256;
 rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks);
 

@@ -19,7 +19,7 @@ bool read_number(std::string_view text, std::uint32_t most, std::uint32_t* value
   return error == std::errc{} && end == text.data() + text.size() && *value >= 1 && *value <= most;
 }
 
-// 0: no shape.
+// The number of nodes; 0: not a shape.
 std::uint64_t nodes_of(std::string_view shape) {
   std::uint64_t nodes = 1;
   for (const std::uint32_t largest : kLargest) {
@@ -33,7 +33,8 @@ std::uint64_t nodes_of(std::string_view shape) {
   return 0;
 }
 
-// Where the library was built, or installed, beside this program. Empty: neither.
+// The folder of the library, beside this program in the build or the installation. Empty: not
+// found.
 std::string library_folder() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

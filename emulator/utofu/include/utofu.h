@@ -1,15 +1,15 @@
 /* The uTofu interface: one-sided communication and barriers on the Tofu interconnect.
  *
- * Written for the emulator in this folder. Names, values, layouts and signatures are those of the
- * interface's version 1.0, so a program that was compiled with the vendor's header runs with this
- * library, and the other way round.
+ * Written for the emulator in this folder. Names, values, layouts and signatures are those of
+ * version 1.0 of the interface. So a program compiled with the vendor's header runs with this
+ * library, and vice versa.
  *
- * Words: a TNI is one of a node's network interfaces; a CQ one of its command queues, with a queue
- * for commands (TOQ), one for what happened to them on this side (TCQ) and one for notices of
- * remote ends (MRQ); a VCQ is a program's share of a CQ. A VBG is a barrier gate. A STADD names a
- * byte of registered memory. Every function returns UTOFU_SUCCESS or a negative enum
- * utofu_return_code, unless it says otherwise. A handle without UTOFU_VCQ_FLAG_THREAD_SAFE may be
- * used by one thread at a time, in all functions together. */
+ * Terms: a TNI is one of a node's network interfaces. A CQ is one of its command queues, with a
+ * queue of commands (TOQ), one of their local completions (TCQ) and one of notices of remote
+ * completions (MRQ). A VCQ is a program's part of a CQ. A VBG is a barrier gate. A STADD names a
+ * byte of registered memory. Unless stated otherwise, every function returns UTOFU_SUCCESS or a
+ * negative enum utofu_return_code. A handle without UTOFU_VCQ_FLAG_THREAD_SAFE may be used by one
+ * thread at a time, over all functions. */
 #ifndef UTOFU_H
 #define UTOFU_H
 
@@ -49,7 +49,7 @@ extern "C" {
 /* utofu_create_vcq, utofu_create_vcq_with_cmp_id */
 #define UTOFU_VCQ_FLAG_THREAD_SAFE (1UL << 0) /* the library takes a lock in each call */
 #define UTOFU_VCQ_FLAG_EXCLUSIVE (1UL << 1)   /* the only VCQ of its CQ */
-/* commands wait for credits (SPS) of arriving ones */
+/* commands wait for credits (SPS) of arriving messages */
 #define UTOFU_VCQ_FLAG_SESSION_MODE (1UL << 2)
 
 /* utofu_alloc_vbg */
@@ -58,19 +58,19 @@ extern "C" {
 /* utofu_reg_mem, utofu_reg_mem_with_stag */
 #define UTOFU_REG_MEM_FLAG_READ_ONLY (1UL << 0)
 
-/* Of one-sided commands. Bits that are not named are to be 0. */
-/* written in order, after earlier ones of the same pair and path */
+/* Flags of one-sided commands. Bits without a name must be 0. */
+/* written in order, after earlier ones of the same VCQ pair and path */
 #define UTOFU_ONESIDED_FLAG_STRONG_ORDER (1UL << 0)
 #define UTOFU_ONESIDED_FLAG_PACKET_RESPONSE (1UL << 1)
-/* a notice at the target when all is there */
+/* a notice at the target when all data is there */
 #define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2)
-/* may write all of the target's cache line */
+/* may overwrite the rest of the target's cache line */
 #define UTOFU_ONESIDED_FLAG_PADDING (1UL << 3)
 #define UTOFU_ONESIDED_FLAG_CACHE_INJECTION (1UL << 5)
 #define UTOFU_ONESIDED_FLAG_DELAY_START (1UL << 8)
-/* utofu_poll_tcq tells when the source may be changed */
+/* utofu_poll_tcq reports when the source may be changed */
 #define UTOFU_ONESIDED_FLAG_TCQ_NOTICE (1UL << 14)
-/* a notice here when the target has acknowledged */
+/* a local notice when the target has acknowledged */
 #define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE (1UL << 15)
 /* 0 to 15 credits for the target's CQ */
 #define UTOFU_ONESIDED_FLAG_SPS(sps) ((unsigned long int)(sps) << 24)
@@ -83,32 +83,32 @@ typedef uint16_t utofu_tni_id_t;
 typedef uint16_t utofu_cq_id_t;
 typedef uint16_t utofu_bg_id_t;
 typedef uint16_t utofu_cmp_id_t;
-typedef uintptr_t utofu_vcq_hdl_t; /* of this process */
-typedef uint64_t utofu_vcq_id_t;   /* may be told to others */
+typedef uintptr_t utofu_vcq_hdl_t; /* valid in this process */
+typedef uint64_t utofu_vcq_id_t;   /* may be sent to other processes */
 typedef uint64_t utofu_vbg_id_t;
 typedef uint8_t utofu_path_id_t; /* 4 bits */
-typedef uint64_t utofu_stadd_t;  /* plus k: byte k of the registered memory */
+typedef uint64_t utofu_stadd_t;  /* address + k names byte k of the registered memory */
 
 enum utofu_return_code {
   UTOFU_SUCCESS = 0,
 
   UTOFU_ERR_NOT_FOUND = -1,     /* nothing in the queue */
-  UTOFU_ERR_NOT_COMPLETED = -2, /* the barrier or reduction goes on */
+  UTOFU_ERR_NOT_COMPLETED = -2, /* the barrier or reduction is in progress */
   UTOFU_ERR_NOT_PROCESSED = -3,
   UTOFU_ERR_BUSY = -4,          /* no room in the TOQ: poll the TCQ, then try again */
-  UTOFU_ERR_USED = -5,          /* what was asked for by name is taken */
+  UTOFU_ERR_USED = -5,          /* the requested id or stag is in use */
   UTOFU_ERR_FULL = -6,          /* none is left */
-  UTOFU_ERR_NOT_AVAILABLE = -7, /* none of this kind is left now */
+  UTOFU_ERR_NOT_AVAILABLE = -7, /* none of this kind is left at present */
   UTOFU_ERR_NOT_SUPPORTED = -8,
 
-  /* Of utofu_poll_tcq: the command failed on this side. */
+  /* Of utofu_poll_tcq: the command failed locally. */
   UTOFU_ERR_TCQ_OTHER = -128,
   UTOFU_ERR_TCQ_DESC = -129,
   UTOFU_ERR_TCQ_MEMORY = -130,
   UTOFU_ERR_TCQ_STADD = -131,
   UTOFU_ERR_TCQ_LENGTH = -132,
 
-  /* Of utofu_poll_mrq: it failed on the other side, or its answer on this one. */
+  /* Of utofu_poll_mrq: the command failed at the target, or its answer failed locally. */
   UTOFU_ERR_MRQ_OTHER = -192,
   UTOFU_ERR_MRQ_PEER = -193,
   UTOFU_ERR_MRQ_LCL_MEMORY = -194,
@@ -122,7 +122,7 @@ enum utofu_return_code {
   UTOFU_ERR_BARRIER_OTHER = -256,
   UTOFU_ERR_BARRIER_MISMATCH = -257,
 
-  /* The argument of that name makes no sense. */
+  /* The argument of that name is invalid. */
   UTOFU_ERR_INVALID_ARG = -512,
   UTOFU_ERR_INVALID_POINTER = -513,
   UTOFU_ERR_INVALID_FLAGS = -514,
@@ -203,8 +203,8 @@ struct utofu_barrier_caps {
   size_t max_double_reduction;
 };
 
-/* A gate's two inputs (src) and two outputs (dst): one of this node (lcl), one of another (rmt);
- * UTOFU_VBG_ID_NULL: unused. */
+/* A gate's two inputs (src) and two outputs (dst): one to a gate of this node (lcl), one to a gate
+ * of another node (rmt); UTOFU_VBG_ID_NULL: unused. */
 struct utofu_vbg_setting {
   utofu_vbg_id_t vbg_id;
   utofu_vbg_id_t src_lcl_vbg_id;
@@ -217,9 +217,9 @@ struct utofu_vbg_setting {
 struct utofu_mrq_notice {
   uint8_t notice_type; /* enum utofu_mrq_notice_type */
   uint8_t padding1[7];
-  utofu_vcq_id_t vcq_id; /* the other side's, without a path */
+  utofu_vcq_id_t vcq_id; /* of the other side, without a path */
   uint64_t edata;
-  uint64_t rmt_value;      /* LCL_ARMW: what was there before; RMT_PUT: as rmt_stadd */
+  uint64_t rmt_value;      /* LCL_ARMW: the old value; RMT_PUT: like rmt_stadd */
   utofu_stadd_t lcl_stadd; /* LCL_GET: the end of the destination */
   utofu_stadd_t rmt_stadd; /* puts and LCL_GET: the end of the remote range; LCL_ARMW: the word */
   uint64_t reserved[2];
@@ -227,10 +227,10 @@ struct utofu_mrq_notice {
 
 /* The machine. */
 
-/* *tni_ids: to be freed with free(). */
+/* *tni_ids: the caller frees it with free(). */
 int utofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis);
 int utofu_get_barrier_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis);
-/* *tni_caps: the library's, not to be freed. */
+/* *tni_caps: owned by the library, not to be freed. */
 int utofu_query_onesided_caps(utofu_tni_id_t tni_id, struct utofu_onesided_caps** tni_caps);
 int utofu_query_barrier_caps(utofu_tni_id_t tni_id, struct utofu_barrier_caps** tni_caps);
 void utofu_query_tofu_version(int* major_ver, int* minor_ver);
@@ -241,8 +241,8 @@ int utofu_query_my_coords(uint8_t coords[]);
 /* VCQs. */
 
 int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_hdl_t* vcq_hdl);
-/* With an id that utofu_construct_vcq_id computes anywhere from the number that a component of
- * software has. */
+/* The VCQ gets an id that utofu_construct_vcq_id can compute on any process from the number of a
+ * software component. */
 int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
                                  utofu_vcq_hdl_t* vcq_hdl);
 int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl);
@@ -250,29 +250,29 @@ int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl);
 int utofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id);
 int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id, utofu_cmp_id_t cmp_id,
                            utofu_vcq_id_t* vcq_id);
-/* path_coords: 3 values, or null: the default path. */
+/* path_coords: 3 values; null: the default path. */
 int utofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[]);
 int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_cq_id_t* cq_id,
                          uint16_t* extra_val);
 
-/* The path to a VCQ as UTOFU_ONESIDED_FLAG_PATH takes it. */
+/* The path to a VCQ, in the form for UTOFU_ONESIDED_FLAG_PATH. */
 int utofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t* path_id);
 int utofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[]);
 
-/* Memory. What is registered with a VCQ is known to its CQ, for commands of its own and of others
- * to it. */
+/* Memory. Memory registered with a VCQ is known to its CQ, for its own commands and for those of
+ * others to it. */
 
 int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd);
 /* stag: below num_reserved_stags; addr: a multiple of stag_address_alignment. */
 int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned int stag,
                             unsigned long int flags, utofu_stadd_t* stadd);
-/* What utofu_reg_mem_with_stag gives there, whether it was called or not. */
+/* The address that utofu_reg_mem_with_stag gives there, whether or not it was called. */
 int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* stadd);
 int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags);
 
-/* Commands: posted at once. A stride is num_blocks commands of `length` bytes each, `stride` apart
- * on both sides. mtu and gap shape the packets. UTOFU_ERR_BUSY: nothing was posted. cbdata is what
- * utofu_poll_tcq gives back. */
+/* Commands that are posted at once. A stride is num_blocks commands of `length` bytes each,
+ * `stride` apart on both sides. mtu and gap shape the packets. UTOFU_ERR_BUSY: nothing was posted.
+ * utofu_poll_tcq returns cbdata. */
 
 int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
               size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
@@ -284,7 +284,7 @@ int utofu_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_s
 int utofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                          utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                          unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
-/* The bytes are copied before it returns. */
+/* The bytes are copied before the function returns. */
 int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data, utofu_stadd_t rmt_stadd,
                         size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
 int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data, utofu_stadd_t rmt_stadd,
@@ -299,7 +299,7 @@ int utofu_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_s
 int utofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                          utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                          unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
-/* The remote word changes at once; what it was comes with UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE. */
+/* The remote word changes; its old value comes with UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE. */
 int utofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint32_t op_value,
                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 int utofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
@@ -310,8 +310,9 @@ int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t ol
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata);
 
-/* Commands: written to `desc` (aligned to 8, at least max_toq_desc_size, for a stride 32 bytes a
- * block) for utofu_post_toq, any number of times. *desc_size: how many bytes were written. */
+/* Commands written to `desc` for utofu_post_toq, which may post them any number of times. desc:
+ * aligned to 8, at least max_toq_desc_size; for a stride 32 bytes a block. *desc_size: the number
+ * of bytes written. */
 
 int utofu_prepare_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
@@ -359,10 +360,10 @@ int utofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uin
                          size_t* desc_size);
 int utofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc, size_t* desc_size);
 
-/* One or several prepared commands, one after the other. All are posted, or none. */
+/* Posts one or several prepared commands in order. All are posted, or none. */
 int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void* cbdata);
-/* The next command with UTOFU_ONESIDED_FLAG_TCQ_NOTICE that is done, in order; also makes room in
- * the TOQ. With an error of its own, *cbdata is that of the command. */
+/* Returns the next completed command with UTOFU_ONESIDED_FLAG_TCQ_NOTICE, in order; also makes room
+ * in the TOQ. If the command failed, its error is returned, with its *cbdata. */
 int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata);
 int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice);
 int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count);

@@ -1,5 +1,5 @@
-/* The functions of utofu.h under the names that a profiling library calls: utofu_X is a weak name
- * for putofu_X, so a library that defines utofu_X itself comes before it. */
+/* The functions of utofu.h under the names that a profiling library calls. utofu_X is a weak alias
+ * of putofu_X, so a library that defines utofu_X overrides it. */
 #ifndef UTOFU_PROFILE_H
 #define UTOFU_PROFILE_H
 

@@ -1,6 +1,6 @@
-/* Barrier gates: a network of gates over all processes, then barriers and reductions on it, each
- * result checked. A power of two is wired by recursive doubling, any other number (or all, with
- * "tree") as a tree; wiring.h.
+/* Barrier gates: a network of gates over all processes, then barriers and reductions on it, with
+ * each result checked. For a power of two it is wired by recursive doubling; for another number
+ * (or, with "tree", for any) as a tree: wiring.h.
  *
  *   barrier [ROUNDS [tree]]      prints "barrier: N rounds of N processes by doubling: right" */
 #include <inttypes.h>
@@ -55,8 +55,8 @@ static void join(struct network* network, int tree) {
   meet_everybody(&network->meeting); /* all gates are set before any signal is sent */
 }
 
-/* The same function of rank, round and place on every process, so that each can compute what the
- * others give. */
+/* The same function of rank, round and place on every process, so that each can compute the values
+ * of the others. */
 static uint64_t given(int rank, uint64_t round, int place) {
   uint64_t x =
       (uint64_t)rank * 0x9E3779B97F4A7C15u + round * 0xBF58476D1CE4E5B9u + (uint64_t)place * 0x94D049BB133111EBu;
@@ -106,8 +106,8 @@ static void reduce_location(const struct network* network, uint64_t round) {
   int code;
   while ((code = utofu_poll_reduce_uint64(network->ids[0], 0, data)) == UTOFU_ERR_NOT_COMPLETED) give_way();
   must(&network->meeting, code, "utofu_poll_reduce_uint64");
-  /* Which location, if several processes have the maximum, is not said anywhere; it must be one of
-   * theirs. */
+  /* It is not specified which location is returned if several processes have the maximum; it must
+   * be one of theirs. */
   if (data[0] != expected[0] || data[1] >= (uint64_t)network->meeting.size ||
       given((int)data[1], round, 0) % 16 != expected[0])
     wrong(&network->meeting, "the maximum is %" PRIu64 " at %" PRIu64 " instead of %" PRIu64 " at %" PRIu64, data[0],
@@ -132,8 +132,8 @@ static void reduce_doubles(const struct network* network, uint64_t round) {
       wrong(&network->meeting, "sum %d of round %" PRIu64 " is %.17g instead of %.17g", i, round, data[i], expected[i]);
 }
 
-/* Nobody leaves before all have entered: each says in the others' memory which round it has
- * entered, and after the barrier all of them must have said so. */
+/* No process leaves before all have entered: each writes the round that it enters into the others'
+ * memory, and after the barrier all must have written it. */
 struct board {
   utofu_vcq_hdl_t vcq;
   volatile uint64_t* entered; /* by rank */
@@ -165,7 +165,7 @@ static void check_barrier(const struct network* network, const struct board* boa
     POST(&network->meeting, board->vcq,
          utofu_put_piggyback8(board->vcq, board->vcqs[rank], round, board->boards[rank], sizeof(uint64_t), 0,
                               UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
-  /* it is in their memory */
+  /* the others have it in their memory */
   for (int rank = 0; rank < size; rank++) next_notice(&network->meeting, board->vcq);
   must(&network->meeting, utofu_barrier(network->ids[0], 0), "utofu_barrier");
   int code;
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
     reduce_location(&network, round);
     reduce_doubles(&network, round);
   }
-  meet_everybody(&network.meeting); /* no signal is on its way any more */
+  meet_everybody(&network.meeting); /* afterwards no signal is in flight */
   must(&network.meeting, utofu_free_vbg(network.ids, (size_t)network.count), "utofu_free_vbg");
   close_vcq(&network.meeting, board.vcq, &board.registered, 1);
   free((void*)board.entered);

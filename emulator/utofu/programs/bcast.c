@@ -1,12 +1,13 @@
-/* A pipelined broadcast along a chain that the network interfaces carry out: rank 0 puts the
- * segments of a message to rank 1, and the arrival of a segment releases (SPS) the command that
- * puts it on to the next rank, which waits in a session-mode queue. Once all have started, no
- * processor between the first rank and the last does anything.
+/* A pipelined broadcast along a chain, executed by the network interfaces. Rank 0 puts the segments
+ * of a message to rank 1. The arrival of a segment releases (SPS) the command that puts it to the
+ * next rank; this command waits in a session-mode queue. After the start, no processor between the
+ * first and the last rank does any work.
  *
- * Readiness goes the other way, through a second session-mode queue: a rank is ready when it has
- * posted its commands and its successor is ready. Two events, so two places: a nop takes the credit
- * of whichever comes first, and behind it waits the put that tells the predecessor. One's own event
- * is a put to oneself. Commands are prepared once and posted anew for every broadcast.
+ * Readiness travels in the opposite direction, through a second session-mode queue: a rank is ready
+ * when it has posted its commands and its successor is ready. These are two events, so there are
+ * two commands: a nop takes the credit of the first event, and the put behind it, which notifies
+ * the predecessor, that of the second. A rank's own event is a put to itself. Commands are prepared
+ * once and posted again for every broadcast.
  *
  *   bcast [BROADCASTS [SEGMENTS [BYTES]]]     prints "bcast: N broadcasts of N segments to N
  *                                             processes: right" */
@@ -20,16 +21,16 @@
 enum { kMostSegments = 24, kDescriptor = 64 };
 
 struct card {
-  /* the queue that segments are addressed to: it is released by them, except at the last rank */
+  /* the target queue of segments; they release its commands, except at the last rank */
   utofu_vcq_id_t data;
   utofu_stadd_t buffer;
-  utofu_vcq_id_t ready; /* the queue that the successor's readiness is addressed to */
+  utofu_vcq_id_t ready; /* the target queue of the successor's readiness */
   utofu_stadd_t word;
 };
 
 struct chain {
   struct meeting meeting;
-  int first, last; /* whether I am */
+  int first, last; /* whether this rank is */
   size_t segments, bytes;
   unsigned char* buffer;
   uint64_t* word;
@@ -79,8 +80,9 @@ static void prepare_report(struct chain* chain, const struct card* previous, int
   append(chain, chain->report.bytes, &chain->report.size, command, bytes, code, "utofu_prepare_put_piggyback8");
 }
 
-/* Middle: segments and readiness each arrive at a session-mode queue. The first and the last have
- * no commands that wait for one or the other, and use their plain queue for it. */
+/* A rank in the middle receives segments and readiness in two session-mode queues. The first and
+ * the last rank each have no commands that wait for one of them, and use their plain queue for
+ * it. */
 static void join(struct chain* chain) {
   struct meeting* const meeting = &chain->meeting;
   meet_begin(meeting);
@@ -111,7 +113,7 @@ static void start(struct chain* chain, uint64_t broadcast) {
   if (chain->first) {
     for (size_t i = 0; i < chain->segments * chain->bytes; i++) chain->buffer[i] = pattern(broadcast, i);
     if (chain->last) return;
-    /* all the others are ready */
+    /* all other ranks are ready */
     const struct utofu_mrq_notice notice = next_notice(meeting, chain->plain);
     if (notice.notice_type != UTOFU_MRQ_TYPE_RMT_PUT) wrong(meeting, "notice of type %d", notice.notice_type);
   }
@@ -119,7 +121,7 @@ static void start(struct chain* chain, uint64_t broadcast) {
     must(meeting, utofu_post_toq(chain->data, chain->forward.bytes, chain->forward.size, chain), "post the segments");
   if (chain->first) return;
   must(meeting, utofu_post_toq(chain->ready, chain->report.bytes, chain->report.size, chain), "post the report");
-  if (!chain->last) /* one of the two events that the report waits for */
+  if (!chain->last) /* one of the two events for which the report waits */
     must(meeting,
          utofu_put_piggyback8(
              chain->plain, chain->to_myself, 0, chain->to_my_word, sizeof(uint64_t), 0,
@@ -133,7 +135,7 @@ static void finish(struct chain* chain, uint64_t broadcast) {
     if (next_sent(meeting, chain->ready) != chain) wrong(meeting, "the wrong command was completed");
     if (!chain->last) next_sent(meeting, chain->plain);
   }
-  /* the last segment was passed on: so all had arrived */
+  /* the last segment was passed on, so all segments had arrived */
   if (!chain->last) next_sent(meeting, chain->data);
   if (chain->last && !chain->first) {
     const struct utofu_mrq_notice notice = next_notice(meeting, chain->plain);
@@ -147,7 +149,7 @@ static void finish(struct chain* chain, uint64_t broadcast) {
 static void leave(struct chain* chain) {
   meet_everybody(&chain->meeting);
   const utofu_stadd_t registered[] = {chain->buffer_stadd, chain->to_my_word};
-  if (chain->data == chain->plain) { /* all three are one */
+  if (chain->data == chain->plain) { /* all three are the same queue */
     close_vcq(&chain->meeting, chain->plain, registered, 2);
     return;
   }

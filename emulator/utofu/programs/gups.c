@@ -1,16 +1,16 @@
-/* Random updates of words all over the job: each thread of each process adds (XOR) to random words
- * of random processes' tables. It does the same sequence twice, so that in the end all tables must
- * be zero again.
+/* Random updates of words in the whole job (GUPS): each thread of each process updates (XOR) random
+ * words of random processes' tables. It does the same sequence twice, so that all tables must be
+ * zero in the end.
  *
  *   gups [THREADS [VCQS [UPDATES [WORDS [atomic|get-put]]]]]
  *
- * threads, VCQs, updates a thread (each done twice), words of a table; and how: by atomic
- * operations, of which up to 32 are in flight, or by a get that is waited for and a put that is, as
- * the benchmark does that papers use. There updates are lost, since two may read the same value;
- * here each thread has words of its own in every table, so that none may be.
+ * threads, VCQs, updates a thread (each done twice), words of a table, and the method: by atomic
+ * operations, up to 32 in flight; or by a get and a put that are waited for, like the benchmark in
+ * papers. That benchmark loses updates, since two threads may read the same value. Here each thread
+ * has its own words in every table, so that no update is lost.
  *
- * prints millions of updates a second of all processes, on the wall and, if it is switched on, in
- * the timing model. */
+ * prints millions of updates a second of all processes, in wall-clock time and, if it is switched
+ * on, in the timing model. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -30,14 +30,14 @@ struct thread {
   int queue;
   pthread_t id;
   uint64_t posted;
-  atomic_uint_fast64_t done; /* raised by whichever thread of the VCQ finds it */
+  atomic_uint_fast64_t done; /* incremented by the thread of the VCQ that polls the completion */
   uint64_t model_ns;
   utofu_stadd_t landing_stadd;
 };
 
 struct card {
   utofu_vcq_id_t vcq;
-  utofu_stadd_t table; /* as this VCQ has it */
+  utofu_stadd_t table; /* its address for this VCQ */
 };
 
 struct gups {
@@ -47,7 +47,7 @@ struct gups {
   uint64_t updates, words;
   uint64_t* table;
   utofu_vcq_hdl_t queues[kMostThreads];
-  uint64_t* landings;                        /* where gets put what they read: a line a thread */
+  uint64_t* landings;                        /* destinations of gets: a line for each thread */
   utofu_stadd_t registered[kMostThreads][2]; /* the table, the landings */
   struct card* cards;                        /* by process and VCQ */
   pthread_barrier_t all_threads;
@@ -148,7 +148,7 @@ static void* run(void* argument) {
   const uint64_t model = model_now_ns();
   sweep(thread);
   thread->model_ns = model_now_ns() - model;
-  pthread_barrier_wait(&gups->all_threads); /* the main thread looks whether anything was written */
+  pthread_barrier_wait(&gups->all_threads); /* the main thread checks for writes */
   pthread_barrier_wait(&gups->all_threads);
   sweep(thread);
   return NULL;
@@ -202,9 +202,9 @@ int main(int argc, char** argv) {
   const double begin = now_us();
   pthread_barrier_wait(&gups.all_threads);
   const double wall_us = now_us() - begin;
-  meet_everybody(&gups.meeting); /* all updates of the first sweep are done */
+  meet_everybody(&gups.meeting); /* all updates of the first sweep are complete */
   if (gups.updates >= 100 && marks(&gups) == 0) wrong(&gups.meeting, "no update has come");
-  meet_everybody(&gups.meeting); /* and all have looked */
+  meet_everybody(&gups.meeting); /* all processes have checked */
   pthread_barrier_wait(&gups.all_threads);
   uint64_t model_ns = 0;
   for (int i = 0; i < gups.threads; i++) {

@@ -1,9 +1,9 @@
-/* Heat in a plate: Jacobi iterations on a grid cut into blocks, one per process, with a halo of one
- * cell. Halos go by one-sided puts into the neighbour's grid, rows in one piece and columns as
- * strided puts, followed on the same VCQ by the number of the step as a piggyback put; both with
- * STRONG_ORDER, so that who sees the number has the halo. No notice, no barrier between steps: only
- * the four neighbours wait for each other. At the end every process compares its block bit by bit
- * with the same computation done alone.
+/* Heat in a plate: Jacobi iterations on a grid that is divided into blocks, one per process, with a
+ * halo of one cell. Halos go by one-sided puts into the neighbour's grid: rows in one piece,
+ * columns as strided puts. On the same VCQ a piggyback put with the step's number follows. Both
+ * have STRONG_ORDER, so that a process that sees the number has the halo. There is no notice and no
+ * barrier between steps: only the four neighbours wait for each other. At the end every process
+ * compares its block bit by bit with the same computation by one process.
  *
  *   jacobi [STEPS [COLUMNS]]     prints "jacobi: N steps on a NxN grid of NxN processes: right" */
 #include <inttypes.h>
@@ -27,9 +27,9 @@ struct plate {
   int process_rows, process_columns; /* of the grid of processes */
   size_t columns;                    /* of a block */
   utofu_vcq_hdl_t vcq;
-  /* two of them, for even and odd steps, each (kRows + 2) x (columns + 2) */
+  /* two grids, for even and odd steps, each (kRows + 2) x (columns + 2) */
   double* grid;
-  volatile uint64_t* flags; /* one per side: the step whose halo is there, plus one */
+  volatile uint64_t* flags; /* one per side: 1 + the step whose halo has arrived */
   utofu_stadd_t grid_stadd;
   utofu_stadd_t flags_stadd;
   struct {
@@ -91,11 +91,10 @@ static void join(struct plate* plate, size_t columns) {
   for (size_t row = 1; row <= kRows; row++)
     for (size_t column = 1; column <= columns; column++)
       plate->grid[cell(plate, 0, row, column)] = initial(top + row - 1, left + column - 1);
-  meet_neighbours(plate); /* nobody sends before all have put their blocks in order */
+  meet_neighbours(plate); /* nobody sends before all have initialised their blocks */
 }
 
-/* The block's cells along one side into the halo of the neighbour there, and then the number of the
- * step. */
+/* Puts the block's cells along one side into the neighbour's halo, and then the step's number. */
 static void send_side(struct plate* plate, uint64_t step, int side) {
   static const int kOpposite[kSides] = {kDown, kUp, kRight, kLeft};
   const size_t columns = plate->columns;
@@ -128,8 +127,8 @@ static void exchange(struct plate* plate, uint64_t step) {
     if (plate->beside[side].rank >= 0) send_side(plate, step, side);
   for (int side = 0; side < kSides; side++)
     while (plate->beside[side].rank >= 0 && peek(&plate->flags[side]) < step + 1) give_way();
-  /* The queue is first in first out: when a nop behind the puts is done, their sources have been
-   * read. */
+  /* The queue is first in, first out: when a nop behind the puts has completed, their sources have
+   * been read. */
   int code;
   while ((code = utofu_nop(plate->vcq, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, plate)) == UTOFU_ERR_BUSY) {
     void* cbdata;
@@ -192,7 +191,7 @@ int main(int argc, char** argv) {
     compute(&plate, step);
   }
   verify(&plate, steps);
-  meet_everybody(&plate.meeting); /* nobody's halo is written any more */
+  meet_everybody(&plate.meeting); /* afterwards nobody writes a halo */
   const utofu_stadd_t registered[] = {plate.grid_stadd, plate.flags_stadd};
   close_vcq(&plate.meeting, plate.vcq, registered, 2);
   free(plate.grid);

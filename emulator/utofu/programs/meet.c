@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Extensions of the emulator (utofu_emulator.h), looked for and not needed. */
+/* Extensions of the emulator (utofu_emulator.h), used if they exist. */
 extern uint64_t utofu_emu_model_now_ns(void) __attribute__((weak));
 extern void utofu_emu_model_saw(const volatile void* address) __attribute__((weak));
 
@@ -65,7 +65,7 @@ static void fetch(const struct meeting* meeting, int rank, void* to, size_t byte
   while (!(file = fopen(name, "rb"))) {
     if (errno != ENOENT) stop("open", name);
     const struct timespec a_moment = {.tv_sec = 0, .tv_nsec = 500000};
-    nanosleep(&a_moment, NULL); /* a shared directory cannot be waited for, only looked at */
+    nanosleep(&a_moment, NULL); /* a file in a shared directory can only be polled for */
   }
   if (fread(to, 1, bytes, file) != bytes) stop("read", name);
   fclose(file);
@@ -197,5 +197,5 @@ void model_saw(const volatile void* address) {
 
 unsigned char pattern(uint64_t message, size_t i) {
   const uint64_t mixed = (message * 0x9E3779B97F4A7C15u) ^ ((uint64_t)i * 0xD6E8FEB86659FD93u);
-  return (unsigned char)((mixed >> 32) | 1); /* never zero: not what the memory held at first */
+  return (unsigned char)((mixed >> 32) | 1); /* never zero, the initial value of the memory */
 }

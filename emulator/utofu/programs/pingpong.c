@@ -1,12 +1,12 @@
 /* Ping-pong of many threads, as in the measurements of UCX on Fugaku: thread t of a rank plays with
- * thread t of its partner; there are as many VCQs as asked for, and neighbouring threads share one
- * if there are more threads. Messages up to 32 bytes go by piggyback; the receiver polls the last
- * word of the message. Every message is checked.
+ * thread t of its partner. Adjacent threads share a VCQ if there are more threads than VCQs.
+ * Messages up to 32 bytes go by piggyback; the receiver polls the last word of the message. Every
+ * message is checked.
  *
  *   pingpong [THREADS [VCQS [MOST_BYTES [ROUNDS]]]]
  *
- * prints for each size half the time of a round trip, as the clock on the wall has it and, if the
- * library has a timing model that is switched on, as the model has it. */
+ * prints for each size half the time of a round trip, in wall-clock time and, if the library has a
+ * timing model that is switched on, in the model's time. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -31,9 +31,9 @@ struct player {
   uint64_t* outbox;
   utofu_stadd_t outbox_stadd;
   utofu_stadd_t inbox_stadd;
-  atomic_uint_fast64_t sent; /* raised by whichever thread of the VCQ finds the completion */
+  atomic_uint_fast64_t sent; /* incremented by the thread of the VCQ that polls the completion */
   uint64_t posted;
-  uint64_t serial; /* of messages to and fro */
+  uint64_t serial; /* of messages in both directions */
   double wall_us, model_us;
 };
 
@@ -158,7 +158,7 @@ static void join(struct game* game) {
     struct player* const player = &game->players[i];
     player->game = game;
     player->number = i;
-    player->serial = 1000; /* no value that pattern() has */
+    player->serial = 1000; /* a value that pattern() never returns */
     player->vcq = vcqs[i * game->vcqs / game->threads];
     player->inbox = get_memory(meeting, bytes);
     player->outbox = get_memory(meeting, bytes);

@@ -1,14 +1,14 @@
-/* What the documentation of uTofu leaves open, asked of the machine and library at hand: a table of
- * answers, to be read beside docs/tofu.md. On the emulator the answers are what the emulator was
- * written to do; on a real machine they are facts.
+/* Asks the machine and library at hand about points that uTofu's documentation leaves open. Prints
+ * a table of answers, to be read beside docs/tofu.md. On the emulator the answers show what the
+ * emulator was written to do; on a real machine they are facts.
  *
- *   probe               all questions that cannot do harm; it says at the end which were left out
+ *   probe               all questions that cannot do harm; the end of the table lists the others
  *   probe QUESTION...   those; the names are in the table. mrq-depth, edata, zero-length and
- *                       dead-stadd are only asked by name: the first ends the job by design, the
+ *                       dead-stadd are asked only by name: the first ends the job by design, the
  *                       others may stop a queue for good.
  *
- * One process asks itself. Of two, on different nodes, the second helps to ask about order. More
- * are refused. */
+ * One process asks itself. Of two processes, on different nodes, the second helps with questions
+ * about order. More than two are refused. */
 #define _POSIX_C_SOURCE 200809L
 #include "probe.h"
 
@@ -48,7 +48,7 @@ void answer(const char* question, const char* format, ...) {
   vprintf(format, arguments);
   va_end(arguments);
   printf(" |\n");
-  fflush(stdout); /* what was found stays, whatever the next question does */
+  fflush(stdout); /* printed answers remain, whatever the next question does */
 }
 
 const char* code_name(int code) {

@@ -1,5 +1,5 @@
-/* The parts of the probe: questions that the documentation of uTofu leaves open, asked of the
- * library and machine at hand. */
+/* The parts of the probe: questions to the library and machine about points that uTofu's
+ * documentation leaves open. */
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -9,7 +9,7 @@ struct probe {
   struct meeting meeting;
   utofu_vcq_hdl_t vcq; /* on the first TNI, plain */
   utofu_vcq_id_t own;
-  utofu_vcq_id_t own_raw; /* as notices have it */
+  utofu_vcq_id_t own_raw; /* the form found in notices */
   uint64_t* memory;       /* kProbeBytes, registered with vcq */
   utofu_stadd_t stadd;
 };
@@ -22,15 +22,15 @@ __attribute__((format(printf, 2, 3)))
 #endif
 void answer(const char* question, const char* format, ...);
 
-/* "ERR_BUSY" and the like, as far as the probe meets them. */
+/* "ERR_BUSY" and so on, for codes that the probe meets. */
 const char* code_name(int code);
 
-/* Polls until something is found, or for PROBE_PATIENCE seconds (0.3 unless set): the code of the
- * last poll. A machine that needs longer for one command is taken for one that does not do it. */
+/* Polls until something is found, or for PROBE_PATIENCE seconds (0.3 unless set). Returns the code
+ * of the last poll. A machine that needs longer for one command counts as not executing it. */
 int poll_tcq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, void** cbdata);
 int poll_mrq_a_while(const struct probe* probe, utofu_vcq_hdl_t vcq, struct utofu_mrq_notice* notice);
 
-/* Takes whatever waits in both queues, for a while. */
+/* Polls both queues for a while, to empty them. */
 void drain(const struct probe* probe);
 
 /* probe_queues.c */

@@ -1,4 +1,4 @@
-/* What becomes visible when, what notices carry, and what is not checked. */
+/* When writes become visible, what notices carry, and what is not checked. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ void ask_atomicity(struct probe* probe) {
 }
 
 /* Order. The sender fills words with the number of the round: by one long put, or by a long put and
- * then a short one into the last word. The watcher waits for the last word and looks whether all
+ * then a short one into the last word. The watcher waits for the last word and checks whether all
  * others are there. */
 enum { kEnd = 1, kOneRelaxed, kOneOrdered, kTwoRelaxed, kTwoOrdered };
 
@@ -49,8 +49,7 @@ struct order_card {
   utofu_stadd_t stadd;
 };
 
-/* Layout of the probe's memory here: watched words; the sender's words; the mailbox of the
- * helper. */
+/* Layout of the probe's memory: watched words; the sender's words; the helper's mailbox. */
 enum { kSourceAt = 3 * 1024, kMailboxAt = 7 * 1024 };
 
 static void send_words(struct probe* probe, const struct order_card* to, int what, uint64_t round) {
@@ -101,7 +100,7 @@ static void post_mail(struct probe* probe, const struct order_card* helper, int 
   next_sent(&probe->meeting, probe->vcq);
 }
 
-/* In how many rounds the last word was there before another one. */
+/* The number of rounds in which the last word was there before another one. */
 static int early_rounds(struct probe* probe, const struct order_card* helper, int what, uint64_t* round) {
   volatile uint64_t* const watched = probe->memory;
   const struct order_card myself = {probe->own, probe->stadd};
@@ -142,7 +141,7 @@ void ask_order(struct probe* probe) {
   if (helped) post_mail(probe, &cards[1], kEnd, round);
 }
 
-/* An address as far from where it was expected. */
+/* An address, as its distance from the expected one where it is near. */
 static void place(char* text, size_t bytes, utofu_stadd_t stadd, utofu_stadd_t base) {
   if (stadd >= base && stadd < base + kProbeBytes) {
     snprintf(text, bytes, "start%+lld", (long long)(stadd - base));
@@ -187,7 +186,7 @@ void ask_notices(struct probe* probe) {
   drain(probe);
 }
 
-/* A line of its own: what of it does a padded put of 8 bytes write? */
+/* A separate line: which part of it does a padded put of 8 bytes write? */
 void ask_padding(struct probe* probe) {
   enum { kLine = 256, kAt = 1024 };
   unsigned char* const line = (unsigned char*)probe->memory + kAt;
@@ -245,8 +244,8 @@ void ask_dead_stadd(struct probe* probe) {
   free(memory);
 }
 
-/* The same memory registered with every VCQ of a TNI: which of them agree on its address, and are
- * those the ones of one CQ? */
+/* The same memory registered with every VCQ of a TNI: which VCQs get the same address, and do they
+ * share one CQ? */
 void ask_same_stadd(struct probe* probe) {
   enum { kMost = 16 };
   utofu_tni_id_t* tnis;

@@ -1,4 +1,4 @@
-/* How many queues there are, how long they are, and what session-mode queues count. */
+/* The number of queues, their length, and what session-mode queues count. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 
 enum { kMostVcqs = 1024, kMostPosts = 1 << 22 };
 
-/* As many as can be had of one kind on all TNIs together, and why there are no more. */
+/* Counts the VCQs of one kind on all TNIs together, and reports the error that ends the count. */
 static void count_vcqs(struct probe* probe, const char* name, unsigned long flags) {
   static utofu_vcq_hdl_t vcqs[kMostVcqs];
   utofu_tni_id_t* tnis;
@@ -34,7 +34,7 @@ void ask_resources(struct probe* probe) {
   count_vcqs(probe, "resources, session-mode VCQs", UTOFU_VCQ_FLAG_SESSION_MODE);
 }
 
-/* Nothing is polled, so no place becomes free. */
+/* Nothing is polled, so no slot becomes free. */
 void ask_toq_depth(struct probe* probe) {
   long posted = 0;
   int code = UTOFU_SUCCESS;
@@ -127,13 +127,13 @@ static void send_credit(struct probe* probe, const struct session* session) {
   POST(&probe->meeting, probe->vcq,
        utofu_put_piggyback8(probe->vcq, session->id, 0, session->stadd, 8, 0,
                             UTOFU_ONESIDED_FLAG_SPS(1) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
-  next_notice(&probe->meeting, probe->vcq); /* the data is stored, and the credit with it */
+  next_notice(&probe->meeting, probe->vcq); /* the data is stored and the credit has arrived */
 }
 
 void ask_early_credits(struct probe* probe) {
   struct session session;
   if (!open_session(probe, &session, "early-credits")) return;
-  send_credit(probe, &session); /* nothing is posted yet */
+  send_credit(probe, &session); /* before any command is posted */
   must(&probe->meeting, utofu_nop(session.vcq, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, NULL), "utofu_nop");
   void* cbdata;
   const int code = poll_tcq_a_while(probe, session.vcq, &cbdata);
@@ -162,8 +162,7 @@ void ask_credits_of_two_slots(struct probe* probe) {
   close_session(probe, &session);
 }
 
-/* A get with SPS(1) to the session-mode VCQ, and then one from it: at which end does the credit
- * count? */
+/* A get with SPS(1) to the session-mode VCQ: does the credit count at the target? */
 void ask_credits_of_get(struct probe* probe) {
   struct session session;
   if (!open_session(probe, &session, "credits-of-get")) return;

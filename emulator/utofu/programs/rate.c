@@ -1,12 +1,12 @@
-/* How many small operations many threads get done in a second: thread t of a rank works on memory
- * of thread t of its partner, with up to 32 operations in flight. As many VCQs as asked for;
- * neighbouring threads share one if there are more threads, under the library's lock (THREAD_SAFE)
- * or one of the program's own. All that was done is checked.
+/* The number of small operations that many threads complete in a second: thread t of a rank works
+ * on memory of thread t of its partner, with up to 32 operations in flight. If there are more
+ * threads than VCQs, adjacent threads share one, under the library's lock (THREAD_SAFE) or a mutex
+ * of the program. All results are checked.
  *
  *   rate put|get|add [THREADS [VCQS [BYTES [OPERATIONS [library|mutex]]]]]
  *
- * prints millions of operations a second of one rank, on the clock on the wall and, if it is
- * switched on, in the model. */
+ * prints millions of operations a second of one rank, in wall-clock time and, if it is switched on,
+ * in the model's time. */
 #define _POSIX_C_SOURCE 200809L /* pthread_barrier_t */
 #include <inttypes.h>
 #include <pthread.h>
@@ -33,10 +33,10 @@ struct worker {
   struct queue* queue;
   utofu_vcq_id_t partner;
   utofu_stadd_t theirs;
-  uint64_t* memory; /* kWindow slots that the partner works on, then kWindow of one's own */
+  uint64_t* memory; /* kWindow slots that the partner works on, then kWindow of this thread */
   utofu_stadd_t stadd;
   uint64_t posted;
-  atomic_uint_fast64_t done; /* raised by whichever thread of the VCQ finds it */
+  atomic_uint_fast64_t done; /* incremented by the thread of the VCQ that polls the completion */
   uint64_t model_ns;
 };
 
@@ -76,7 +76,7 @@ static size_t offset_of(const struct worker* worker, uint64_t serial) {
   return serial % kWindow * worker->rate->bytes;
 }
 
-/* What operation `serial` of a thread carries in word i. */
+/* Word i of operation `serial` of a thread. */
 static uint64_t content(int rank, int thread, uint64_t serial, size_t i) {
   return ((uint64_t)(rank + 1) << 56) ^ ((uint64_t)(thread + 1) << 44) ^ (serial << 8) ^ i;
 }
@@ -89,8 +89,8 @@ static void check_got(const struct worker* worker, uint64_t serial) {
       wrong(&rate->meeting, "thread %d got something else in operation %" PRIu64, worker->number, serial);
 }
 
-/* One completion, of whichever thread. Puts are done when they have left (TCQ), the others when the
- * answer is there. */
+/* Polls one completion, of any thread. Puts are complete when they have left (TCQ), the others when
+ * the answer has arrived. */
 static void collect(struct worker* worker) {
   struct rate* const rate = worker->rate;
   void* cbdata = NULL;
@@ -108,10 +108,9 @@ static void collect(struct worker* worker) {
   atomic_fetch_add(&whose->done, 1);
 }
 
-/* Places in the queue of commands become free by polling it, even if no command asked to be told
- * there. */
+/* Polling the queue of commands makes room in it, even if no command asked for a TCQ notice. */
 static void make_room(struct worker* worker) {
-  if (worker->rate->kind == kPut) return; /* collect() does */
+  if (worker->rate->kind == kPut) return; /* collect() polls it */
   void* cbdata;
   lock(worker);
   const int code = utofu_poll_tcq(worker->queue->vcq, 0, &cbdata);
@@ -163,7 +162,7 @@ static void work(struct worker* worker) {
   worker->model_ns = model_now_ns() - begin;
 }
 
-/* Waits for what is still on its way: the last put of each slot. */
+/* Waits for data in flight: the last put of each slot. */
 static void check_theirs(const struct worker* worker) {
   const struct rate* const rate = worker->rate;
   if (rate->kind == kAdd && peek(worker->memory) != rate->operations)

@@ -1,6 +1,6 @@
-/* A token goes round a ring of processes, a number of laps, in the two ways that a receiver can
- * wait: by polling the last word of the message in memory (STRONG_ORDER: it is written last), and
- * by a notice in the message receive queue. The token carries a payload of many packets, checked at
+/* A token goes round a ring of processes for a number of laps. The receiver waits in one of two
+ * ways: it polls the last word of the message in memory (STRONG_ORDER: that word is written last),
+ * or a notice in the message receive queue. The token carries a payload of many packets, checked at
  * each stop.
  *
  *   ring [LAPS [WORDS]]         prints "ring: N laps of N processes, N words: right" */
@@ -20,7 +20,7 @@ struct ring {
   struct meeting meeting;
   utofu_vcq_hdl_t vcq;
   utofu_vcq_id_t right;
-  /* two slots: token n goes to slot n % 2, so that none is overwritten while it is read */
+  /* two slots: token n goes to slot n % 2, so that it does not overwrite one that is being read */
   utofu_stadd_t right_inbox;
   volatile uint64_t* inbox;
   uint64_t* outbox;
@@ -46,7 +46,7 @@ static void join(struct ring* ring, size_t words) {
   free(all);
 }
 
-/* Token `number` to the right neighbour, and until the outbox may be used again. */
+/* Puts token `number` to the right neighbour, and waits until the outbox may be reused. */
 static void pass(struct ring* ring, uint64_t number, int with_notice) {
   const size_t bytes = ring->words * sizeof(uint64_t);
   for (size_t i = 0; i + 1 < ring->words; i++) ring->outbox[i] = pattern(number, i);
@@ -77,7 +77,7 @@ static void await(struct ring* ring, uint64_t number, int with_notice) {
 
 static void laps(struct ring* ring, uint64_t first, uint64_t laps, int with_notice) {
   const uint64_t last = first + laps * (uint64_t)ring->meeting.size;
-  /* Token n is passed by rank n mod size: its number says how often it was passed. */
+  /* Rank n mod size passes token n: its number says how often it was passed. */
   for (uint64_t number = first + (uint64_t)ring->meeting.rank; number < last; number += (uint64_t)ring->meeting.size) {
     if (number != first) await(ring, number - 1, with_notice);
     pass(ring, number, with_notice);
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   const size_t words = argc > 2 ? whole_number(argv[2], 1, kMostPutBytes / sizeof(uint64_t), kUsage) : 3000;
   struct ring ring;
   join(&ring, words);
-  /* not zero, which the memory holds; rank 0 passes it */
+  /* not zero, the memory's initial value; rank 0 passes it */
   const uint64_t first = 2 * (uint64_t)ring.meeting.size;
   laps(&ring, first, rounds, 0);
   laps(&ring, first + rounds * (uint64_t)ring.meeting.size, rounds, 1);

@@ -4,9 +4,8 @@ static void clear(struct gate_wiring* gate) {
   *gate = (struct gate_wiring){kNoGate, kNoGate, kNoGate, kNoGate, kNoGate, kNoGate};
 }
 
-/* The gates of a rank form a ring: start, relay 1 … relay k-1, and back to start, which does the
- * last combination. In the way from gate j-1 to gate j, the same value goes to gate j of partner
- * j. */
+/* The gates of a rank form a ring: start, relay 1 … relay k-1, and back to start, which makes the
+ * last combination. Gate j-1 sends the same value to gate j and to gate j of partner j. */
 int wire_doubling(int rank, int size, struct gate_wiring gates[kMostGates]) {
   int stages = 0;
   while (1 << stages < size) stages++;
@@ -17,8 +16,8 @@ int wire_doubling(int rank, int size, struct gate_wiring gates[kMostGates]) {
     clear(&gates[gate]);
     gates[gate].src_local = before;
     gates[gate].dst_local = next;
-    if (stages == 0) continue; /* alone: the start gate feeds itself */
-    /* Gate 0 ends stage k; gate j ends stage j. What leaves gate j takes part in stage j + 1. */
+    if (stages == 0) continue; /* a single rank: the start gate feeds itself */
+    /* Gate 0 ends stage k; gate j ends stage j. The output of gate j takes part in stage j + 1. */
     gates[gate].src_rank = rank ^ (1 << before);
     gates[gate].src_gate = before;
     gates[gate].dst_rank = rank ^ (1 << gate);
@@ -39,16 +38,16 @@ static int parent_of(int rank) {
   return rank & (rank - 1);
 }
 
-/* Which child of its parent. */
+/* The rank's index among its parent's children. */
 static int place_of(int rank) {
   int place = 0;
   while ((rank & (1 << place)) == 0) place++;
   return place;
 }
 
-/* Gates of a rank with m children: 0 the start gate; 1 … m combine with child 0 … m-1 on the way
- * up; m+1 … 2m pass the result on to child 0 … m-1 on the way down. A leaf has the start gate
- * alone: it sends up and gets the result. */
+/* Gates of a rank with m children. 0: the start gate; 1 … m combine with child 0 … m-1 on the way
+ * up; m+1 … 2m pass the result to child 0 … m-1 on the way down. A leaf has only the start gate: it
+ * sends up and gets the result. */
 static int up_gate(int child) {
   return 1 + child;
 }
@@ -81,7 +80,7 @@ int wire_tree(int rank, int size, struct gate_wiring gates[kMostGates]) {
     gates[0].src_local = count - 1;
   }
   if (rank == 0) {
-    /* alone: the start gate feeds itself */
+    /* a single rank: the start gate feeds itself */
     const int first = children > 0 ? down_gate(children, 0) : 0;
     gates[top].dst_local = first;
     gates[first].src_local = top;

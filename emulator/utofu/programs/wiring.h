@@ -1,5 +1,5 @@
-/* How the barrier gates of a group of processes are connected, as pure functions of rank and size:
- * two graphs.
+/* The connections of the barrier gates of a group of processes, as pure functions of rank and size.
+ * There are two graphs.
  *
  * Recursive doubling, for a power of two: rank r and its partner r ^ 2^(j-1) combine in stage j.
  * Tree, for any size: values are combined on the way up a binomial tree and the result goes down

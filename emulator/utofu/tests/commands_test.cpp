@@ -11,10 +11,10 @@
 namespace tofu_emulator::test {
 namespace {
 
-// A sanitizer multiplies the memory of each.
+// A sanitizer multiplies the memory of each process.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1  // as g++ says it
+#define __SANITIZE_ADDRESS__ 1  // the name that g++ uses
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
@@ -33,7 +33,7 @@ constexpr unsigned long kBoth = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_
     }                                                                              \
   } while (false)
 
-// A VCQ with registered memory, and what all have told of theirs.
+// A VCQ with registered memory, and the ids and addresses of all processes.
 struct Peer {
   utofu_vcq_hdl_t vcq = 0;
   utofu_stadd_t stadd = 0;
@@ -79,7 +79,7 @@ std::uint8_t pattern(std::size_t i, std::uint32_t salt) {
   return static_cast<std::uint8_t>(i * 7 + i / 251 + salt);
 }
 
-// Process 0 puts to 1 with notices on both sides, 1 looks at the data.
+// Process 0 puts to 1 with notices on both sides; 1 checks the data.
 int put_once(Place& place) {
   constexpr std::size_t kBytes = 100'000;
   Peer peer(2 * kBytes);
@@ -142,7 +142,8 @@ int get_and_piggyback(Place& place) {
   return peer.close(place);
 }
 
-// All add to a word of process 0, with commands that give the old value and others that do not.
+// All processes add to a word of process 0, with commands that fetch the old value and others that
+// do not.
 int atomics(Place& place) {
   constexpr std::uint64_t kRounds = 200;
   Peer peer(256);
@@ -159,8 +160,8 @@ int atomics(Place& place) {
     void* data = nullptr;
     CHECK(utofu_poll_tcq(peer.vcq, 0, &data) == UTOFU_ERR_NOT_FOUND);
   }
-  // A lock by compare and swap, 4 bytes; under it a plain counter is changed by get and put of a
-  // piggyback.
+  // A lock by compare and swap, 4 bytes; it protects a plain counter that is changed by get and
+  // piggyback put.
   for (std::uint64_t i = 0; i < 20; ++i) {
     do {
       CHECK(utofu_cswap4(peer.vcq, place.note(0, 0), 0, place.process() + 1, place.note(0, 1) + 16, 1,
@@ -192,7 +193,7 @@ int atomics(Place& place) {
   return peer.close(place);
 }
 
-// Signals without data: by their notices, and by the completion here.
+// Puts without data, detected by their notices and by the local completion.
 int put_nothing(Place& place) {
   Peer peer(64);
   RUN(peer.open(place));
@@ -228,7 +229,8 @@ int put_nothing(Place& place) {
   return peer.close(place);
 }
 
-// 1 answers what it gets. Who has the answer has been told that the request is there.
+// Process 1 answers each request. A process that has the answer already has the request's
+// acknowledgement.
 int answers(Place& place) {
   constexpr std::uint64_t kRounds = 300;
   Peer peer(64);
@@ -253,8 +255,7 @@ int answers(Place& place) {
   return peer.close(place);
 }
 
-// A program that looks at memory, makes no call meanwhile, and has the only core: how often it was
-// made to give that away.
+// A program on one core that polls memory without calls. Checks how often it was preempted.
 int poll_memory_on_one_core(Place& place) {
   constexpr std::uint64_t kMessages = 30;
   cpu_set_t one;
@@ -281,7 +282,7 @@ int poll_memory_on_one_core(Place& place) {
   return peer.close(place);
 }
 
-// Where programs of the vendor's machine look for the VCQs of the processes of a node.
+// The CQs where programs of the vendor's machine expect the VCQs of a node's processes.
 int component_cqs(Place& place) {
   const std::uint16_t known[] = {0, 2, 5, 8};
   utofu_vcq_hdl_t vcq = 0;

@@ -1,5 +1,5 @@
-/* A profiling tool as a library: it comes before libtofucom, counts puts, and goes on to the names
- * that the tool does not take. */
+/* A profiling tool as a library: it is linked before libtofucom, counts puts, and calls the putofu_
+ * names, which it does not define. */
 #include "counting.h"
 
 #include <utofu_profile.h>

@@ -1,4 +1,4 @@
-/* How many calls of utofu_put the profiling tool counting.c has seen. */
+/* The number of calls of utofu_put that the profiling tool counting.c has seen. */
 #ifndef UTOFU_TESTS_COUNTING_H
 #define UTOFU_TESTS_COUNTING_H
 

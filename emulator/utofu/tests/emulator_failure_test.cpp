@@ -1,4 +1,4 @@
-// What goes wrong with processes: they die, end the job, do not fit together.
+// Failures of processes: they die, end the job, or have settings that do not match.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <utofu.h>
@@ -57,8 +57,8 @@ int post(const Peer& peer, const Place& place, Kind kind) {
   return UTOFU_ERR_INVALID_ARG;
 }
 
-// Process 0 keeps on until process 1, which is killed in the middle of it, does not answer any
-// more; never waits for ever.
+// Process 0 posts until process 1, which is killed meanwhile, no longer answers; it never waits for
+// ever.
 int until_the_peer_is_gone(Place& place, Kind kind) {
   Peer peer;
   CHECK(peer.open(place) == 0);
@@ -77,7 +77,7 @@ int until_the_peer_is_gone(Place& place, Kind kind) {
   }
   CHECK(status == UTOFU_ERR_MRQ_PEER);
   CHECK(notice.vcq_id == place.note(1, 0));
-  // And it stays so, at once.
+  // The next command fails too.
   CHECK(post(peer, place, kind) == UTOFU_SUCCESS);
   CHECK(poll_until([&] { return utofu_poll_mrq(peer.vcq, 0, &notice); }) == UTOFU_ERR_MRQ_PEER);
   CHECK(utofu_dereg_mem(peer.vcq, peer.stadd, 0) == UTOFU_SUCCESS);
@@ -105,7 +105,7 @@ TEST_P(Death, OfTheTargetOfAtomics) {
 INSTANTIATE_TEST_SUITE_P(, Death, testing::Values("plain", "strict"),
                          [](const auto& mode) { return std::string(mode.param); });
 
-// What has been written to this process's stderr, a file, holds this.
+// Whether this process's stderr, a file, contains `words`.
 bool said(const char* words) {
   std::ifstream text("/proc/self/fd/2");
   std::stringstream all;
@@ -113,7 +113,8 @@ bool said(const char* words) {
   return all.str().find(words) != std::string::npos;
 }
 
-// Nothing is under way to it: who waits for its word in memory hears of its death all the same.
+// Nobody communicates with the dead process: a process that waits for its word in memory learns of
+// the death too.
 TEST(Deaths, AreToldByOneOfThoseThatAreLeft) {
   struct End {
     void (*die)();
@@ -146,7 +147,7 @@ TEST(Deaths, AreToldByOneOfThoseThatAreLeft) {
   }
 }
 
-// A VCQ that its owner has freed.
+// A VCQ freed by its owner.
 TEST(Peers, ThatFreeTheirVcqAreGone) {
   const auto body = [](Place& place) {
     Peer peer;
@@ -169,7 +170,7 @@ TEST(Peers, ThatFreeTheirVcqAreGone) {
   EXPECT_EQ(run_world(2, {}, body), (std::vector<int>{0, 0}));
 }
 
-// What was posted leaves although the process does not wait for it, but exits.
+// Posted commands are executed although the process exits without waiting for them.
 TEST(Peers, ThatExitHaveSentWhatTheyPosted) {
   const auto body = [](Place& place) {
     static Peer peer;  // its memory is read until the process has ended
@@ -198,7 +199,7 @@ TEST(Jobs, AreEndedForAllByAnOverflow) {
         CHECK(utofu_put_piggyback8(peer.vcq, place.note(1, 0), 1, peer.stadd, 8, 0,
                                    UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) == UTOFU_SUCCESS);
     }
-    CHECK(heddle::test::within_time([] { return false; }));  // both are ended before
+    CHECK(heddle::test::within_time([] { return false; }));  // both processes are ended earlier
     return 0;
   };
   const std::vector<int> ends = run_world(2, {{"UTOFU_EMU_MRQ", "8"}}, body);

@@ -1,5 +1,5 @@
-// Strict mode: what the network interfaces promise, and no more. In single steps where the order is
-// looked at, else with the engine's thread.
+// Strict mode: the network interfaces keep the promises of the interface and nothing more. Tests of
+// order run in single steps, others with the engine's thread.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,8 +28,7 @@ constexpr std::size_t kPacket = 1920;
 
 class EngineRules : public ::testing::Test {
  protected:
-  // The parent never calls the library, so that the child of each test starts with a world of its
-  // own.
+  // The parent never calls the library, so that each test's child starts with its own world.
   template <class Program>
   static void expect_caught(const char* mode, Program&& program, const char* message) {
     const auto run = [&] {
@@ -69,7 +68,7 @@ struct Two {
   utofu_stadd_t remote;
 };
 
-// One message of so many packets: in which order they land. The notice comes after all of them.
+// The order in which the packets of one message land. The notice comes after all of them.
 std::vector<std::size_t> landing_order(std::size_t packets, unsigned long flags) {
   Two two(packets * kPacket);
   std::fill_n(two.memory.begin(), packets * kPacket, std::uint8_t{1});
@@ -88,7 +87,7 @@ std::vector<std::size_t> landing_order(std::size_t packets, unsigned long flags)
       seen[i] = true;
       now.push_back(i);
     }
-    // Within a round the order cannot be seen: the kindest is taken.
+    // The order within a round is not visible: assume the most favourable.
     order.insert(order.end(), now.begin(), now.end());
     EXPECT_TRUE(status != UTOFU_SUCCESS || order.size() == packets) << "a notice before its data";
     return status == UTOFU_SUCCESS;
@@ -115,7 +114,7 @@ TEST_F(EngineRules, PiecesLandInOrderWithStrongOrder) {
   });
 }
 
-// So many puts of a word each: in which order their notices come.
+// Posts `puts` puts of a word each. Returns the order of their notices.
 std::vector<std::uint64_t> notice_order(std::size_t puts, unsigned long flags, std::size_t senders) {
   std::vector<std::unique_ptr<Queue>> from;
   for (std::size_t i = 0; i < senders; ++i) from.push_back(std::make_unique<Queue>(static_cast<std::uint16_t>(i % 6)));
@@ -164,8 +163,9 @@ TEST_F(EngineRules, EverythingIsInOrderInPlainMode) {
   });
 }
 
-// Programs that split their messages into packets of 256 bytes look at the last word of each, while
-// what follows is still on its way. How often a word that comes before it was not there.
+// Some programs split their messages into packets of 256 bytes and poll the last word of each,
+// while later packets are still in flight. Returns how often an earlier word of a packet was not
+// there.
 std::size_t packets_without_their_data(std::size_t puts) {
   constexpr std::size_t kBytes = 16'384;
   constexpr std::size_t kWords = 256 / sizeof(std::uint64_t);
@@ -184,11 +184,11 @@ std::size_t packets_without_their_data(std::size_t puts) {
     for (std::size_t packet = 0; packet < kBytes / 256; ++packet) {
       const std::atomic_ref last(target[(packet + 1) * kWords - 1]);
       const auto there = [&] { return last.load(std::memory_order_acquire) == value; };
-      // the moment is short: it is met by a thread that does nothing but look
+      // the interval is short: only a thread that does nothing but poll meets it
       unsigned spins = 100'000;
       while (!there() && --spins != 0) continue;
       const bool came = spins != 0 || heddle::test::within_time(there);
-      // Backwards: those that were written last have had the least time to come.
+      // Backwards: the words written last have had the least time to arrive.
       for (std::size_t word = (packet + 1) * kWords - 1; word-- > packet * kWords;)
         early += std::atomic_ref(target[word]).load(std::memory_order_relaxed) != value ? 1 : 0;
       EXPECT_TRUE(came);
@@ -249,7 +249,7 @@ TEST_F(EngineRules, SlotsAreFreedByPollingOnly) {
   }
 }
 
-// Programs post a batch with DELAY_START and its last command without.
+// Programs post a batch with DELAY_START, except for its last command.
 TEST_F(EngineRules, DelayedCommandsBeginWithTheNextThatIsNot) {
   for (const char* mode : {"plain", "strict"}) {
     expect_clean(mode, [] {
@@ -274,8 +274,8 @@ TEST_F(EngineRules, DelayedCommandsBeginWithTheNextThatIsNot) {
   }
 }
 
-// A batch that is posted at once: what comes after its last command without the flag waits for the
-// next.
+// A batch posted at once: commands behind its last command without the flag wait for the next
+// command without it.
 TEST_F(EngineRules, APostedBatchIsHeldFromItsLastDelayedCommandsOn) {
   expect_clean(
       "plain",
@@ -325,7 +325,7 @@ TEST_F(EngineRules, DelayedCommandsThatNothingBeginsAreReported) {
       "broken rule: VCQ .* is freed while 1 of its commands are under way");
 }
 
-// More blocks than the TOQ has slots: posted as it gets room.
+// A stride with more blocks than the TOQ has slots is posted as it gets room.
 TEST_F(EngineRules, AStrideMayBeLongerThanTheQueue) {
   for (const char* mode : {"plain", "strict"}) {
     for (const char* step : {"0", "1"}) {
@@ -381,7 +381,8 @@ TEST_F(EngineRules, AnMrqThatNobodyPollsEndsTheJob) {
           for (int i = 0; i < 17; ++i)
             (void)utofu_put_piggyback8(two.from.handle(), two.to.id(), 1, two.remote, 8, 0,
                                        UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
-          EXPECT_TRUE(heddle::test::within_time([] { return false; }));  // it never gets past here
+          // the job ends before this returns
+          EXPECT_TRUE(heddle::test::within_time([] { return false; }));
         },
         "the MRQ of VCQ [0-9a-f]+ .* has overflowed: 16 notices");
   }
@@ -461,7 +462,7 @@ TEST_F(EngineRules, AQueueThatDoesNotGoOnIsReported) {
         ::setenv("UTOFU_EMU_WATCHDOG", "1", 1);
         const Two two(64, UTOFU_VCQ_FLAG_SESSION_MODE);
         EXPECT_EQ(utofu_nop(two.to.handle(), 0, nullptr), UTOFU_SUCCESS);
-        // What is said on stderr is read here, and then said.
+        // Reads what is printed on stderr, and prints it afterwards.
         std::array<int, 2> ends{};
         EXPECT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
         const int stderr_before = ::dup(STDERR_FILENO);

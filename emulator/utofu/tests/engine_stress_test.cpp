@@ -1,4 +1,4 @@
-// Threads of one process and its engine, all at once: for ThreadSanitizer.
+// The threads of one process and its engine, all at the same time: for ThreadSanitizer.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t kThreads = 4;
 constexpr std::uint64_t kOperations = 3000;
-constexpr std::size_t kWords = 512;  // of each thread's own part
+constexpr std::size_t kWords = 512;  // of each thread's part
 
-// Word 0 of each is added to by all; the first half is read by others, the second half written by
-// the thread's own gets.
+// All threads add to word 0 of each part. Other threads read the first half; the thread's own gets
+// write the second half.
 struct Part {
   explicit Part(std::uint16_t tni, unsigned long flags) : queue(tni, flags), words(2 * kWords, tni) {
     words[0] = 0;
@@ -25,7 +25,7 @@ struct Part {
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
 
-  // A notice of its own, and room in the TOQ. False: none has come.
+  // Polls for its own notice, and makes room in the TOQ. False: no notice has come.
   bool done(int type) const {
     void* none = nullptr;
     (void)utofu_poll_tcq(queue.handle(), 0, &none);
@@ -73,7 +73,7 @@ TEST(Stress, EveryThreadHasAQueue) {
         } else {
           add(*parts[self], *parts[(self + i) % kThreads]);
         }
-        if (i % 500 == 250) {  // rounds go on while others create and free
+        if (i % 500 == 250) {  // rounds continue while other threads create and free VCQs
           const Part visitor(5, UTOFU_VCQ_FLAG_EXCLUSIVE);
           add(visitor, *parts[other]);
         }
@@ -83,7 +83,7 @@ TEST(Stress, EveryThreadHasAQueue) {
   for (std::thread& thread : threads) thread.join();
   std::uint64_t sum = 0;
   for (const auto& part : parts) {
-    // The engine wrote it last, for an operation whose notice somebody has.
+    // The engine wrote it last, for an operation whose notice was polled.
     sum += __atomic_load_n(part->words.data(), __ATOMIC_ACQUIRE);
   }
   EXPECT_EQ(sum, kThreads * (kOperations - kOperations / 4 + kOperations / 500));
@@ -97,7 +97,7 @@ TEST(Stress, ThreadsShareACq) {
     threads.emplace_back([&parts, self] {
       for (std::uint64_t i = 0; i < kOperations; ++i) {
         add(*parts[self], *parts[(self + i) % kThreads]);
-        if (i % 500 == 250) {  // others of the same CQ come and go
+        if (i % 500 == 250) {  // other VCQs of the same CQ are created and freed
           const Part visitor(0, UTOFU_VCQ_FLAG_THREAD_SAFE);
           add(visitor, *parts[self]);
         }
@@ -110,7 +110,7 @@ TEST(Stress, ThreadsShareACq) {
   EXPECT_EQ(sum, kThreads * (kOperations + kOperations / 500));
 }
 
-// A flag after data, without notices: who has seen the flag finds the data.
+// A flag after data, without notices: a thread that sees the flag finds the data.
 TEST(Stress, FlagsComeAfterData) {
   Part from(0, UTOFU_VCQ_FLAG_EXCLUSIVE);
   Part to(1, UTOFU_VCQ_FLAG_EXCLUSIVE);

@@ -16,7 +16,7 @@ const bool kEnvironment = [] {
 
 constexpr utofu_vbg_id_t kNone = UTOFU_VBG_ID_NULL;
 
-// Two start gates of one process as if they were two ranks': each feeds itself and the other.
+// Two start gates of one process act as two ranks': each feeds itself and the other.
 struct Two {
   explicit Two(unsigned long flags = 0) {
     EXPECT_EQ(utofu_alloc_vbg(0, 1, flags, &gates[0]), UTOFU_SUCCESS);
@@ -38,8 +38,7 @@ struct Two {
   std::array<utofu_vbg_id_t, 2> gates{};
 };
 
-// The parent never calls the library, so that the child of each test starts with a world of its
-// own.
+// The parent never calls the library, so that each test's child starts with its own world.
 template <class Program>
 void expect_caught(Program&& program, const char* message) {
   const auto run = [&] {
@@ -125,7 +124,8 @@ TEST(GateRules, WhatIsPolledWasStarted) {
       "broken rule: a barrier gate was polled at which no operation was started");
 }
 
-// They poll until they meet; the operation is never over, since the other gate does not take part.
+// Both threads poll until their calls coincide; the operation never completes, since the other gate
+// takes no part.
 TEST(GateRules, OneThreadAtATimeWithoutTheFlag) {
   expect_caught(
       [] {

@@ -1,7 +1,7 @@
-/* Pins the interface: every value, layout and signature of utofu.h 1.0. Compiled against the
- * emulator's header always, and against the vendor's where CMake is told where that is; both
- * programs then run on the emulator, so what was compiled elsewhere runs here. With a wrong header
- * it does not compile (-Werror). */
+/* Pins the interface: every value, layout and signature of utofu.h 1.0. It is always compiled
+ * against the emulator's header, and also against the vendor's if CMake knows its folder. Both
+ * programs then run on the emulator, which shows that a program compiled elsewhere runs here. With
+ * a wrong header it does not compile (-Werror). */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ LAYOUT(utofu_mrq_notice, lcl_stadd, 32);
 LAYOUT(utofu_mrq_notice, rmt_stadd, 40);
 LAYOUT(utofu_mrq_notice, reserved, 48);
 
-/* Initialised from the functions: another signature is an incompatible pointer. */
+/* Initialised with the functions: a different signature is an incompatible pointer. */
 static int (*const call_get_onesided_tnis)(utofu_tni_id_t**, size_t*) = utofu_get_onesided_tnis;
 static int (*const call_get_barrier_tnis)(utofu_tni_id_t**, size_t*) = utofu_get_barrier_tnis;
 static int (*const call_query_onesided_caps)(utofu_tni_id_t, struct utofu_onesided_caps**) = utofu_query_onesided_caps;
@@ -279,7 +279,7 @@ static int (*const call_poll_reduce_double)(utofu_vbg_id_t, unsigned long int, d
     }                                                                  \
   } while (0)
 
-/* A word is put, fetched, changed and looked at, all through the pointers. */
+/* Puts, gets, changes and checks a word, all through the pointers. */
 static int run(void) {
   static uint64_t words[64];
   utofu_vcq_hdl_t handle = 0;

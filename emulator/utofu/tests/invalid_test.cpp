@@ -16,7 +16,7 @@
 namespace tofu_emulator::test {
 namespace {
 
-// The arguments that commands have in common; each test spoils one.
+// The arguments shared by all commands; each test makes one invalid.
 struct Arguments {
   utofu_vcq_hdl_t handle;
   utofu_vcq_id_t remote;
@@ -258,7 +258,7 @@ class Invalid : public ::testing::Test {
     a.desc_size = &desc_size_;
     return a;
   }
-  // In plain mode all is in order, so what was posted before is done when this is.
+  // In plain mode commands complete in order, so all earlier ones are complete when this one is.
   void TearDown() override {
     EXPECT_EQ(utofu_put_piggyback8(queue_.handle(), queue_.id(), 0, stadd_, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                    nullptr),
@@ -285,7 +285,7 @@ TEST_F(Invalid, EveryCommandNamesTheArgumentThatIsWrong) {
     expect(UTOFU_ERR_INVALID_FLAGS, [](Arguments& a) { a.flags = 1UL << 32U; });
     expect(UTOFU_ERR_INVALID_PATH_ID, [](Arguments& a) { a.flags = UTOFU_ONESIDED_FLAG_PATH(15UL); });
     if (call.sized) {
-      const bool gets = call.name.find("get") != std::string::npos;  // puts of nothing are signals
+      const bool gets = call.name.find("get") != std::string::npos;  // empty puts are signals
       expect(gets ? UTOFU_ERR_INVALID_SIZE : UTOFU_SUCCESS, [](Arguments& a) { a.length = 0; });
       expect(UTOFU_ERR_INVALID_SIZE, [&](Arguments& a) { a.length = call.most + 1; });
       expect(UTOFU_ERR_INVALID_SIZE, [](Arguments& a) { a.length = ~std::size_t{0}; });
@@ -318,7 +318,7 @@ TEST_F(Invalid, EveryCommandNamesTheArgumentThatIsWrong) {
   }
 }
 
-// As libraries declare it, since no header does.
+// Declared by the libraries that call it, since no header does.
 extern "C" void utofu_get_last_error(const char*);
 
 TEST_F(Invalid, TheLastErrorIsTold) {
@@ -465,7 +465,7 @@ TEST_F(Invalid, IdsAndPaths) {
   EXPECT_EQ(utofu_get_path_coords(queue_.id(), 0, nullptr), UTOFU_ERR_INVALID_POINTER);
 }
 
-// In plain mode the call succeeds and the end tells, as utf's authors found.
+// In plain mode the call succeeds and poll_tcq returns the error, as utf's authors found.
 TEST_F(Invalid, EdataOfMoreThanAByteIsTheHardwaresToRefuse) {
   int tag = 0;
   ASSERT_EQ(utofu_put_piggyback8(queue_.handle(), queue_.id(), 1, stadd_, 8, 256, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, &tag),

@@ -1,5 +1,5 @@
 // VCQs, ids, paths and registered memory as programs see them, in strict mode on a machine with all
-// axes.
+// six axes.
 #include <gtest/gtest.h>
 #include <utofu.h>
 

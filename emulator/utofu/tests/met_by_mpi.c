@@ -1,5 +1,5 @@
-/* A program that meets by MPI: everybody tells all others its VCQ and memory, and puts to each of
- * them. */
+/* A program that starts with MPI: each process sends its VCQ and memory to all others, and puts to
+ * each of them. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// For tests of the interface: a world of one process, with VCQs that talk to each other.
+// For tests of the interface: a world of one process whose VCQs communicate with each other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tofu_emulator::test {
 
-// A VCQ that ends with the test.
+// A VCQ that is freed at the end of the test.
 class Queue {
  public:
   explicit Queue(utofu_tni_id_t tni, unsigned long flags = UTOFU_VCQ_FLAG_EXCLUSIVE) {
@@ -34,7 +34,7 @@ class Queue {
   }
   void dereg(utofu_stadd_t stadd) { EXPECT_EQ(utofu_dereg_mem(handle_, stadd, 0), UTOFU_SUCCESS); }
 
-  // What the next poll that finds something returns.
+  // Returns the result of the next poll that finds something.
   int tcq(void** cbdata) {
     int status = UTOFU_ERR_NOT_FOUND;
     EXPECT_TRUE(heddle::test::within_time(

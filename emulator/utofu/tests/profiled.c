@@ -1,4 +1,4 @@
-/* A program under the profiling tool counting.c: its puts are counted, and done. */
+/* A program under the profiling tool counting.c: its puts are counted and executed. */
 #include <stdint.h>
 #include <stdio.h>
 #include <utofu.h>

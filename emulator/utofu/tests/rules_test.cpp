@@ -25,8 +25,7 @@ const bool kEnvironment = [] {
 
 class Rules : public ::testing::Test {
  protected:
-  // The parent never calls the library, so that the child of each test starts with a world of its
-  // own.
+  // The parent never calls the library, so that each test's child starts with its own world.
   template <class Program>
   static void expect_caught(Program&& program, const char* message) {
     const auto run = [&] {
@@ -63,7 +62,7 @@ struct Pair {
   int put(utofu_stadd_t lcl, utofu_stadd_t rmt, std::size_t length, unsigned long flags, std::uint64_t edata = 0) {
     return utofu_put(from.handle(), to.id(), lcl, rmt, length, edata, flags, nullptr);
   }
-  // Until nobody uses the memory any more.
+  // Puts, and returns when the memory is no longer in use.
   void put_whole() {
     EXPECT_EQ(put(local, remote, 8, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), UTOFU_SUCCESS);
     utofu_mrq_notice notice{};
@@ -71,7 +70,7 @@ struct Pair {
   }
 };
 
-// A child that was forked ends at its first call, with a message; its parent goes on.
+// A forked child ends at its first call, with a message; its parent continues.
 template <class Call>
 void in_forked_child(const char* mode, Call call) {
   ::setenv("UTOFU_EMU_MODE", mode, 1);
@@ -173,7 +172,7 @@ TEST_F(Rules, TooMuchIsNoLength) {
   });
 }
 
-// Rule 6: the address of another CQ, on this side.
+// Rule 6: a local address of another CQ.
 void put_with_an_address_of_another_cq() {
   Pair pair;
   const utofu_stadd_t others = pair.to.reg(pair.memory.data(), 4096);
@@ -195,7 +194,7 @@ TEST_F(Rules, ALocalAddressOfAnotherCqIsRefusedWhereRulesAreOnlyReported) {
   });
 }
 
-// Rule 6: and on the other.
+// Rule 6: the same for a remote address.
 TEST_F(Rules, ARemoteAddressBelongsToTheTargetsCq) {
   expect_clean([] {
     Pair pair;
@@ -207,7 +206,7 @@ TEST_F(Rules, ARemoteAddressBelongsToTheTargetsCq) {
   });
 }
 
-// Rule 6: the hardware looks at pages; here the range is exact.
+// Rule 6: the hardware checks pages; here the check is exact.
 TEST_F(Rules, ARangeEndsWhereItWasRegistered) {
   expect_clean([] {
     Pair pair;
@@ -233,8 +232,7 @@ TEST_F(Rules, ALocalRangeEndsWhereItWasRegistered) {
       "names local memory [0-9a-f]+, 8 bytes");
 }
 
-// Rule 7: a program that looks for the beginning of its buffer, or for the id with its path, in a
-// notice finds neither.
+// Rule 7: a notice contains neither the beginning of the buffer nor the id with its path.
 TEST_F(Rules, NoticesHaveEndAddressesAndRawIds) {
   expect_clean([] {
     Pair pair;
@@ -265,8 +263,8 @@ TEST_F(Rules, NoticesHaveEndAddressesAndRawIds) {
   });
 }
 
-// A program that frees a queue whose commands are still on their way. One step of the engine for
-// each call, so that it certainly does.
+// A program frees a queue whose commands are in flight. The engine makes one step in each call, so
+// that they certainly are.
 TEST_F(Rules, AVcqIsNotFreedUnderItsCommands) {
   expect_caught(
       [] {
@@ -325,7 +323,7 @@ TEST_F(Rules, OnlyPagesThatCanBeWrittenAreRegisteredForThat) {
       "4096 bytes at 0x[0-9a-f]+ are registered for writing with VCQ .*UTOFU_REG_MEM_FLAG_READ_ONLY");
 }
 
-// An error that the program is told by poll_tcq is said in plain mode too.
+// An error that poll_tcq returns is printed in plain mode too.
 TEST_F(Rules, WhatIsWrongHereIsSaidInPlainModeToo) {
   expect_clean(
       [] {
@@ -338,8 +336,8 @@ TEST_F(Rules, WhatIsWrongHereIsSaidInPlainModeToo) {
       "a command of VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names local memory .* it ends before");
 }
 
-// Where rules are only reported, a loop that breaks one says so a few times, and how often at the
-// end.
+// Where rules are only reported, a loop that breaks one prints it a few times, and prints the count
+// at the end.
 TEST_F(Rules, ReportsDoNotFlood) {
   expect_clean(
       [] {
@@ -354,9 +352,9 @@ TEST_F(Rules, ReportsDoNotFlood) {
       "32 more lines like this one were left out: a command of VCQ");
 }
 
-// Memory that is taken away while it is registered: plain mode dies of it, and says of what. It is
-// protected and not unmapped, for another thread's mapping (an arena, a stack) could come to lie
-// where it was, and be touched.
+// Memory becomes inaccessible while it is registered: plain mode dies of it, and prints the
+// address. The memory is protected, not unmapped: another thread's mapping (an arena, a stack)
+// could take its address, and be overwritten.
 TEST_F(Rules, WhatTheInterfaceCannotTouchIsNamed) {
   const auto program = [] {
     ::setenv("UTOFU_EMU_MODE", "plain", 1);
@@ -369,14 +367,14 @@ TEST_F(Rules, WhatTheInterfaceCannotTouchIsNamed) {
     (void)pair.from.mrq(&notice);
     std::exit(0);
   };
-  // Of the signal, or as a sanitizer ends it.
+  // Ends by the signal, or as a sanitizer ends it.
   EXPECT_EXIT(
       program(), [](int status) { return status != 0; },
       "memory at 0x[0-9a-f]+ cannot be touched: VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names steering address "
       "[0-9a-f]+");
 }
 
-// Rule 9: two threads, one handle. They go on until they are caught, however long the scheduler
+// Rule 9: two threads, one handle. They poll until they are caught, however long the scheduler
 // keeps them apart.
 void poll_for_ever(utofu_vcq_hdl_t handle) {
   utofu_mrq_notice notice{};
@@ -420,7 +418,7 @@ TEST_F(Rules, ThreadSafeHandlesAreForAll) {
   });
 }
 
-// Rule 11: what one run's ids and addresses are says nothing of another's.
+// Rule 11: ids and addresses of one run say nothing about those of another.
 TEST_F(Rules, NobodyCanKnowAnIdOrAnAddress) {
   expect_clean([] {
     ::setenv("UTOFU_EMU_SEED", "5", 1);
@@ -435,14 +433,14 @@ TEST_F(Rules, NobodyCanKnowAnIdOrAnAddress) {
       const utofu_vcq_id_t guess = id ^ (utofu_vcq_id_t{1} << bit);
       EXPECT_EQ(utofu_query_vcq_info(guess, coords, &tni, &cq, &extra), UTOFU_ERR_INVALID_VCQ_ID);
     }
-    // As the hardware was seen to do it: X, Y, Z in bytes, A, B, C, TNI above, CQ in bits 58-63.
+    // The layout observed on the hardware: X, Y, Z in bytes, A, B, C, TNI above, CQ in bits 58-63.
     const utofu_vcq_id_t parsed = utofu_vcq_id_t{tni} << 29U | utofu_vcq_id_t{cq} << 58U;
     EXPECT_NE(parsed, id);
   });
 }
 
-// Rule 12: the command waits in the queue of a session without credits, so it is certainly not
-// done.
+// Rule 12: the command waits in a session-mode queue without credits, so it has certainly not
+// completed.
 TEST_F(Rules, MemoryIsNotDeregisteredUnderACommand) {
   expect_caught(
       [] {
@@ -455,7 +453,7 @@ TEST_F(Rules, MemoryIsNotDeregisteredUnderACommand) {
       "is deregistered while 1 commands of VCQ");
 }
 
-// Rule 12: what was deregistered is gone.
+// Rule 12: deregistered memory is no longer accessible.
 TEST_F(Rules, NothingIsWrittenAfterDeregistration) {
   expect_clean([] {
     Pair pair;
@@ -484,7 +482,7 @@ TEST_F(Rules, AtomicsAreNaturallyAligned) {
   });
 }
 
-// Read-only memory is for gets.
+// Read-only memory can only be read by gets.
 TEST_F(Rules, ReadOnlyMemoryIsNotWrittenFromAfar) {
   expect_clean([] {
     Pair pair;

@@ -1,4 +1,4 @@
-// Session mode against a model of ten lines, in single steps.
+// Session mode compared with a model of ten lines, in single steps.
 #include <gtest/gtest.h>
 #include <utofu_emulator.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kDepth = 16;
 
-// Commands are their numbers; each takes so many slots.
+// A command is a number; each takes some slots.
 struct SessionModel {
   struct Command {
     std::uintptr_t number;
@@ -48,7 +48,7 @@ struct SessionModel {
   }
 };
 
-// Steps until nothing has happened for longer than strict mode ever holds anything back.
+// Steps until nothing has happened for longer than strict mode's longest delay.
 void settle(bool strict) {
   const int patience = strict ? 1200 : 4;
   for (int idle = 0; idle < patience; ++idle)
@@ -76,7 +76,7 @@ struct Trial {
     return 0;
   }
 
-  // A command that writes its number.
+  // Posts a command that writes its number.
   int post(unsigned slots) {
     const std::uint64_t number = posted + 1;
     constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
@@ -156,8 +156,8 @@ int trial(Place& /*place*/, bool strict, std::uint64_t seed) {
   return it.close();
 }
 
-// In the timing model a command runs from its own credit on, not from the last one that the engine
-// has found.
+// In the timing model a command runs from the time of its own credit, not of the last credit that
+// the engine has found.
 int two_credits(Place& /*place*/) {
   constexpr int kCalls = 100;
   Trial it;
@@ -170,7 +170,7 @@ int two_credits(Place& /*place*/) {
   CHECK(between > 0);
   CHECK(it.credit(1) == 0);
   settle(false);
-  // Another thread: at its begin it is time 0 again.
+  // Another thread: its time begins at 0.
   std::array<std::uint64_t, 2> ends{};
   int bad = 0;
   std::thread([&] {

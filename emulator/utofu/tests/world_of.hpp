@@ -1,4 +1,4 @@
-// For tests: a world of several processes. Each is a child that has never used the emulator before.
+// For tests: a world of several processes. Each is a child that has not used the emulator before.
 #pragma once
 
 #include <sched.h>
@@ -22,10 +22,10 @@ namespace tofu_emulator::test {
 inline constexpr std::size_t kMostProcesses = 64;
 inline constexpr std::size_t kNotes = 8;
 
-// What the processes tell each other beside the emulator.
+// Values that the processes exchange without the emulator.
 struct Board {
   std::array<std::array<std::atomic<std::uint64_t>, kNotes>, kMostProcesses> notes;
-  std::atomic<std::uint32_t> arrived;  // at barriers, all of them; release and acquire
+  std::atomic<std::uint32_t> arrived;  // count of arrivals at all barriers; release and acquire
 };
 
 class Place {
@@ -38,7 +38,7 @@ class Place {
   std::atomic<std::uint64_t>& note(std::uint32_t process, std::size_t which) const {
     return board_->notes[process][which];
   }
-  // False: somebody has not come within the time that only a fault can miss.
+  // False: a process has not come within a time that only a fault exceeds.
   [[nodiscard]] bool barrier() {
     board_->arrived.fetch_add(1, std::memory_order_acq_rel);
     goal_ += processes_;
@@ -54,7 +54,7 @@ class Place {
 
 using Variables = std::map<std::string, std::string>;
 
-// How the children ended, as waitpid says it.
+// How the children ended, in waitpid's format.
 template <class Body>
 std::vector<int> run_world(std::uint32_t processes, const Variables& variables, Body&& body) {
   void* memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -85,8 +85,8 @@ std::vector<int> run_world(std::uint32_t processes, const Variables& variables, 
   return ends;
 }
 
-// Until poll() says something else than NOT_FOUND, which it returns; NOT_FOUND: not within the
-// time.
+// Repeats poll() until it returns something other than NOT_FOUND, and returns that; NOT_FOUND: the
+// time is over.
 template <class Poll>
 int poll_until(Poll&& poll) {
   int status = UTOFU_ERR_NOT_FOUND;

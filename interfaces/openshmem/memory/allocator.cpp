@@ -28,7 +28,7 @@ std::optional<std::size_t> Allocator::allocate(std::size_t bytes, std::size_t al
   for (auto fit = by_size_.lower_bound({taken, 0}); fit != by_size_.end(); ++fit) {
     const auto [length, offset] = *fit;
     const std::size_t begin = (offset + alignment - 1) & ~(alignment - 1);
-    if (begin < offset || begin - offset > length - taken) continue;  // the alignment eats it up
+    if (begin < offset || begin - offset > length - taken) continue;  // too short after alignment
     remove_free(free_.find(offset));
     if (begin > offset) add_free(offset, begin - offset);
     if (begin + taken < offset + length) add_free(begin + taken, offset + length - begin - taken);

@@ -1,7 +1,7 @@
-// Divides a range of bytes. It knows offsets only and its books lie outside of the range, so the
-// same calls give the same offsets on every PE, whatever the programs write there.
+// Allocates from a range of bytes. It works on offsets and keeps its data outside the range. So the
+// same calls give the same offsets on every PE, whatever the programs write into the range.
 //
-// Best fit, lowest address first: deterministic, and the cost is that of a tree.
+// Best fit, lowest address first: deterministic, at the cost of a tree lookup.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace heddle::shmem::memory {
 
 class Allocator {
  public:
-  // every offset and length is a multiple: enough for any type
+  // all offsets and lengths are multiples of it: enough for any type
   static constexpr std::size_t kGranule = 16;
 
-  // Hands out [begin, end); both multiples of kGranule.
+  // Allocates from [begin, end); both are multiples of kGranule.
   Allocator(std::size_t begin, std::size_t end);
 
-  // `alignment` is a power of two. Nothing: no free range holds it.
+  // `alignment` is a power of two. nullopt: no free range holds it.
   std::optional<std::size_t> allocate(std::size_t bytes, std::size_t alignment);
   // False: no block begins there.
   bool release(std::size_t offset);
-  // The bytes that were asked for; nothing: no block begins there.
+  // The requested size; nullopt: no block begins there.
   [[nodiscard]] std::optional<std::size_t> bytes_at(std::size_t offset) const;
 
-  // What was asked for, [begin, end), of the block that `offset` is in; empty: it is in none.
+  // The requested range [begin, end) of the block that contains `offset`; empty: there is none.
   struct Extent {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -40,14 +40,14 @@ class Allocator {
 
  private:
   struct Block {
-    std::size_t taken;   // granules included
-    std::size_t wanted;  // what was asked for
+    std::size_t taken;   // rounded up to granules
+    std::size_t wanted;  // the requested size
   };
 
   void add_free(std::size_t offset, std::size_t bytes);
   void remove_free(std::map<std::size_t, std::size_t>::iterator range);
 
-  std::map<std::size_t, std::size_t> free_;                // offset → bytes; no two touch
+  std::map<std::size_t, std::size_t> free_;                // offset → bytes; no two are adjacent
   std::set<std::pair<std::size_t, std::size_t>> by_size_;  // (bytes, offset) of the same ranges
   std::map<std::size_t, Block> used_;                      // by offset
   std::size_t free_bytes_ = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kBegin = 4096;
 constexpr std::size_t kEnd = kBegin + (std::size_t{1} << 16U);
 
-// What is handed out must lie inside, be aligned, and touch nothing else that is handed out.
+// Each allocated block must lie in the range, be aligned, and not overlap another.
 struct Model {
   std::map<std::size_t, std::size_t> blocks;  // offset → bytes
 
@@ -87,7 +87,7 @@ TEST(Allocator, ABlockIsFoundFromEveryPlaceInIt) {
   };
   expect(*first, *first, *first + 100);
   expect(*first + 99, *first, *first + 100);
-  expect(*first + 100, 0, 0);  // what was added for the granule is nobody's
+  expect(*first + 100, 0, 0);  // the padding to the granule belongs to no block
   expect(*second + 15, *second, *second + 16);
   expect(*second + 16, 0, 0);
   expect(kBegin - 1, 0, 0);

@@ -11,26 +11,25 @@
 namespace heddle::shmem::memory {
 namespace {
 
-// What belongs to a segment beside what operations need of it.
+// A segment's data that operations do not need.
 struct Backing {
   heddle_region region{};
   std::vector<heddle_remote_region> remotes;
   std::vector<std::byte*> mapped;
-  std::vector<std::byte*> none;  // as many nulls: what operations find under HEDDLE_CHECK=full
+  std::vector<std::byte*> none;  // nulls, one per PE: what operations find under HEDDLE_CHECK=full
   std::vector<std::size_t> skews;
 };
 Backing g_heap;
 Backing g_statics;
 
-// What every PE must agree about.
+// What must be equal on all PEs.
 struct Agreement {
   std::uint64_t heap_bytes;
   std::uint64_t static_bytes;
   std::uint64_t static_identity;
 };
 
-// Collective: exchanges the region, in which the segment begins at `skew`, and fills in the
-// segment.
+// Collective: exchanges the region, in which the segment begins at `skew`, and fills in `segment`.
 void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   backing.remotes.resize(n);
@@ -61,7 +60,7 @@ void open_heap(Call call, std::size_t bytes) {
   share(call, g_heap, g_state.heap, skew, static_cast<std::byte*>(address) + skew, bytes);
 }
 
-// A region over the executable's data: mapped over it where that can be done, else registered.
+// A region for the executable's data: mapped over it where possible, else registered.
 void open_statics(Call call, const StaticData& data) {
   heddle_region region{};
   void* pages = nullptr;

@@ -16,9 +16,9 @@ namespace heddle::shmem::memory {
 namespace {
 
 struct Moved {
-  std::byte* begin = nullptr;  // null: the data is where it was
+  std::byte* begin = nullptr;  // null: the data has not moved
   std::size_t bytes = 0;
-  std::byte* snapshot = nullptr;  // between fork's beginning and its end
+  std::byte* snapshot = nullptr;  // during fork()
 };
 Moved g_moved;
 
@@ -27,16 +27,16 @@ std::size_t page_bytes() {
   return bytes;
 }
 
-// Program variables are read as what lies in the pages. The sanitizers must not look: between
-// variables lies what they forbid.
+// Program variables are read as raw pages. The sanitizers must not check this: between variables
+// lies memory that they forbid to read.
 #if defined(__clang__)
 #define HEDDLE_SHMEM_RAW [[gnu::noinline, clang::no_sanitize("address", "thread", "undefined")]]
 #else
 #define HEDDLE_SHMEM_RAW [[gnu::noinline, gnu::no_sanitize("address", "thread", "undefined")]]
 #endif
 
-// Copies page by page; a page of zeros is not written, so that what the program never touched takes
-// no memory.
+// Copies page by page. It does not write pages of zeros, so that pages that the program never
+// touched take no memory.
 HEDDLE_SHMEM_RAW void copy_pages(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t words_in_page = page_bytes() / sizeof(std::uint64_t);
   const auto* source = reinterpret_cast<const volatile std::uint64_t*>(from);
@@ -55,15 +55,15 @@ std::byte* private_copy(const Moved& moved) {
   return static_cast<std::byte*>(memory);
 }
 
-// The kernel's own: UCX puts itself in front of the C library's, in the whole process, and loses
-// the last argument (as of 1.13).
+// The kernel's mremap: UCX replaces the C library's mremap in the whole process and loses the last
+// argument (as of 1.13).
 std::byte* move_mapping(std::byte* from, std::size_t bytes_now, std::size_t bytes, int flags, std::byte* to) {
   const long at = ::syscall(SYS_mremap, from, bytes_now, bytes, flags, to);
   return at == -1 ? nullptr
-                  : reinterpret_cast<std::byte*>(at);  // NOLINT(performance-no-int-to-ptr): the kernel tells numbers
+                  : reinterpret_cast<std::byte*>(at);  // NOLINT(performance-no-int-to-ptr): the kernel returns a number
 }
 
-// Both mappings have `bytes` bytes; `from` ceases to exist.
+// Both mappings have `bytes` bytes; the mapping at `from` is removed.
 bool map_over(std::byte* begin, std::byte* from, std::size_t bytes) {
   return move_mapping(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == begin;
 }
@@ -99,13 +99,13 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::uint64_t hash_note(const dl_phdr_info& info, const ElfW(Phdr) & header, std::uint64_t hash) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader tells numbers
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives numbers
   const auto* bytes = reinterpret_cast<const unsigned char*>(info.dlpi_addr + header.p_vaddr);
   for (std::size_t i = 0; i < header.p_memsz; ++i) hash = mix(hash, bytes[i]);
   return hash;
 }
 
-// The executable is the first object that is told of.
+// dl_iterate_phdr reports the executable first.
 int look_at(dl_phdr_info* info, std::size_t /*size*/, void* argument) {
   Search& search = *static_cast<Search*>(argument);
   if (!search.first) return 1;
@@ -129,8 +129,8 @@ int look_at(dl_phdr_info* info, std::size_t /*size*/, void* argument) {
     std::uintptr_t begin = (info->dlpi_addr + header.p_vaddr) & ~(page - 1);
     const std::uintptr_t end = (info->dlpi_addr + header.p_vaddr + header.p_memsz + page - 1) & ~(page - 1);
     if (relro_begin <= begin && begin < relro_end) begin = std::min(relro_end, end);
-    // Linkers that make several writable segments put RELRO into one of its own; the data is what
-    // is larger.
+    // Linkers that make several writable segments put RELRO into its own segment; the data is the
+    // larger one.
     if (end - begin <= search.found.bytes) continue;
     search.found = {reinterpret_cast<std::byte*>(begin), end - begin, 0};  // NOLINT(performance-no-int-to-ptr)
   }
@@ -148,8 +148,9 @@ StaticData find_static_data() {
 }
 
 bool move_to(std::byte* region, const StaticData& data) {
-  // A second mapping of the same pages, first somewhere: that only works with shared ones, which is
-  // found out here. Only then is the data replaced, in one step that cannot fail half-way.
+  // Makes a second mapping of the same pages at any address. This works only with shared mappings,
+  // which is checked here. The data is replaced only after that, in one step that cannot fail
+  // half-way.
   std::byte* second = move_mapping(region, 0, data.bytes, MREMAP_MAYMOVE, nullptr);
   if (second == nullptr) return false;
   static const int handlers = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -158,8 +159,8 @@ bool move_to(std::byte* region, const StaticData& data) {
     return false;
   }
   copy_pages(region, data.begin, data.bytes);
-  // Heddle's memory is not for children; a child's variables must be there before the handlers have
-  // run, since what the C library or another handler reads first may be one of them.
+  // Heddle's memory is not inherited by children, but a child's variables must be there before the
+  // handlers have run: the C library or another handler may read one of them first.
   if (::madvise(second, data.bytes, MADV_DOFORK) != 0 || !map_over(data.begin, second, data.bytes)) {
     ::munmap(second, data.bytes);
     return false;

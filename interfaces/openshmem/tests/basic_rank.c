@@ -1,4 +1,4 @@
-/* A first look at everything: heap, static data, put, get, atomics, signals, waiting, a context,
+/* A first test of everything: heap, static data, put, get, atomics, signals, waits, a context,
  * realloc. */
 #include <shmem.h>
 #include <shmemx.h>

@@ -1,5 +1,5 @@
-/* What the test programs share: an expectation that is not met is printed and counted; the program
- * then exits with 1. */
+/* Shared by the test programs: a failed expectation is printed and counted; the program then exits
+ * with 1. */
 #ifndef SHMEM_TESTS_CHECK_H
 #define SHMEM_TESTS_CHECK_H
 

@@ -1,6 +1,6 @@
-// Every collective, over every type, on teams and active sets of many shapes, against what each PE
-// computes by itself. Nothing separates one call from the next except where the standard asks for
-// it, so that a word used again too early is noticed.
+// Every collective, with every type, on teams and active sets of many shapes. Each PE computes the
+// expected values itself. Calls follow each other without synchronisation, except where the
+// standard requires it, so that a word reused too early is noticed.
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -15,15 +15,15 @@
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{4} << 20U;  // of each array
-// of the library: up to so many PEs synchronise in one round
+// as in the library: up to this many PEs synchronise in one round
 constexpr int kRadix = 8;
 unsigned char* source_array;
 unsigned char* dest_array;
 long psyncs[2][SHMEM_SYNC_SIZE];
 long work_array[1 << 16];
-unsigned calls;  // differs from call to call, the same on all PEs of a team that calls alike
+unsigned calls;  // number of the call; the same on all PEs of a team
 
-// Members of a team or active set: those of PE start, start + stride…
+// The members of a team or active set: PEs start, start + stride…
 struct Shape {
   int start;
   int stride;
@@ -41,7 +41,7 @@ struct Value<std::complex<F>> {
   static std::complex<F> of(unsigned x) { return {static_cast<F>(x % 3 + 1), static_cast<F>(x % 2)}; }
 };
 
-// What PE `pe` has at place i in call number `call`. Small, so that products of floating-point
+// The value of PE `pe` at index i in call number `call`. Small, so that products of floating-point
 // numbers are exact.
 template <class T>
 T value(int pe, std::size_t i, unsigned call) {
@@ -56,7 +56,7 @@ T* fill(int pe, std::size_t n) {
   return source;
 }
 
-// A dest that no call before has used since the last barrier. All PEs ask for the same ones.
+// A dest that no call has used since the last barrier. All PEs get the same sequence.
 std::size_t used;
 template <class T>
 T* next_dest(std::size_t n) {
@@ -87,9 +87,9 @@ T folded(const Shape& shape, int first_members, std::size_t i, const Op& op) {
   return result;
 }
 
-// ---- movement, by whatever calls it ----
+// ---- data movement, for teams and active sets ----
 
-// Calls: broadcast(dest, source, n, root), and so on: of a team, or of an active set.
+// Calls: the functions broadcast(dest, source, n, root) and so on, of a team or of an active set.
 template <class T, class Calls>
 void check_movement(const Shape& shape, const Calls& call, std::size_t n) {
   const auto members = static_cast<std::size_t>(shape.size);
@@ -112,7 +112,7 @@ void check_movement(const Shape& shape, const Calls& call, std::size_t n) {
           [&](std::size_t i) { return value<T>(shape.world(static_cast<int>(i / n)), i % n, calls); });
   ++calls;
   std::vector<T> whole;
-  for (int m = 0; m < shape.size; ++m) {  // the first and every third have nothing
+  for (int m = 0; m < shape.size; ++m) {  // the first and every third contribute nothing
     for (std::size_t i = 0; i < n * static_cast<std::size_t>(m % 3); ++i)
       whole.push_back(value<T>(shape.world(m), i, calls));
   }
@@ -161,7 +161,7 @@ struct OnTeam {
   }
 };
 
-// 32 and 64 bits, by turns on two pSync with a barrier of the set between their uses.
+// In 32 and 64 bits, with two pSync in turn and a barrier of the set between their uses.
 struct OnActiveSet {
   int start;
   int log_stride;
@@ -203,7 +203,7 @@ void check_reduction(const char* what, const Shape& shape, std::size_t n, const 
   T* dest = next_dest<T>(n);
   EXPECT(call(dest, source, n) == 0, "%s", what);
   compare(what, dest, n, [&](std::size_t i) { return folded<T>(shape, shape.size, i, op); });
-  // In place; the vector is this PE's again when the call returns.
+  // In place. When the call returns, this PE may use the vector again.
   ++calls;
   dest = next_dest<T>(n);
   for (std::size_t i = 0; i < n; ++i) dest[i] = value<T>(shape.world(shape.me), i, calls);
@@ -271,20 +271,20 @@ void check_teams() {
   const int me = shmem_my_pe();
   const int n = shmem_n_pes();
   check_team(SHMEM_TEAM_WORLD, {0, 1, n, me});
-  if (n <= kRadix) {  // with more it would be the world once more
+  if (n <= kRadix) {  // with more PEs this team would repeat the test of the world
     shmem_team_t team = SHMEM_TEAM_INVALID;
     EXPECT(shmem_team_split_strided(SHMEM_TEAM_WORLD, n - 1, -1, n, nullptr, 0, &team) == 0, "reversed");
     check_team(team, {n - 1, -1, n, n - 1 - me});
     shmem_team_destroy(team);
     shmem_barrier_all();
   }
-  // Rows of three, all at the same time.
+  // Rows of three PEs, all at the same time.
   shmem_team_t row = SHMEM_TEAM_INVALID;
   shmem_team_t column = SHMEM_TEAM_INVALID;
   EXPECT(shmem_team_split_2d(SHMEM_TEAM_WORLD, 3, nullptr, 0, &row, nullptr, 0, &column) == 0, "rows and columns");
   const int width = std::min(3, n);
   const unsigned before = calls;
-  // Without barriers of all PEs, which the rows do not reach together: few bytes.
+  // The rows must not need a barrier of all PEs, which they do not reach together: few bytes.
   for (int round = 0; round < 3; ++round) {
     check_team_types<int, long double>({me / width * width, 1, shmem_team_n_pes(row), me % width}, row);
   }
@@ -337,7 +337,7 @@ void check_active_set(int start, int log_stride, int size) {
   shmem_barrier_all();
 }
 
-// What programs mean by a collective: order. Each PE waits for none but by the sync.
+// Programs use a collective for order. Here only the sync orders the PEs.
 void check_order() {
   static long words[64];
   const int me = shmem_my_pe();
@@ -360,7 +360,7 @@ void check_order() {
 }  // namespace
 
 int main(int argc, char**) {
-  // With threads, active sets never become teams.
+  // With SHMEM_THREAD_MULTIPLE, active sets never use a team.
   const bool threads = argc > 1;
   int provided = 0;
   shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &provided);

@@ -1,4 +1,4 @@
-/* The ways in which a program may end: the first argument names one. */
+/* The ways in which a program may end. The first argument names one. */
 #include <shmem.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ static void tell_the_right(void) {
   expected_left = (me + n - 1) % n;
 }
 
-/* Registered before shmem's own handler, so it runs after it: what was put before the end has
- * arrived. */
+/* Registered before shmem's own handler, so it runs after that one: everything put before the end
+ * has arrived. */
 static int is_child;
 static void check_arrival(void) {
-  /* what only threads of the PE could reach looks like a leak in the child */
+  /* memory that only other threads of the PE could reach looks like a leak in the child */
   if (is_child) _exit(0);
   if (expected_left >= 0 && from_left != expected_left) _exit(9);
 }
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     shmem_barrier_all();
     return 0;
   }
-  if (is(way, "vanish")) { /* not even by exit() */
+  if (is(way, "vanish")) { /* ends without exit() */
     if (me == n - 1) _exit(0);
     shmem_barrier_all();
     return 0;
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     }
     shmem_barrier_all();
   }
-  if (is(way, "child")) { /* which is no PE, and ends before it */
+  if (is(way, "child")) { /* the child is not a PE, and ends before its parent */
     const pid_t child = fork();
     if (child == 0) {
       is_child = 1;

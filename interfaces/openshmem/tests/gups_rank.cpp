@@ -1,9 +1,9 @@
-// Random updates of a table over all PEs (GUPS), by threads with a context and a stream of random
-// numbers each.
+// Random updates of a table over all PEs (GUPS). Each thread has its own context and its own stream
+// of random numbers.
 //
-// An update xors a random number into the word that it chooses. Applied twice, all updates give the
-// first table again: exactly if they are atomic; by get, xor, put some are lost to races, of which
-// the benchmark's rules allow one in a hundred.
+// An update xors a random number into a word that the number selects. Applying all updates twice
+// restores the table: exactly if they are atomic; with get, xor, put, races lose some, and the
+// benchmark's rules allow one in a hundred.
 #include <shmem.h>
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace {
 
 enum class Form { atomic, get_put };
 
-// Whose words a thread updates. ThreadSanitizer rightly reports threads of one PE that get and put
-// one word without an order between them: there each thread has words of its own for that, and the
-// races that the benchmark allows are those between PEs.
+// Which words a thread updates. ThreadSanitizer rightly reports threads of one PE that get and put
+// the same word without an order. In such builds each thread has its own words for get and put, and
+// races occur only between PEs.
 enum class Words { of_all, own };
 #ifdef __SANITIZE_THREAD__
 constexpr Words kGetPutWords = Words::own;
@@ -31,11 +31,11 @@ constexpr Words kGetPutWords = Words::of_all;
 struct Table {
   std::uint64_t* words;
   std::uint64_t size;  // on each PE
-  Words words_of;      // which of them a thread updates
+  Words words_of;      // the words that a thread updates
 };
 
-// splitmix64. Seeds are spread by another number than the steps, or the streams would be one, each
-// a few numbers ahead of the next.
+// splitmix64. Seeds are spread by another constant than the steps; otherwise all streams would be
+// the same stream at different positions.
 class Stream {
  public:
   explicit Stream(std::uint64_t seed) : state_(seed * 0xd1342543de82ef95ULL) {}
@@ -72,7 +72,7 @@ void update(const Table& table, Form form, int thread, int threads, long updates
       shmem_ctx_uint64_atomic_xor(ctx, at, value, owner);
     } else {
       shmem_ctx_uint64_p(ctx, at, shmem_ctx_uint64_g(ctx, at, owner) ^ value, owner);
-      shmem_ctx_quiet(ctx);  // the next may be of the same word
+      shmem_ctx_quiet(ctx);  // the next update may be of the same word
     }
   }
   shmem_ctx_quiet(ctx);
@@ -99,7 +99,8 @@ void check(const Table& table, Form form, int threads, long updates) {
   shmem_barrier_all();
   update_by_threads(table, form, threads, updates);
   EXPECT(count_wrong(table) > 0, "%d threads have changed nothing", threads);
-  update_by_threads(table, Form::atomic, threads, updates);  // takes back exactly what was not lost
+  // undoes all updates that were not lost
+  update_by_threads(table, Form::atomic, threads, updates);
   const long wrong = count_wrong(table);
   const double allowed = form == Form::atomic ? 0 : 0.01 * static_cast<double>(updates) * threads * shmem_n_pes();
   EXPECT(static_cast<double>(wrong) <= allowed, "%ld words are wrong after %ld %s updates by each of %d threads", wrong,

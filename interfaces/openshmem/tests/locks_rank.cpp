@@ -1,4 +1,4 @@
-// Locks: what they protect is protected, between PEs and between threads; test_lock never waits.
+// Locks exclude other PEs and other threads; test_lock never waits.
 #include <shmem.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLocks = 3;
 long locks[kLocks];
-// on PE 0: two words that must be equal, changed by loads and stores that are not atomic
+// on PE 0: two words that must be equal; the holder changes them by loads and stores, not atomics
 long guarded[kLocks][2];
 
 void change(int which, int& wrong) {
@@ -36,7 +36,7 @@ void contend(int rounds, int seed, int& wrong) {
   }
 }
 
-// PE 0 holds the lock until everybody has found it taken; then one of them all gets it.
+// PE 0 holds the lock until all others have found it taken; then exactly one PE gets it.
 void check_taken() {
   if (shmem_my_pe() == 0) shmem_set_lock(&locks[1]);
   shmem_barrier_all();

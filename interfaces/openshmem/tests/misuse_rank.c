@@ -1,5 +1,5 @@
-/* Makes one mistake, named by its argument, on the last PE; the others wait. misuse_test.py knows
- * what must be said. */
+/* The last PE makes one mistake, which the argument names; the others wait. misuse_test.py knows
+ * the expected message. */
 #include <pthread.h>
 #include <shmem.h>
 #include <shmemx.h>
@@ -15,9 +15,9 @@ static uint64_t signal_word;
 
 static long held_by_0;
 
-static long* freed; /* on every PE: what was a block of the heap */
+static long* freed; /* on every PE: a freed block of the heap */
 
-/* Of a context that this thread makes private. */
+/* A context that this thread makes private. */
 static shmem_ctx_t private_ctx;
 static void* put_from_another_thread(void* unused) {
   shmem_p(private_ctx, &word, 1L, 0);
@@ -133,7 +133,7 @@ static void mistake(const char* name) {
   }
 }
 
-/* What all PEs do alike. True: it was one of those. */
+/* Cases in which all PEs make the same calls. True: `name` is one of them. */
 static int together(const char* name) {
   if (strcmp(name, "freed-twice") == 0) {
     void* block = shmem_malloc(8);
@@ -169,8 +169,7 @@ static int together(const char* name) {
     shmem_finalize();
     exit(failures != 0);
   } else if (strcmp(name, "looks-like-a-mistake") == 0) {
-    /* Elements that lie between others', memory that is a block again, a block to its last byte, a
-     * broadcast in place. */
+    /* Interleaved elements, reallocated memory, a block up to its end, a broadcast in place. */
     long* block = shmem_malloc(9 * sizeof(long));
     EXPECT(block != NULL, "a new block");
     shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 1, 2, 2, 2);
@@ -179,7 +178,7 @@ static int together(const char* name) {
     shmem_long_p(block + 8, 1, 0);
     shmem_long_broadcast(SHMEM_TEAM_WORLD, block, block, 9, 0);
     shmem_long_put(block, words, 9, shmem_my_pe());
-    /* The same by other names, parts that may differ, nothing from nowhere. */
+    /* The same call under another name, values that may differ, empty transfers from null. */
     if (shmem_my_pe() == 0) {
       shmem_sync_all();
     } else {
@@ -189,7 +188,7 @@ static int together(const char* name) {
     shmem_long_put(words, NULL, 0, 0);
     shmem_long_get(NULL, words, 0, 0);
     shmem_long_put_signal(words, NULL, 0, &signal_word, 1, SHMEM_SIGNAL_SET, 0);
-    /* A lock of each PE's, another that both want, and one that is tried for. */
+    /* One lock for each PE, one that two PEs want, and one for test_lock. */
     static long locks[3];
     shmem_set_lock(&locks[shmem_my_pe()]);
     shmem_set_lock(&locks[2]);
@@ -226,7 +225,7 @@ static int together(const char* name) {
   return 1;
 }
 
-/* What all PEs do together, the last one otherwise than the others. */
+/* Calls of all PEs, with other arguments on the last PE. */
 static void unalike_in_heap(const char* name, int odd) {
   void* blocks[2] = {shmem_malloc(8), shmem_malloc(8)};
   if (strcmp(name, "malloc-sizes") == 0) shmem_malloc(odd ? 100 : 200);

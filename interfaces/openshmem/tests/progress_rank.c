@@ -1,6 +1,6 @@
 /* The last PE only spins: in its own loop on memory, in shmem_test, in an atomic fetch on itself,
- * in shmem_signal_fetch. Everybody else completes put, get, atomics and signals to it all the same,
- * and only then lets it go on. */
+ * in shmem_signal_fetch. Meanwhile the others complete puts, gets, atomics and signals to it, and
+ * release it only afterwards. */
 #include <sched.h>
 #include <shmem.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int main(void) {
       EXPECT(signal_word == (uint64_t)(n - 1) * (uint64_t)(round + 1), "round %d", round);
     } else {
       work(me, victim, round);
-      /* The last of the others to be ready, counted on PE 0, lets it go. */
+      /* PE 0 counts the others; the last of them releases it. */
       if (shmem_atomic_fetch_inc(&counter, 0) == (long)(n - 1) * (round + 1) - 1) shmem_p(&go, (long)round + 1, victim);
     }
     shmem_barrier_all();

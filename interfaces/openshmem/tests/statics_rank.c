@@ -1,5 +1,5 @@
-/* Static data of every kind, in memory that peers map: what it holds survives the beginning, the
- * end and a fork. */
+/* Static data of every kind, in memory that peers map: the values survive initialisation,
+ * finalisation and fork. */
 #include <shmem.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int initialised = 17;
 static int zero;
 static const char* text = "text";           /* relocated when the program is loaded */
 static int (*function)(const char*) = atoi; /* likewise */
-static char big[BIG];                       /* touched at two places only */
+static char big[BIG];                       /* written at two places only */
 extern char** environ;                      /* copied from the C library, which uses it too */
 static _Alignas(4096) int aligned = 5;
 static int* heap_block;
@@ -45,8 +45,8 @@ static size_t resident_pages(const char* begin, size_t bytes) {
   return resident;
 }
 
-/* A child has its own copy, as of any memory: it sees what was, and what it writes is nobody
- * else's. */
+/* A child has its own copy, as of any memory: it sees the old values, and nobody else sees what it
+ * writes. */
 static void check_fork(int me) {
   zero = 5;
   const pid_t child = fork();

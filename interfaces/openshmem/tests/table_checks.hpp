@@ -1,6 +1,6 @@
-// A check for every operation of the table, as a template over the element's type. Each is run for
-// each function of that operation: without a context, with the default one, a private and a
-// shareable one; towards every PE; on the symmetric heap and on static data.
+// One check for each operation of the table, as a template over the element's type. It runs for
+// each function of the operation: without a context, with the default, a private and a shareable
+// one; to every PE; on the symmetric heap and on static data.
 #pragma once
 
 #include <sched.h>
@@ -26,8 +26,8 @@ struct Job {
   int me = 0;
   int n = 0;
   std::array<shmem_ctx_t, 3> contexts{};
-  // For each way of calling two areas of the same shape, in the heap and static, each with a part
-  // for each PE that may write there; and a signal for each area.
+  // For each way of calling, two areas of the same shape: in the heap and in static data. Each area
+  // has a part for each PE that writes to it, and a signal.
   std::array<std::byte*, kAreas> areas{};
   std::array<std::uint64_t*, kAreas> signals{};
 };
@@ -40,7 +40,7 @@ struct Block {
 };
 inline constexpr std::size_t kLargest = 16;
 
-// A value that tells PEs, elements and rounds apart as far as the type can.
+// A value that differs between PEs, elements and rounds, as far as the type allows.
 template <class T>
 T value(int pe, std::size_t i, int round) {
   const auto number = static_cast<unsigned>(pe * 31 + static_cast<int>(i) * 3 + round * 7) % 100 + 1;
@@ -63,8 +63,8 @@ void fill(T* at, T what) {
   for (std::size_t i = 0; i < kElements; ++i) at[i] = what;
 }
 
-// Runs body(call, context, round, area) for every way in which the function can be called, and for
-// both areas of it; call(arguments…) is the call.
+// Runs body(call, context, round, area) for every way of calling the function, and for both areas
+// of each; call(arguments…) makes the call.
 template <class F, class G, class Body>
 void each_way(F plain, G with_context, const Body& body) {
   for (int area = 0; area < 2; ++area) {
@@ -83,8 +83,8 @@ void each_way(F plain, G with_context, const Body& body) {
 
 // ---- put ----------------------------------------------------------------------------------------
 
-// Everybody writes its part on every PE by write(call, dest, pe); then everybody looks at all
-// parts: look(part, writer).
+// Each PE writes its part on every PE with write(call, dest, pe). Then each PE checks all parts
+// with look(part, writer).
 template <class T, class F, class G, class Write, class Look>
 void written_everywhere(F plain, G with_context, const Write& write, const Look& look) {
   for (int area = 0; area < kAreas; ++area) {
@@ -117,7 +117,7 @@ void put(const char* name, F plain, G with_context) {
       [](auto call, int area, int pe, int round) {
         for (std::size_t i = 0; i < kElements; ++i) source[i] = value<T>(g_job.me, i, round);
         call(part<T>(area, g_job.me) + 1, source + 1, kElements - 2, pe);
-        call(part<T>(area, g_job.me), source, std::size_t{0}, pe);  // nothing
+        call(part<T>(area, g_job.me), source, std::size_t{0}, pe);  // no elements
       },
       [name](int area, int writer, int round) {
         const T* at = part<T>(area, writer);
@@ -144,7 +144,7 @@ void p(const char* name, F plain, G with_context) {
       });
 }
 
-// Element i of the source is `sst` × i, of the target `dst` × i; between them nothing changes.
+// Element i of the source is at `sst` × i, of the target at `dst` × i; the gaps do not change.
 template <class T, class F, class G>
 void iput(const char* name, F plain, G with_context) {
   written_everywhere<T>(
@@ -178,7 +178,7 @@ void ibput(const char* name, F plain, G with_context) {
       });
 }
 
-// The signal tells that the data is there, without a barrier between.
+// The signal shows that the data is there, without a barrier.
 template <class T, class F, class G>
 void put_signal(const char* name, F plain, G with_context) {
   for (int area = 0; area < kAreas; ++area) {
@@ -216,8 +216,8 @@ void put_signal_nbi(const char* name, F plain, G with_context) {
 
 // ---- get ----------------------------------------------------------------------------------------
 
-// Everybody fills its own part; everybody reads each PE's by read(call, part, pe, round, into), and
-// look(into, pe, round) follows.
+// Each PE fills its own part, reads every PE's part with read(call, part, pe, round, into), and
+// then checks it with look(into, pe, round).
 template <class T, class F, class G, class Read, class Look>
 void read_from_everywhere(F plain, G with_context, const Read& read, const Look& look) {
   for (int area = 0; area < kAreas; ++area) {

@@ -1,5 +1,5 @@
-// The checks of the atomic operations: see table_checks.hpp. Each PE works on every PE's word, all
-// at the same time; what must come out does not depend on who was first.
+// The checks of the atomic operations: see table_checks.hpp. All PEs change every PE's word at the
+// same time; the expected result does not depend on their order.
 #pragma once
 
 #include "table_checks.hpp"
@@ -48,7 +48,7 @@ void atomic_inc(const char* name, F plain, G with_context) {
       },
       [name](T now, int round) { EXPECT_SAME(now, static_cast<T>(3 + kRepeats * g_job.n), name); });
 }
-// The values that one PE fetches from one word only grow, as the word does.
+// The values that one PE fetches from one word only grow.
 template <class T, class F, class G>
 void atomic_fetch_add(const char* name, F plain, G with_context) {
   on_every_word<T>(
@@ -102,7 +102,7 @@ void atomic_fetch_inc_nbi(const char* name, F plain, G with_context) {
       [name](T now, int round) { EXPECT_SAME(now, static_cast<T>(3 + kRepeats * g_job.n), name); });
 }
 
-// As a counter: the loop succeeds kRepeats times for each PE.
+// Used as a counter: each PE's loop succeeds kRepeats times.
 template <class T, class F, class G>
 void atomic_compare_swap(const char* name, F plain, G with_context) {
   on_every_word<T>(
@@ -148,7 +148,7 @@ void atomic_set(const char* name, F plain, G with_context) {
       [](auto call, T* word, int pe, shmem_ctx_t) { call(word, static_cast<T>(10 + g_job.me), pe); },
       [name](T now, int round) { EXPECT(is_of_a_pe(now), "%s round %d", name, round); });
 }
-// Who is first gets the start, and every other value is got by one PE at most.
+// The first PE gets `start`; every other value is fetched by at most one PE.
 template <class T, class F, class G>
 void atomic_swap(const char* name, F plain, G with_context) {
   on_every_word<T>(
@@ -191,7 +191,7 @@ void atomic_fetch_nbi(const char* name, F plain, G with_context) {
       [name](T now, int round) { EXPECT_SAME(now, T{42}, name); });
 }
 
-// Bits: PE i works on bit i (and on bit 20 + i, so that more than a byte is concerned).
+// PE i changes bit i (and bit 20 + i, so that more than one byte changes).
 template <class T>
 T bits_of_pe(int pe) {
   return static_cast<T>((T{1} << pe) | (T{1} << (20 + pe % 10)));
@@ -229,7 +229,7 @@ void atomic_xor(const char* name, F plain, G with_context) {
       [](auto call, T* word, int pe, shmem_ctx_t) { call(word, bits_of_pe<T>(g_job.me), pe); },
       [name](T now, int round) { EXPECT_SAME(now, folded_by_xor<T>(), name); });
 }
-// One's own lowest bit is not there before, or there before (and), in what is fetched.
+// In the fetched value, the PE's own lowest bit is clear (or, xor) or set (and).
 template <class T, class F, class G>
 void atomic_fetch_or(const char* name, F plain, G with_context) {
   on_every_word<T>(
@@ -260,7 +260,7 @@ void atomic_fetch_xor(const char* name, F plain, G with_context) {
       },
       [name](T now, int round) { EXPECT_SAME(now, folded_by_xor<T>(), name); });
 }
-// The nonblocking ones: the same, and what is fetched is there after quiet.
+// The nonblocking forms: the same, but the fetched value is valid after quiet.
 template <class T, class F, class G>
 void atomic_fetch_or_nbi(const char* name, F plain, G with_context) {
   on_every_word<T>(

@@ -1,6 +1,6 @@
-// The checks of the functions that wait and test: see table_checks.hpp. They have no contexts. The
-// PE before writes the entries, so that waiting really waits; its order is what the loops below
-// expect nothing of.
+// The checks of the functions that wait and test: see table_checks.hpp. They take no context. The
+// previous PE writes the entries, so that the waits do wait; the checks expect no order of its
+// writes.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace checks {
 
 inline constexpr std::size_t kEntries = 8;
 
-// The entries are 10 here; then body(entries, raise), where raise(i, v) sets entry i of the next PE
-// to v. In turn in the heap and in static data.
+// Sets this PE's entries to 10, then calls body(entries, raise); raise(i, v) sets entry i of the
+// next PE to v. Once in the heap and once in static data.
 template <class T, class Body>
 void with_entries(const Body& body) {
   static int turn = 0;
@@ -28,7 +28,7 @@ void with_entries(const Body& body) {
   shmem_barrier_all();
 }
 
-// Whether each comparison answers as the processor does, for smaller, equal and larger.
+// Checks that each comparison answers like the processor's, for smaller, equal and larger.
 template <class T, class Answer>
 void each_comparison(const char* name, const Answer& answer) {
   for (const int other : {5, 10, 20}) {
@@ -78,8 +78,8 @@ void wait(const char* name, F call, std::nullptr_t) {
 // Entries 2 and 5 are left out.
 inline constexpr int kStatus[kEntries] = {0, 0, 1, 0, 0, 7, 0, 0};
 
-// The value, or values, that a form of the call takes: entry i is compared with v, or with v + i
-// % 2.
+// The value, or values, that a form of the call takes: entry i is compared with v, or with v + i %
+// 2.
 template <class T>
 struct Compared {
   std::vector<T> values;
@@ -112,8 +112,8 @@ void wait_until_all_vector(const char* name, F call, std::nullptr_t) {
   wait_until_all<T>(name, call, nullptr);
 }
 
-// Every entry that counts is found in the end, each once if it is left out when it was found, and
-// none before it is raised.
+// Every entry that counts is found: once, if it is excluded when found, and not before it is
+// raised.
 template <class T, class Find>
 void all_are_found(const char* name, T* entries, const Find& find) {
   std::vector<int> status(kStatus, kStatus + kEntries);
@@ -140,7 +140,7 @@ void wait_until_any(const char* name, F call, std::nullptr_t) {
     const int none[kEntries] = {1, 1, 1, 1, 1, 1, 1, 1};
     EXPECT(call(entries, kEntries, none, SHMEM_CMP_EQ, Compared<T>(1)) == SIZE_MAX, "%s", name);
     EXPECT(call(entries, std::size_t{0}, nullptr, SHMEM_CMP_EQ, Compared<T>(1)) == SIZE_MAX, "%s", name);
-    // Of two that are met, both come in a series of calls.
+    // Of two entries that are met, a series of calls returns both.
     bool seen[kEntries] = {};
     for (int k = 0; k < 64; ++k) {
       const std::size_t i = call(entries, kEntries, kStatus, SHMEM_CMP_GE, Compared<T>(30));

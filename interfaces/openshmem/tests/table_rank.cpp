@@ -1,5 +1,5 @@
-// Every typed and sized function of the units rma, atomics and waits, by the table: cases.inc is
-// made from it. A function of an operation that has no check does not compile.
+// Tests every typed and sized function of the units rma, atomics and waits; cases.inc is generated
+// from the table. A function whose operation has no check does not compile.
 #define SHMEM_NO_GENERIC
 #include "table_checks.hpp"
 #include "table_checks_atomic.hpp"

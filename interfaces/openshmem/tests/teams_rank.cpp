@@ -1,5 +1,4 @@
-// Teams: what splits give, that agreement holds among PEs and among threads, that thousands of
-// teams leave nothing behind.
+// Teams: results of splits, agreement among PEs and among threads; thousands of teams leak nothing.
 #include <shmem.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace {
 int me;
 int n;
 
-// The team has the PEs start, start + stride…; every member knows so.
+// The team has the PEs start, start + stride…; every member reports that.
 void check_members(shmem_team_t team, int start, int stride, int size) {
   const int distance = me - start;
   const bool member =
@@ -63,7 +62,7 @@ void check_splits() {
   shmem_team_t alone = split(SHMEM_TEAM_WORLD, n - 1, 0, 1);
   check_members(alone, n - 1, 0, 1);
   shmem_team_destroy(alone);
-  // What is no triplet, the same for everybody.
+  // Invalid triplets, the same on all PEs.
   const int wrong[][3] = {{-1, 1, 1}, {0, 1, n + 1},   {n, 1, 1}, {0, 1, 0},
                           {0, -1, 2}, {0, 1 << 30, 3}, {0, n, 2}, {0, 0, 2}};
   for (const auto& [start, stride, size] : wrong) {
@@ -129,15 +128,15 @@ void check_contexts() {
          "ptr");
   for (int i = 0; i < n; ++i) EXPECT(shmem_team_ptr(reversed, words, i) == shmem_ptr(words, n - 1 - i), "member %d", i);
   shmem_ctx_destroy(ctx);
-  // Shareable ones end with their team.
+  // Shareable contexts are destroyed with their team.
   shmem_ctx_t left = SHMEM_CTX_INVALID;
   EXPECT(shmem_team_create_ctx(reversed, 0, &left) == 0, "context");
   shmem_team_destroy(reversed);
   EXPECT(shmem_team_create_ctx(SHMEM_TEAM_INVALID, 0, &ctx) != 0 && ctx == SHMEM_CTX_INVALID, "of no team");
 }
 
-// Teams end for all PEs at the same number, and are there again afterwards; what was told to one is
-// not heard by the next.
+// All PEs run out of teams at the same number, and can make them again afterwards; a new team does
+// not see signals of an old one.
 void check_many() {
   std::vector<shmem_team_t> teams;
   shmem_team_t team = SHMEM_TEAM_INVALID;
@@ -163,8 +162,7 @@ void check_many() {
   }
 }
 
-// Each thread has a parent of its own and splits it while the others do: they take slots from one
-// pool.
+// Each thread splits its own parent at the same time as the others; all take slots from one pool.
 void check_threads() {
   constexpr int kThreads = 4;
   static long sums[kThreads][2];

@@ -1,6 +1,6 @@
-// Many threads in each PE: with a private context each, all on one shared context, and on the
-// default context; contexts made and destroyed by all at the same time, and more of them than there
-// are workers. Thread t of a PE talks to thread t of the next.
+// Many threads in each PE: each with a private context, all on one shared context, and all on the
+// default context; contexts made and destroyed by all at the same time, and more contexts than
+// workers. Thread t of a PE communicates with thread t of the next PE.
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -31,7 +31,7 @@ int g_me = 0;
 int g_n = 0;
 int g_rounds = 1500;
 
-// One test program has one count of failures; threads add theirs up at the end.
+// Failures per thread; added to the program's one count at the end.
 std::array<long, kThreads> g_wrong{};
 
 void in_threads(const std::function<void(int)>& body) {
@@ -44,8 +44,8 @@ void in_threads(const std::function<void(int)>& body) {
   }
 }
 
-// Data, then the flag behind a fence; the reader acknowledges, so that the next data does not come
-// too early.
+// Puts data, then the flag behind a fence. The reader acknowledges, so that the next data does not
+// overwrite this one.
 void exchange(int t, shmem_ctx_t ctx, int round) {
   const int next = (g_me + 1) % g_n;
   const int before = (g_me + g_n - 1) % g_n;
@@ -100,7 +100,7 @@ void exchange_on_one_context(shmem_ctx_t ctx) {
   check_total(g_rounds);
 }
 
-// Contexts come and go while others work.
+// Contexts are made and destroyed while other threads communicate.
 void contexts_come_and_go() {
   reset();
   in_threads([](int t) {
@@ -117,7 +117,7 @@ void contexts_come_and_go() {
   check_total(100);
 }
 
-// Random updates of everybody's table: what is xored in twice is gone.
+// Random updates of every PE's table: xoring the same values twice restores it.
 std::uint64_t next_random(std::uint64_t& state) {
   state ^= state << 13U;
   state ^= state >> 7U;
@@ -149,7 +149,7 @@ void random_updates() {
   for (std::size_t i = 0; i < kTable; ++i) EXPECT(g_table[i] == i, "[%zu]", i);
 }
 
-// More contexts than the engine has workers: they share, and all of them still carry and order.
+// More contexts than the engine has workers: they share workers and still transfer and order.
 void more_contexts_than_workers() {
   reset();
   std::vector<shmem_ctx_t> contexts(300);
@@ -168,7 +168,7 @@ void more_contexts_than_workers() {
 
 }  // namespace
 
-// The argument, if there is one: how many rounds.
+// Optional argument: number of rounds.
 int main(int argc, char** argv) {
   if (argc > 1) g_rounds = std::atoi(argv[1]);
   int provided = -1;

@@ -1,2 +1,2 @@
-/* The standard names shmem.h this way too. */
+/* The standard also allows <mpp/shmem.h>. */
 #include <shmem.h>

@@ -1,2 +1,2 @@
-/* The standard names shmemx.h this way too. */
+/* The standard also allows <mpp/shmemx.h>. */
 #include <shmemx.h>
