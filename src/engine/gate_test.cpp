@@ -35,8 +35,7 @@ base::Status send(Worker& worker, std::uint64_t tag) {
   const std::uint64_t word = tag;
   const SendRequest request{{1, 0}, tag, &word, sizeof word};
   EXPECT_TRUE(worker.tagged().reserve<true>(request.target, request.bytes));
-  transport::Command command;
-  Tagged::set_message(request, &command);
+  transport::Command command = Tagged::message(request);
   return post(worker, command, kUnobserved);
 }
 
