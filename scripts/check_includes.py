@@ -13,7 +13,8 @@ import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
 BELOW_TRANSPORT = {"base", "queue", "wire", "memory", "bootstrap", "transport/common"}
-BELOW_API = BELOW_TRANSPORT | {"transport", "protocol", "engine", "collective", "partitioned"}
+BELOW_WORKER = BELOW_TRANSPORT | {"transport", "engine", "protocol"}
+BELOW_API = BELOW_WORKER | {"worker", "collective", "partitioned"}
 MAY = {
     "include": set(),
     "src/base": set(),
@@ -22,10 +23,11 @@ MAY = {
     "src/memory": {"base", "queue", "wire"},
     "src/bootstrap": {"base", "queue", "wire"},
     "src/transport": BELOW_TRANSPORT,
-    "src/protocol": BELOW_TRANSPORT | {"transport"},
-    "src/engine": BELOW_TRANSPORT | {"transport", "protocol"},
-    "src/collective": BELOW_TRANSPORT | {"transport", "protocol", "engine"},
-    "src/partitioned": BELOW_TRANSPORT | {"transport", "protocol", "engine"},
+    "src/engine": BELOW_TRANSPORT | {"transport"},
+    "src/protocol": BELOW_TRANSPORT | {"transport", "engine"},
+    "src/worker": BELOW_WORKER,
+    "src/collective": BELOW_WORKER | {"worker"},
+    "src/partitioned": BELOW_WORKER | {"worker"},
     "src/api": BELOW_API | {"bootstrap/*"},
     "tools": {"base", "bootstrap", "bootstrap/*", "transport", "collective", "bench"},
     "bench": {"base"},

@@ -18,7 +18,7 @@ Status null_argument(const char* function, const char* argument) {
 }
 
 Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
-  if (&const_cast<Worker&>(worker).context() != remote.context) {
+  if (&worker.core().objects != remote.owner) {
     return base::fail(
         HEDDLE_ERR_ARGUMENT,
         "the worker and the remote region belong to different contexts; unpack the region in the worker's context");

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/context.hpp"
-#include "engine/gate.hpp"
-#include "engine/worker.hpp"
+#include "worker/context.hpp"
+#include "worker/gate.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::api {
 
@@ -31,7 +31,7 @@ using engine::Worker;
 [[gnu::cold]] Status null_argument(const char* function, const char* argument);
 // True: `worker` may access [offset, offset + bytes) of `remote` by commands.
 inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
-  return &worker.context() == remote.context && !remote.failed.load(std::memory_order_relaxed) &&
+  return &worker.core().objects == remote.owner && !remote.failed.load(std::memory_order_relaxed) &&
          remote.range(offset, bytes);
 }
 // Explains why `worker` may not access [offset, offset + bytes) of `remote` by commands; DONE if it
@@ -58,7 +58,7 @@ Status guarded(Function&& function) noexcept {
 // True: the worker may raise the counter. The workers of the counter's context may, and keep the
 // counter while they refer to it; or only one of them may.
 inline bool raised_by(const Counter& counter, const Worker& worker) {
-  return counter.only() != nullptr ? counter.only() == &worker : &counter.context() == &worker.context();
+  return counter.only() != nullptr ? counter.only() == &worker.core() : &counter.owner() == &worker.core().objects;
 }
 [[gnu::cold]] Status refuse_counter(const Counter& counter);
 

@@ -203,10 +203,10 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
   }
   return guarded([&]() -> Status {
     // Several threads raise the counters of a worker that is not exclusive.
-    auto opened =
-        context->open_counter(only != nullptr && only->gate() == nullptr ? only : nullptr, own.counts_done != 0);
+    auto opened = context->objects().open_counter(only != nullptr && only->gate() == nullptr ? &only->core() : nullptr,
+                                                  own.counts_done != 0);
     if (!opened) return opened.status();
-    counter->id = context->handle_of(*opened);
+    counter->id = context->objects().handle_of(*opened);
     return HEDDLE_DONE;
   });
 }
@@ -215,7 +215,7 @@ heddle_status heddle_counter_free(heddle_counter handle) {
   Counter* counter = find_handle<Counter>(handle.id);
   if (counter == nullptr) return bad_handle("counter", handle.id);
   return guarded([&]() -> Status {
-    counter->context().close_counter(counter);
+    counter->owner().close_counter(counter);
     return HEDDLE_DONE;
   });
 }

@@ -10,7 +10,7 @@ namespace {
 
 namespace base = heddle::base;
 namespace engine = heddle::engine;
-namespace protocol = heddle::protocol;
+namespace protocol = heddle::engine;
 namespace transport = heddle::transport;
 
 [[gnu::cold]] Status explain_peer(Worker& worker, std::uint32_t rank, std::uint32_t index) {
@@ -93,7 +93,7 @@ template <bool kShared>
 
 // ---- receives -----------------------------------------------------------------------------------
 
-inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
+inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, engine::Wanted* wanted) {
   if (from == nullptr) return null_argument(function, "wanted");
   const heddle_peer source = from->source;
   const bool any_rank = source.rank == HEDDLE_ANY;
@@ -105,8 +105,8 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
       [[unlikely]] {
     return explain_peer(worker, source.rank, source.worker);
   }
-  static_assert(HEDDLE_ANY == protocol::kAnyNumber);
-  *wanted = {from->tag, from->mask, protocol::source_of(source)};
+  static_assert(HEDDLE_ANY == engine::kAnyNumber);
+  *wanted = {from->tag, from->mask, engine::source_of(source)};
   return HEDDLE_DONE;
 }
 
@@ -232,7 +232,7 @@ heddle_status heddle_try_probe(heddle_worker handle, const heddle_wanted* wanted
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (found == nullptr) return null_argument("probe", "found");
-  protocol::Wanted what;
+  engine::Wanted what;
   if (const Status status = read_wanted("probe", *worker, wanted, &what); status != HEDDLE_DONE) return status;
   const Status status = look(*worker, [&] { return worker->tagged().probe(what, found); });
   if (status == HEDDLE_DONE) found->status = status;
@@ -243,7 +243,7 @@ heddle_status heddle_try_claim(heddle_worker handle, const heddle_wanted* wanted
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (found == nullptr) return null_argument("claim", "found");
-  protocol::Wanted what;
+  engine::Wanted what;
   if (const Status status = read_wanted("claim", *worker, wanted, &what); status != HEDDLE_DONE) return status;
   return look(*worker, [&] { return worker->tagged().claim(what, found); });
 }

@@ -63,7 +63,7 @@ heddle_status heddle_worker_close(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_close");
-  if (heddle::engine::RunningTask::of(*worker)) return heddle::engine::refuse_end("heddle_worker_close");
+  if (heddle::engine::RunningTask::of(worker->core())) return heddle::engine::refuse_end("heddle_worker_close");
   return guarded([&]() -> Status { return worker->context().close_worker(worker); });
 }
 
@@ -99,17 +99,17 @@ Status open_region(heddle_context handle, void* address, size_t bytes, heddle_re
   *region = {};
   if (bytes == 0) return base::fail(HEDDLE_ERR_SIZE, "a region of 0 bytes: at least 1 is needed");
   return guarded([&]() -> Status {
-    auto opened = context->open_region(address, bytes);
+    auto opened = context->objects().open_region(address, bytes);
     if (!opened) return opened.status();
-    region->id = context->handle_of(*opened);
+    region->id = context->objects().handle_of(*opened);
     return HEDDLE_DONE;
   });
 }
 
 Status import_region(Context& context, const void* buffer, size_t bytes, heddle_remote_region* remote) {
-  auto imported = context.import({static_cast<const std::byte*>(buffer), bytes});
+  auto imported = context.objects().import({static_cast<const std::byte*>(buffer), bytes});
   if (!imported) return imported.status();
-  remote->id = context.handle_of(*imported);
+  remote->id = context.objects().handle_of(*imported);
   return HEDDLE_DONE;
 }
 
@@ -132,7 +132,7 @@ heddle_status heddle_region_release(heddle_region handle) {
   Region* region = find_handle<Region>(handle.id);
   if (region == nullptr) return bad_handle("region", handle.id);
   return guarded([&]() -> Status {
-    region->context->close_region(region);
+    region->owner->close_region(region);
     return HEDDLE_DONE;
   });
 }
@@ -150,13 +150,13 @@ heddle_status heddle_region_pack(heddle_region handle, void* buffer, size_t* byt
   if (region == nullptr) return bad_handle("region", handle.id);
   if (buffer == nullptr) return null_argument("region_pack", "buffer");
   if (bytes == nullptr) return null_argument("region_pack", "bytes");
-  const std::size_t needed = region->context->packed_bytes(*region);
+  const std::size_t needed = region->owner->packed_bytes(*region);
   if (*bytes < needed) {
     return base::fail(HEDDLE_ERR_SIZE,
                       "room for %zu bytes, this packed region needs %zu (at most HEDDLE_PACKED_REGION_BYTES)", *bytes,
                       needed);
   }
-  const auto packed = region->context->pack(*region);
+  const auto packed = region->owner->pack(*region);
   std::memcpy(buffer, packed.data(), needed);
   *bytes = needed;
   return HEDDLE_DONE;
@@ -177,10 +177,11 @@ heddle_status heddle_region_exchange(heddle_context handle, heddle_region region
   if (context == nullptr) return bad_handle("context", handle.id);
   const Region* region = find_handle<Region>(region_handle.id);
   if (region == nullptr) return bad_handle("region", region_handle.id);
-  if (region->context != context) return base::fail(HEDDLE_ERR_ARGUMENT, "the region belongs to another context");
+  if (region->owner != &context->objects())
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the region belongs to another context");
   if (all == nullptr) return null_argument("region_exchange", "all");
   return guarded([&]() -> Status {
-    const auto packed = context->pack(*region);
+    const auto packed = context->objects().pack(*region);
     std::vector<std::vector<std::byte>> parts;
     const Status arrived = context->exchange({heddle::engine::Collective::region_exchange, packed}, &parts);
     if (arrived != HEDDLE_DONE) return arrived;
@@ -200,7 +201,7 @@ heddle_status heddle_remote_region_release(heddle_remote_region handle) {
   RemoteRegion* remote = find_handle<RemoteRegion>(handle.id);
   if (remote == nullptr) return bad_handle("remote region", handle.id);
   return guarded([&]() -> Status {
-    remote->context->close_remote(remote);
+    remote->owner->close_remote(remote);
     return HEDDLE_DONE;
   });
 }

@@ -8,7 +8,7 @@
 #include "collective/exchange.hpp"
 #include "collective/givers.hpp"
 #include "collective/reduction.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 namespace {

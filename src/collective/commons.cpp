@@ -7,7 +7,7 @@
 
 #include "collective/collective.hpp"
 #include "collective/team.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 namespace {
@@ -36,10 +36,10 @@ base::Result<Commons*> Commons::of(engine::Context& context) {
   auto selection = Selection::read(config.text(base::Var::collective_algorithms),
                                    config.number(base::Var::collective_segment_bytes), std::move(*table));
   if (!selection) return selection.status();
-  auto region = context.open_region(nullptr, config.number(base::Var::collective_bytes));
+  auto region = context.objects().open_region(nullptr, config.number(base::Var::collective_bytes));
   if (!region) return region.status();
   auto* attached = static_cast<Commons*>(context.attach(std::make_unique<Commons>(context, *selection, **region)));
-  if (&attached->region_ != *region) context.close_region(*region);  // another thread was faster
+  if (&attached->region_ != *region) context.objects().close_region(*region);  // another thread was faster
   return attached;
 }
 
@@ -89,10 +89,10 @@ void Commons::know(std::span<const PackedRegion> arenas) {
 base::Result<engine::RemoteRegion*> Commons::arena_of(std::uint32_t rank) {
   const std::lock_guard lock(peers_mutex_);
   if (arenas_[rank] != nullptr) return arenas_[rank];
-  auto imported = context_.import(packed_[rank]);
+  auto imported = context_.objects().import(packed_[rank]);
   if (!imported) return imported;
   if ((*imported)->direct == nullptr && port() == nullptr && rank != context_.rank()) {
-    context_.close_remote(*imported);
+    context_.objects().close_remote(*imported);
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the memory of rank %u cannot be mapped here, though that of others can",
                       rank);
   }

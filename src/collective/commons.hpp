@@ -13,10 +13,10 @@
 #include "base/wait.hpp"
 #include "collective/arena.hpp"
 #include "collective/select.hpp"
-#include "engine/attachment.hpp"
-#include "engine/context.hpp"
-#include "engine/hang_report.hpp"
 #include "wire/packed_region.hpp"
+#include "worker/attachment.hpp"
+#include "worker/context.hpp"
+#include "worker/hang_report.hpp"
 
 namespace heddle::collective {
 
@@ -35,7 +35,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] engine::Context& context() { return context_; }
   [[nodiscard]] Arena& arena() { return arena_; }
   [[nodiscard]] const Selection& selection() const { return selection_; }
-  [[nodiscard]] PackedRegion packed_arena() const { return context_.pack(region_); }
+  [[nodiscard]] PackedRegion packed_arena() const { return context_.objects().pack(region_); }
 
   // True: this rank and those ranks map each other's memory.
   [[nodiscard]] bool direct_to(std::span<const std::uint32_t> ranks) const;

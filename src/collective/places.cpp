@@ -1,7 +1,7 @@
 #include "collective/places.hpp"
 
 #include "collective/team.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 namespace {
@@ -22,7 +22,7 @@ void Places::look(const Plan& plan) {
   const bool is_root = request.operation == Operation::broadcast && request.rank == request.root;
   const bool reached = (reach == Reach::put && !is_root) || (reach == Reach::get && is_root);
   if (reached && plan.use != Use::kept) {
-    around_ = team_.context().region_around(plan.call.receive, received);
+    around_ = team_.context().objects().region_around(plan.call.receive, received);
     // Peers that store directly can do so only to memory that they map.
     if (around_ != nullptr && team_.mapped() && !around_->allocated && team_.size() > 1) around_ = nullptr;
   }
@@ -43,7 +43,7 @@ base::Status Places::take(const Plan& plan, Record* record) {
     record->receive = record->scratch + scratch;
   } else if (around_ != nullptr) {
     record->receive_in = Where::receive_region;
-    record->receive_region = team_.context().pack(*around_);
+    record->receive_region = team_.context().objects().pack(*around_);
     record->receive = static_cast<std::uint64_t>(static_cast<std::byte*>(plan.call.receive) -
                                                  static_cast<std::byte*>(around_->memory.address));
   }
@@ -68,10 +68,10 @@ base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, Re
   record->scratch_in = !apart ? Where::arena : slots > 0 ? Where::scratch_region : Where::nowhere;
   scratch_ = arena.base() + record->scratch;
   if (!apart || slots == 0) return HEDDLE_DONE;
-  auto region = team_.context().open_region(nullptr, slots);
+  auto region = team_.context().objects().open_region(nullptr, slots);
   if (!region) return region.status();
   region_ = *region;
-  record->scratch_region = team_.context().pack(*region_);
+  record->scratch_region = team_.context().objects().pack(*region_);
   scratch_ = static_cast<std::byte*>(region_->memory.address);
   return HEDDLE_DONE;
 }
@@ -82,8 +82,8 @@ CounterWord* Places::counters() const {
 
 void Places::give_back(Runner::Memory memory, std::vector<std::uint64_t> counters) {
   Arena& arena = team_.commons().arena();
-  const auto close_region = [context = &team_.context(), region = region_] {
-    if (region != nullptr) context->close_region(region);
+  const auto close_region = [objects = &team_.context().objects(), region = region_] {
+    if (region != nullptr) objects->close_region(region);
   };
   switch (memory) {
     case Runner::Memory::now:

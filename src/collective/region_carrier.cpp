@@ -1,7 +1,7 @@
 #include "collective/region_carrier.hpp"
 
-#include "engine/gate.hpp"
-#include "engine/worker.hpp"
+#include "worker/gate.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 namespace {

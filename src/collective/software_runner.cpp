@@ -2,7 +2,7 @@
 
 #include "collective/places.hpp"
 #include "collective/team.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 
@@ -20,7 +20,7 @@ SoftwareRunner::SoftwareRunner(const Plan& plan, const Places& places)
       exposes_(plan.algorithm.reach == Algorithm::Reach::get) {}
 
 SoftwareRunner::~SoftwareRunner() {
-  for (engine::RemoteRegion* remote : imported_) team_.context().close_remote(remote);
+  for (engine::RemoteRegion* remote : imported_) team_.context().objects().close_remote(remote);
 }
 
 base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const Record> records) {
@@ -48,7 +48,7 @@ base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t memb
   if (where == Where::nowhere) return static_cast<engine::RemoteRegion*>(nullptr);
   if (where == Where::arena) return team_.commons().arena_of(team_.rank_in_job(member));
   auto imported =
-      team_.context().import(where == Where::scratch_region ? record.scratch_region : record.receive_region);
+      team_.context().objects().import(where == Where::scratch_region ? record.scratch_region : record.receive_region);
   if (!imported) return imported;
   (*imported)->server = team_.context().internal_worker();
   imported_.push_back(*imported);

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "collective/collective.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/active_messages.hpp"
-#include "engine/hang_report.hpp"
+#include "engine/aggregation.hpp"
 #include "engine/inside.hpp"
-#include "protocol/aggregation.hpp"
 
 namespace heddle::engine {
 
@@ -33,36 +31,38 @@ std::size_t poll_guarded(transport::TransportWorker& transport, std::span<transp
 
 }  // namespace
 
-Completer::Completer(Core& core, ActiveMessages& messages, const protocol::Aggregator* aggregator)
-    : core_(core), messages_(messages), aggregator_(aggregator) {}
-
 void Completer::add(std::uint32_t row, Protocol& protocol) {
   if (std::find(protocols_.begin(), protocols_.end(), &protocol) == protocols_.end()) protocols_.push_back(&protocol);
   rows_[row] = &protocol;
 }
 
-inline void Completer::arrived(const transport::Completion& completion) {
+void Completer::arrived(const transport::Completion& completion) {
   const heddle_peer source{completion.rank, completion.worker};
   Protocol* const protocol = rows_[wire::row_of(completion.immediate)];
-  if (protocol != nullptr && protocol->arrived(source, completion.immediate, {completion.data, completion.bytes}))
-      [[likely]] {
+  if (protocol != nullptr && protocol->arrived(source, completion.immediate, {completion.data, completion.bytes})) {
     return;
   }
   if (wire::kind_of(completion.immediate) == wire::Kind::packet) return arrived_packet(completion);
   core_.drop(source, "it is not well formed");
 }
 
+// How many of the protocol at the front took them at once.
+inline std::size_t Completer::deliver(std::span<const transport::Completion> arrivals) {
+  Protocol* const protocol = rows_[wire::row_of(arrivals.front().immediate)];
+  return protocol == nullptr ? 0 : protocol->deliver(arrivals);
+}
+
 inline void Completer::take_in(std::span<const transport::Completion> polled) {
-  const auto is_active = [](const transport::Completion& completion) {
-    return completion.event == Event::message && wire::kind_of(completion.immediate) == wire::Kind::active_message;
-  };
-  std::size_t next = messages_.deliver(polled);
-  while (next < polled.size()) {
-    do {
-      polled[next].event == Event::message ? arrived(polled[next]) : completed(polled[next]);
-      ++next;
-    } while (next < polled.size() && !is_active(polled[next]));
-    next += messages_.deliver(polled.subspan(next));
+  while (!polled.empty()) {
+    std::size_t taken = 1;
+    if (polled.front().event != Event::message) {
+      completed(polled.front());
+    } else if (const std::size_t delivered = deliver(polled); delivered != 0) [[likely]] {
+      taken = delivered;
+    } else {
+      arrived(polled.front());
+    }
+    polled = polled.subspan(taken);
   }
 }
 
@@ -70,7 +70,7 @@ int Completer::progress() {
   if (inside_of() != nullptr) [[unlikely]] {
     return refuse_progress();
   }
-  const Inside inside(core_.worker);
+  const Inside inside(core_);
   ++core_.stats.polls;
   std::size_t events = poll_guarded(core_.transport, arrivals_);
   if (events != 0) take_in(std::span(arrivals_).first(events));
@@ -115,16 +115,16 @@ void Completer::completed(const transport::Completion& completion) {
 // Each as if it had come alone.
 void Completer::arrived_packet(const transport::Completion& packet) {
   const std::span bytes(packet.data, packet.bytes);
-  if (!protocol::well_formed_packet(bytes)) {
+  if (!well_formed_packet(bytes)) {
     return core_.drop({packet.rank, packet.worker}, "it is no well-formed packet");
   }
   transport::Completion one = packet;
-  protocol::PacketReader reader(bytes);
+  PacketReader reader(bytes);
   while (const auto message = reader.next()) {
     one.immediate = message->immediate;
     one.data = message->bytes.data();
     one.bytes = static_cast<std::uint32_t>(message->bytes.size());
-    if (messages_.deliver({&one, 1}) == 0) arrived(one);
+    if (deliver({&one, 1}) == 0) arrived(one);
   }
 }
 
@@ -159,10 +159,10 @@ bool Completer::advance_chores() {
 }
 
 void Completer::note_failed_ranks() {
-  core_.context.note_failures();
+  core_.objects.note_failures();
   bool more = false;
   for (std::uint32_t rank = 0; rank < core_.failed.size(); ++rank) {
-    if (core_.failed[rank] || !core_.context.failed(rank)) continue;
+    if (core_.failed[rank] || !core_.job.failed(rank)) continue;
     core_.failed[rank] = true;
     more = true;
     core_.transport.peer_failed(rank);
@@ -232,7 +232,7 @@ bool Completer::begin_look() {
 }
 
 void Completer::cancel_all(base::Status status) {
-  const Inside inside(core_.worker);  // callbacks run: they may not close or wait
+  const Inside inside(core_);  // callbacks run: they may not close or wait
   for (Protocol* protocol : protocols_) protocol->begin_cancel();
   core_.chores.pending = false;
   core_.operations.cancel_all(status);

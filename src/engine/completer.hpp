@@ -9,20 +9,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/aggregator.hpp"
 #include "engine/core.hpp"
 #include "engine/protocol.hpp"
-#include "protocol/aggregator.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {
 
-class ActiveMessages;
-
 class Completer {
  public:
-  // `messages`: what most arrivals are for. `aggregator`: what the transport is; null: the
-  // transport's own.
-  Completer(Core& core, ActiveMessages& messages, const protocol::Aggregator* aggregator);
+  // `aggregator`: what the transport is; null: the transport's own.
+  Completer(Core& core, const Aggregator* aggregator) : core_(core), aggregator_(aggregator) {}
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
@@ -49,6 +46,7 @@ class Completer {
  private:
   void completed(const transport::Completion& completion);
   void take_in(std::span<const transport::Completion> polled);
+  std::size_t deliver(std::span<const transport::Completion> arrivals);
   void arrived(const transport::Completion& completion);
   void arrived_packet(const transport::Completion& packet);
   std::size_t advance_pending();
@@ -59,8 +57,7 @@ class Completer {
   [[nodiscard]] bool begin_look();
 
   Core& core_;
-  ActiveMessages& messages_;
-  const protocol::Aggregator* const aggregator_;
+  const Aggregator* const aggregator_;
   std::array<Protocol*, wire::kRows> rows_{};  // null: nobody's
   std::vector<Protocol*> protocols_;
   std::uint64_t seen_epoch_ = 0;   // of failures, dealt with

@@ -38,9 +38,9 @@ class Double final : public Protocol {
 class CompleterTest : public test::PlayedCore {
  protected:
   CompleterTest() {
-    completer->add(wire::row_of(wire::Kind::request), first);
-    completer->add(wire::row_of(wire::Kind::reply), first);
-    completer->add(wire::kExtensionRow, second);
+    completer.add(wire::row_of(wire::Kind::request), first);
+    completer.add(wire::row_of(wire::Kind::reply), first);
+    completer.add(wire::kExtensionRow, second);
   }
   Double first;
   Double second;
@@ -54,7 +54,7 @@ TEST_F(CompleterTest, HandsArrivalsToTheProtocolOfTheirRow) {
   EXPECT_EQ(first.log, "arrived 1 8;");
   EXPECT_EQ(first.last_immediate, wire::immediate_of(wire::Kind::reply));
   EXPECT_EQ(second.log, "arrived 1 3;");
-  EXPECT_EQ(core->stats.dropped, 0U);
+  EXPECT_EQ(core.stats.dropped, 0U);
 }
 
 TEST_F(CompleterTest, DropsWhatNobodyUnderstands) {
@@ -65,26 +65,26 @@ TEST_F(CompleterTest, DropsWhatNobodyUnderstands) {
   played.arrive(1, wire::immediate_of(wire::Kind::packet), &word, 8);  // no well-formed packet
   played.arrive(1, 0, &word, 8);
   EXPECT_EQ(progress(), 4);
-  EXPECT_EQ(core->stats.dropped, 4U);
+  EXPECT_EQ(core.stats.dropped, 4U);
 }
 
 TEST_F(CompleterTest, AdvancesProtocolsAsLongAsTheyWantIt) {
   EXPECT_EQ(progress(), 0);
   EXPECT_EQ(first.log + second.log, "");
   first.rounds = 3;
-  core->want_chores();
-  core->want_chores();
+  core.want_chores();
+  core.want_chores();
   for (int i = 0; i < 6; ++i) static_cast<void>(progress());
   EXPECT_EQ(first.log, "advance;advance;advance;") << "once for each call, though it has two rows";
   EXPECT_EQ(second.log, first.log);
-  EXPECT_FALSE(completer->under_way());
+  EXPECT_FALSE(completer.under_way());
 }
 
 TEST_F(CompleterTest, TellsProtocolsOfFailuresOnce) {
-  static_cast<void>(job.fail(1));
+  static_cast<void>(inproc.fail(1));
   for (int i = 0; i < 3; ++i) static_cast<void>(progress());
   EXPECT_EQ(first.log, "failures;");
-  EXPECT_TRUE(core->failed[1]);
+  EXPECT_TRUE(core.failed[1]);
   EXPECT_EQ(played.failed, (std::vector<std::uint32_t>{1}));
 }
 
@@ -93,15 +93,15 @@ TEST_F(CompleterTest, CancelsBetweenTheTwoWordsToProtocols) {
   heddle_status told = HEDDLE_AGAIN;
   const Completion completion{[](void* arg, heddle_status status) { *static_cast<heddle_status*>(arg) = status; },
                               &told, nullptr, HEDDLE_WHEN_REMOTE};
-  ASSERT_EQ(core->requester.try_message({1, 0}, wire::immediate_of(wire::Kind::request), {}, {}, completion),
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::immediate_of(wire::Kind::request), {}, {}, completion),
             HEDDLE_POSTED);
-  Operation* const operation = core->operations.find(played.posted.at(0).token);
+  Operation* const operation = core.operations.find(played.posted.at(0).token);
   ASSERT_NE(operation, nullptr);
   operation->owner = &first;
-  completer->cancel_all(HEDDLE_ERR_CANCELLED);
+  completer.cancel_all(HEDDLE_ERR_CANCELLED);
   EXPECT_EQ(first.log, "begin;failed;ended;cancel;");
   EXPECT_EQ(told, HEDDLE_ERR_CANCELLED);
-  EXPECT_FALSE(completer->under_way());
+  EXPECT_FALSE(completer.under_way());
 }
 
 // ---- commands of which nobody is told -----------------------------------------------------------
@@ -109,39 +109,39 @@ TEST_F(CompleterTest, CancelsBetweenTheTwoWordsToProtocols) {
 TEST_F(CompleterTest, WhatNobodyIsToldOfIsCountedUntilItsEnd) {
   played.done_at_once = false;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+    ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
   }
-  EXPECT_EQ(core->operations.under_way(), 3U);
-  EXPECT_FALSE(core->operations.full());
-  for (const Operation& operation : core->operations.slots()) EXPECT_FALSE(operation.live);
-  EXPECT_EQ(core->operations.flush(0), HEDDLE_DONE) << "of another rank";
-  EXPECT_EQ(core->operations.flush(1), HEDDLE_AGAIN);
-  EXPECT_EQ(core->operations.quiet(), HEDDLE_AGAIN);
+  EXPECT_EQ(core.operations.under_way(), 3U);
+  EXPECT_FALSE(core.operations.full());
+  for (const Operation& operation : core.operations.slots()) EXPECT_FALSE(operation.live);
+  EXPECT_EQ(core.operations.flush(0), HEDDLE_DONE) << "of another rank";
+  EXPECT_EQ(core.operations.flush(1), HEDDLE_AGAIN);
+  EXPECT_EQ(core.operations.quiet(), HEDDLE_AGAIN);
   for (const auto& posted : played.posted) played.complete(posted.token);
   EXPECT_EQ(progress(), 3);
-  EXPECT_EQ(core->operations.quiet(), HEDDLE_DONE);
+  EXPECT_EQ(core.operations.quiet(), HEDDLE_DONE);
 }
 
 TEST_F(CompleterTest, AnErrorOfWhatNobodyIsToldOfIsTheFlushsToTell) {
   played.done_at_once = false;
-  ASSERT_EQ(core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
   played.complete(played.posted[0].token, HEDDLE_ERR_NO_MEMORY);
   EXPECT_EQ(progress(), 1);
-  EXPECT_EQ(core->operations.failed(), 1U);
-  EXPECT_EQ(core->operations.flush(1), HEDDLE_ERR_NO_MEMORY);
+  EXPECT_EQ(core.operations.failed(), 1U);
+  EXPECT_EQ(core.operations.flush(1), HEDDLE_ERR_NO_MEMORY);
   EXPECT_NE(std::string(base::last_message()).find("rank 1"), std::string::npos);
-  EXPECT_EQ(core->operations.flush(1), HEDDLE_DONE) << "told once";
+  EXPECT_EQ(core.operations.flush(1), HEDDLE_DONE) << "told once";
 }
 
 TEST_F(CompleterTest, AnEndThatComesAfterTheCancellingIsOfNothing) {
   played.done_at_once = false;
-  ASSERT_EQ(core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
-  completer->cancel_all(HEDDLE_ERR_CANCELLED);
-  EXPECT_EQ(core->operations.under_way(), 0U);
-  EXPECT_EQ(core->operations.failed(), 1U);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  completer.cancel_all(HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(core.operations.under_way(), 0U);
+  EXPECT_EQ(core.operations.failed(), 1U);
   played.complete(played.posted[0].token);
   static_cast<void>(progress());
-  EXPECT_EQ(core->operations.under_way(), 0U);
+  EXPECT_EQ(core.operations.under_way(), 0U);
 }
 
 // Callbacks that run while everything is cancelled may post again, into slots that were passed.
@@ -161,17 +161,17 @@ TEST_F(CompleterTest, WhatCallbacksPostWhileAllIsCancelledIsCancelledWithTheNext
       const Completion completion{ended, this, nullptr, HEDDLE_WHEN_REMOTE};
       return core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, completion);
     }
-  } again{&*core};
+  } again{&core};
   ASSERT_EQ(again.post(), HEDDLE_POSTED);
   ASSERT_EQ(again.post(), HEDDLE_POSTED);
-  ASSERT_EQ(core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
-  completer->cancel_all(HEDDLE_ERR_CANCELLED);
-  EXPECT_EQ(core->operations.under_way(), static_cast<std::uint32_t>(4 - again.told));
-  completer->cancel_all(HEDDLE_ERR_CANCELLED);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  completer.cancel_all(HEDDLE_ERR_CANCELLED);
+  EXPECT_EQ(core.operations.under_way(), static_cast<std::uint32_t>(4 - again.told));
+  completer.cancel_all(HEDDLE_ERR_CANCELLED);
   EXPECT_EQ(again.told, 4);
-  EXPECT_EQ(core->operations.under_way(), 0U);
-  EXPECT_EQ(core->operations.under_way_to(1), 0U);
-  EXPECT_EQ(core->operations.failed(), 5U);
+  EXPECT_EQ(core.operations.under_way(), 0U);
+  EXPECT_EQ(core.operations.under_way_to(1), 0U);
+  EXPECT_EQ(core.operations.failed(), 5U);
 }
 
 TEST_F(CompleterTest, ABatchIsPostedAsFarAsThereIsRoom) {
@@ -185,8 +185,8 @@ TEST_F(CompleterTest, ABatchIsPostedAsFarAsThereIsRoom) {
     command.set_message(nullptr, 0, &word, 8);
     ASSERT_TRUE(Requester::prepare(command));
   }
-  EXPECT_EQ(core->requester.post(batch), 2U);
-  EXPECT_EQ(core->operations.under_way_to(1), 2U);
+  EXPECT_EQ(core.requester.post(batch), 2U);
+  EXPECT_EQ(core.operations.under_way_to(1), 2U);
 }
 
 }  // namespace

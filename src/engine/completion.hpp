@@ -9,24 +9,23 @@
 
 namespace heddle::engine {
 
-class Context;
-class Worker;
+struct Core;
+class Objects;
 
 // Raised by one for each operation that finished. If it belongs to one exclusive worker it has one
 // writer and needs no read-modify-write; its readers may be anywhere.
 class Counter {
  public:
   static constexpr HandleType kType = HandleType::counter;
-  Counter(Context& context, const Worker* only, bool counts_done)
-      : context_(context), only_(only), counts_done_(counts_done) {}
+  Counter(Objects& owner, const Core* only, bool counts_done) : owner_(owner), only_(only), counts_done_(counts_done) {}
 
-  [[nodiscard]] Context& context() const { return context_; }
+  [[nodiscard]] Objects& owner() const { return owner_; }
   // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed:
   // it orders nothing.
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   void close() { closed_.store(true, std::memory_order_relaxed); }
   // The one worker that may raise it; null: any.
-  [[nodiscard]] const Worker* only() const { return only_; }
+  [[nodiscard]] const Core* only() const { return only_; }
   // Operations that are done at once raise it as well: who posts them does that.
   [[nodiscard]] bool counts_done() const { return counts_done_; }
 
@@ -55,8 +54,8 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
   std::atomic<heddle_status> first_error_{HEDDLE_DONE};
   std::atomic<bool> closed_{false};
-  Context& context_;
-  const Worker* only_;
+  Objects& owner_;
+  const Core* only_;
   const bool counts_done_;
 };
 

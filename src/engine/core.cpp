@@ -2,20 +2,19 @@
 
 namespace heddle::engine {
 
-Core::Core(Worker& the_worker, Context& the_context, std::uint32_t number, transport::TransportWorker& the_transport,
-           bool by_one_thread)
-    : worker(the_worker),
-      context(the_context),
+Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker& the_transport, bool by_one_thread)
+    : job(of_context.job()),
+      objects(of_context),
       index(number),
-      max_workers(context.transport().capabilities().max_workers),
+      max_workers(job.transport().capabilities().max_workers),
       unshared(by_one_thread),
-      capabilities(context.transport().capabilities()),
+      capabilities(job.transport().capabilities()),
       transport(the_transport),
-      failure_epoch(context.bootstrap().failure_epoch()),
-      operations(context, context.environment().config.number(base::Var::worker_operations)),
+      failure_epoch(job.bootstrap().failure_epoch()),
+      operations(objects, job.environment().config.number(base::Var::worker_operations)),
       requester(transport, capabilities, operations),
-      responder(transport, context.regions(), capabilities.max_message),
-      failed(context.size()) {
+      responder(transport, objects.regions(), capabilities.max_message),
+      failed(job.size()) {
   stats.size = sizeof stats;
   chores.kind = Kind::chores;
 }

@@ -9,26 +9,25 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/context.hpp"
+#include "engine/job.hpp"
+#include "engine/objects.hpp"
 #include "engine/operations.hpp"
 #include "engine/requester.hpp"
-#include "protocol/responder.hpp"
+#include "engine/responder.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::engine {
 
-class Worker;
-
 struct Core {
   // `unshared`: one thread alone posts, and is inside whenever it does.
-  Core(Worker& worker, Context& context, std::uint32_t index, transport::TransportWorker& transport, bool unshared);
+  Core(Objects& objects, std::uint32_t index, transport::TransportWorker& transport, bool unshared);
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
   // An arrival that is not handled: counted, and reported for its worker once in a while.
   void drop(heddle_peer source, const char* why) {
     ++stats.dropped;
-    context.report_drop(index, source, why);
+    job.report_drop(index, source, why);
   }
   // Protocol::advance() is to be called again.
   void want_chores() {
@@ -41,17 +40,18 @@ struct Core {
 
   [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
 
-  Worker& worker;  // whose handlers run; nothing else of it is used
-  Context& context;
+  Job& job;
+  Objects& objects;
   const std::uint32_t index;
   const std::uint32_t max_workers;
   const bool unshared;
+  heddle_worker handle{};  // before anything arrives
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
   Operations operations;
   Requester requester;
-  protocol::Responder responder;
+  Responder responder;
   std::vector<bool> failed;     // ranks whose failure has been dealt with
   heddle_worker_stats stats{};  // but what Operations counts, and what is posted
   // written inside, with release; partner: Worker::moved()'s acquire load

@@ -7,20 +7,22 @@
 // says nothing about any context.
 #pragma once
 
+#include "base/error.hpp"
+
 namespace heddle::engine {
 
-class Context;
-class Worker;
+struct Core;
+class Job;
 class RunningTask;
 
 namespace detail {
 // initial-exec: reached without a call, as libraries that are linked may.
-extern thread_local constinit const Worker* t_inside [[gnu::tls_model("initial-exec")]];
+extern thread_local constinit const Core* t_inside [[gnu::tls_model("initial-exec")]];
 extern thread_local constinit const RunningTask* t_tasks [[gnu::tls_model("initial-exec")]];
 }  // namespace detail
 
 // Of the worker whose handlers the calling thread runs; null: none.
-[[nodiscard]] inline const Worker* inside_of() {
+[[nodiscard]] inline const Core* inside_of() {
   return detail::t_inside;
 }
 
@@ -28,31 +30,37 @@ extern thread_local constinit const RunningTask* t_tasks [[gnu::tls_model("initi
 // callbacks run.
 class Inside {
  public:
-  explicit Inside(const Worker& worker) : before_(detail::t_inside) { detail::t_inside = &worker; }
+  explicit Inside(const Core& core) : before_(detail::t_inside) { detail::t_inside = &core; }
   ~Inside() { detail::t_inside = before_; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
-  const Worker* before_;
+  const Core* before_;
 };
 
 // While it lives, the calling thread runs a USER handler of the worker, which may do everything but
 // take the worker away from under it. One within the other where the handler runs tasks itself.
 class RunningTask {
  public:
-  explicit RunningTask(const Worker& worker) : worker_(worker), before_(detail::t_tasks) { detail::t_tasks = this; }
+  explicit RunningTask(const Core& core) : core_(core), before_(detail::t_tasks) { detail::t_tasks = this; }
   ~RunningTask() { detail::t_tasks = before_; }
   RunningTask(const RunningTask&) = delete;
   RunningTask& operator=(const RunningTask&) = delete;
 
   // Whether the calling thread runs one of this worker; of any worker of this context.
-  [[nodiscard]] static bool of(const Worker& worker);
-  [[nodiscard]] static bool of(const Context& context);
+  [[nodiscard]] static bool of(const Core& core);
+  [[nodiscard]] static bool of(const Job& job);
 
  private:
-  const Worker& worker_;
+  const Core& core_;
   const RunningTask* before_;
 };
+
+// ERR_STATE: `call` would wait inside a handler or callback.
+[[gnu::cold]] base::Status refuse_wait(const char* call);
+[[gnu::cold]] base::Status refuse_progress();
+// ERR_STATE: `call` would take away the worker whose USER handler makes it.
+[[gnu::cold]] base::Status refuse_end(const char* call);
 
 }  // namespace heddle::engine

@@ -3,21 +3,23 @@
 #include <cstring>
 #include <new>
 
+#include "engine/job.hpp"
+
 namespace heddle::engine {
 
-base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* remote) noexcept {
+base::Status reach_lent(Objects& objects, const LentName& name, RemoteRegion* remote) noexcept {
   transport::MemoryKey key;
   static_assert(sizeof key.bytes == decltype(name.key)::extent);
   std::memcpy(key.bytes.data(), name.key.data(), sizeof key.bytes);
   try {
-    const auto memory = context.transport().try_import(name.owner.rank, key);
+    const auto memory = objects.job().transport().try_import(name.owner.rank, key);
     if (!memory) return memory.status();
     remote->memory = *memory;
   } catch (const std::bad_alloc&) {
     return HEDDLE_ERR_NO_MEMORY;
   }
   if (remote->memory.bytes < name.bytes) {
-    context.transport().release(remote->memory);
+    objects.job().transport().release(remote->memory);
     return HEDDLE_ERR_PROTOCOL;
   }
   remote->direct = remote->memory.direct;
@@ -25,13 +27,13 @@ base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* re
   remote->direct_bytes.store(remote->direct != nullptr ? name.bytes : 0, std::memory_order_relaxed);
   remote->rank = name.owner.rank;
   remote->server = name.owner.worker;
-  remote->context = &context;
+  remote->owner = &objects;
   remote->number = name.region;
   return HEDDLE_DONE;
 }
 
 void let_go(const RemoteRegion& remote) {
-  remote.context->transport().release(remote.memory);
+  remote.owner->job().transport().release(remote.memory);
 }
 
 }  // namespace heddle::engine

@@ -1,4 +1,4 @@
-// The receiver's side of memory that a peer lends for one operation (Context::lend, take_back): how
+// The receiver's side of memory that a peer lends for one operation (Objects::lend, take_back): how
 // it is reached, for as long as that operation lasts. What the peer says about it comes from the
 // network.
 #pragma once
@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "engine/context.hpp"
+#include "engine/objects.hpp"
 #include "engine/region.hpp"
 
 namespace heddle::engine {
@@ -22,7 +22,7 @@ struct LentName {
 // On DONE *remote is ready for gets of [0, bytes), until let_go(). AGAIN: the owner's card is not
 // here yet; call again. PROTOCOL: it is no memory, or not as long; else what the transport says. It
 // waits for nobody, and nothing throws.
-base::Status reach_lent(Context& context, const LentName& name, RemoteRegion* remote) noexcept;
+base::Status reach_lent(Objects& objects, const LentName& name, RemoteRegion* remote) noexcept;
 void let_go(const RemoteRegion& remote);
 
 }  // namespace heddle::engine

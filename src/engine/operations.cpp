@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "base/fence.hpp"
-#include "engine/context.hpp"
+#include "engine/job.hpp"
+#include "engine/objects.hpp"
 
 namespace heddle::engine {
 
-Operations::Operations(Context& context, std::size_t slots)
-    : context_(context),
-      failure_epoch_(context.bootstrap().failure_epoch()),
-      towards_(context.size()),
+Operations::Operations(Objects& objects, std::size_t slots)
+    : objects_(objects),
+      failure_epoch_(objects.job().bootstrap().failure_epoch()),
+      towards_(objects.job().size()),
       pool_(slots),
-      unreported_(context.size(), HEDDLE_DONE) {}
+      unreported_(objects.job().size(), HEDDLE_DONE) {}
 
 Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
   Operation* operation = pool_.take();
@@ -38,8 +39,8 @@ base::Status Operations::keep(Operation& operation) {
 }
 
 void Operations::reclaim(bool marked) {
-  if (marked && context_.retired()) [[unlikely]]
-    context_.reclaim();
+  if (marked && objects_.retired()) [[unlikely]]
+    objects_.reclaim();
 }
 
 void Operations::finish(Operation& operation) {
@@ -186,7 +187,7 @@ base::Status Operations::flush(std::uint32_t rank) {
   if (has_unreported_) [[unlikely]] {
     if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
   }
-  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && context_.failed(rank)) [[unlikely]] {
+  if (failure_epoch_.load(std::memory_order_relaxed) != 0 && objects_.job().failed(rank)) [[unlikely]] {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; what was put to it may be lost", rank);
   }
   return HEDDLE_DONE;

@@ -22,11 +22,11 @@
 
 namespace heddle::engine {
 
-class Context;
+class Objects;
 
 class Operations {
  public:
-  Operations(Context& context, std::size_t slots);
+  Operations(Objects& objects, std::size_t slots);
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
@@ -105,7 +105,7 @@ class Operations {
   void reclaim(bool marked);
   void forget_untold();
 
-  Context& context_;
+  Objects& objects_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
   std::vector<std::uint32_t> towards_;               // not ended, by rank
   std::uint32_t towards_many_ = 0;                   // lists over several ranks

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "engine/operation.hpp"
 #include "heddle/heddle.h"
+#include "transport/transport.hpp"
 
 namespace heddle::engine {
 
@@ -29,6 +30,12 @@ class Protocol : public OperationOwner {
   // They stay until this returns. False: it is not well formed; the completer drops it.
   [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate,
                                      std::span<const std::byte> packet) = 0;
+  // The same for those at the front that are of its common kind, at once: how many it took. 0: the
+  // first comes by arrived().
+  [[nodiscard]] virtual std::size_t deliver(std::span<const transport::Completion> arrivals) {
+    static_cast<void>(arrivals);
+    return 0;
+  }
   // After Core::want_chores(): what could not be done at once. *more is set: call again. True:
   // something has moved.
   virtual bool advance(bool* more) {

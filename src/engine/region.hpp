@@ -11,11 +11,11 @@
 
 namespace heddle::engine {
 
-class Context;
+class Objects;
 
 struct Region {
   static constexpr HandleType kType = HandleType::region;
-  Context* context;
+  Objects* owner;
   transport::LocalMemory memory;
   std::uint64_t number;  // in the context's RegionTable; peers name it in requests
   bool allocated;        // else registered
@@ -42,7 +42,7 @@ struct RemoteRegion {
   // Released, and alive only for the operations that name it (see MarkTable): nothing more is
   // posted to it. Relaxed: who misses it posts one more piece to memory that is still there.
   std::atomic<bool> closed{false};
-  Context* context = nullptr;
+  Objects* owner = nullptr;
   std::uint64_t number = 0;  // the owner's region number
   std::uint32_t server = 0;  // the owner's worker that serves what the transport cannot do alone
   transport::RemoteMemory memory;

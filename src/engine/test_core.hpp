@@ -11,11 +11,8 @@
 #include <vector>
 
 #include "bootstrap/inproc/inproc.hpp"
-#include "engine/active_messages.hpp"
 #include "engine/completer.hpp"
-#include "engine/context.hpp"
 #include "engine/core.hpp"
-#include "engine/worker.hpp"
 
 namespace heddle::engine::test {
 
@@ -91,30 +88,43 @@ class PlayedTransport final : public transport::TransportWorker {
   std::deque<std::vector<std::uint64_t>> lent_;  // by the last poll
 };
 
+// Rank 0 of an inproc job, with a transport for what memory it has.
+class PlayedJob final : public Job {
+ public:
+  PlayedJob(bootstrap::inproc::Job& job, const char* transport_name) : Job(environment_of_process()) {
+    EXPECT_EQ(join_job({"inproc", &job, 0}, base::Level::warn), HEDDLE_DONE) << base::last_message();
+    auto opened = transport::open(transport_name, bootstrap(), environment());
+    EXPECT_TRUE(opened.ok()) << base::last_message();
+    set_transport(std::move(*opened));
+  }
+
+ private:
+  static base::Environment environment_of_process() {
+    base::Environment environment;
+    environment.config = std::move(*base::Config::read());
+    return environment;
+  }
+};
+
 // Rank 0 of a job of `ranks`, of which the others are played.
 class PlayedCore : public testing::Test {
  protected:
-  explicit PlayedCore(std::uint32_t ranks = 2, const char* transport_name = "loopback") : job(ranks) {
-    auto joined = Context::join({{"inproc", &job, 0}, transport_name, "none"});
-    EXPECT_TRUE(joined.ok()) << base::last_message();
-    context = std::move(*joined);
-    worker = *context->open_worker({});
-    core.emplace(*worker, *context, 1, played, true);
-    messages.emplace(*core);
-    completer.emplace(*core, *messages, nullptr);
-  }
+  explicit PlayedCore(std::uint32_t ranks = 2, const char* transport_name = "loopback")
+      : inproc(ranks), job(inproc, transport_name) {}
   // Before what a test has added to the table goes.
-  void TearDown() override { completer->cancel_all(HEDDLE_ERR_CANCELLED); }
+  void TearDown() override {
+    completer.cancel_all(HEDDLE_ERR_CANCELLED);
+    objects.clear();
+  }
 
-  int progress() { return completer->progress(); }
+  int progress() { return completer.progress(); }
 
-  bootstrap::inproc::Job job;
-  std::unique_ptr<Context> context;
-  Worker* worker = nullptr;
+  bootstrap::inproc::Job inproc;
+  PlayedJob job;
+  Objects objects{job};
   PlayedTransport played;
-  std::optional<Core> core;
-  std::optional<ActiveMessages> messages;
-  std::optional<Completer> completer;
+  Core core{objects, 1, played, true};
+  Completer completer{core, nullptr};
 };
 
 }  // namespace heddle::engine::test

@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/gate.hpp"
 #include "engine/handles.hpp"
-#include "engine/hang_report.hpp"
 #include "engine/inside.hpp"
-#include "engine/worker.hpp"
 #include "heddle/partitioned.h"
 #include "wire/partitioned.hpp"
+#include "worker/gate.hpp"
+#include "worker/hang_report.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::partitioned {
 
@@ -31,8 +31,8 @@ void visit(engine::Worker& worker, Function&& function) {
 // True: visit() is not allowed, because this is a handler or callback of another worker and
 // `worker` has a gate.
 inline bool must_not_visit(engine::Worker& worker) {
-  const engine::Worker* in = engine::inside_of();
-  return worker.gate() != nullptr && in != nullptr && in != &worker;
+  const engine::Core* in = engine::inside_of();
+  return worker.gate() != nullptr && in != nullptr && in != &worker.core();
 }
 
 struct Shape {

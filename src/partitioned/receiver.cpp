@@ -23,28 +23,28 @@ void Receiver::release() {
   for (std::uint32_t i = 0; words != nullptr && i < senders_; ++i) {
     if (!has(words, i, run())) return;
   }
-  engine::Context& context = worker_.context();
-  if (lent_.number != 0) context.take_back(std::exchange(lent_, {}));
+  engine::Objects& objects = worker_.core().objects;
+  if (lent_.number != 0) objects.take_back(std::exchange(lent_, {}));
   words_.store(nullptr, std::memory_order_relaxed);
-  if (words_region_ != nullptr) context.close_region(std::exchange(words_region_, nullptr));
+  if (words_region_ != nullptr) objects.close_region(std::exchange(words_region_, nullptr));
 }
 
 base::Status Receiver::prepare() {
   if (shape_.total() == 0) return HEDDLE_DONE;
-  engine::Context& context = worker_.context();
-  if (const engine::Region* around = context.region_around(data_, shape_.total()); around != nullptr) {
-    places_.data = context.pack_for(shape_.peer.rank, *around);
+  engine::Objects& objects = worker_.core().objects;
+  if (const engine::Region* around = objects.region_around(data_, shape_.total()); around != nullptr) {
+    places_.data = objects.pack_for(shape_.peer.rank, *around);
     places_.offset =
         static_cast<std::uint64_t>(static_cast<std::byte*>(data_) - static_cast<std::byte*>(around->memory.address));
     return HEDDLE_DONE;
   }
-  auto lent = context.lend(shape_.peer.rank, data_, shape_.total());
+  auto lent = objects.lend(shape_.peer.rank, data_, shape_.total());
   if (!lent) {
     return base::fail(lent.status(), "heddle_precv_init: data %p, %llu bytes, cannot be registered", data_,
                       static_cast<unsigned long long>(shape_.total()));
   }
   lent_ = *lent;
-  places_.data = context.pack_for(shape_.peer.rank, {&context, lent_.memory, lent_.number, false});
+  places_.data = objects.pack_for(shape_.peer.rank, {&objects, lent_.memory, lent_.number, false});
   return HEDDLE_DONE;
 }
 
@@ -122,10 +122,10 @@ void Receiver::describe(std::span<char> text) {
 
 void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
   match(peer_number);
-  engine::Context& context = worker_.context();
+  engine::Objects& objects = worker_.core().objects;
   base::Status status = HEDDLE_ERR_NO_MEMORY;
   try {
-    auto opened = context.open_region(nullptr, partitions * sizeof(std::uint64_t));
+    auto opened = objects.open_region(nullptr, partitions * sizeof(std::uint64_t));
     status = opened.status();
     if (opened) words_region_ = *opened;
   } catch (const std::bad_alloc&) {
@@ -135,7 +135,7 @@ void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
     fail(status);
     return refuse(status);
   }
-  places_.words = context.pack_for(shape_.peer.rank, *words_region_);
+  places_.words = objects.pack_for(shape_.peer.rank, *words_region_);
   senders_ = partitions;
   words_.store(static_cast<std::uint64_t*>(words_region_->memory.address), std::memory_order_release);
   owe(PartitionedKind::accept);

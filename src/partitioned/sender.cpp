@@ -18,8 +18,8 @@ Sender::Sender(engine::Worker& worker, Switchboard& board, const Shape& shape, c
 }
 
 Sender::~Sender() {
-  if (data_ != nullptr) worker_.context().close_remote(data_);
-  if (words_ != nullptr) worker_.context().close_remote(words_);
+  if (data_ != nullptr) worker_.context().objects().close_remote(data_);
+  if (words_ != nullptr) worker_.context().objects().close_remote(words_);
 }
 
 // ---- threads that mark parts --------------------------------------------------------------------
@@ -179,13 +179,13 @@ base::Result<engine::RemoteRegion*> Sender::import(std::span<const std::byte> pa
   // must not wait for the card of another rank.
   const auto name = wire::decode_region(packed);
   if (!name || name->rank != shape_.peer.rank) return HEDDLE_ERR_PROTOCOL;
-  auto remote = worker_.context().import(packed);
+  auto remote = worker_.context().objects().import(packed);
   if (!remote) return remote;
   if ((*remote)->range(offset, bytes)) {
     (*remote)->server = shape_.peer.worker;  // this worker makes progress; another one need not
     return remote;
   }
-  worker_.context().close_remote(*remote);
+  worker_.context().objects().close_remote(*remote);
   return HEDDLE_ERR_PROTOCOL;
 }
 

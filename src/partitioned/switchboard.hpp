@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/context.hpp"
-#include "engine/extension.hpp"
 #include "partitioned/partitioned.hpp"
+#include "worker/context.hpp"
+#include "worker/extension.hpp"
 
 namespace heddle::partitioned {
 

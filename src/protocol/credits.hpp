@@ -18,7 +18,7 @@
 #include <memory>
 #include <new>
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 // Zeroed memory that costs nothing until it is touched. It has an entry for every worker that a
 // peer could have.
@@ -103,4 +103,4 @@ struct ReceiveCredit {
   }
 };
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::protocol {
+namespace heddle::engine {
 namespace {
 
 constexpr std::uint64_t kWindow = 1024;
@@ -84,4 +84,4 @@ TEST(Credits, ManyThreadsShareOneWindow) {
 }
 
 }  // namespace
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

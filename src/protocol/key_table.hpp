@@ -24,7 +24,7 @@
 #include <new>
 #include <utility>
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 inline constexpr std::uint32_t kNowhere = ~0U;
 
@@ -224,4 +224,4 @@ class KeyTable {
   Node** buckets_ = first_.data();
 };
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -1,6 +1,6 @@
 #include "protocol/matching.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 namespace {
 
@@ -293,4 +293,4 @@ void Matching::fill_other(std::uint64_t mask, Source wild) {
   }
 }
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

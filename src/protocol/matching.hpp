@@ -45,7 +45,7 @@
 #include "heddle/heddle.h"
 #include "protocol/key_table.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 // The worker that a message comes from, in one word: the rank in the upper half, the worker in the
 // lower.
@@ -298,4 +298,4 @@ void Matching::each_message(F f) const {
   for (const KeptMessage* message = earliest_; message != nullptr; message = message->later) f(*message);
 }
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 namespace {
 
 constexpr Source kOne = source_of({1, 0});
@@ -346,4 +346,4 @@ TEST(MatchingCost, TagsChosenWithoutTheSeedDoNotCollide) {
 }
 
 }  // namespace
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-namespace heddle::protocol {
+namespace heddle::engine {
 namespace {
 
 constexpr std::uint64_t kWordBits = 64;
@@ -181,4 +181,4 @@ std::size_t Reassembly::messages() const {
   return count;
 }
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -22,7 +22,7 @@
 #include "heddle/heddle.h"
 #include "wire/packet.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 class Reassembly {
  public:
@@ -115,4 +115,4 @@ class Reassembly {
   std::map<std::uint32_t, Peer> peers_;
 };
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

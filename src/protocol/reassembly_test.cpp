@@ -8,7 +8,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 namespace {
 
 struct Piece {
@@ -197,4 +197,4 @@ TEST(Reassembly, ForgetsTheDead) {
 }
 
 }  // namespace
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -21,7 +21,7 @@
 #include "heddle/heddle.h"
 #include "wire/packet.hpp"
 
-namespace heddle::protocol {
+namespace heddle::engine {
 
 // What one message is charged. Both sides calculate it in the same way, so it is part of the
 // protocol. The minimum is the memory that a stored message takes.
@@ -114,4 +114,4 @@ class BasicUserCredits {
 };
 using UserCredits = BasicUserCredits<>;
 
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::protocol {
+namespace heddle::engine {
 namespace {
 
 TEST(UserCredits, AMessageNeverCountsMoreThanHalfAWindow) {
@@ -62,4 +62,4 @@ TEST(UserCredits, ThreadsTakeTogetherNoMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace heddle::protocol
+}  // namespace heddle::engine

@@ -65,20 +65,20 @@ struct Command {
   Token token = 0;          // returned in the completion; 0: nobody waits for that
   // Inlined: the whole packet, with zeros up to a multiple of 8 behind it. Else not initialised.
   alignas(8) std::byte packet[kInlineBytes];  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const RemoteMemory* remote = nullptr;       // null: it is a message
   // From here on: of no inlined message.
   const void* header;
   // Message that is not inlined, put: source (not written). Get, atomic: destination (atomic: null:
   // no result).
   void* local;
-  const RemoteMemory* remote;
   std::uint64_t offset;
   std::uint64_t operand;  // atomic
   std::uint64_t compare;  // atomic
 
   // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init,modernize-use-default-member-init): `packet` stays as it is
-  Command() : header(nullptr), local(nullptr), remote(nullptr), offset(0), operand(0), compare(0) {}
-  // Of a message, by set_message(): what a message does not have stays as it is, for each store
-  // before the lock of a shared worker delays it.
+  Command() : header(nullptr), local(nullptr), offset(0), operand(0), compare(0) {}
+  // Of a message, which set_message() brings: what an inlined one does not have stays as it is. On a
+  // shared worker those stores cost a tenth of the time of a post: the lock waits for them.
   Command(std::uint32_t to_rank, std::uint32_t to_worker, std::uint32_t with_immediate)
       : rank(to_rank), worker(to_worker), immediate(with_immediate) {}
   // NOLINTEND(cppcoreguidelines-pro-type-member-init,modernize-use-default-member-init)

@@ -11,9 +11,9 @@
 
 #include "api/test_job.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "engine/worker.hpp"
 #include "transport/test_bare_rank.hpp"
 #include "wire/packet.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::test {
 namespace {

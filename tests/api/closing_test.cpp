@@ -8,7 +8,7 @@
 
 #include "api/test_job.hpp"
 #include "engine/handles.hpp"
-#include "engine/worker.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::test {
 namespace {

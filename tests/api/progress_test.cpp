@@ -20,11 +20,11 @@
 #include "api/test_loaded.hpp"
 #include "base/fence.hpp"
 #include "base/wait.hpp"
-#include "engine/context.hpp"
 #include "engine/handles.hpp"
-#include "engine/progress/policy.hpp"
 #include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
+#include "worker/context.hpp"
+#include "worker/progress/policy.hpp"
 
 namespace heddle::test {
 namespace {

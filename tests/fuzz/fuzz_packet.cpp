@@ -1,7 +1,7 @@
 // Messages as they come from a peer: what decode accepts must lie inside the packet, and reassembly
 // must keep its bound.
+#include "engine/aggregation.hpp"
 #include "fuzz.hpp"
-#include "protocol/aggregation.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/packet.hpp"
 #include "wire/partitioned.hpp"
@@ -24,7 +24,7 @@ void active_message(std::uint32_t immediate, std::span<const std::byte> packet) 
 void fragments(heddle::fuzz::Input input) {
   constexpr std::uint64_t kMessage = 1 << 16;
   constexpr std::uint64_t kMemory = 1 << 18;
-  heddle::protocol::Reassembly reassembly(kMessage, kMemory);
+  heddle::engine::Reassembly reassembly(kMessage, kMemory);
   while (!input.rest().empty()) {
     const heddle_peer source{input.take<std::uint8_t>() & 1U, 0};
     const auto packet = input.bytes(input.take<std::uint16_t>() % 512U);
@@ -35,8 +35,8 @@ void fragments(heddle::fuzz::Input input) {
     require(fragment->head.offset <= fragment->head.total_bytes &&
                 fragment->payload.size() <= fragment->head.total_bytes - fragment->head.offset,
             "part outside its message");
-    heddle::protocol::Reassembly::Message whole;
-    if (reassembly.add(source, *fragment, &whole) == heddle::protocol::Reassembly::Outcome::complete) {
+    heddle::engine::Reassembly::Message whole;
+    if (reassembly.add(source, *fragment, &whole) == heddle::engine::Reassembly::Outcome::complete) {
       require(whole.total_bytes <= kMessage && whole.handler < heddle::wire::kHandlerNumbers, "whole message");
     }
     require(reassembly.memory() <= kMemory, "more memory than allowed");
@@ -47,14 +47,14 @@ void fragments(heddle::fuzz::Input input) {
 }
 
 void packet_of_several(std::span<const std::byte> packet) {
-  heddle::protocol::PacketReader reader(packet);
+  heddle::engine::PacketReader reader(packet);
   std::size_t messages = 0;
   for (; const auto message = reader.next(); ++messages) {
     require(inside(message->bytes, packet), "message leaves its packet");
-    require(heddle::protocol::may_be_packed(message->immediate), "kind of message in a packet");
+    require(heddle::engine::may_be_packed(message->immediate), "kind of message in a packet");
   }
-  require(messages <= packet.size() / sizeof(heddle::protocol::PackedRecord), "more messages than there is room for");
-  require(heddle::protocol::well_formed_packet(packet) == (messages > 0 && reader.ended()), "well-formed packet");
+  require(messages <= packet.size() / sizeof(heddle::engine::PackedRecord), "more messages than there is room for");
+  require(heddle::engine::well_formed_packet(packet) == (messages > 0 && reader.ended()), "well-formed packet");
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+#include "engine/job.hpp"
+
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "wire/packed_region.hpp"
+
+namespace heddle::engine {
+
+Job::Job(base::Environment environment) : environment_(std::move(environment)) {
+  environment_.clock = &clock_;
+}
+
+base::Status Job::join_job(const bootstrap::Options& options, base::Level level) {
+  auto bootstrap = bootstrap::open(options, environment_);
+  if (!bootstrap) return bootstrap.status();
+  bootstrap_ = std::move(*bootstrap);
+  environment_.log = base::Log(level, rank());
+  known_failed_.resize(size());
+  digest_ = wire::digest(std::as_bytes(std::span(bootstrap_->secret())));
+  return HEDDLE_DONE;
+}
+
+void Job::register_handler(std::uint32_t number, Handler handler) {
+  const std::lock_guard lock(mutex_);
+  handlers_.set(number, handler);
+}
+
+void Job::report_failure(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  if (known_failed_[rank]) return;
+  known_failed_[rank] = true;
+  environment_.log.line(base::Level::info, "rank %u has failed or left; operations to it end with PEER_FAILED", rank);
+}
+
+void Job::report_drop(std::uint32_t worker, heddle_peer source, const char* why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (drop_reported_) return;
+    drop_reported_ = true;
+  }
+  environment_.log.line(base::Level::warn,
+                        "worker %u dropped a message from rank %u worker %u: %s (further ones are only counted, see "
+                        "heddle_worker_stats_read)",
+                        worker, source.rank, source.worker, why);
+}
+
+}  // namespace heddle::engine

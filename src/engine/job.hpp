@@ -1,0 +1,64 @@
+// The lower half of a context: the job that the process is a member of, by what transport it reaches
+// the other ranks, and which handlers it has. What workers, protocols and objects need to know;
+// worker/context.hpp adds the rest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "engine/handler_table.hpp"
+#include "queue/fetching_mutex.hpp"
+#include "transport/transport.hpp"
+#include "wire/packet.hpp"
+
+namespace heddle::engine {
+
+class Job {
+ public:
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] std::uint32_t rank() const { return bootstrap_->rank(); }
+  [[nodiscard]] std::uint32_t size() const { return bootstrap_->size(); }
+  [[nodiscard]] base::Environment& environment() { return environment_; }
+  [[nodiscard]] base::Clock& clock() { return clock_; }
+  [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
+  [[nodiscard]] transport::Transport& transport() const { return *transport_; }
+  // Digest of the job's secret.
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+  // That rank has died or left, or the transport has disconnected from it for good (decision 0039):
+  // nothing comes from it any more. What only keeps ranks together (barriers, exchanges,
+  // heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_->failed(rank) || transport_->given_up(rank); }
+  // Logs each failed rank once. Any thread.
+  void report_failure(std::uint32_t rank);
+  // Logs the first arrival that was dropped; the others are only counted. Any thread.
+  void report_drop(std::uint32_t worker, heddle_peer source, const char* why);
+  // Of either class; its function null: none. Any thread.
+  [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
+  void register_handler(std::uint32_t number, Handler handler);
+
+ protected:
+  explicit Job(base::Environment environment);
+  ~Job() = default;
+  // Joins; the log names the rank from here on.
+  base::Status join_job(const bootstrap::Options& options, base::Level level);
+  void set_transport(std::unique_ptr<transport::Transport> transport) { transport_ = std::move(transport); }
+
+ private:
+  base::SystemClock clock_;
+  base::Environment environment_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::uint64_t digest_ = 0;
+  HandlerTable<wire::kHandlerNumbers> handlers_;  // set under mutex_
+  // guards what follows; never held while a transport or bootstrap is called
+  queue::FetchingMutex mutex_;
+  std::vector<bool> known_failed_;
+  bool drop_reported_ = false;
+};
+
+}  // namespace heddle::engine

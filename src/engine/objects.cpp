@@ -1,0 +1,207 @@
+#include "engine/objects.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "engine/job.hpp"
+
+namespace heddle::engine {
+
+static_assert(wire::kTransportKeyBytes == transport::kKeyBytes &&
+              wire::kTransportKeysBytes == transport::kWideKeyBytes);
+
+base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
+  auto memory = address == nullptr ? job_.transport().allocate(bytes) : job_.transport().enroll(address, bytes);
+  if (!memory) return memory.status();
+  return add_region(*memory, address == nullptr);
+}
+
+base::Result<Region*> Objects::add_region(const transport::LocalMemory& memory, bool allocated) {
+  Region undo{this, memory, 0, allocated};
+  try {
+    undo.number = regions_.add(memory.address, memory.bytes);
+    auto added = undo.number != 0
+                     ? owned_regions_.add(std::make_unique<Region>(undo))
+                     : base::Result<Region*>(base::fail(HEDDLE_ERR_NO_MEMORY, "a context has at most %zu regions",
+                                                        memory::RegionTable::kChunk * memory::RegionTable::kChunks));
+    if (!added) free_region(undo);
+    return added;
+  } catch (...) {
+    free_region(undo);
+    throw;
+  }
+}
+
+base::Result<LentMemory> Objects::lend(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  LentMemory lent;
+  try {
+    auto memory = job_.transport().enroll_for(rank, address, bytes);
+    if (!memory) return memory.status();
+    lent.memory = *memory;
+    lent.number = regions_.add(address, bytes);
+    if (lent.number != 0) return lent;
+  } catch (const std::bad_alloc&) {
+    lent.number = 0;
+  }
+  if (lent.memory.address != nullptr) job_.transport().withdraw(lent.memory);
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "there is no room for one more region; the message was not sent");
+}
+
+void Objects::take_back(const LentMemory& lent) {
+  regions_.remove(lent.number);
+  job_.transport().withdraw(lent.memory);
+}
+
+void Objects::close_region(Region* region) {
+  if (const auto taken = owned_regions_.remove(region)) free_region(*taken);
+}
+
+void Objects::free_region(const Region& region) {
+  if (region.number != 0) regions_.remove(region.number);
+  region.allocated ? job_.transport().free(region.memory) : job_.transport().withdraw(region.memory);
+}
+
+Region* Objects::region_around(const void* address, std::uint64_t bytes) {
+  Region* found = nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  owned_regions_.for_each([&](Region& region) {
+    const auto first = reinterpret_cast<std::uintptr_t>(region.memory.address);
+    if (begin >= first && begin - first <= region.memory.bytes && bytes <= region.memory.bytes - (begin - first)) {
+      found = &region;
+    }
+  });
+  return found;
+}
+
+std::array<std::byte, wire::kPackedRegionBytes> Objects::pack(const Region& region) const {
+  return wire::encode({job_.digest(), job_.rank(), region.number, region.memory.bytes, region.memory.key.bytes});
+}
+
+std::size_t Objects::packed_bytes(const Region& region) const {
+  return wire::packed_bytes({job_.digest(), job_.rank(), region.number, region.memory.bytes, region.memory.key.bytes});
+}
+
+std::array<std::byte, wire::kNarrowRegionBytes> Objects::pack_for(std::uint32_t rank, const Region& region) const {
+  const transport::WideKey key = job_.transport().key_for(rank, region.memory.key);
+  return wire::encode_narrow({job_.digest(), job_.rank(), region.number, region.memory.bytes, key.bytes});
+}
+
+base::Result<RemoteRegion*> Objects::import(std::span<const std::byte> packed) {
+  auto name = wire::decode_region(packed);
+  if (!name) return name.status();
+  if (name->job != job_.digest()) return base::fail(HEDDLE_ERR_PROTOCOL, "this packed region is of another job");
+  if (name->rank >= job_.size()) {
+    return base::fail(HEDDLE_ERR_RANK, "this packed region is of rank %u, the job has %u ranks", name->rank,
+                      job_.size());
+  }
+  transport::WideKey key;
+  key.bytes = name->key;
+  auto memory =
+      job_.transport().import(name->rank, name->narrow ? key.front() : job_.transport().key_for(name->rank, key));
+  if (!memory) return memory.status();
+  try {
+    auto added = add_remote(*name, *memory);
+    if (!added) job_.transport().release(*memory);
+    return added;
+  } catch (...) {
+    job_.transport().release(*memory);
+    throw;
+  }
+}
+
+base::Result<RemoteRegion*> Objects::add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory) {
+  auto remote = std::make_unique<RemoteRegion>();
+  remote->direct = memory.direct;
+  remote->bytes = std::min(memory.bytes, name.bytes);
+  remote->direct_bytes = memory.direct != nullptr ? remote->bytes : 0;
+  remote->rank = name.rank;
+  remote->owner = this;
+  remote->number = name.region;
+  remote->memory = memory;
+  if (name.rank != job_.rank() && job_.failed(name.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name.rank);
+  }
+  auto added = remotes_.add(std::move(remote));
+  note_failures();  // the owner may have died between the check and the entry in the list
+  return added;
+}
+
+void Objects::close_remote(RemoteRegion* remote) {
+  {
+    const std::lock_guard lock(retired_mutex_);
+    retired_remotes_.reserve(retired_remotes_.size() + 1);  // before anything has happened
+    auto taken = remotes_.remove(remote);
+    if (taken == nullptr) return;
+    taken->closed.store(true, std::memory_order_relaxed);
+    retired_remotes_.push_back(std::move(taken));
+    retired_.fetch_add(1, std::memory_order_relaxed);
+  }
+  reclaim();
+}
+
+base::Result<Counter*> Objects::open_counter(const Core* only, bool counts_done) {
+  return counters_.add(std::make_unique<Counter>(*this, only, counts_done));
+}
+
+void Objects::close_counter(Counter* counter) {
+  {
+    const std::lock_guard lock(retired_mutex_);
+    retired_counters_.reserve(retired_counters_.size() + 1);
+    auto taken = counters_.remove(counter);
+    if (taken == nullptr) return;
+    taken->close();
+    retired_counters_.push_back(std::move(taken));
+    retired_.fetch_add(1, std::memory_order_relaxed);
+  }
+  reclaim();
+}
+
+void Objects::add(const NamesObjects& who) {
+  const std::lock_guard lock(retired_mutex_);
+  namers_.push_front(&who);
+}
+
+void Objects::remove(const NamesObjects& who) {
+  const std::lock_guard lock(retired_mutex_);
+  namers_.remove(&who);
+}
+
+void Objects::reclaim() noexcept {
+  const std::lock_guard lock(retired_mutex_);
+  std::erase_if(retired_remotes_, [&](const auto& remote) {
+    const auto names = [&](const NamesObjects* who) { return who->names_remote(remote.get()); };
+    if (std::any_of(namers_.begin(), namers_.end(), names)) return false;
+    job_.transport().release(remote->memory);
+    return true;
+  });
+  std::erase_if(retired_counters_, [&](const auto& counter) {
+    const auto names = [&](const NamesObjects* who) { return who->names_counter(counter.get()); };
+    return std::none_of(namers_.begin(), namers_.end(), names);
+  });
+  retired_.store(retired_remotes_.size() + retired_counters_.size(), std::memory_order_relaxed);
+}
+
+void Objects::clear() {
+  reclaim();
+  while (const auto remote = remotes_.remove_any()) job_.transport().release(remote->memory);
+  while (const auto region = owned_regions_.remove_any()) free_region(*region);
+}
+
+void Objects::note_failures() {
+  for (std::uint32_t rank = 0; rank < job_.size(); ++rank) {
+    if (!job_.failed(rank)) continue;
+    if (rank != job_.rank()) {
+      remotes_.for_each([rank](RemoteRegion& remote) {
+        if (remote.rank != rank) return;
+        remote.failed.store(true, std::memory_order_relaxed);
+        remote.direct_bytes.store(0, std::memory_order_relaxed);
+      });
+    }
+    job_.report_failure(rank);
+  }
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,108 @@
+// What operations of a context name: its regions, the remote regions that it has imported, and its
+// counters. An object that the program releases while operations name it is destroyed when these
+// have ended.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "engine/completion.hpp"
+#include "engine/owned.hpp"
+#include "engine/region.hpp"
+#include "memory/region_table.hpp"
+#include "queue/fetching_mutex.hpp"
+#include "wire/packed_region.hpp"
+
+namespace heddle::engine {
+
+class Job;
+
+// One that starts operations: a worker. Any thread.
+class NamesObjects {
+ public:
+  // Something that has not ended names it, or may name it.
+  [[nodiscard]] virtual bool names_remote(const RemoteRegion* remote) const = 0;
+  [[nodiscard]] virtual bool names_counter(const Counter* counter) const = 0;
+
+ protected:
+  ~NamesObjects() = default;
+};
+
+// Any thread, but for clear().
+class Objects {
+ public:
+  explicit Objects(Job& job) : job_(job) {}
+  Objects(const Objects&) = delete;
+  Objects& operator=(const Objects&) = delete;
+  [[nodiscard]] Job& job() const { return job_; }
+
+  // ---- regions ----
+  base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
+  void close_region(Region* region);
+  // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
+  // as long as the program lets it.
+  [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
+  // Memory of the caller's for one operation with that rank.
+  base::Result<LentMemory> lend(std::uint32_t rank, void* address, std::uint64_t bytes);
+  void take_back(const LentMemory& lent);
+  // By the numbers that peers name.
+  [[nodiscard]] const memory::RegionTable& regions() const { return regions_; }
+  // For any rank, and how many bytes of that matter; for one rank.
+  [[nodiscard]] std::array<std::byte, wire::kPackedRegionBytes> pack(const Region& region) const;
+  [[nodiscard]] std::size_t packed_bytes(const Region& region) const;
+  [[nodiscard]] std::array<std::byte, wire::kNarrowRegionBytes> pack_for(std::uint32_t rank,
+                                                                         const Region& region) const;
+
+  // ---- remote regions ----
+  base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
+  void close_remote(RemoteRegion* remote);
+  // The failure epoch has moved: closes the regions of the dead for direct access.
+  void note_failures();
+
+  // ---- counters ----
+  base::Result<Counter*> open_counter(const Core* only, bool counts_done);
+  void close_counter(Counter* counter);
+
+  [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const RemoteRegion* object) const { return remotes_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const Counter* object) const { return counters_.handle(object); }
+
+  // ---- released ----
+  void add(const NamesObjects& who);
+  void remove(const NamesObjects& who);
+  // True while something that was released has not been destroyed.
+  [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_relaxed) > 0; }
+  // Destroys what was released and is named no more.
+  void reclaim() noexcept;
+  // Destroys everything; nobody is left who names objects.
+  void clear();
+
+ private:
+  void free_region(const Region& region);
+  base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
+  base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
+
+  Job& job_;
+  memory::RegionTable regions_;
+  Owned<Region> owned_regions_;
+  Owned<RemoteRegion> remotes_;
+  Owned<Counter> counters_;
+
+  queue::FetchingMutex retired_mutex_;  // guards the three lists; taken before the workers' own
+  // nodes: a vector would move its elements by memmove(), which ThreadSanitizer in a program sees
+  // without the lock (base/tsan_order.hpp)
+  std::forward_list<const NamesObjects*> namers_;
+  std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
+  std::vector<std::unique_ptr<Counter>> retired_counters_;
+  // entries of both; relaxed: who misses one leaves it to the next look
+  std::atomic<std::size_t> retired_{0};
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,429 @@
+#include "protocol/tagged.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/core.hpp"
+#include "protocol/tagged_nodes.hpp"
+
+namespace heddle::engine {
+
+namespace {
+
+constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
+
+// Collisions in the tables are not for peers to choose. Where `here` lies is the next best that
+// they do not know.
+std::uint64_t secret(const void* here) {
+  std::uint64_t value = 0;
+  if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) {
+    value = reinterpret_cast<std::uintptr_t>(here);
+  }
+  return value;
+}
+
+}  // namespace
+
+Tagged::Tagged(Core& core)
+    : core_(core),
+      transport_(core.transport),
+      ordered_(core.capabilities.ordered_messages),
+      max_workers_(core.max_workers),
+      window_(core.job.environment().config.number(base::Var::tag_credit_bytes)),
+      eager_([&core, this]() -> std::uint64_t {
+        const std::uint64_t most = core.capabilities.max_message - sizeof(std::uint64_t);
+        const std::uint64_t asked = core.job.environment().config.number(base::Var::tag_eager_bytes);
+        // More than half a window could wait for ever for credit that is not worth telling yet.
+        const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
+        return std::min({most, half, asked == 0 ? most : asked});
+      }()),
+      shows_(core.job.environment().config.flag(base::Var::tag_ready) && ordered_ && core.capabilities.direct),
+      credits_(std::size_t{core.job.size()} * max_workers_),
+      sources_(std::size_t{core.job.size()} * max_workers_),
+      matching_({secret(&core), 1U << 20}) {
+  static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));
+  static_assert(sizeof(Kept) <= wire::kTaggedNode);
+}
+
+Tagged::~Tagged() {
+  for (; views_ != nullptr; views_ = std::move(views_->next)) {
+    core_.job.transport().release(views_->memory);
+  }
+  while (inlets_ != nullptr) inlets_ = std::move(inlets_->next);
+  while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
+}
+
+// ---- sending ------------------------------------------------------------------------------------
+
+base::Status Tagged::no_room(heddle_peer target) {
+  if (core_.job.failed(target.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nobody will receive the message", target.rank);
+  }
+  if (transport_.closed({target.rank, target.worker})) {
+    return base::fail(HEDDLE_ERR_CANCELLED, "worker %u of rank %u was closed; nobody will receive the message",
+                      target.worker, target.rank);
+  }
+  return HEDDLE_AGAIN;
+}
+
+base::Status Tagged::offer(const SendRequest& request, const Completion& completion) {
+  if (offered_ == nullptr) {
+    offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
+    if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  }
+  Operation* operation = core_.operations.begin(Kind::offer, request.target.rank, completion);
+  if (operation == nullptr) return HEDDLE_AGAIN;
+  operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
+  auto lent = core_.objects.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
+  if (!lent) {
+    core_.operations.finish(*operation);
+    return lent.status();
+  }
+  Offered& offered = offered_[core_.operations.index(*operation)];
+  offered = {};
+  offered.memory = *lent;
+  operation->owner = this;
+  operation->target = request.target;  // what follows is for reports
+  operation->payload_bytes = request.bytes;
+  SendCredit& to = credit(request.target);
+  wire::Offer head{request.tag, request.bytes, core_.operations.token(*operation, Role::reply), lent->number, {}};
+  static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
+  const transport::MemoryKey key = core_.job.transport().key_for(request.target.rank, lent->memory.key);
+  std::memcpy(head.key, key.bytes.data(), sizeof head.key);
+  if (to.view == nullptr || !take_shown(*operation, head, request)) {
+    if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
+      core_.operations.finish(*operation);
+      return status;
+    }
+    ++to.sequence;
+  }
+  operation->posted = true;
+  operation->unfinished = 1;
+  operation->served = 1;
+  operation->served_rank = request.target.rank;
+  operation->served_worker = request.target.worker;
+  return HEDDLE_POSTED;
+}
+
+base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
+  transport::Command command;
+  command.rank = operation.target.rank;
+  command.worker = operation.target.worker;
+  command.immediate = wire::encode_tagged(number(credit(operation.target)), true);
+  command.header = &head;
+  command.header_bytes = sizeof head;
+  try {
+    return core_.requester.post_message(command, operation, Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+  }
+}
+
+void Tagged::failed(const Operation& operation) {
+  Offered& offered = offered_[core_.operations.index(operation)];
+  if (offered.view != nullptr) leave_place(offered);
+}
+
+void Tagged::ended(Operation& operation) {
+  if (operation.posted) core_.operations.give_offer_back();  // else by who sends it
+  failed(operation);
+  core_.objects.take_back(offered_[core_.operations.index(operation)].memory);
+}
+
+// ---- arrivals -----------------------------------------------------------------------------------
+
+std::size_t Tagged::deliver(std::span<const transport::Completion> arrivals) {
+  std::size_t taken = 0;
+  for (const transport::Completion& arrival : arrivals) {
+    if (arrival.event != transport::Event::message || wire::kind_of(arrival.immediate) != wire::Kind::tagged ||
+        !arrived({arrival.rank, arrival.worker}, arrival.immediate, {arrival.data, arrival.bytes})) {
+      break;
+    }
+    ++taken;
+  }
+  return taken;
+}
+
+bool Tagged::arrived(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+  const auto message = wire::decode_tagged(immediate, packet);
+  if (!message || from.worker >= max_workers_) [[unlikely]]
+    return arrived_word(from, immediate, packet);
+  Source& source = sources_[pair(from)];
+  if (!ordered_) [[unlikely]] {
+    arrived_unordered(from, source, *message);
+    return true;
+  }
+  ++source.expected;
+  if (source.inlet != nullptr) [[unlikely]] {
+    take_in_shown(from, source, *message);
+  } else {
+    take_in(from, source, *message, match(message->tag, from));
+  }
+  return true;
+}
+
+void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message) {
+  if (message.sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, message);
+  ++source.expected;
+  take_in(from, source, message, match(message.tag, from));
+  take_stashed(from, source);
+}
+
+Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
+  return static_cast<Posted*>(matching_.arrive(tag, source_of(from)));
+}
+
+// `posted`: the receive that it belongs to; null: none.
+void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted) {
+  if (posted == nullptr) {
+    if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, and nobody waited for it");
+    Kept* const kept = keep(from, source, message);
+    if (kept == nullptr) return;
+    ++core_.stats.kept;
+    matching_.keep(kept);
+    return;
+  }
+  posted->owner = nullptr;
+  const ReceiveRequest& request = posted->request;  // until the status is set
+  const base::Status status = deliver(request, from, message);
+  free_credit(source, wire::tagged_charge(message.payload.size()));
+  if (status != HEDDLE_POSTED) end(request, status);
+}
+
+// The message in a block of its own; null: it is dropped.
+Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
+  const std::uint64_t charge = wire::tagged_charge(message.payload.size());
+  if (!source.credit.hold(charge, window_)) [[unlikely]] {
+    core_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
+    return nullptr;
+  }
+  void* block = nullptr;
+  if (charge == wire::kTaggedLeast && spare_ != nullptr) [[likely]] {
+    block = spare_;
+    spare_ = static_cast<Kept*>(spare_->later);
+    --spares_;
+  } else {
+    block = ::operator new(charge, std::nothrow);
+  }
+  if (block == nullptr) [[unlikely]] {
+    source.credit.held -= charge;
+    free_credit(source, charge);
+    core_.drop(from, "memory is exhausted");
+    if (message.offer) {  // its sender waits for an answer
+      wire::Offer head;
+      std::memcpy(&head, message.payload.data(), sizeof head);
+      core_.responder.answer(from, head.token, HEDDLE_ERR_NO_MEMORY);
+    }
+    return nullptr;
+  }
+  Kept* const kept = new (block) Kept;
+  kept->tag = message.tag;
+  kept->source = source_of(from);
+  kept->bytes = charge;
+  kept->length = message.bytes;
+  kept->payload_bytes = static_cast<std::uint32_t>(message.payload.size());
+  kept->sequence = message.sequence;
+  kept->offer = message.offer;
+  if (!message.payload.empty()) std::memcpy(kept->payload(), message.payload.data(), message.payload.size());
+  return kept;
+}
+
+void Tagged::free_kept(Kept* kept) {
+  const std::uint64_t charge = kept->bytes;
+  Source& source = sources_[pair(kept->from())];
+  source.credit.held -= charge;
+  if (charge == wire::kTaggedLeast && spares_ < kMostSpares) {
+    kept->later = spare_;
+    spare_ = kept;
+    ++spares_;
+  } else {
+    ::operator delete(kept);
+  }
+  free_credit(source, charge);
+}
+
+// Nobody will receive it.
+void Tagged::refuse(Kept* kept, base::Status status) {
+  if (kept->offer) {
+    wire::Offer head;
+    std::memcpy(&head, kept->payload(), sizeof head);
+    core_.responder.answer(kept->from(), head.token, status);
+  }
+  free_kept(kept);
+}
+
+// ---- messages that overtook others --------------------------------------------------------------
+
+void Tagged::stash(heddle_peer from, Source& source, const wire::Tagged& message) {
+  const auto distance = [&source](std::uint32_t sequence) {
+    return (sequence - static_cast<std::uint32_t>(source.expected)) & wire::kSequenceMask;
+  };
+  Kept* before = nullptr;
+  for (Kept* at = source.stash; at != nullptr && distance(at->sequence) <= distance(message.sequence);
+       at = static_cast<Kept*>(at->later)) {
+    before = at;
+  }
+  const bool twice = before != nullptr && before->sequence == message.sequence;
+  if (twice || distance(message.sequence) > wire::kSequenceMask / 2) {
+    return core_.drop(from, "its number was used before");
+  }
+  Kept* const kept = keep(from, source, message);
+  if (kept == nullptr) return;
+  if (before == nullptr) {
+    kept->later = source.stash;
+    source.stash = kept;
+  } else {
+    kept->later = before->later;
+    before->later = kept;
+  }
+}
+
+void Tagged::take_stashed(heddle_peer from, Source& source) {
+  while (source.stash != nullptr && source.stash->sequence == (source.expected & wire::kSequenceMask)) {
+    Kept* const kept = source.stash;
+    source.stash = static_cast<Kept*>(kept->later);
+    ++source.expected;
+    auto* const posted = static_cast<Posted*>(matching_.arrive(kept->tag, kept->source));
+    if (posted == nullptr) {
+      ++core_.stats.kept;
+      matching_.keep(kept);
+      continue;
+    }
+    posted->owner = nullptr;
+    const ReceiveRequest& request = posted->request;
+    const base::Status status = deliver(request, from, kept->message());
+    free_kept(kept);
+    if (status != HEDDLE_POSTED) end(request, status);
+  }
+}
+
+// ---- credit -------------------------------------------------------------------------------------
+
+void Tagged::free_credit(Source& source, std::uint64_t charge) {
+  if (!source.credit.free(charge, window_) || source.owed) [[likely]]
+    return;
+  if (!tell_credit(source)) owe(source);
+}
+
+// What the transport does not take now is told by a later advance().
+void Tagged::owe(Source& source) {
+  if (source.owed) return;
+  source.owed = true;
+  source.next = owed_;
+  owed_ = &source;
+  core_.want_chores();
+}
+
+bool Tagged::tell_owed(Source& source) {
+  if (source.inlet != nullptr && !source.inlet->told && !tell_board(*source.inlet)) return false;
+  return tell_credit(source);
+}
+
+// False: the transport does not take it now.
+bool Tagged::tell_credit(Source& source) {
+  const auto at = static_cast<std::size_t>(&source - &sources_[0]);
+  const std::uint64_t freed = source.credit.freed;
+  const heddle_peer to{static_cast<std::uint32_t>(at / max_workers_), static_cast<std::uint32_t>(at % max_workers_)};
+  if (!post_word(to, wire::Word::credit, &freed, sizeof freed)) return false;
+  source.credit.told = freed;
+  return true;
+}
+
+bool Tagged::post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes) {
+  transport::Command command;
+  command.opcode = transport::Opcode::message;
+  command.rank = to.rank;
+  command.worker = to.worker;
+  command.immediate = wire::encode_word(word);
+  command.header = body;
+  command.header_bytes = bytes;
+  command.token = 0;  // nobody waits for it
+  try {
+    return transport_.post({&command, 1}) != 0;
+  } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
+    return false;
+  }
+}
+
+// False: it is nothing that is known.
+bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
+  if (!wire::is_word(immediate) || from.worker >= max_workers_) return false;
+  switch (wire::word_of(immediate)) {
+    case wire::Word::credit: {
+      const auto freed = wire::decode_credit(packet);
+      if (!freed || !credit(from).learn(*freed)) core_.drop(from, "it grants credit that was never used");
+      return true;
+    }
+    case wire::Word::board:
+      arrived_board(from, packet);
+      return true;
+    case wire::Word::taken:
+      arrived_taken(from, packet);
+      return true;
+  }
+  return false;
+}
+
+// ---- ends ---------------------------------------------------------------------------------------
+
+void Tagged::note_failures() {
+  const auto dead = [this](std::uint32_t rank) { return bool(core_.failed[rank]); };
+  note_failed_inlets();
+  give_up(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
+  for (std::uint32_t rank = 0; !ordered_ && rank < core_.job.size(); ++rank) {
+    if (dead(rank)) drop_stashes(rank);
+  }
+  // Claimed messages stay: the program holds them. Fetches end with their operations.
+}
+
+void Tagged::cancel(base::Status status) {
+  while (waiting_ != nullptr) {
+    Fetch* const fetch = std::exchange(waiting_, waiting_->next);
+    const ReceiveRequest request = fetch->request;
+    end(request, end_fetch(fetch, status));
+  }
+  give_up(matching_.forget_all(), status);
+  settle_all_taken(status);
+  while (claimed_ != nullptr) {
+    Kept* const kept = claimed_;
+    remove_claimed(kept);
+    refuse(kept, status);
+  }
+  for (std::uint32_t rank = 0; !ordered_ && rank < core_.job.size(); ++rank) drop_stashes(rank);
+}
+
+void Tagged::drop_stashes(std::uint32_t rank) {
+  for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
+    Source& source = sources_[pair({rank, worker})];
+    while (source.stash != nullptr) {
+      refuse(std::exchange(source.stash, static_cast<Kept*>(source.stash->later)), HEDDLE_ERR_CANCELLED);
+    }
+  }
+}
+
+void Tagged::give_up(Matching::Removed removed, base::Status status) {
+  for (KeptMessage* message = removed.messages; message != nullptr;) {
+    auto* const kept = static_cast<Kept*>(message);
+    message = Matching::after(kept);
+    refuse(kept, status);
+  }
+  for (PostedReceive* receive = removed.receives; receive != nullptr;) {
+    auto* const posted = static_cast<Posted*>(receive);
+    receive = Matching::after(posted);
+    // for who asks what it waited for
+    posted->request.receive->source = peer_of(posted->wanted.source);
+    // its sender has taken it
+    if (posted->shown != nullptr && !take_back(*posted->shown)) {
+      begin_taken(*posted->shown);  // it ends with the others that are taken
+      continue;
+    }
+    posted->owner = nullptr;
+    end(ReceiveRequest(posted->request), status);
+  }
+}
+
+}  // namespace heddle::engine

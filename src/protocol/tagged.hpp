@@ -1,0 +1,260 @@
+// Tagged messages of one worker: credits and matching, what is kept until somebody receives it, and
+// the fetching of long messages from the sender's memory.
+//
+// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the
+// data in one packet, or an offer: the name of a region made of the source for this message. The
+// receiver, in its progress, puts the packets of one worker into their order (where the transport
+// does not keep it), and matches: with a posted receive the data is copied straight from the packet
+// into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request
+// is. Without a receive the packet is kept, up to the sender's credit, and matched when a receive
+// is posted.
+//
+// Where the transport maps memory, a receive that waits for a long message is shown to its sender
+// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: who is
+// inside the library and has time. Receiver: tagged_inlet.cpp; sender: tagged_push.cpp.
+//
+// Receives lie in the program's heddle_receive, so their number is the program's business and costs
+// the library nothing.
+//
+// Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the
+// worker.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/completion.hpp"
+#include "engine/core.hpp"
+#include "engine/operation.hpp"
+#include "engine/protocol.hpp"
+#include "engine/region.hpp"
+#include "protocol/credits.hpp"
+#include "protocol/matching.hpp"
+#include "transport/transport.hpp"
+#include "wire/board.hpp"
+#include "wire/tagged.hpp"
+
+namespace heddle::engine {
+
+// What is to be done with the message that a receive gets.
+struct ReceiveRequest {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  heddle_receive* receive = nullptr;
+  Completion completion;
+};
+
+// A message to be sent.
+struct SendRequest {
+  heddle_peer target{};
+  std::uint64_t tag = 0;
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+[[nodiscard]] inline bool is_tagged(const transport::Command& command) {
+  return wire::kind_of(command.immediate) == wire::Kind::tagged;
+}
+
+class Tagged final : public Protocol {
+ public:
+  // of a message: no memory is longer
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
+
+  explicit Tagged(Core& core);
+  ~Tagged() override;
+
+  // ---- sending ---- The receiver's memory for a message; and for a long one a share of this
+  // worker's operations: what is left of them fetches long messages of others, so that two workers
+  // which send to each other never wait for each other's. False: no_room() says what to do.
+  template <bool kShared>
+  bool reserve(heddle_peer target, std::uint64_t bytes) {
+    if (bytes > eager_) [[unlikely]]
+      return reserve_offer<kShared>(target);
+    return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
+  }
+  // Of a message that was not sent.
+  template <bool kShared>
+  void give_back(heddle_peer target, std::uint64_t bytes) {
+    if (bytes > eager_) core_.operations.give_offer_back();
+    credit(target).template give_back<kShared>(charge_of(bytes));
+  }
+  // The longest message that travels in one packet.
+  [[nodiscard]] std::uint64_t eager() const { return eager_; }
+  // AGAIN, or why there never will be room. Inside.
+  base::Status no_room(heddle_peer target);
+  // A message of at most eager() bytes. Credit is reserved. Any thread.
+  static transport::Command message(const SendRequest& request) {
+    transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
+    command.set_message(request.tag, request.data, request.bytes);
+    return command;
+  }
+  // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
+  // whatever is returned.
+  base::Status offer(const SendRequest& request, const Completion& completion);
+  // Posts a message of at most eager() bytes: post(command), with its number where the transport
+  // does not keep the order.
+  template <class Post>
+  base::Status post_numbered(transport::Command& command, Post&& post) {
+    SendCredit& to = credit({command.rank, command.worker});
+    if (!ordered_) [[unlikely]]
+      command.immediate = wire::encode_tagged(static_cast<std::uint32_t>(to.sequence), false);
+    const base::Status status = post();
+    if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
+    return status;
+  }
+  // Several may be posted at once, each counted thereafter.
+  [[nodiscard]] bool ordered() const { return ordered_; }
+  void count_sent(heddle_peer target) { ++credit(target).sequence; }
+
+  // ---- receiving ----
+  // DONE and errors: told by the return, and by *request.receive; the completion is not run.
+  base::Status receive(const Wanted& wanted, const ReceiveRequest& request);
+  base::Status receive_claimed(const ReceiveRequest& request);
+  base::Status cancel(heddle_receive* receive);
+  base::Status probe(const Wanted& wanted, heddle_receive* found);
+  base::Status claim(const Wanted& wanted, heddle_receive* found);
+  // It never was posted: ends it.
+  static void end_unposted(const ReceiveRequest& request, base::Status status);
+
+  // ---- Protocol ----
+  [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
+  [[nodiscard]] std::size_t deliver(std::span<const transport::Completion> arrivals) override;
+  bool advance(bool* left) override;
+  void note_failures() override;
+  void cancel(base::Status status) override;
+  // The lines about receives that have not ended.
+  void report() const override;
+  // Of an operation that offered its source: nothing reads or copies the source any more.
+  void failed(const Operation& operation) override;
+  void ended(Operation& operation) override;
+
+  // ---- any thread ----
+  // A posted receive may still raise it; rarely also true for another counter.
+  [[nodiscard]] bool names_counter(const Counter* counter) const {
+    return named_[place_of(counter)].load(std::memory_order_acquire) != 0;
+  }
+
+ private:
+  struct Posted;
+  struct Kept;
+  struct Fetch;
+  struct Source;
+  struct Offered;
+  struct Shown;
+  struct Inlet;
+  struct View;
+
+  template <bool kShared>
+  bool reserve_offer(heddle_peer target) {
+    if (!core_.operations.take_offer()) return false;
+    if (credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_)) return true;
+    core_.operations.give_offer_back();
+    return false;
+  }
+  [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
+    return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
+  }
+  [[nodiscard]] std::size_t pair(heddle_peer peer) const { return std::size_t{peer.rank} * max_workers_ + peer.worker; }
+  SendCredit& credit(heddle_peer target) { return credits_[pair(target)]; }
+  [[nodiscard]] std::uint32_t number(const SendCredit& to) const {
+    return ordered_ ? 0 : static_cast<std::uint32_t>(to.sequence);
+  }
+  static std::size_t place_of(const Counter* counter) {
+    return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
+  }
+
+  base::Status post_offer(Operation& operation, const wire::Offer& head);
+  static Posted& posted_of(heddle_receive* receive);
+  bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
+  void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
+  void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  Posted* match(std::uint64_t tag, heddle_peer from);
+  void take_stashed(heddle_peer from, Source& source);
+  void stash(heddle_peer from, Source& source, const wire::Tagged& message);
+  Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
+  base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
+  base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
+  base::Status start_fetch(Fetch* fetch);
+  bool advance_waiting();
+  base::Status end_fetch(Fetch* fetch, base::Status status);
+  void free_kept(Kept* kept);
+  void refuse(Kept* kept, base::Status status);
+  void remove_claimed(Kept* kept);
+  void drop_stashes(std::uint32_t rank);
+  void give_up(Matching::Removed removed, base::Status status);
+  void free_credit(Source& source, std::uint64_t charge);
+  bool tell_credit(Source& source);
+  bool tell_owed(Source& source);
+  void owe(Source& source);
+  bool post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes);
+
+  // tagged_inlet.cpp: the receiver's side of boards
+  void take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message);
+  void open_inlet(heddle_peer from, Source& source);
+  bool tell_board(Inlet& inlet);
+  void show(Posted* posted);
+  static Shown* unused_place(Inlet& inlet);
+  bool take_back(Shown& shown);
+  void begin_taken(Shown& shown);
+  void arrived_taken(heddle_peer from, std::span<const std::byte> packet);
+  bool advance_taken(Shown& shown);
+  bool fetch_part(Shown& shown, std::size_t which);
+  static void end_part(Shown& shown, std::size_t which, base::Status status);
+  void end_taken(Shown& shown);
+  void settle_all_taken(base::Status status);
+  bool settled(Shown& shown, base::Status status);
+  void tell_unsettled(const Shown& shown);
+  bool advance_all_taken();
+  void note_failed_inlets();
+
+  // tagged_push.cpp: the sender's side
+  void arrived_board(heddle_peer from, std::span<const std::byte> packet);
+  bool take_shown(Operation& operation, const wire::Offer& head, const SendRequest& request);
+  bool advance_pushing();
+  void tell_taken(Offered& offered);
+  [[nodiscard]] bool may_push(const Offered& offered);
+  bool reach(Offered& offered);
+  bool post_alone(const Offered& offered, transport::Opcode opcode, void* local, wire::Part part);
+  bool push_part(Offered& offered);
+  void leave_place(Offered& offered);
+  void count_end(base::Status status);
+  void end(const ReceiveRequest& request, base::Status status);
+  void mark(const Counter* counter);
+  void unmark(const Counter* counter);
+
+  static constexpr std::size_t kPlaces = 64;
+
+  Core& core_;
+  transport::TransportWorker& transport_;
+  const bool ordered_;
+  const std::uint32_t max_workers_;
+  const std::uint64_t window_;
+  const std::uint64_t eager_;  // longest message in one packet
+  const bool shows_;           // receives on boards
+  LazyArray<SendCredit> credits_;
+  LazyArray<Source> sources_;
+  Matching matching_;
+  std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer
+  // Posted receives by their counter's address: a count each. Written inside; release, so that who
+  // sees it gone sees what the receive did. Partner: names_counter().
+  std::array<std::atomic<std::uint32_t>, kPlaces> named_{};
+  Source* owed_ = nullptr;    // whom credit must be told, by Source::next
+  Fetch* waiting_ = nullptr;  // in order
+  Fetch* waiting_last_ = nullptr;
+  Shown* taken_ = nullptr;      // by Shown::next
+  Offered* pushing_ = nullptr;  // by Offered::next
+  std::unique_ptr<Inlet> inlets_;
+  std::unique_ptr<View> views_;
+  Kept* claimed_ = nullptr;  // list by earlier, later
+  Kept* spare_ = nullptr;    // small blocks for reuse, by later
+  std::uint32_t spares_ = 0;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,233 @@
+// Receives: posting, claiming, cancelling; where the data goes, and fetching it.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/core.hpp"
+#include "engine/inside.hpp"
+#include "engine/lending.hpp"
+#include "protocol/tagged_nodes.hpp"
+
+namespace heddle::engine {
+
+// ---- the end of a receive -----------------------------------------------------------------------
+
+void Tagged::end_unposted(const ReceiveRequest& request, base::Status status) {
+  set_status(request.receive, status);
+  request.completion.fire(status);
+}
+
+// ---- receiving: data ----------------------------------------------------------------------------
+
+base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+  wire::Offer head;
+  std::memcpy(&head, message.payload.data(), sizeof head);
+  const std::uint64_t bytes = std::min(head.bytes, request.bytes);
+  const base::Status outcome = bytes == head.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
+  const auto refused = [&](base::Status status) {
+    core_.responder.answer(from, head.token, status);
+    return status == HEDDLE_DONE ? outcome : status;
+  };
+  if (bytes == 0) return refused(HEDDLE_DONE);
+  Fetch* const fetch = new (std::nothrow) Fetch;
+  if (fetch == nullptr) return refused(HEDDLE_ERR_NO_MEMORY);
+  fetch->tagged = this;
+  fetch->from = from;
+  fetch->offer = head;
+  fetch->request = request;
+  fetch->bytes = bytes;
+  fetch->outcome = outcome;
+  // the next one may be for a receive that was posted before
+  open_inlet(from, sources_[pair(from)]);
+  const base::Status status = waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
+  if (status == HEDDLE_POSTED) return status;
+  if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
+  (waiting_ == nullptr ? waiting_ : waiting_last_->next) = fetch;
+  waiting_last_ = fetch;
+  core_.want_chores();
+  return HEDDLE_POSTED;
+}
+
+base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRegion* to) {
+  return reach_lent(core_.objects, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
+}
+
+// POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a
+// free operation, else because the sender's card is not here yet. Else it is for the caller to end.
+base::Status Tagged::start_fetch(Fetch* fetch) {
+  if (!fetch->reached) {
+    const base::Status status = import(fetch->offer, fetch->from, &fetch->remote);
+    if (status != HEDDLE_DONE) return status;
+    fetch->reached = true;
+  }
+  const Completion ended{[](void* arg, heddle_status status) {
+                           auto* const done = static_cast<Fetch*>(arg);
+                           Tagged& tagged = *done->tagged;
+                           const ReceiveRequest request = done->request;
+                           tagged.end(request, tagged.end_fetch(done, status));
+                         },
+                         fetch, nullptr, HEDDLE_WHEN_REMOTE};
+  const Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
+  return core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+}
+
+// Answers the sender, and returns how the receive has ended.
+base::Status Tagged::end_fetch(Fetch* fetch, base::Status status) {
+  if (fetch->reached) {
+    // The sender takes its memory back before it has been read only when it is closed.
+    if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
+    core_.job.transport().release(fetch->remote.memory);
+  }
+  core_.responder.answer(fetch->from, fetch->offer.token, status);
+  const base::Status outcome = status == HEDDLE_DONE ? fetch->outcome : status;
+  delete fetch;
+  return outcome;
+}
+
+bool Tagged::advance(bool* left) {
+  bool moved = false;
+  for (Source** link = &owed_; *link != nullptr;) {
+    Source& source = **link;
+    if (!tell_owed(source)) {
+      link = &source.next;
+      continue;
+    }
+    *link = source.next;
+    source.owed = false;
+    moved = true;
+  }
+  if (waiting_ != nullptr && advance_waiting()) moved = true;
+  if (taken_ != nullptr && advance_all_taken()) moved = true;
+  if (pushing_ != nullptr && advance_pushing()) moved = true;
+  *left = owed_ != nullptr || waiting_ != nullptr || taken_ != nullptr || pushing_ != nullptr;
+  return moved;
+}
+
+// Those that wait for a free operation keep their order; who waits for the card of its sender lets
+// those of others pass.
+bool Tagged::advance_waiting() {
+  bool moved = false;
+  Fetch* before = nullptr;
+  for (Fetch *fetch = waiting_, *next = nullptr; fetch != nullptr; fetch = next) {
+    next = fetch->next;
+    const base::Status status = start_fetch(fetch);
+    if (status == HEDDLE_AGAIN) {
+      if (fetch->reached) break;
+      before = fetch;
+      continue;
+    }
+    moved = true;
+    (before == nullptr ? waiting_ : before->next) = next;
+    if (next == nullptr) waiting_last_ = before;
+    if (status == HEDDLE_POSTED) continue;
+    const ReceiveRequest request = fetch->request;
+    end(request, end_fetch(fetch, status));  // which may append others, that the next call looks at
+  }
+  return moved;
+}
+
+// ---- receiving: calls ---------------------------------------------------------------------------
+
+base::Status Tagged::receive(const Wanted& wanted, const ReceiveRequest& request) {
+  if (wanted.source != kAnySource && core_.failed[rank_of(wanted.source)]) {
+    set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
+  }
+  auto* const posted = new (request.receive->library) Posted(wanted, request, this);
+  mark(request.completion.counter);
+  set_status(request.receive, HEDDLE_POSTED);
+  auto* const kept = static_cast<Kept*>(matching_.post(posted));
+  if (kept == nullptr) [[likely]] {
+    if (request.bytes > eager_) [[unlikely]]
+      show(posted);
+    return HEDDLE_POSTED;
+  }
+  posted->owner = nullptr;
+  return deliver_kept(request, kept);
+}
+
+// The counter is marked.
+base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
+  const base::Status status = deliver(request, kept->from(), kept->message());
+  free_kept(kept);
+  if (status == HEDDLE_POSTED) return status;
+  count_end(status);
+  const std::uint64_t length = request.receive->bytes;
+  set_status(request.receive, status);
+  unmark(request.completion.counter);
+  if (status == HEDDLE_ERR_TRUNCATED) {
+    return base::fail(status, "the message has %llu bytes, the room for it %llu; probe tells the length before",
+                      static_cast<unsigned long long>(length), static_cast<unsigned long long>(request.bytes));
+  }
+  return status;
+}
+
+base::Status Tagged::receive_claimed(const ReceiveRequest& request) {
+  Posted& posted = posted_of(request.receive);
+  if (posted.owner != this || posted.claimed == nullptr) {
+    set_status(request.receive, HEDDLE_ERR_ARGUMENT);
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "no message was claimed with this heddle_receive on this worker, or it was received already");
+  }
+  Kept* const kept = std::exchange(posted.claimed, nullptr);
+  posted.owner = nullptr;
+  remove_claimed(kept);
+  if (request.data == nullptr) {
+    refuse(kept, HEDDLE_DONE);
+    set_status(request.receive, HEDDLE_DONE);
+    return HEDDLE_DONE;
+  }
+  mark(request.completion.counter);
+  set_status(request.receive, HEDDLE_POSTED);
+  return deliver_kept(request, kept);
+}
+
+base::Status Tagged::cancel(heddle_receive* receive) {
+  Posted& posted = posted_of(receive);
+  if (posted.owner != this || !posted.stored()) return HEDDLE_DONE;
+  matching_.cancel(&posted);
+  if (posted.shown != nullptr && !take_back(*posted.shown)) {
+    begin_taken(*posted.shown);  // its message has come
+    return HEDDLE_DONE;
+  }
+  posted.owner = nullptr;
+  receive->source = peer_of(posted.wanted.source);
+  const Inside inside(core_);  // its completion may not wait
+  end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
+  core_.note_moved();
+  return HEDDLE_DONE;
+}
+
+base::Status Tagged::probe(const Wanted& wanted, heddle_receive* found) {
+  const auto* kept = static_cast<const Kept*>(matching_.probe(wanted));
+  if (kept == nullptr) return HEDDLE_AGAIN;
+  tell(found, kept->from(), kept->tag, kept->length);
+  return HEDDLE_DONE;
+}
+
+base::Status Tagged::claim(const Wanted& wanted, heddle_receive* found) {
+  auto* kept = static_cast<Kept*>(matching_.probe(wanted));
+  if (kept == nullptr) return HEDDLE_AGAIN;
+  matching_.take(kept);
+  kept->earlier = nullptr;
+  kept->later = claimed_;
+  if (claimed_ != nullptr) claimed_->earlier = kept;
+  claimed_ = kept;
+  tell(found, kept->from(), kept->tag, kept->length);
+  set_status(found, HEDDLE_DONE);
+  Posted* const posted = new (found->library) Posted(wanted, {}, this);
+  posted->claimed = kept;
+  return HEDDLE_DONE;
+}
+
+void Tagged::remove_claimed(Kept* kept) {
+  if (kept->earlier != nullptr) {
+    kept->earlier->later = kept->later;
+  } else {
+    claimed_ = static_cast<Kept*>(kept->later);
+  }
+  if (kept->later != nullptr) kept->later->earlier = kept->earlier;
+}
+
+}  // namespace heddle::engine

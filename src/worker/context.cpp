@@ -1,0 +1,249 @@
+#include "worker/context.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/fence.hpp"
+#include "base/membarrier.hpp"
+#include "base/nearest.hpp"
+#include "base/timeout.hpp"
+#include "base/wait.hpp"
+#include "worker/one_thread.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+
+Context::Context(base::Environment environment) : Job(std::move(environment)) {}
+
+Context::~Context() {
+  close_handle(handle_);
+  if (helpers_ != nullptr) helpers_->stop();
+  while (Worker* worker = workers_.any()) end_worker(worker);
+  // what was under way for it has ended with the workers
+  delete attachment_.load(std::memory_order_acquire);
+  objects_.clear();
+}
+
+base::Result<std::unique_ptr<Context>> Context::join(const ContextOptions& options) {
+  auto config = base::Config::read();
+  if (!config) return config.status();
+  base::Environment environment;
+  environment.config = std::move(*config);
+  std::unique_ptr<Context> context(new Context(std::move(environment)));
+  if (const base::Status status = context->open_parts(options); status != HEDDLE_DONE) return status;
+  context->handle_ = open_handle(kType, context.get());
+  if (context->handle_ == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open");
+  return context;
+}
+
+base::Status Context::open_parts(const ContextOptions& options) {
+  base::Level level{};
+  const std::string& wanted = environment().config.text(base::Var::log);
+  if (!base::Log::parse(wanted, &level)) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_LOG=\"%s\" is none of error, warn, info, debug", wanted.c_str());
+  }
+  const std::string& sharing = environment().config.text(base::Var::sharing);
+  const auto named = sharing_named(sharing);
+  if (!named) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHARING=\"%s\" is not exclusive, shared, offload, delegate or mutex",
+                      sharing.c_str());
+  }
+  default_sharing_ = *named;
+  const std::string& offload = environment().config.text(base::Var::small_offload);
+  const auto small_offload = offload_policy_named(offload);
+  if (!small_offload) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SMALL_OFFLOAD=\"%s\" is not off, on or auto", offload.c_str());
+  }
+  small_offload_ = *small_offload;
+  extension_ = options.extension;
+  // Before the job is joined, which can be done only once: what is wrong here can be mended and
+  // tried again.
+  const std::string progress =
+      options.progress != nullptr ? options.progress : environment().config.text(base::Var::progress);
+  const auto policy = policy_named(progress);
+  if (!policy) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
+                      progress.c_str(), Policy::kMostDedicated);
+  }
+  const std::string& completer = environment().config.text(base::Var::completer);
+  const auto completer_place = completer_named(completer);
+  if (!completer_place) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_COMPLETER=\"%s\" is not together or apart", completer.c_str());
+  }
+  if (const base::Status status = transport::check_choice(options.transport, environment().config);
+      status != HEDDLE_DONE) {
+    return status;
+  }
+  if (const base::Status status = join_job(options.bootstrap, level); status != HEDDLE_DONE) return status;
+  if (rank() == 0) {
+    for (const std::string& name : environment().config.unknown()) {
+      const std::string meant(base::nearest_variable(name));
+      environment().log.line(
+          base::Level::warn,
+          "%s is not a variable of Heddle and has no effect%s%s%s; `heddle info settings` lists them", name.c_str(),
+          meant.empty() ? "" : " (did you mean ", meant.c_str(), meant.empty() ? "" : "?)");
+    }
+  }
+  crowd_.expect(bootstrap().place(rank()).size, std::thread::hardware_concurrency());
+  const auto name = transport::choose(options.transport, bootstrap(), environment().config);
+  if (!name) return name.status();
+  if (const base::Status status = open_transport(*name); status != HEDDLE_DONE) return status;
+  environment().log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
+                         rank(), size(), bootstrap().name(), transport().describe().c_str(),
+                         std::thread::hardware_concurrency());
+  open_helpers(*policy);
+  open_executors(*completer_place);
+  return HEDDLE_DONE;
+}
+
+base::Status Context::open_transport(const std::string& name) {
+  const bool one_thread = transport::one_thread(name, environment());
+  auto transport = one_thread ? OneThread::open(ExecutorLoop::of_process(),
+                                                [&] { return transport::open(name, bootstrap(), environment()); })
+                              : transport::open(name, bootstrap(), environment());
+  if (!transport) return transport.status();
+  set_transport(std::move(*transport));
+  return HEDDLE_DONE;
+}
+
+void Context::open_executors(CompleterThread completer) {
+  const std::uint64_t wanted = environment().config.number(base::Var::executors);
+  if (!one_thread()) {
+    executors_ = std::make_unique<Executors>(wanted, completer, transport());
+    return;
+  }
+  executors_ = std::make_unique<Executors>(ExecutorLoop::of_process());
+  const bool other = wanted != 1 || completer != CompleterThread::together || default_sharing_ != Sharing::offload;
+  default_sharing_ = Sharing::offload;
+  environment().log.line(base::Level::info, "one thread makes all calls of %s: every worker is in offload mode%s",
+                         transport().capabilities().name,
+                         other ? ", whatever HEDDLE_SHARING, HEDDLE_EXECUTORS and HEDDLE_COMPLETER say" : "");
+}
+
+void Context::open_helpers(const Policy& policy) {
+  handover_ = policy.helps() && base::membarrier_private_ready();
+  if (policy.helps() && !handover_) {
+    environment().log.line(base::Level::warn,
+                           "this kernel has no membarrier: HEDDLE_PROGRESS does not help exclusive workers");
+  }
+  helpers_ = std::make_unique<Helpers>(policy, transport(), clock(), transport().capabilities().max_workers);
+}
+
+base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
+  WorkerOptions options = asked;
+  if (one_thread()) {
+    options.sharing = Sharing::offload;
+    options.no_help = true;  // a helper is another thread
+  }
+  std::uint32_t index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t most = transport().capabilities().max_workers - (internal_open_ ? 1 : 0);
+    if (next_worker_ >= most || (options.internal && internal_open_)) {
+      return base::fail(HEDDLE_ERR_NO_MEMORY,
+                        "this context has opened all its %u workers%s; HEDDLE_MAX_WORKERS raises that", next_worker_,
+                        internal_open_ || options.internal ? ", one more is for collectives" : "");
+    }
+    index = options.internal ? internal_worker() : next_worker_++;
+    internal_open_ = internal_open_ || options.internal;
+  }
+  const bool can_help = options.sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_);
+  const bool helped = !options.no_help && can_help;
+  auto worker = Worker::open(*this, index, {options.sharing, helped, options.aggregation});
+  if (!worker) return worker.status();
+  auto added = workers_.add(std::move(*worker), [](Worker& opened, std::uint64_t id) { opened.core().handle.id = id; });
+  if (!added) return added;
+  try {
+    (*added)->begin();
+  } catch (...) {
+    workers_.remove(*added);
+    throw;
+  }
+  if (!helped) return added;
+  try {
+    helpers_->add(*added);
+  } catch (...) {
+    end_worker(*added);
+    throw;
+  }
+  return added;
+}
+
+// Operations that a living peer may still serve are not cancelled: it may be reading the memory
+// that they name. The number of them has to fall, since any other sign of life, an event or an end,
+// may come from what peers begin, who would hold the close for ever.
+base::Status Context::quiet_before_close(Worker* worker) {
+  const auto bound_ns = static_cast<std::int64_t>(environment().config.number(base::Var::close_timeout));
+  base::Timeout timeout(bound_ns == 0 ? base::Timeout::kForever : bound_ns, *environment().clock);
+  std::uint64_t left = worker->unfinished_operations();
+  const base::Status status = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
+    const base::Status quiet = worker->try_quiet();
+    if (quiet != HEDDLE_AGAIN || !timeout.over()) return quiet;
+    const std::uint64_t still = worker->unfinished_operations();
+    if (still != 0 && still >= std::exchange(left, still)) return HEDDLE_ERR_TIMEOUT;
+    timeout.renew();
+    return HEDDLE_AGAIN;
+  });
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  static_cast<void>(base::fail(
+      status,
+      "worker %u stays open: the number of its unfinished operations and queued commands, %llu, has not "
+      "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
+      worker->index(), static_cast<unsigned long long>(left), static_cast<double>(bound_ns) / 1e9));
+  environment().log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
+  worker->report_operations();
+  return status;
+}
+
+base::Status Context::close_worker(Worker* worker) {
+  const base::Status status = quiet_before_close(worker);
+  if (status == HEDDLE_ERR_STATE || status == HEDDLE_ERR_TIMEOUT) return status;
+  // A peer whose message was received waits for the answer: it is told, unless it takes nothing for
+  // long.
+  base::Timeout timeout(kAnswersNs, *environment().clock);
+  const auto answered = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
+    const base::Status answers = worker->try_answer();
+    return answers == HEDDLE_AGAIN && timeout.over() ? HEDDLE_ERR_TIMEOUT : answers;
+  });
+  if (answered == HEDDLE_ERR_TIMEOUT) {
+    environment().log.line(
+        base::Level::warn,
+        "a worker was closed with answers to peers that took none of them for %lld s; what they wait "
+        "for ends with CANCELLED",
+        static_cast<long long>(kAnswersNs / 1'000'000'000));
+  }
+  end_worker(worker);
+  return status;
+}
+
+// Operations that could not be waited for are cancelled while the worker is still known, so that
+// what they name stays.
+void Context::end_worker(Worker* worker) {
+  helpers_->remove(worker);
+  worker->end();
+  workers_.remove(worker);
+}
+
+Attachment* Context::attach(std::unique_ptr<Attachment> attachment) {
+  Attachment* before = nullptr;
+  if (!attachment_.compare_exchange_strong(before, attachment.get(), std::memory_order_acq_rel)) return before;
+  Attachment* kept = attachment.release();  // the context's from here on
+  helpers_->attach(kept);
+  return kept;
+}
+
+void Context::report_operations() {
+  for (Worker* worker : workers_.all()) worker->report_operations();
+}
+
+void Context::abort(int code, const char* message) {
+  bootstrap().abort(code >= 0 && code <= 255 ? code : 1, message);
+  std::abort();  // not reached: no bootstrap returns from its abort()
+}
+
+}  // namespace heddle::engine

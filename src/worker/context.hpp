@@ -1,0 +1,156 @@
+// One process's membership in a job: what all its workers share.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/wait.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "engine/job.hpp"
+#include "engine/objects.hpp"
+#include "engine/owned.hpp"
+#include "queue/fetching_mutex.hpp"
+#include "queue/meeting.hpp"
+#include "worker/attachment.hpp"
+#include "worker/executor.hpp"
+#include "worker/extension.hpp"
+#include "worker/progress/helpers.hpp"
+#include "worker/sharing.hpp"
+#include "worker/small_offload.hpp"
+
+namespace heddle::engine {
+
+class Worker;
+
+// What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks
+// which call different collectives are told instead of being matched.
+enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave, team };
+inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
+inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
+inline constexpr std::int64_t kAnswersNs =
+    2'000'000'000;  // a worker that closes waits so long for room for its answers
+
+struct ContextOptions {
+  bootstrap::Options bootstrap;
+  const char* transport = nullptr;    // null: as transport::choose() finds
+  const char* progress = nullptr;     // null: HEDDLE_PROGRESS
+  OpenExtension extension = nullptr;  // of every worker; null: none
+};
+
+class Context : public Job {
+ public:
+  static constexpr HandleType kType = HandleType::context;
+
+  static base::Result<std::unique_ptr<Context>> join(const ContextOptions& options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] std::uint64_t handle() const { return handle_; }
+
+  // HEDDLE_SHARING, HEDDLE_SMALL_OFFLOAD.
+  [[nodiscard]] Sharing default_sharing() const { return default_sharing_; }
+  [[nodiscard]] OffloadPolicy small_offload() const { return small_offload_; }
+  // Null: workers have none.
+  [[nodiscard]] OpenExtension extension() const { return extension_; }
+  struct WorkerOptions {
+    Sharing sharing = Sharing::exclusive;
+    bool no_help = false;  // helpers leave it alone
+    bool aggregation = false;
+    // the library's own: it has the last number there is, so that the application's are not
+    // disturbed
+    bool internal = false;
+  };
+  // The number of every rank's internal worker.
+  [[nodiscard]] std::uint32_t internal_worker() const { return transport().capabilities().max_workers - 1; }
+  base::Result<Worker*> open_worker(const WorkerOptions& options);
+  [[nodiscard]] Helpers& helpers() { return *helpers_; }
+  [[nodiscard]] Executors& executors() { return *executors_; }
+  // Capabilities::one_thread: every worker is in offload mode, on the thread of
+  // ExecutorLoop::of_process().
+  [[nodiscard]] bool one_thread() const { return transport().capabilities().one_thread; }
+  base::Status close_worker(Worker* worker);
+  // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach
+  // one wins.
+  [[nodiscard]] Attachment* attachment() const { return attachment_.load(std::memory_order_acquire); }
+  Attachment* attach(std::unique_ptr<Attachment> attachment);
+  [[nodiscard]] std::uint64_t handle_of(const Worker* object) const { return workers_.handle(object); }
+  // Regions, remote regions and counters.
+  [[nodiscard]] Objects& objects() { return objects_; }
+
+  // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See
+  // heddle_context_barrier and heddle_context_exchange. STATE: a rank is in another collective.
+  struct Exchange {
+    Collective kind = Collective::barrier;
+    std::span<const std::byte> mine;
+    Worker* worker = nullptr;
+    std::int64_t timeout_ns = HEDDLE_FOREVER;
+  };
+  base::Status exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all);
+  // Whatever it returns, the context has been left if left() says so.
+  base::Status leave();
+  [[nodiscard]] bool left() const { return left_; }
+  // What waits have learned about the cores. Any thread.
+  [[nodiscard]] base::Crowd& crowd() { return crowd_; }
+  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after
+  // progress on them has found nothing. What does not ring (see transport.hpp) does not end it.
+  void nap(std::span<Worker* const> workers, std::int64_t ns);
+  void nap(Worker* worker, std::int64_t ns) { nap({&worker, 1}, ns); }
+  // Of all workers, in a report about a wait.
+  void report_operations();
+  [[noreturn]] void abort(int code, const char* message);
+
+ private:
+  explicit Context(base::Environment environment);
+  base::Status open_parts(const ContextOptions& options);
+  base::Status open_transport(const std::string& name);
+  void open_executors(CompleterThread completer);
+  void open_helpers(const Policy& policy);
+  void end_worker(Worker* worker);
+  [[nodiscard]] base::Status quiet_before_close(Worker* worker);
+  class Leaving;  // leave.cpp
+  int progress_attachment();
+  base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
+  base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);
+  base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);
+  [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
+  [[nodiscard]] std::string missing();
+  void describe_awaited(std::span<char> text);
+  [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
+
+  base::Crowd crowd_;
+  Objects objects_{*this};
+  Sharing default_sharing_ = Sharing::exclusive;
+  OffloadPolicy small_offload_ = OffloadPolicy::off;
+  OpenExtension extension_ = nullptr;
+  bool handover_ = false;  // exclusive workers can be helped
+  std::unique_ptr<Helpers> helpers_;
+  std::unique_ptr<Executors> executors_;
+  std::uint64_t handle_ = 0;
+  // Guarded by exchange_mutex_.
+  bool in_exchange_ = false;  // an exchange was started and has not ended
+  bool by_memory_ = false;    // it is a barrier by meeting_, not one of the bootstrap
+  queue::Meeting<> meeting_;
+  bool meets_ = false;  // meeting_ is there, in all ranks
+  bool left_ = false;
+  std::mutex exchange_mutex_;
+
+  // Owned. Release by attach(), partner: the acquire load in attachment().
+  std::atomic<Attachment*> attachment_{nullptr};
+
+  Owned<Worker> workers_;
+
+  // guards what follows; never held while a transport or bootstrap is called
+  queue::FetchingMutex mutex_;
+  std::uint32_t next_worker_ = 0;
+  bool internal_open_ = false;  // the last number is taken
+};
+
+}  // namespace heddle::engine

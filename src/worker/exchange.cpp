@@ -1,0 +1,218 @@
+// Collectives of a context: barriers by memory (queue/meeting.hpp), all else through the bootstrap;
+// and leaving, which is the last.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/fence.hpp"
+#include "base/wait.hpp"
+#include "worker/context.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// Fruitless rounds of a wait between looks at what else the others may be waiting for.
+constexpr std::uint32_t kOthers = 64;
+
+// What stands before each part of an exchange.
+struct Head {
+  Collective kind;
+  std::uint8_t meets;  // 1: this rank reaches the words for barriers
+};
+static_assert(sizeof(Head) == kExchangeHead);
+static_assert(bootstrap::kMaxExchangeBytes >= kExchangeHead + kMostExchanged);
+
+// Each look goes over all words; beyond so many ranks the bootstrap is no slower.
+constexpr std::uint32_t kMostMeeting = 64;
+
+// Ranks in one process reach the words through mappings of their own, so that ThreadSanitizer does
+// not see that they are the same. It is shown the order by a word that it does see.
+void show_order() {
+  if constexpr (base::kThreadSanitizer) {
+    static std::atomic<int> word{0};
+    word.fetch_add(1, std::memory_order_acq_rel);
+  }
+}
+
+// What other threads do for peers inside the worker comes after this thread's arrival, or before
+// its return, by the messages between. Where both ends of those are in one process, each with its
+// own mapping of the segment, ThreadSanitizer does not see it. It sees the gate, which this enters,
+// and waits for whoever is inside.
+void show_order(Worker* worker) {
+  if (base::kThreadSanitizer && worker != nullptr) static_cast<void>(worker->unfinished_operations());
+}
+
+const char* name_of(Collective kind) {
+  switch (kind) {
+    case Collective::barrier:
+      return "heddle_context_barrier";
+    case Collective::exchange:
+      return "heddle_context_exchange";
+    case Collective::region_exchange:
+      return "heddle_region_exchange";
+    case Collective::leave:
+      return "heddle_context_leave";
+    case Collective::team:
+      return "heddle_team_world";
+  }
+  return "a collective of another version";
+}
+
+}  // namespace
+
+void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
+  if (transport().capabilities().sleeping == transport::Sleeping::impossible) {
+    for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
+    // less than a second, see Crowd
+    const timespec length{0, ns};
+    ::nanosleep(&length, nullptr);
+    return;
+  }
+  const std::uint32_t seen = transport().bell();
+  for (Worker* worker : workers) {
+    const Worker::Rest rest = worker->lie_down();
+    if (rest == Worker::Rest::none) return;
+    if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
+  }
+  transport().wait(seen, ns);
+}
+
+base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {
+  const bool meets = size() <= kMostMeeting && transport().common_words().size() == size();
+  const Head head{kind, meets ? std::uint8_t{1} : std::uint8_t{0}};
+  std::vector<std::byte> bytes(kExchangeHead + mine.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::copy(mine.begin(), mine.end(), bytes.begin() + kExchangeHead);
+  return bootstrap().exchange_start(bytes);
+}
+
+// Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if
+// one finds that ranks disagree all of them do; and all of them open the meeting after the same
+// exchange, the first in which each could.
+base::Status Context::take_heads(Collective kind, std::vector<std::vector<std::byte>>* all) {
+  std::uint32_t meet = 0;
+  std::uint32_t other = size();  // the first that is in another collective
+  Head found{kind, 0};
+  for (std::uint32_t rank = size(); rank-- > 0;) {
+    std::vector<std::byte>& part = (*all)[rank];
+    if (part.size() < sizeof(Head)) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u does not say in which collective it is", rank);
+    }
+    Head head{};
+    std::memcpy(&head, part.data(), sizeof head);
+    part.erase(part.begin(), part.begin() + kExchangeHead);
+    meet += head.meets == 1 ? 1 : 0;
+    if (head.kind == kind) continue;
+    other = rank;
+    found = head;
+  }
+  if (meet == size() && !meets_) {
+    meets_ = true;
+    meeting_ = queue::Meeting<>(transport().common_words(), rank());
+  }
+  if (other == size()) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_STATE,
+                    "rank %u is in %s, this rank in %s: all ranks call the same collectives in the same order", other,
+                    name_of(found.kind), name_of(kind));
+}
+
+std::string Context::missing() {
+  std::string who;
+  for (const std::uint32_t other : by_memory_ ? meeting_.awaited() : bootstrap().awaited()) {
+    who += (who.empty() ? ": missing is rank " : ", ") + std::to_string(other);
+  }
+  return who;
+}
+
+void Context::describe_awaited(std::span<char> text) {
+  std::snprintf(text.data(), text.size(), "not all ranks have arrived%s", missing().c_str());
+}
+
+base::Status Context::not_arrived(std::int64_t timeout_ns) {
+  const std::string who = missing();
+  return base::fail(HEDDLE_ERR_TIMEOUT, "not all ranks have arrived within %lld ns%s",
+                    static_cast<long long>(timeout_ns), who.c_str());
+}
+
+base::Status Context::begin_exchange(Collective kind, std::span<const std::byte> mine) {
+  by_memory_ = kind == Collective::barrier && meets_;
+  if (!by_memory_) {
+    if (const base::Status status = start_exchange(kind, mine); status != HEDDLE_DONE) return status;
+  }
+  // Who is in a barrier by memory sees by this that it has to turn to the bootstrap.
+  show_order();
+  if (meets_) meeting_.enter(kind == Collective::barrier);
+  in_exchange_ = true;
+  return HEDDLE_DONE;
+}
+
+// AGAIN: not all have come.
+base::Status Context::test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all) {
+  if (by_memory_) {
+    using Found = queue::Meeting<>::Found;
+    const auto failed = [this](std::uint32_t rank) { return bootstrap().failed(rank); };
+    // A rank may be told that it is itself dead, by a test.
+    const Found found = failed(rank()) ? Found::astray : meeting_.look(failed);
+    if (found == Found::waiting) return HEDDLE_AGAIN;
+    if (found == Found::all) {
+      show_order();
+      in_exchange_ = false;
+      return HEDDLE_DONE;
+    }
+    if (const base::Status status = start_exchange(kind, {}); status != HEDDLE_DONE) {
+      in_exchange_ = false;
+      return status;
+    }
+    by_memory_ = false;
+  }
+  const base::Status status = bootstrap().exchange_test(all);
+  if (status == HEDDLE_AGAIN) return status;
+  in_exchange_ = false;
+  return status == HEDDLE_DONE ? take_heads(kind, all) : status;
+}
+
+// Peers may be waiting for this rank's part of what is under way there.
+int Context::progress_attachment() {
+  Attachment* attached = attachment();
+  return attached != nullptr && attached->advance() == Attachment::Found::moved ? 1 : 0;
+}
+
+base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
+  if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
+  const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "another thread of this rank is in a barrier or exchange; one at a time per context");
+  }
+  if (in_exchange_ && exchange.kind != Collective::barrier) {
+    return base::fail(HEDDLE_ERR_STATE, "a barrier of this rank has timed out and is still open; call it again first");
+  }
+  if (!in_exchange_) {
+    show_order(exchange.worker);
+    if (const base::Status status = begin_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
+  }
+  const std::span<Worker* const> workers(&exchange.worker, exchange.worker != nullptr ? 1 : 0);
+  base::Waiter waiter(clock(), exchange.timeout_ns, &crowd_);
+  Watch watch(*this, exchange.worker, name_of(exchange.kind));
+  std::uint32_t rounds = 0;
+  for (;;) {
+    const base::Status status = test_exchange(exchange.kind, all);
+    if (status != HEDDLE_AGAIN) {
+      show_order(exchange.worker);
+      return status;
+    }
+    int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
+    // Now and then, and before each nap: others may wait for this rank's part of a collective.
+    if (events == 0 && (++rounds % kOthers == 0 || waiter.nap_ns() > 0)) events = progress_attachment();
+    if (events < 0) return static_cast<base::Status>(events);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
+    watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
+  }
+}
+
+}  // namespace heddle::engine

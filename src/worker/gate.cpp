@@ -1,0 +1,157 @@
+#include "worker/gate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "worker/gate_delegate.hpp"
+#include "worker/gate_exclusive.hpp"
+#include "worker/gate_mutex.hpp"
+#include "worker/gate_offload.hpp"
+#include "worker/gate_shared.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// What a helper's visit costs the thread whose worker it is: lines of the worker that it has to
+// fetch again; and, of an exclusive worker, the interrupt by which the claim is made known
+// (membarrier).
+constexpr std::uint32_t kVisitNs = 200;
+constexpr std::uint32_t kClaimNs = 1000;
+
+// One row per sharing mode.
+struct Mode {
+  Sharing sharing;
+  bool queues;     // it has a queue, whatever the small-message offload
+  bool registers;  // messages may be left there for helpers, though their callers could post them
+  std::uint32_t visit_ns;
+  std::unique_ptr<Gate> (*make)(Worker& worker, std::unique_ptr<Inbox> inbox);
+};
+
+template <class Kind>
+std::unique_ptr<Gate> make_gate(Worker& worker, std::unique_ptr<Inbox> inbox) {
+  return std::make_unique<Kind>(worker, std::move(inbox));
+}
+
+constexpr std::array<Mode, 5> kModes = {{
+    {Sharing::exclusive, false, true, kClaimNs, make_gate<ExclusiveGate>},
+    {Sharing::shared, false, true, kVisitNs, make_gate<SharedGate>},
+    {Sharing::delegate, true, true, kVisitNs, make_gate<DelegateGate>},
+    {Sharing::offload, true, false, kVisitNs, make_gate<OffloadGate>},
+    {Sharing::mutex, false, true, kVisitNs, make_gate<MutexGate>},
+}};
+
+}  // namespace
+
+std::unique_ptr<Gate> Gate::make(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small) {
+  const Mode& mode =
+      *std::find_if(kModes.begin(), kModes.end(), [&](const Mode& row) { return row.sharing == sharing; });
+  std::unique_ptr<SmallOffload> policy;
+  if (mode.registers && small != OffloadPolicy::off) policy = std::make_unique<SmallOffload>(small, mode.visit_ns);
+  std::unique_ptr<Inbox> inbox;
+  if (mode.queues || policy != nullptr) inbox = std::make_unique<Inbox>(worker, records, std::move(policy));
+  return mode.make(worker, std::move(inbox));
+}
+
+Gate::Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all)
+    : worker_(worker),
+      inbox_(std::move(inbox)),
+      registers_(inbox_ != nullptr && inbox_->small_offload() != nullptr),
+      leaves_all_(leaves_all) {}
+
+Gate::~Gate() = default;
+
+void Gate::end() {
+  visit([this] {
+    worker_.completer().cancel_all(HEDDLE_ERR_CANCELLED);
+    if (inbox_ != nullptr) inbox_->cancel_all(HEDDLE_ERR_CANCELLED);
+  });
+}
+
+bool Gate::enter() {
+  if (!let_in()) return false;
+  mark_inside();
+  count_entry();
+  return true;
+}
+
+bool Gate::enter_unless_held() {
+  if (!let_in_unless_held()) return false;
+  mark_inside();
+  count_entry();
+  return true;
+}
+
+void Gate::leave() {
+  const bool call = must_call_helpers();
+  let_out();
+  if (call) wake_helpers();
+}
+
+void Gate::wake_helpers() {
+  worker_.context().helpers().wake();
+}
+
+// Inside: what this thread leaves under way, or executes on its way out, would wait for helpers
+// that sleep.
+bool Gate::must_call_helpers() const {
+  return worker_.context().helpers().asleep() &&
+         (leaves_others_commands() || queued() || worker_.completer().under_way());
+}
+
+bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
+  if (!let_in_helper(number, urgent)) return false;
+  mark_inside();
+  helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
+  // A thread of the application may be left commands of others to execute, and leave them under way
+  // when a helper is about to sleep, which looks at this.
+  if (counts_visitors() && !helper_inside_) count_entry();
+  return true;
+}
+
+void Gate::leave_as_helper() {
+  let_out_helper(std::exchange(helper_inside_, false));
+}
+
+int Gate::progress() {
+  if (inside_of() != nullptr || inside()) [[unlikely]]
+    return refuse_progress();
+  if (!may_advance() || !enter()) return 0;
+  count_poll();
+  const std::size_t started = inbox_ != nullptr ? drain() : 0;
+  const int events = worker_.completer().progress();
+  leave();
+  return events < 0 ? events : events + static_cast<int>(started);
+}
+
+// ---- small-message offload ----------------------------------------------------------------------
+
+base::Status Gate::post_or_register(transport::Command& command, const Completion& completion) {
+  if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
+  if (inside()) return post_or_queue(command, completion);
+  // What is copied into the queue could as well be posted. Without a completion nobody could know
+  // when the source is free.
+  if (command.bytes <= Inbox::kMostCopied || !completion.observed()) return post_or_queue(command, completion);
+  return register_or_post(command, completion);
+}
+
+base::Status Gate::register_or_post(transport::Command& command, const Completion& completion) {
+  Helpers& helpers = worker_.context().helpers();
+  base::Clock& clock = worker_.context().clock();
+  SmallOffload& small = *inbox_->small_offload();
+  const std::uint64_t bytes = command.packet_bytes();
+  const SmallOffload::Plan plan = small.plan(bytes, helpers.rounds(), helpers.asleep());
+  const std::uint64_t begin = plan.timed ? clock.now_ns() : 0;
+  if (plan.registers && inbox_->put(command, completion, true) != HEDDLE_AGAIN) {
+    small.count_registered();
+    if (plan.timed) small.registered(clock.now_ns() - begin);
+    // Partner: the barrier in Helpers::sleep(), between its store and its look at the queue.
+    if (helpers.asleep()) helpers.wake();
+    return HEDDLE_POSTED;
+  }
+  const base::Status status = post_or_queue(command, completion);
+  if (plan.timed && !plan.registers && status != HEDDLE_AGAIN) small.submitted(bytes, clock.now_ns() - begin);
+  return status;
+}
+
+}  // namespace heddle::engine

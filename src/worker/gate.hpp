@@ -1,0 +1,278 @@
+// The gate of a worker that several threads use: who may be inside its requester and completer, and
+// what the others do. One class for each sharing mode, in a file of its own (gate_*.hpp); the table
+// of them is at the end of gate.cpp.
+//
+//   exclusive  the owner never finds anybody but a helper, who leaves soon
+//   mutex      others wait (the baseline that the other modes are measured against)
+//   shared     others that post wait for a moment, then get AGAIN; progress skips
+//   delegate   others leave their command in the queue, and who is inside executes it before
+//              leaving
+//   offload    everybody leaves its command in the queue, and the executor, a thread of ours,
+//              executes it
+//
+// An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if
+// nobody is inside, in any mode. Small-message offload (inbox.hpp) gives any mode but offload a
+// queue.
+//
+// Invariants
+//   At most one thread is inside, and inside_ names it, but for one that merely posts a command
+//   (post_now()): nothing there calls back.
+//   Whoever leaves something under way that helpers must poll for has counted its entry (entries_)
+//   before it looks whether they sleep. Partner: the barrier in Helpers::sleep(), between its store
+//   and its look at entries_.
+//   Commands are started in the order of their claims. One that the transport does not take now
+//   holds up those behind it.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+#include "base/fence.hpp"
+#include "base/thread_number.hpp"
+#include "queue/handover.hpp"
+#include "worker/inbox.hpp"
+#include "worker/sharing.hpp"
+
+namespace heddle::engine {
+
+class Gate {
+ public:
+  // `records`: of the command queue. Throws std::bad_alloc.
+  static std::unique_ptr<Gate> make(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small);
+  virtual ~Gate();
+  // Worker::begin() and end().
+  virtual void begin() {}
+  virtual void end();
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // The calling thread is inside already: in a handler, a callback or a call.
+  [[nodiscard]] bool inside() const { return inside_.load(std::memory_order_relaxed) == base::thread_mark(); }
+  // Commands wait in the queue, or are being started. Any thread.
+  [[nodiscard]] bool queued() const { return inbox_ != nullptr && inbox_->queued(); }
+  // Records of commands that wait in the queue. Any thread.
+  [[nodiscard]] std::uint64_t queued_records() const { return inbox_ == nullptr ? 0 : inbox_->records(); }
+  // Null: all messages are posted by their callers.
+  [[nodiscard]] const SmallOffload* small_offload() const {
+    return inbox_ == nullptr ? nullptr : inbox_->small_offload();
+  }
+  // Registered messages wait. Any thread.
+  [[nodiscard]] bool registered() const { return small_offload() != nullptr && queued(); }
+
+  // ---- threads that post. As the requester's functions; POSTED also for what waits in the queue,
+  // DONE also for a message there that was copied, of which nobody is told.
+  base::Status post(transport::Command& command, const Completion& completion) {
+    return registers_ ? post_or_register(command, completion) : post_now(command, completion);
+  }
+  // Offload: who posts leaves everything to the executor, so a block need not become a command
+  // before.
+  [[nodiscard]] bool leaves_all() const { return leaves_all_; }
+  base::Status post(const Block& block, const Completion& completion) {
+    return starts_here() ? worker_.core().requester.try_block(block, completion) : inbox_->put(block, completion);
+  }
+  template <class Start>
+  base::Status start(const Start& what) {
+    if constexpr (std::is_same_v<Start, CallStart>) {
+      if (!may_call()) return enqueue([&] { return inbox_->put(what); });
+    }
+    constexpr bool kTagged = std::is_same_v<Start, OfferStart>;
+    return start_or_queue<kTagged>([&] { return what.start(worker_); }, [&] { return inbox_->put(what); });
+  }
+  // 0 if another thread is inside.
+  int progress();
+  // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From
+  // inside a command that came out of the queue: it counts as started.
+  template <class Attempt>
+  base::Status settled(Attempt&& attempt) {
+    const std::uint64_t target = inbox_ != nullptr ? inbox_->claimed() : 0;
+    const auto waits = [&] { return inbox_ != nullptr && inbox_->started() < target; };
+    if (inside()) return waits() ? HEDDLE_AGAIN : attempt();
+    if (!enter()) return HEDDLE_AGAIN;
+    if (waits() && may_advance()) drain();
+    const base::Status status = waits() ? HEDDLE_AGAIN : attempt();
+    leave();
+    return status;
+  }
+  // Runs function() inside, however long that takes; on the thread for all calls, where there is
+  // one.
+  template <class Function>
+  void visit(Function&& function) {
+    if (inside()) return function();
+    if (!may_advance()) return call_executor([&] { visit(function); });
+    while (!enter()) sched_yield();
+    function();
+    leave();
+  }
+  // Runs function() inside unless another thread of the application is, or the executor: these are
+  // not waited for.
+  template <class Function>
+  bool look(Function&& function) {
+    if (inside()) {
+      function();
+      return true;
+    }
+    if (!enter_unless_held()) return false;
+    function();
+    leave();
+    return true;
+  }
+  // Calls of heddle_run_on_engine may run on this thread.
+  [[nodiscard]] virtual bool may_call() const { return true; }
+  // What is inside may go on by this thread: not where another one makes all calls of the
+  // transport's library. From begin() on.
+  [[nodiscard]] virtual bool may_advance() const { return true; }
+
+  // ---- helpers: any thread, numbered as queue::Handover says ---- function() inside, unless
+  // somebody is. False: somebody is. `urgent`: exclusive: the owner, who comes and goes all the
+  // time, is waited for, for a moment.
+  template <class Function>
+  bool try_visit(std::uint32_t number, bool urgent, Function&& function) {
+    if (inside() || !enter_as_helper(number, urgent)) return false;
+    function();
+    leave_as_helper();
+    return true;
+  }
+  // A helper that has been refused for long because another one is inside, and has nothing better
+  // to do: lets that one have its core for a moment.
+  virtual void fetch_helper() = 0;
+  // Inside: starts what is queued, and makes progress. Number of events.
+  int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
+  // The owner waits for a helper that is inside.
+  [[nodiscard]] virtual bool wanted() const { return false; }
+  // How often threads other than helpers have entered, and made progress there: numbers that
+  // change.
+  [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+
+ protected:
+  // `inbox`: null: there is no queue.
+  Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all = false);
+
+  // ---- what a mode is ---- A command, by a thread that may be inside already. Where this merely
+  // posts it, and leaves nothing under way, neither inside_ nor entries_ need to tell.
+  virtual base::Status post_now(transport::Command& command, const Completion& completion) = 0;
+  // Lets the calling thread in, which is not inside. False: not now.
+  virtual bool let_in() = 0;
+  virtual bool let_in_unless_held() { return let_in(); }
+  // The calling thread, which is inside no more, lets others in.
+  virtual void let_out() = 0;
+  virtual bool let_in_helper(std::uint32_t number, bool urgent) = 0;
+  // `helper`: of the library's threads, not of the application's.
+  virtual void let_out_helper(bool /*helper*/) { leave(); }
+  // Code of this worker that runs on the calling thread may start commands here and now.
+  [[nodiscard]] virtual bool starts_here() const { return inside(); }
+  // Who finds somebody inside leaves its command in the queue; then this is called.
+  [[nodiscard]] virtual bool queues() const { return false; }
+  virtual void after_queueing() {}
+  // The number by which helpers see that somebody was here: the owner's (exclusive), else of who
+  // enters.
+  [[nodiscard]] virtual bool counts_visitors() const { return true; }
+  // Somebody who leaves may leave commands of others, that it was given on its way out, under way.
+  [[nodiscard]] virtual bool leaves_others_commands() const { return false; }
+  virtual void run_on_executor(void (*run)(void*), void* what) { run(what); }
+
+  // ---- what modes use ---- Posts the command where nothing was queued before it; the caller has
+  // let itself in and lets itself out, neither of which others were told of. *wake: helpers are to
+  // be woken after that.
+  base::Status post_inside(transport::Command& command, const Completion& completion, bool* wake) {
+    const base::Status status = worker_.post(command, completion);
+    if (status == HEDDLE_POSTED) [[unlikely]] {
+      count_entry();
+      base::light_fence();  // between the two, for the barrier in Helpers::sleep()
+      *wake = must_call_helpers();
+    }
+    return status;
+  }
+  // post_now() of a thread that finds the gate closed, or commands waiting.
+  base::Status post_or_queue(transport::Command& command, const Completion& completion) {
+    const auto begin = [&] { return worker_.post(command, completion); };
+    const auto put = [&] { return inbox_->put(command, completion); };
+    // Tagged messages keep the order of the calls: those that wait in the queue go first, even before
+    // what code of this worker posts from inside.
+    return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
+  }
+  bool enter();
+  void leave();
+  void count_entry() { add_one(entries_); }
+  void count_poll() { add_one(polls_); }
+  void wake_helpers();
+  [[nodiscard]] bool must_call_helpers() const;
+  void mark_inside() { inside_.store(base::thread_mark(), std::memory_order_relaxed); }
+  void mark_outside() { inside_.store(nullptr, std::memory_order_relaxed); }
+  std::size_t drain() { return inbox_->drain(helper_inside_); }
+  [[nodiscard]] Worker& worker() { return worker_; }
+  [[nodiscard]] const Worker& worker() const { return worker_; }
+  [[nodiscard]] Inbox& inbox() { return *inbox_; }
+  [[nodiscard]] const Inbox& inbox() const { return *inbox_; }
+
+ private:
+  template <class Function>
+  void call_executor(Function&& function) {
+    run_on_executor([](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); }, &function);
+  }
+  template <bool kTagged, class Begin, class Put>
+  base::Status start_or_queue(Begin&& begin, Put&& put) {
+    if (starts_here()) return kTagged && queued() ? put() : begin();
+    if (!leaves_all_ && enter()) {
+      const base::Status status = behind() ? put() : begin();
+      leave();
+      return status;
+    }
+    return queues() ? enqueue(put) : HEDDLE_AGAIN;
+  }
+  template <class Put>
+  base::Status enqueue(Put&& put) {
+    const base::Status status = put();
+    if (status != HEDDLE_AGAIN) after_queueing();
+    return status;
+  }
+  base::Status post_or_register(transport::Command& command, const Completion& completion);
+  base::Status register_or_post(transport::Command& command, const Completion& completion);
+  // What waits in the queue goes first. True: some of it still waits.
+  bool behind() { return queued() && (drain(), queued()); }
+  bool enter_unless_held();
+  bool enter_as_helper(std::uint32_t number, bool urgent);
+  void leave_as_helper();
+  static void add_one(std::atomic<std::uint64_t>& count) {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  // Read by every thread that posts; written by nobody after begin().
+  Worker& worker_;
+  const std::unique_ptr<Inbox> inbox_;
+  const bool registers_;  // small-message offload
+  const bool leaves_all_;
+
+  // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of
+  // Helpers before sleeping.
+  alignas(base::kCacheLine) std::atomic<std::uint64_t> entries_{0};
+  std::atomic<std::uint64_t> polls_{0};  // written inside; relaxed: a hint
+  // The mark of the thread inside; null. Relaxed: a thread only asks whether it is itself, and it
+  // knows what it wrote.
+  std::atomic<const void*> inside_{nullptr};
+  bool helper_inside_ = false;  // for the thread inside
+};
+
+// A command, a put or get of one block, or another start: here and now, or by the worker's gate.
+[[gnu::always_inline]] inline base::Status post(Worker& worker, transport::Command& command,
+                                                const Completion& completion) {
+  Gate* gate = worker.gate();
+  return gate == nullptr ? worker.post(command, completion) : gate->post(command, completion);
+}
+template <class Start>
+base::Status start(Worker& worker, const Start& what) {
+  Gate* gate = worker.gate();
+  return gate == nullptr ? what.start(worker) : gate->start(what);
+}
+[[gnu::always_inline]] inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
+  if (Gate* gate = worker.gate(); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
+  transport::Command command;
+  if (worker.core().requester.whole(block, &command)) [[likely]]
+    return post(worker, command, completion);
+  return start(worker, TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,55 @@
+// What the modes have in common where a thread that finds somebody inside does not wait for long:
+// shared, delegate, offload.
+//
+// Invariant: a helper that is inside has helper_; so whoever is refused because of it for long
+// fetches it (queue/helper_claim.hpp), by any way in.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "queue/delegation.hpp"
+#include "queue/helper_claim.hpp"
+#include "worker/gate.hpp"
+
+namespace heddle::engine {
+
+class CoreGate : public Gate {
+ public:
+  void fetch_helper() override { static_cast<void>(helper_.fetch(kFetchSleepNs)); }
+
+ protected:
+  using Gate::Gate;
+
+  bool let_in() override { return try_enter() || (helper_.claimed() && enter_after_helper()); }
+  void let_out() override {
+    mark_outside();
+    door_.exit();
+  }
+  bool let_in_helper(std::uint32_t number, bool urgent) override;
+  void let_out_helper(bool helper) override;
+  // Shared: a moment's wait.
+  virtual bool try_enter() { return door_.try_enter(); }
+  [[nodiscard]] queue::Delegation<>& door() { return door_; }
+
+ private:
+  // How long a helper may be inside before those whom it refuses fetch it; and for how long one of
+  // them then sleeps, at most half of the time, in calls that otherwise do not wait.
+  static constexpr std::uint64_t kPatienceNs = 50'000;
+  static constexpr std::uint64_t kFetchSleepNs = 1'000'000;
+
+  bool enter_after_helper();
+  bool helper_stays();
+
+  alignas(base::kCacheLine) queue::Delegation<> door_;
+  queue::HelperClaim<> helper_;
+  // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since
+  // when (ns) it is to be fetched.
+  std::atomic<std::uint32_t> refused_visit_{0};
+  std::atomic<std::uint64_t> fetch_at_{0};
+  // of helpers; written by who has helper_, relaxed: a number that changes
+  std::atomic<std::uint32_t> visits_{0};
+};
+
+}  // namespace heddle::engine

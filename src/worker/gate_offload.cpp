@@ -1,0 +1,65 @@
+#include "worker/gate_offload.hpp"
+
+namespace heddle::engine {
+
+OffloadGate::OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox)
+    : CoreGate(worker, std::move(inbox), true), one_thread_(worker.context().one_thread()) {}
+
+void OffloadGate::begin() {
+  executor_ = &worker().context().executors().of(worker().index());
+  inbox().set_executor(executor_);
+  executor_->add(this);
+}
+
+void OffloadGate::end() {
+  if (executor_ != nullptr) executor_->remove(this);
+  Gate::end();
+}
+
+// An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit
+// but who is inside.
+void OffloadGate::let_out() {
+  const bool wake = wanted_by_work() && wake_completer();
+  CoreGate::let_out();
+  if (wake) executor_->wake_completer();
+}
+
+// Inside. True: who polls sleeps, or is about to, and is to be woken.
+bool OffloadGate::wake_completer() {
+  return executor_->apart() ? std::exchange(completer_asleep_, false) : inbox().wake_up();
+}
+
+OffloadGate::Round OffloadGate::execute_round(ExecutorRole role) {
+  if (!enter()) return Round::waiting;
+  std::size_t done = role != ExecutorRole::completions ? drain() : 0;
+  if (role != ExecutorRole::commands) {
+    count_poll();
+    completer_asleep_ = false;
+    done += static_cast<std::size_t>(worker().completer().progress());
+  }
+  const bool open = role == ExecutorRole::commands ? inbox().stalled() : wanted_by_work();
+  leave();
+  if (done != 0) return Round::busy;
+  return open ? Round::waiting : Round::idle;
+}
+
+bool OffloadGate::prepare_sleep(ExecutorRole role) {
+  if (!enter()) return false;
+  bool may = role == ExecutorRole::commands ? !inbox().stalled() : !wanted_by_work();
+  // Armed or not where the transport cannot ring: then the sleep is short.
+  if (may && role != ExecutorRole::commands && worker().core().can_ring()) may = worker().completer().arm();
+  if (may && role != ExecutorRole::completions) may = inbox().prepare_sleep();
+  completer_asleep_ = may && role == ExecutorRole::completions;
+  leave();
+  return may;
+}
+
+bool OffloadGate::is_quiet() {
+  if (!worker().core().can_ring()) return true;
+  if (!enter()) return false;
+  const bool quiet = !worker().core().transport.has_arrivals();
+  leave();
+  return quiet;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,92 @@
+// What a thread finds that comes to a worker while another is inside: order, and what is left for
+// helpers.
+#include "worker/gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "base/test_waits.hpp"
+#include "bootstrap/inproc/inproc.hpp"
+#include "engine/inside.hpp"
+#include "worker/context.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+namespace {
+
+struct Rank {
+  Rank(bootstrap::inproc::Job* job, std::uint32_t rank, Sharing sharing) {
+    auto joined = Context::join({{"inproc", job, rank}, "loopback", "none"});
+    EXPECT_TRUE(joined.ok()) << base::last_message();
+    context = std::move(*joined);
+    Context::WorkerOptions options;
+    options.sharing = sharing;
+    worker = *context->open_worker(options);
+  }
+  std::unique_ptr<Context> context;
+  Worker* worker = nullptr;
+};
+
+// A tagged message of 8 bytes to rank 1.
+base::Status send(Worker& worker, std::uint64_t tag) {
+  const std::uint64_t word = tag;
+  const SendRequest request{{1, 0}, tag, &word, sizeof word};
+  EXPECT_TRUE(worker.tagged().reserve<true>(request.target, request.bytes));
+  transport::Command command = Tagged::message(request);
+  return post(worker, command, kUnobserved);
+}
+
+class GateTest : public testing::TestWithParam<Sharing> {
+ protected:
+  bootstrap::inproc::Job job{2};
+  Rank mine{&job, 0, GetParam()};
+  Rank theirs{&job, 1, Sharing::exclusive};
+};
+
+// heddle.h: messages of one worker to one worker are matched in the order of the calls.
+TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
+  std::array<heddle_receive, 2> receives{};
+  for (heddle_receive& receive : receives) {
+    receive.status = HEDDLE_POSTED;
+    ASSERT_EQ(theirs.worker->tagged().receive({0, 0, source_of({0, 0})}, {nullptr, 0, &receive, {}}), HEDDLE_POSTED);
+  }
+  mine.worker->gate()->visit([&] {
+    const Inside inside(mine.worker->core());  // as in a handler
+    std::thread other([&] { EXPECT_GE(send(*mine.worker, 1), HEDDLE_DONE); });
+    other.join();
+    EXPECT_GT(mine.worker->gate()->queued_records(), 0U) << "this thread is inside";
+    EXPECT_GE(send(*mine.worker, 2), HEDDLE_DONE);
+  });
+  const auto both_here = [&] { return receives[0].status != HEDDLE_POSTED && receives[1].status != HEDDLE_POSTED; };
+  ASSERT_TRUE(test::within_time(both_here, [&] {
+    EXPECT_GE(mine.worker->progress(), 0);
+    EXPECT_GE(theirs.worker->progress(), 0);
+  }));
+  EXPECT_EQ(receives[0].tag, 1U);
+  EXPECT_EQ(receives[1].tag, 2U);
+}
+
+// A helper that executes commands of others on its way out has to be seen by the helpers' next
+// look.
+TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
+  bootstrap::inproc::Job job(2);
+  const Rank mine(&job, 0, Sharing::delegate);
+  const Rank theirs(&job, 1, Sharing::exclusive);
+  Gate& gate = *mine.worker->gate();
+  const std::uint64_t before = gate.entries();
+  ASSERT_TRUE(gate.try_visit(1, false, [&] {
+    std::thread other([&] { EXPECT_GE(send(*mine.worker, 1), HEDDLE_DONE); });
+    other.join();
+  }));
+  EXPECT_EQ(gate.queued_records(), 0U);
+  EXPECT_GT(gate.entries(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sharing::offload),
+                         [](const auto& of) { return of.param == Sharing::delegate ? "delegate" : "offload"; });
+
+}  // namespace
+}  // namespace heddle::engine

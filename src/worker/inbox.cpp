@@ -1,0 +1,305 @@
+#include "worker/inbox.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "worker/executor.hpp"
+
+namespace heddle::engine {
+
+using transport::Command;
+using transport::Opcode;
+
+Inbox::Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small)
+    : worker_(worker),
+      copies_messages_(worker.context().transport().capabilities().copies_messages),
+      small_(std::move(small)),
+      queue_(std::max<std::uint32_t>(records, kMostRecords)) {}
+
+// ---- producers ----------------------------------------------------------------------------------
+
+void Inbox::wake_executor() {
+  executor_->wake();
+}
+
+// False: the queue is full.
+template <class Write>
+bool Inbox::put_one(Run run, Write&& write) {
+  const Queued claimed = queue_.claim();
+  if (!claimed) return false;
+  std::byte* bytes = queue_.body(claimed).bytes;
+  std::memcpy(bytes, static_cast<const void*>(&run), sizeof run);
+  write(bytes + sizeof run);
+  if (queue_.publish(claimed)) [[unlikely]]
+    wake_executor();
+  return true;
+}
+
+namespace {
+
+// Writes bytes one after the other into the bodies of a claimed command.
+class BodyWriter {
+ public:
+  BodyWriter(queue::CommandQueue<>& queue, const queue::CommandQueue<>::Command& command)
+      : queue_(queue), command_(command) {}
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::size_t part = std::min(bytes.size(), sizeof(queue::CommandBytes) - within_);
+      std::memcpy(queue_.body(command_, record_).bytes + within_, bytes.data(), part);
+      bytes = bytes.subspan(part);
+      within_ += part;
+      if (within_ == sizeof(queue::CommandBytes)) {
+        within_ = 0;
+        ++record_;
+      }
+    }
+  }
+
+ private:
+  queue::CommandQueue<>& queue_;
+  const queue::CommandQueue<>::Command& command_;
+  std::uint32_t record_ = 0;
+  std::size_t within_ = 0;
+};
+
+}  // namespace
+
+bool Inbox::put_parts(Run run, std::span<const Part> parts) {
+  std::size_t bytes = sizeof run;
+  for (const Part& part : parts) bytes += part.size();
+  const Queued claimed = queue_.claim(static_cast<std::uint32_t>((bytes + kBodyBytes - 1) / kBodyBytes));
+  if (!claimed) return false;
+  BodyWriter writer(queue_, claimed);
+  writer.write(part_of(run));
+  for (const Part& part : parts) writer.write(part);
+  if (queue_.publish(claimed)) [[unlikely]]
+    wake_executor();
+  return true;
+}
+
+base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
+  if (command.opcode != Opcode::message) {
+    const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+    return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
+                     command.offset},
+               completion);
+  }
+  if (!command.inlined || command.bytes > kOneRecordPacket || registered || completion.observed()) [[unlikely]] {
+    return put_message(command, completion, registered);
+  }
+  const bool put = put_one(&run_message, [&](std::byte* to) {
+    const QueuedMessage head{
+        command.rank, command.worker, command.immediate, static_cast<std::uint16_t>(command.bytes), false, true, false};
+    std::memcpy(to, &head, sizeof head);
+    transport::copy_words(to + sizeof head, command.packet, command.bytes);
+  });
+  return put ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
+  const bool copied = copies(command);
+  const bool observed = completion.observed();
+  const QueuedMessage head{
+      command.rank,      command.worker,
+      command.immediate, static_cast<std::uint16_t>(copied ? command.packet_bytes() : command.header_bytes),
+      observed,          copied,
+      registered};
+  std::array<Part, 6> parts;
+  std::size_t count = 0;
+  parts[count++] = part_of(head);
+  if (observed) parts[count++] = part_of(completion);
+  std::array<std::byte, 8> zeros{};
+  if (command.header_bytes != 0) {
+    parts[count++] = {static_cast<const std::byte*>(command.header), command.header_bytes};
+    const std::uint32_t padding = wire::pad8(command.header_bytes) - command.header_bytes;
+    if (copied) parts[count++] = std::span(zeros).first(padding);
+  }
+  if (copied) {
+    parts[count++] = {static_cast<const std::byte*>(command.source()), command.bytes};
+  } else {
+    parts[count++] = part_of(command.local);
+    parts[count++] = part_of(command.bytes);
+  }
+  if (!put_parts(&run_message, std::span(parts).first(count))) return HEDDLE_AGAIN;
+  return copied && !observed ? HEDDLE_DONE : HEDDLE_POSTED;
+}
+
+base::Status Inbox::put(const Block& block, const Completion& completion) {
+  const bool callback = completion.fn != nullptr;
+  if ((callback && completion.counter != nullptr) || block.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
+    return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
+  }
+  const std::uint64_t flags = (block.kind == Kind::get ? QueuedBlock::kGet : 0) |
+                              (callback ? QueuedBlock::kCallback : 0) |
+                              (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
+  const bool put = put_one(&run_block, [&](std::byte* to) {
+    static_assert(sizeof(Run) + sizeof(QueuedBlock) <= kBodyBytes && alignof(QueuedBlock) <= 8);
+    auto* queued = new (to) QueuedBlock;
+    queued->local = block.local;
+    queued->remote = block.remote;
+    queued->offset = block.offset;
+    queued->bytes_and_flags = block.bytes << QueuedBlock::kFlagBits | flags;
+    if (callback) {
+      queued->fn = completion.fn;
+    } else {
+      queued->counter = completion.counter;
+    }
+    queued->arg = completion.arg;
+  });
+  return put ? HEDDLE_POSTED : HEDDLE_AGAIN;
+}
+
+// ---- the consumer -------------------------------------------------------------------------------
+
+Completion Inbox::QueuedBlock::completion() const {
+  const bool callback = (bytes_and_flags & kCallback) != 0;
+  return {callback ? fn : nullptr, arg, callback ? nullptr : counter,
+          (bytes_and_flags & kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
+}
+
+Block Inbox::QueuedBlock::block() const {
+  return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
+}
+
+std::size_t Inbox::drain(bool by_helper) {
+  by_helper_ = by_helper;
+  std::size_t started = 0;
+  Queued queued;
+  const Inside busy(worker_.core());
+  // A command that the transport refused is retried alone.
+  std::size_t most = std::exchange(stalled_, false) ? 1 : kBatch;
+  while (started < kBatch && queue_.take(&queued)) {
+    if (const std::size_t posted = post_run(queued, std::min(most, kBatch - started)); posted != 0) {
+      started += posted;
+      most = kBatch;
+      continue;
+    }
+    started_ = queued.end();
+    if (execute(queued, HEDDLE_DONE) == HEDDLE_AGAIN) {
+      started_ = queued.position;
+      queue_.put_back(queued.position);
+      stalled_ = true;
+      break;
+    }
+    queue_.release(queued);
+    ++started;
+    most = kBatch;
+  }
+  if (started > 0) worker_.core().note_moved();
+  if (started > 0 && worker_.context().objects().retired()) [[unlikely]]
+    worker_.context().objects().reclaim();
+  return started;
+}
+
+// Makes the command at `room`. False: it is something else than a command of one record without a
+// completion, or cannot be posted with others.
+inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
+  const std::byte* bytes = queue_.body(queued).bytes;
+  Run run = nullptr;
+  std::memcpy(static_cast<void*>(&run), bytes, sizeof run);
+  bytes += sizeof run;
+  if (run == &run_message) [[likely]] {
+    QueuedMessage head;
+    std::memcpy(&head, bytes, sizeof head);
+    if (queued.records != 1 || head.observed || !head.copied || head.registered) return false;
+    auto* command = new (room) Command(head.rank, head.worker, head.immediate);
+    command->inlined = true;
+    command->bytes = head.bytes;
+    transport::copy_words(command->packet, bytes + sizeof head, head.bytes);
+    return worker_.prepare(*command);
+  }
+  if (run != &run_block) return false;
+  QueuedBlock block;
+  std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
+  auto* command = new (room) Command;
+  return !block.completion().observed() && worker_.core().requester.whole(block.block(), command) &&
+         worker_.prepare(*command);
+}
+
+// Hands commands to the transport at once: `first` and those that follow it. How many were posted.
+std::size_t Inbox::post_run(const Queued& first, std::size_t most) {
+  // Made one by one: most runs are short.
+  alignas(Command) std::byte room[kBatch * sizeof(Command)];
+  static_assert(std::is_trivially_destructible_v<Command>);
+  std::size_t count = 0;
+  for (Queued queued = first; read_prepared(queued, room + count * sizeof(Command));) {
+    if (++count == most || !queue_.take(&queued)) break;
+  }
+  if (count == 0) return 0;
+  const std::size_t posted = worker_.post(std::span(std::launder(reinterpret_cast<Command*>(room)), count));
+  const Queued done{first.position, static_cast<std::uint32_t>(posted)};
+  // What was taken and not posted goes back; if nothing was posted the caller keeps the first.
+  queue_.put_back(posted == 0 ? first.end() : done.end());
+  if (posted == 0) return 0;
+  started_ = done.end();
+  queue_.release(done);
+  return posted;
+}
+
+base::Status Inbox::execute(const Queued& queued, base::Status cancel) {
+  alignas(8) std::array<std::byte, kMostRecords * kBodyBytes> gathered;
+  const std::byte* bytes = queue_.body(queued).bytes;
+  if (queued.records > 1) {
+    for (std::uint32_t i = 0; i < queued.records; ++i) {
+      std::memcpy(gathered.data() + i * kBodyBytes, queue_.body(queued, i).bytes, kBodyBytes);
+    }
+    bytes = gathered.data();
+  }
+  Run run = nullptr;
+  std::memcpy(static_cast<void*>(&run), bytes, sizeof run);
+  return run(*this, bytes + sizeof run, cancel);
+}
+
+base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
+  QueuedMessage head;
+  std::memcpy(&head, bytes, sizeof head);
+  bytes += sizeof head;
+  Completion completion;
+  if (head.observed) {
+    std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
+    bytes += sizeof completion;
+  }
+  Command command(head.rank, head.worker, head.immediate);
+  if (head.copied) {
+    command.set_message(nullptr, 0, bytes, head.bytes);
+  } else {
+    command.header = bytes;
+    command.header_bytes = head.bytes;
+    std::memcpy(static_cast<void*>(&command.local), bytes + head.bytes, sizeof command.local);
+    std::memcpy(&command.bytes, bytes + head.bytes + sizeof command.local, sizeof command.bytes);
+  }
+  Worker& worker = inbox.worker_;
+  const std::uint64_t packet_bytes = command.packet_bytes();
+  const base::Status status = cancel == HEDDLE_DONE ? worker.post(command, completion) : cancel;
+  if (status < HEDDLE_DONE) worker.give_back(command);
+  worker.core().operations.end_queued(status, completion, head.rank);
+  if (head.registered && status != HEDDLE_AGAIN) inbox.small_->executed(packet_bytes, inbox.by_helper_);
+  return status;
+}
+
+base::Status Inbox::run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
+  QueuedBlock queued;
+  std::memcpy(static_cast<void*>(&queued), bytes, sizeof queued);
+  const Completion completion = queued.completion();
+  const std::uint32_t rank = queued.remote->rank;
+  const base::Status status =
+      cancel == HEDDLE_DONE ? inbox.worker_.core().requester.try_block(queued.block(), completion) : cancel;
+  inbox.worker_.core().operations.end_queued(status, completion, rank);
+  return status;
+}
+
+void Inbox::cancel_all(base::Status status) {
+  const Inside busy(worker_.core());
+  Queued queued;
+  while (queue_.take(&queued)) {
+    execute(queued, status);
+    queue_.release(queued);
+  }
+  stalled_ = false;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,171 @@
+// The command queue of a worker: what waits in it, in which form, and what its consumer does with
+// it.
+//
+// Producers are any threads; the consumer is the thread that is inside the worker. A command, or
+// another start, takes one record of the queue if it is short: a message of up to 32 bytes that
+// nobody is told of, a put or a get. A message is copied into the queue if the transport would copy
+// it as well.
+//
+// The consumer hands commands of which nobody is told to the transport together, as many as follow
+// each other in the queue. It starts everything else alone, in the order of the claims: what the
+// transport does not take holds up what is behind it (stalled()).
+//
+// Small-message offload (small_offload.hpp) is a policy of this queue: whether a message is only
+// put here for a helper, although its caller could post it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "queue/command_queue.hpp"
+#include "worker/small_offload.hpp"
+#include "worker/starts.hpp"
+
+namespace heddle::engine {
+
+class Executor;
+
+class Inbox {
+ public:
+  // `records`: of the queue, at least. `small`: null: all messages are posted by their callers
+  // where these can.
+  Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small);
+
+  // ---- any thread ----
+  // DONE: a message that was copied, of which nobody is told; POSTED; AGAIN: the queue is full.
+  // `registered`: by small-message offload.
+  base::Status put(const transport::Command& command, const Completion& completion, bool registered = false);
+  // A put or get of one block.
+  base::Status put(const Block& block, const Completion& completion);
+  template <class Start>
+  base::Status put(const Start& what) {
+    static_assert(std::is_trivially_copyable_v<Start>);
+    const Part part = part_of(what);
+    return put_parts(&run_start<Start>, {&part, 1}) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+  }
+  // Commands wait, or are being started.
+  [[nodiscard]] bool queued() const { return queue_.claimed() != queue_.executed(); }
+  [[nodiscard]] std::uint64_t records() const { return queue_.claimed() - queue_.executed(); }
+  // What is before this position was put here before this call.
+  [[nodiscard]] std::uint64_t claimed() const { return queue_.claimed(); }
+  // Whoever becomes the consumer has something to take.
+  [[nodiscard]] bool ready() const { return queue_.ready(); }
+  // Null: it is off.
+  [[nodiscard]] SmallOffload* small_offload() const { return small_.get(); }
+  // A message of these lengths that is put here is copied.
+  [[nodiscard]] bool copies(const transport::Command& message) const {
+    return message.inlined || (copies_messages_ && message.bytes <= kMostCopied);
+  }
+  static constexpr std::uint64_t kMostCopied = 1024;  // bytes of payload
+
+  // ---- the consumer ---- Starts at most kBatch of what waits; how many were started. `by_helper`:
+  // of the library's threads.
+  std::size_t drain(bool by_helper);
+  // The transport did not take the next one.
+  [[nodiscard]] bool stalled() const { return stalled_; }
+  // Everything before this position has been started.
+  [[nodiscard]] std::uint64_t started() const { return started_; }
+  void cancel_all(base::Status status);
+  // Whom a producer wakes that ends the consumer's sleep, see queue::CommandQueue.
+  void set_executor(Executor* executor) { executor_ = executor; }
+  [[nodiscard]] bool prepare_sleep() { return queue_.prepare_sleep(); }
+  [[nodiscard]] bool wake_up() { return queue_.wake_up(); }
+
+ private:
+  using Queue = queue::CommandQueue<>;
+  using Queued = Queue::Command;
+  using Part = std::span<const std::byte>;
+  // Starts what stands behind it, and tells its completion; with `cancel` other than DONE: ends it
+  // unstarted.
+  using Run = base::Status (*)(Inbox& inbox, const std::byte* bytes, base::Status cancel);
+
+  static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
+  static constexpr std::size_t kBatch = 64;  // before those inside let others in
+
+  // A message as it stands in the queue, followed by [Completion, if observed], and the packet if
+  // it was copied, else header, pointer to the payload (8 bytes), and its length (8).
+  struct QueuedMessage {
+    std::uint32_t rank;
+    std::uint32_t worker;
+    std::uint32_t immediate;
+    std::uint16_t bytes;  // of the packet, or of the header
+    bool observed : 1;
+    bool copied : 1;
+    bool registered : 1;
+  };
+  static_assert(sizeof(QueuedMessage) == 16);
+  static constexpr std::size_t kOneRecordPacket = kBodyBytes - sizeof(Run) - sizeof(QueuedMessage);
+
+  // A put or get. It has one record, unless it has both a callback and a counter.
+  struct QueuedBlock {
+    std::byte* local;
+    RemoteRegion* remote;
+    std::uint64_t offset;
+    std::uint64_t bytes_and_flags;
+    union {
+      heddle_callback fn;  // kCallback
+      Counter* counter;    // null: nobody is told
+    };
+    void* arg;
+
+    static constexpr std::uint64_t kGet = 1;
+    static constexpr std::uint64_t kCallback = 2;
+    static constexpr std::uint64_t kLocal = 4;
+    static constexpr unsigned kFlagBits = 8;
+
+    [[nodiscard]] Completion completion() const;
+    [[nodiscard]] Block block() const;
+  };
+  static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
+
+  static constexpr std::size_t kMostBytes =
+      sizeof(Run) + sizeof(QueuedMessage) + sizeof(Completion) + HEDDLE_AM_HEADER_BYTES + kMostCopied;
+  static constexpr std::size_t kMostRecords = (kMostBytes + kBodyBytes - 1) / kBodyBytes;
+
+  template <class Value>
+  static Part part_of(const Value& value) {
+    return {reinterpret_cast<const std::byte*>(&value), sizeof value};
+  }
+  template <class Start>
+  static base::Status run_start(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
+    static_assert(sizeof(Run) + sizeof(Start) <= kMostBytes);
+    alignas(Start) std::byte copy[sizeof(Start)];
+    std::memcpy(copy, bytes, sizeof copy);
+    const auto& what = *reinterpret_cast<const Start*>(copy);
+    if constexpr (requires { what.cancelled(cancel); }) {
+      if (cancel != HEDDLE_DONE) {
+        what.cancelled(cancel);
+        return cancel;
+      }
+    }
+    const base::Status status = cancel == HEDDLE_DONE ? what.start(inbox.worker_) : cancel;
+    what.ended(inbox.worker_, status);
+    return status;
+  }
+  static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
+  static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
+
+  base::Status put_message(const transport::Command& command, const Completion& completion, bool registered);
+  bool put_parts(Run run, std::span<const Part> parts);
+  template <class Write>
+  bool put_one(Run run, Write&& write);
+  void wake_executor();
+  std::size_t post_run(const Queued& first, std::size_t most);
+  bool read_prepared(const Queued& queued, std::byte* room);
+  base::Status execute(const Queued& queued, base::Status cancel);
+
+  Worker& worker_;
+  const bool copies_messages_;
+  Executor* executor_ = nullptr;
+  const std::unique_ptr<SmallOffload> small_;
+  Queue queue_;
+  // The consumer's.
+  bool stalled_ = false;
+  bool by_helper_ = false;     // drain() is one's
+  std::uint64_t started_ = 0;  // where the last one that was started ends, in the queue's positions
+};
+
+}  // namespace heddle::engine

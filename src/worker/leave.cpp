@@ -1,0 +1,181 @@
+// Leaving a job (decision 0040). First each rank ends its own operations, then all meet. If any
+// rank has operations left when it comes, it says so, all make progress for each other until none
+// has, and all meet once more: a rank's workers serve its peers until then.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/timeout.hpp"
+#include "base/wait.hpp"
+#include "worker/context.hpp"
+#include "worker/hang_report.hpp"
+#include "worker/stillness.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// When nothing has moved for kStillNs this rank says that it leaves although it has operations
+// left, so that it hears whether all others leave as well. From then on every rank makes progress
+// and none begins anything: what has not moved for kGivenUpNs more is waiting for what nobody will
+// do, a worker that is never opened or a receive that is never posted. So long, since a rank may
+// have been stopped.
+constexpr std::int64_t kStillNs = 2'000'000'000;
+constexpr std::int64_t kGivenUpNs = 30'000'000'000;
+// To the second meeting those come at once who had nothing left at the first, unless they are
+// stopped; the others when they have ended or given up what they had.
+constexpr std::int64_t kPromptNs = 30'000'000'000;
+constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kGivenUpNs + kPromptNs;
+constexpr std::byte kSettled{0};
+constexpr std::byte kUnsettled{1};
+
+}  // namespace
+
+class Context::Leaving {
+ public:
+  explicit Leaving(Context& context)
+      : context_(context),
+        clock_(*context.environment().clock),
+        workers_(context.workers_.all()),
+        waiter_(context.clock(), HEDDLE_FOREVER, &context.crowd_),
+        watch_(context, nullptr, "heddle_context_leave", Watch::Scope::all) {}
+
+  base::Status run();
+
+ private:
+  // Ranks that say that they have operations left.
+  [[nodiscard]] std::size_t unsettled() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(parts_, [](const auto& part) { return part.size() != 1 || part[0] != kSettled; }));
+  }
+  [[nodiscard]] std::uint64_t unfinished() const;
+  [[nodiscard]] bool quiet() const;
+  bool progress();
+  [[nodiscard]] bool settle(std::int64_t still_ns, bool while_fewer);
+  [[nodiscard]] base::Status finish(Collective kind, std::int64_t timeout_ns);
+  [[nodiscard]] base::Status meet(std::int64_t timeout_ns);
+  [[nodiscard]] base::Status settle_together();
+  void give_up();
+
+  Context& context_;
+  base::Clock& clock_;
+  const std::vector<Worker*> workers_;
+  base::Waiter waiter_;
+  Watch watch_;
+  bool settled_ = false;
+  std::vector<std::vector<std::byte>> parts_;  // what each rank said at the last meeting
+};
+
+std::uint64_t Context::Leaving::unfinished() const {
+  std::uint64_t operations = 0;
+  for (Worker* worker : workers_) operations += worker->unfinished_operations();
+  return operations;
+}
+
+bool Context::Leaving::quiet() const {
+  return std::ranges::all_of(workers_, [](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; });
+}
+
+// True: something has moved. Else it may have slept.
+bool Context::Leaving::progress() {
+  int events = context_.progress_attachment();
+  for (Worker* worker : workers_) events += std::max(worker->progress(), 0);
+  static_cast<void>(events > 0 ? waiter_.busy() : waiter_.idle());
+  if (const std::int64_t ns = waiter_.nap_ns(); ns > 0) context_.nap(workers_, ns);
+  return events > 0;
+}
+
+// Until the operations have ended. False: some have not, and it is of no use to go on; while_fewer:
+// it is as long as they grow fewer.
+bool Context::Leaving::settle(std::int64_t still_ns, bool while_fewer) {
+  Stillness stillness(still_ns, clock_);
+  for (std::uint64_t left = unfinished(); !quiet();) {
+    const bool moved = progress();
+    const bool napping = waiter_.nap_ns() > 0;
+    watch_.round(kNothingMore, napping);
+    if (!stillness.over(moved, napping)) continue;
+    const std::uint64_t still = while_fewer ? unfinished() : left;
+    if (still >= std::exchange(left, still)) return false;
+    stillness.renew();
+  }
+  return true;
+}
+
+base::Status Context::Leaving::finish(Collective kind, std::int64_t timeout_ns) {
+  base::Timeout timeout(timeout_ns, clock_);
+  base::Status status = HEDDLE_DONE;
+  while ((status = context_.test_exchange(kind, &parts_)) == HEDDLE_AGAIN) {
+    static_cast<void>(progress());
+    if (timeout.over()) return context_.not_arrived(timeout_ns);
+    watch_.round([this](std::span<char> text) { context_.describe_awaited(text); }, waiter_.nap_ns() > 0);
+  }
+  return status;
+}
+
+base::Status Context::Leaving::meet(std::int64_t timeout_ns) {
+  const std::byte mine[] = {settled_ ? kSettled : kUnsettled};
+  const base::Status status = context_.begin_exchange(Collective::leave, mine);
+  return status == HEDDLE_DONE ? finish(Collective::leave, timeout_ns) : status;
+}
+
+// All have met.
+base::Status Context::Leaving::settle_together() {
+  const bool others = unsettled() > (settled_ ? 0U : 1U);
+  if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) give_up();
+  settled_ = true;
+  if (context_.size() == 1) return HEDDLE_DONE;
+  // Rank 0, whose bootstrap may keep the job together, is the last to go.
+  const std::int64_t timeout_ns = others || context_.rank() == 0 ? kLateNs : kPromptNs;
+  const base::Status status = meet(timeout_ns);
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  context_.environment().log.line(
+      base::Level::warn,
+      "heddle_context_leave: all ranks have met to leave, but one has not gone on for %.3g s (is it stopped?)%s; this "
+      "rank leaves",
+      static_cast<double>(timeout_ns) / 1e9, context_.missing().c_str());
+  return HEDDLE_DONE;
+}
+
+base::Status Context::Leaving::run() {
+  settled_ = settle(kStillNs, true);
+  const std::lock_guard lock(context_.exchange_mutex_);
+  // A barrier that timed out here is still being waited for elsewhere.
+  if (context_.in_exchange_) static_cast<void>(finish(Collective::barrier, base::Timeout::kForever));
+  // Where others are in another collective this rank is gone all the same: if it stayed, their
+  // leave would wait for it.
+  base::Status status = meet(base::Timeout::kForever);
+  if (status == HEDDLE_DONE) {
+    // From here on none does anything but leave. Where a rank has died the others have met as well,
+    // perhaps for something else.
+    context_.bootstrap().note_all_leave();
+    if (unsettled() > 0) status = settle_together();
+  } else if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) {
+    give_up();
+  }
+  if (Attachment* attached = context_.attachment(); attached != nullptr) attached->end();
+  for (Worker* worker : workers_) context_.end_worker(worker);
+  context_.bootstrap().leave();
+  context_.left_ = true;
+  // the living have all been waited for
+  return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;
+}
+
+// Ending the workers cancels them.
+void Context::Leaving::give_up() {
+  for (Worker* worker : workers_) {
+    if (worker->try_quiet() != HEDDLE_AGAIN) continue;
+    context_.environment().log.line(
+        base::Level::warn,
+        "heddle_context_leave: worker %u has operations that nobody will complete, since all ranks leave "
+        "(messages to a worker that was never opened, or that nobody has received?); they end with CANCELLED",
+        worker->index());
+  }
+}
+
+base::Status Context::leave() {
+  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
+  return Leaving(*this).run();
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,99 @@
+#include "worker/one_thread.hpp"
+
+#include <optional>
+#include <utility>
+
+namespace heddle::engine {
+namespace {
+
+using transport::LocalMemory;
+using transport::RemoteMemory;
+using transport::TransportWorker;
+
+// What function() returns, run by the thread. The words of an error are of the thread that met it:
+// they come along.
+template <class Function>
+auto result_of(ExecutorLoop& thread, Function&& function) {
+  if (thread.is_calling_thread()) return function();
+  std::optional<decltype(function())> result;
+  std::string words;
+  thread.call([&] {
+    result.emplace(function());
+    if (!result->ok()) words = base::last_message();
+  });
+  if (!result->ok()) base::fail(result->status(), "%s", words.c_str());
+  return *std::move(result);
+}
+
+class OneThreadWorker final : public transport::ForwardingWorker {
+ public:
+  OneThreadWorker(ExecutorLoop& thread, std::unique_ptr<TransportWorker> inner)
+      : ForwardingWorker(std::move(inner)), thread_(thread) {}
+  ~OneThreadWorker() override {
+    thread_.call([this] { inner_.reset(); });
+  }
+  OneThreadWorker(const OneThreadWorker&) = delete;
+  OneThreadWorker& operator=(const OneThreadWorker&) = delete;
+
+  [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override {
+    return here() ? inner_->post(batch) : 0;
+  }
+  [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override {
+    return here() ? inner_->poll(completions) : 0;
+  }
+  void peer_failed(std::uint32_t rank) override {
+    thread_.call([this, rank] { inner_->peer_failed(rank); });
+  }
+  [[nodiscard]] bool closed(Target target) override { return here() && inner_->closed(target); }
+  [[nodiscard]] bool arm() override { return here() && inner_->arm(); }
+  [[nodiscard]] bool has_arrivals() override { return !here() || inner_->has_arrivals(); }
+
+ private:
+  [[nodiscard]] bool here() const { return thread_.is_calling_thread(); }
+
+  ExecutorLoop& thread_;
+};
+
+}  // namespace
+
+OneThread::Opened OneThread::open(ExecutorLoop& thread, const std::function<Opened()>& open) {
+  auto inner = result_of(thread, open);
+  if (!inner) return inner.status();
+  return std::unique_ptr<transport::Transport>(std::make_unique<OneThread>(thread, std::move(*inner)));
+}
+
+OneThread::~OneThread() {
+  thread_.call([this] { inner_.reset(); });
+}
+
+base::Result<std::unique_ptr<TransportWorker>> OneThread::open_worker(std::uint32_t index) {
+  auto inner = result_of(thread_, [&] { return inner_->open_worker(index); });
+  if (!inner) return inner.status();
+  return std::unique_ptr<TransportWorker>(std::make_unique<OneThreadWorker>(thread_, std::move(*inner)));
+}
+
+base::Result<LocalMemory> OneThread::allocate(std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->allocate(bytes); });
+}
+
+void OneThread::free(const LocalMemory& memory) {
+  thread_.call([&] { inner_->free(memory); });
+}
+
+base::Result<LocalMemory> OneThread::enroll(void* address, std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->enroll(address, bytes); });
+}
+
+base::Result<LocalMemory> OneThread::enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->enroll_for(rank, address, bytes); });
+}
+
+void OneThread::withdraw(const LocalMemory& memory) {
+  thread_.call([&] { inner_->withdraw(memory); });
+}
+
+base::Result<RemoteMemory> OneThread::try_import(std::uint32_t rank, const transport::MemoryKey& key) {
+  return result_of(thread_, [&] { return inner_->try_import(rank, key); });
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,49 @@
+// A transport whose library takes calls of one thread only (Capabilities::one_thread): what is
+// opened, registered and destroyed is that by the thread, whoever asks and waits for it; a worker
+// that another thread posts to or polls takes and has nothing now.
+//
+// The engine does not post or poll by others: all workers of such a context are in offload mode,
+// and Gate::may_advance() keeps the others out. What stands here is what the other threads have to
+// do with the transport, and the second lock on the door.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "transport/common/forwarding.hpp"
+#include "worker/executor.hpp"
+
+namespace heddle::engine {
+
+class OneThread final : public transport::ForwardingTransport {
+ public:
+  using Opened = base::Result<std::unique_ptr<transport::Transport>>;
+
+  // What open() opens, on this thread.
+  static Opened open(ExecutorLoop& thread, const std::function<Opened()>& open);
+  OneThread(ExecutorLoop& thread, std::unique_ptr<transport::Transport> inner)
+      : ForwardingTransport(std::move(inner)), thread_(thread) {}
+  ~OneThread() override;
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+  [[nodiscard]] std::string describe() const override { return inner_->describe() + ", one thread makes all calls"; }
+  [[nodiscard]] base::Result<std::unique_ptr<transport::TransportWorker>> open_worker(std::uint32_t index) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> allocate(std::uint64_t bytes) override;
+  void free(const transport::LocalMemory& memory) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> enroll(void* address, std::uint64_t bytes) override;
+  void withdraw(const transport::LocalMemory& memory) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> enroll_for(std::uint32_t rank, void* address,
+                                                                std::uint64_t bytes) override;
+  [[nodiscard]] base::Result<transport::RemoteMemory> try_import(std::uint32_t rank,
+                                                                 const transport::MemoryKey& key) override;
+  // release() is called with locks held that the thread may wait for; it calls no library. These
+  // need the thread.
+  [[nodiscard]] transport::SessionQueues* sessions() override { return nullptr; }
+  [[nodiscard]] transport::BarrierGates* gates() override { return nullptr; }
+
+ private:
+  ExecutorLoop& thread_;
+};
+
+}  // namespace heddle::engine

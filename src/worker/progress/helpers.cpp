@@ -1,0 +1,391 @@
+#include "worker/progress/helpers.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/fence.hpp"
+#include "base/futex.hpp"
+#include "base/membarrier.hpp"
+#include "base/quiet_thread.hpp"
+#include "base/wait.hpp"
+#include "queue/fetching_mutex.hpp"
+#include "queue/handover.hpp"
+#include "worker/gate.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+namespace {
+
+// An owner that comes this often makes progress itself, or soon will.
+constexpr std::uint64_t kOutsideNs = 5'000;
+// One that comes this long without making progress does not: it may be waiting, by try_ functions,
+// for what only progress brings.
+constexpr std::uint64_t kNeglectNs = 1'000'000;
+// Rounds of progress in one visit, so that one busy worker does not keep a helper from the others.
+constexpr int kRounds = 16;
+// Adaptive: how long the bell is looked at after the last event before sleeping. About what a
+// wake-up costs both sides.
+constexpr std::uint64_t kLookNs = 50'000;
+// Between visits that found something under way, but nothing done.
+constexpr std::uint64_t kFirstBackoffNs = 2'000;
+constexpr std::uint64_t kMostBackoffNs = 100'000;
+constexpr std::int64_t kFirstNapNs = 20'000;
+constexpr std::int64_t kLongestNapNs = 1'000'000;
+// How long the end of a visit is waited for before its helper is fetched, and between further
+// attempts.
+constexpr std::int64_t kPatienceNs = 1'000'000;
+// A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
+constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
+
+std::uint32_t kernel_number() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+void pin_to(int core) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  // else it runs elsewhere, at the same low priority
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+// The processors this process may use.
+std::vector<int> cores() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::vector<int> found;
+  if (::sched_getaffinity(0, sizeof all, &all) != 0) return {-1};
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all)) found.push_back(core);
+  }
+  return found;
+}
+
+}  // namespace
+
+class Helpers::Visit {
+ public:
+  explicit Visit(Entry& entry) : entry_(entry) {
+    entry_.visitors.fetch_add(1, std::memory_order_seq_cst);
+    worker_ = entry_.worker.load(std::memory_order_seq_cst);
+  }
+  ~Visit() {
+    if (entry_.visitors.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
+    // Partner: the store in remove(). Who does not see it has left before remove() counts.
+    if (entry_.worker.load(std::memory_order_seq_cst) == nullptr) {
+      base::futex_wake_all(&entry_.visitors, base::FutexScope::process);
+    }
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  [[nodiscard]] Worker* worker() const { return worker_; }
+
+ private:
+  Entry& entry_;
+  Worker* worker_;
+};
+
+void Helpers::add(Worker* worker) {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t index = worker->index();
+  entries_[index].worker.store(worker, std::memory_order_seq_cst);
+  if (used_.load(std::memory_order_relaxed) <= index) used_.store(index + 1, std::memory_order_release);
+  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload) {
+    try {
+      start();
+    } catch (...) {
+      entries_[index].worker.store(nullptr, std::memory_order_seq_cst);
+      throw;
+    }
+  }
+  transport_.ring();  // nobody knows it yet
+}
+
+void Helpers::remove(const Worker* worker) {
+  Entry& entry = entries_[worker->index()];
+  if (entry.worker.exchange(nullptr, std::memory_order_seq_cst) == nullptr) return;
+  for (bool waited = false;; waited = true) {
+    const std::uint32_t visitors = entry.visitors.load(std::memory_order_seq_cst);
+    if (visitors == 0) return;
+    if (waited) fetch_visitors(entry);
+    base::futex_wait(&entry.visitors, visitors, kPatienceNs, base::FutexScope::process);
+  }
+}
+
+void Helpers::attach(Attachment* attachment) {
+  const std::lock_guard lock(mutex_);
+  attachment_.store(attachment, std::memory_order_release);
+  try {
+    if (threads_.empty() && policy_.helps()) start();
+  } catch (const std::system_error&) {
+    threads_.clear();  // it goes without: those who wait move it on
+  }
+  transport_.ring();
+}
+
+// They may have lost their cores at it.
+void Helpers::fetch_visitors(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    const Seat& seat = seats_[i];
+    if (seat.at.load(std::memory_order_relaxed) != &entry) continue;
+    const std::uint32_t number = seat.number.load(std::memory_order_relaxed);
+    queue::SystemHandover::bring(number, seat.number, number);
+  }
+}
+
+void Helpers::stop() {
+  stop_.store(true, std::memory_order_relaxed);
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    threads.swap(threads_);
+  }
+  transport_.ring();
+  for (std::thread& thread : threads) thread.join();
+}
+
+Helpers::Owner Helpers::look_at_owner(Entry& entry, Worker& worker, std::uint64_t now) {
+  const Gate& gate = *worker.gate();
+  const std::uint64_t entries = gate.entries();
+  if (entries != entry.entries.load(std::memory_order_relaxed)) {
+    entry.entries.store(entries, std::memory_order_relaxed);
+    entry.unchanged_since.store(now, std::memory_order_relaxed);
+  } else if (now - entry.unchanged_since.load(std::memory_order_relaxed) >= kOutsideNs) {
+    return Owner::outside;
+  }
+  const std::uint64_t polls = gate.polls();
+  if (polls != entry.polls.load(std::memory_order_relaxed)) {
+    entry.polls.store(polls, std::memory_order_relaxed);
+    entry.advanced_at.store(now, std::memory_order_relaxed);
+  }
+  return now - entry.advanced_at.load(std::memory_order_relaxed) < kNeglectNs ? Owner::active : Owner::neglectful;
+}
+
+// Nothing has happened since a visit that left it quiet.
+bool Helpers::unchanged(const Entry& entry, Worker& worker) {
+  return entry.quiet.load(std::memory_order_relaxed) && worker.core().transport.armed() &&
+         !worker.gate()->registered() && worker.gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
+         worker.core().failure_epoch.load(std::memory_order_relaxed) == entry.epoch.load(std::memory_order_relaxed);
+}
+
+bool Helpers::all_unchanged() {
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Visit visit(entries_[i]);
+    if (visit.worker() == nullptr || visit.worker()->sharing() == Sharing::offload) continue;
+    if (!unchanged(entries_[i], *visit.worker())) return false;
+  }
+  const Attachment* attachment = attachment_.load(std::memory_order_acquire);
+  return attachment == nullptr || !attachment->active();
+}
+
+// By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out,
+// or is seen here.
+void Helpers::sleep(std::uint32_t seen) {
+  asleep_.store(1, std::memory_order_relaxed);
+  base::full_fence();
+  const bool ordered = base::membarrier_private();
+  if (all_unchanged() && !stop_.load(std::memory_order_relaxed)) {
+    transport_.wait(seen, ordered ? kLongestSleepNs : kLongestNapNs);
+  }
+  asleep_.store(0, std::memory_order_relaxed);
+}
+
+Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
+  if (worker.sharing() == Sharing::offload || unchanged(entry, worker)) return Found::nothing;
+  // A visit disturbs the cores of the other threads: one that only waits for something else is not
+  // repeated all the time.
+  const std::uint64_t now = clock_.now_ns();
+  // Registered messages are for helpers, at once. One that was met and did not leave waits as
+  // everything does.
+  const SmallOffload* small = worker.gate()->small_offload();
+  const std::uint64_t messages = small == nullptr ? 0 : small->registered_messages();
+  const bool registered = messages != entry.registered.load(std::memory_order_relaxed) && worker.gate()->registered();
+  if (!registered && now < entry.not_before.load(std::memory_order_relaxed) &&
+      worker.core().transport.armed() == entry.was_armed.load(std::memory_order_relaxed)) {
+    return Found::later;
+  }
+  const Owner owner = look_at_owner(entry, worker, now);
+  if (owner == Owner::active) {
+    entry.quiet.store(false, std::memory_order_relaxed);
+    // An owner that registers and goes away will be outside in a moment; one that stays submits it
+    // itself.
+    return registered ? Found::events : Found::later;
+  }
+  entry.epoch.store(worker.core().failure_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const std::uint64_t refused = entry.refused_since.load(std::memory_order_relaxed);
+  const bool waited = refused != 0 && now - refused >= kNeglectNs;
+  const auto [visited, quiet, events] = let_in(worker, number, owner == Owner::neglectful || waited);
+  if (!visited && waited) worker.gate()->fetch_helper();
+  const Found found = events > 0 ? Found::events : quiet ? Found::nothing : Found::later;
+  if (visited) entry.advanced_at.store(now, std::memory_order_relaxed);
+  if (visited) entry.registered.store(messages, std::memory_order_relaxed);
+  if (visited || refused == 0) entry.refused_since.store(visited ? 0 : now, std::memory_order_relaxed);
+  entry.quiet.store(quiet, std::memory_order_relaxed);
+  entry.was_armed.store(worker.core().transport.armed(), std::memory_order_relaxed);
+  const std::uint64_t backoff =
+      found == Found::later
+          ? std::min(2 * entry.backoff.load(std::memory_order_relaxed) + kFirstBackoffNs, kMostBackoffNs)
+          : 0;
+  entry.backoff.store(backoff, std::memory_order_relaxed);
+  entry.not_before.store(now + backoff, std::memory_order_relaxed);
+  return found;
+}
+
+Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urgent) {
+  Outcome outcome;
+  outcome.visited = worker.gate()->try_visit(number, urgent, [&] {
+    for (int round = 0; round < kRounds; ++round) {
+      const int got = worker.gate()->advance();
+      outcome.events += std::max(got, 0);
+      if (got > 0 && !worker.gate()->wanted()) continue;
+      if (got > 0 || !worker.completer().arm()) break;
+      transport_.settle();
+      if (!worker.core().transport.has_arrivals()) {
+        // what the transport refused waits there for the next look
+        outcome.quiet = !worker.gate()->queued();
+        break;
+      }
+    }
+  });
+  return outcome;
+}
+
+Helpers::Found Helpers::sweep(Seat& seat, std::uint32_t number) {
+  Found found = Found::nothing;
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used && !stop_.load(std::memory_order_relaxed); ++i) {
+    seat.at.store(&entries_[i], std::memory_order_relaxed);
+    {
+      const Visit at(entries_[i]);
+      if (at.worker() != nullptr) found = std::max(found, visit(entries_[i], *at.worker(), number));
+    }
+    seat.at.store(nullptr, std::memory_order_relaxed);
+  }
+  return std::max(found, sweep_attachment());
+}
+
+Helpers::Found Helpers::sweep_attachment() {
+  Attachment* attachment = attachment_.load(std::memory_order_acquire);
+  if (attachment == nullptr) return Found::nothing;
+  switch (attachment->advance()) {
+    case Attachment::Found::nothing:
+      return Found::nothing;
+    case Attachment::Found::waits:
+      return Found::soon;
+    case Attachment::Found::moved:
+      break;
+  }
+  return Found::events;
+}
+
+int Helpers::advance_all() {
+  const std::uint32_t number = kernel_number() | queue::SystemHandover::kStays;
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  int events = 0;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Visit at(entries_[i]);
+    if (at.worker() == nullptr) continue;
+    Gate& gate = *at.worker()->gate();
+    static_cast<void>(gate.try_visit(number, false, [&] { events += std::max(gate.advance(), 0); }));
+  }
+  events += sweep_attachment() == Found::events ? 1 : 0;
+  return events;
+}
+
+// ---- the threads --------------------------------------------------------------------------------
+
+void Helpers::start() {
+  stop_.store(false, std::memory_order_relaxed);
+  std::vector<int> places;
+  if (policy_.kind == PolicyKind::idle) places = cores();
+  if (policy_.kind == PolicyKind::dedicated) places.assign(policy_.threads, -1);
+  if (policy_.kind == PolicyKind::adaptive) places = {-1};
+  seats_ = std::make_unique<Seat[]>(places.size());
+  try {
+    for (const int core : places) {
+      Seat& seat = seats_[threads_.size()];
+      threads_.push_back(base::start_quiet_thread([this, core, &seat] { run(core, seat); }));
+    }
+  } catch (...) {
+    // Those that have started are enough; stop() ends them.
+    if (threads_.empty()) throw;
+  }
+}
+
+void Helpers::settle_down(int core) const {
+  pthread_setname_np(pthread_self(), "heddle-progress");
+  if (core >= 0) pin_to(core);
+  if (policy_.kind == PolicyKind::dedicated) return;
+  if (policy_.kind == PolicyKind::adaptive) {
+    // It sleeps when it has nothing to do, so it need not be kept away by SCHED_IDLE, under which
+    // it would wake late.
+    constexpr int kLowest = 19;
+    ::setpriority(PRIO_PROCESS, kernel_number(), kLowest);
+    return;
+  }
+  const sched_param none{};
+  pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);  // always allowed
+}
+
+void Helpers::run(int core, Seat& seat) {
+  const std::uint32_t number = kernel_number();
+  queue::be_helper(number);
+  seat.number.store(number, std::memory_order_relaxed);
+  settle_down(core);
+  cpu_set_t home;
+  const bool known = pthread_getaffinity_np(pthread_self(), sizeof home, &home) == 0;
+  std::int64_t nap_ns = kFirstNapNs;
+  std::uint64_t quiet_since = clock_.now_ns();
+  std::uint32_t moves = queue::SystemHandover::moves();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const std::uint32_t seen = transport_.bell();
+    const Found found = sweep(seat, number);
+    rounds_.fetch_add(1, std::memory_order_relaxed);
+    if (const std::uint32_t now = queue::SystemHandover::moves(); now != moves) {
+      moves = now;
+      if (known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
+    }
+    pause(found, seen, &nap_ns, &quiet_since);
+  }
+}
+
+void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since) {
+  if (found == Found::events) {
+    *nap_ns = kFirstNapNs;
+    *quiet_since = clock_.now_ns();
+    return;
+  }
+  if (policy_.kind != PolicyKind::adaptive) {
+    for (int i = 0; i < 32 && transport_.bell() == seen; ++i) base::cpu_relax();
+    if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
+    return;
+  }
+  // What others store rings no bell: it is looked for as long as it may come any moment, then from
+  // time to time.
+  const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
+  if (found == Found::later || (found == Found::soon && !soon)) {
+    transport_.wait(seen, *nap_ns);
+    *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
+    return;
+  }
+  *nap_ns = kFirstNapNs;
+  if (soon) ::sched_yield();
+  if (clock_.now_ns() - *quiet_since < kLookNs) {
+    for (int i = 0; i < 64 && transport_.bell() == seen; ++i) base::cpu_relax();
+    return;
+  }
+  sleep(seen);
+  *quiet_since = clock_.now_ns();
+}
+
+}  // namespace heddle::engine

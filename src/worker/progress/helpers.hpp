@@ -1,0 +1,142 @@
+// The engine's threads that make progress on the application's workers, as the policy says, and the
+// list of the workers that may be helped: those with a gate.
+//
+// A visit to a worker: if its owner has been outside for a while, or comes and goes without making
+// progress itself, enter by the gate (a busy worker is skipped, never waited for, but for that
+// one), make progress until nothing comes, then arm it. An armed worker is left alone, so that its
+// owner's core is not disturbed by barriers, until something arrives for it, which rings the
+// transport's bell. When all are armed, the policy decides: look at the bell (dedicated, idle), or
+// sleep on it (adaptive). A worker whose owner is at work, or with something under way that only
+// polling moves on, is looked at again after a nap that grows.
+//
+// Visits and the list: an entry's visitors counts who is at it or about to look; `worker` is null
+// before add() and after remove().
+// A visitor counts itself in, then looks at `worker`; remove() clears `worker`, then looks at the
+// count (both seq_cst), so that one of them sees the other. No helper holds a lock here: it may
+// lose its core at any point, and remove(), if it waits for long, fetches those that are at its
+// entry (queue/handover.hpp). mutex_ is for the application's threads alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/cache_line.hpp"
+#include "base/clock.hpp"
+#include "transport/transport.hpp"
+#include "worker/attachment.hpp"
+#include "worker/progress/policy.hpp"
+
+namespace heddle::engine {
+
+class Worker;
+
+class Helpers {
+ public:
+  // `workers`: that can ever be opened.
+  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, std::uint32_t workers)
+      : policy_(policy), transport_(transport), clock_(clock), entries_(workers) {}
+  ~Helpers() { stop(); }
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+
+  [[nodiscard]] const Policy& policy() const { return policy_; }
+
+  // The worker has a gate, and its number was not here before. Starts the threads with the first
+  // one; throws std::system_error if there can be none.
+  void add(Worker* worker);
+  // Afterwards nobody visits it. Not from inside its handlers.
+  void remove(const Worker* worker);
+  // Ends the threads; the workers stay in the list.
+  void stop();
+  // From now on it is advanced too. Once; it stays until stop(). Starts the threads as add() does.
+  void attach(Attachment* attachment);
+
+  // Progress on every worker that is not busy, by the calling thread, at once: number of events.
+  int advance_all();
+
+  // A number that changes whenever a helper has gone round: one that does so has a core. Relaxed: a
+  // hint.
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
+
+  // ---- for the gates: what the application leaves under way on its way out may need a helper that
+  // sleeps ----
+  [[nodiscard]] bool asleep() const { return asleep_.load(std::memory_order_relaxed) != 0; }
+  void wake() {
+    if (asleep_.exchange(0, std::memory_order_relaxed) != 0) transport_.ring();
+  }
+
+ private:
+  // A worker, and what the visitors know about it. Atomics are relaxed: hints, which order nothing.
+  struct alignas(base::kCacheLine) Entry {
+    std::atomic<Worker*> worker{nullptr};  // seq_cst with `visitors`
+    // seq_cst with `worker`; who leaves last wakes remove()
+    std::atomic<std::uint32_t> visitors{0};
+    // of the application's threads, when last looked at
+    std::atomic<std::uint64_t> entries{0};
+    std::atomic<std::uint64_t> unchanged_since{0};  // ns
+    // of the application's threads, when last looked at
+    std::atomic<std::uint64_t> polls{0};
+    std::atomic<std::uint64_t> advanced_at{0};  // ns: by them, or by a visit
+    // ns: visits have found somebody there since; 0: the last has not
+    std::atomic<std::uint64_t> refused_since{0};
+    std::atomic<std::uint64_t> epoch{0};       // of failures, at the last visit
+    std::atomic<std::uint64_t> registered{0};  // messages, at the last visit
+    std::atomic<std::uint64_t> not_before{0};  // ns: unless it is rung for
+    std::atomic<std::uint64_t> backoff{0};     // ns
+    std::atomic<bool> was_armed{false};        // after the last visit
+    // the last visit left it armed, and nothing under way
+    std::atomic<bool> quiet{false};
+  };
+  // A helper, as remove() sees it. Relaxed: hints about whom to fetch; who fetches in vain tries
+  // again.
+  struct Seat {
+    std::atomic<std::uint32_t> number{0};  // 0: it has not begun
+    std::atomic<const Entry*> at{nullptr};
+  };
+  // The worker of an entry, kept for as long as this lives; null: there is none.
+  class Visit;
+
+  // soon: it waits for others, without whom nothing rings.
+  enum class Found : std::uint8_t { nothing, later, soon, events };
+
+  enum class Owner : std::uint8_t { outside, active, neglectful };
+  Found visit(Entry& entry, Worker& worker, std::uint32_t number);
+  struct Outcome {
+    bool visited = false;
+    bool quiet = false;  // armed, and nothing is under way
+    int events = 0;
+  };
+  Outcome let_in(Worker& worker, std::uint32_t number, bool urgent);
+  [[nodiscard]] static Owner look_at_owner(Entry& entry, Worker& worker, std::uint64_t now);
+  Found sweep(Seat& seat, std::uint32_t number);
+  Found sweep_attachment();
+  [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
+  [[nodiscard]] bool all_unchanged();
+  void sleep(std::uint32_t seen);
+  void start();
+  void run(int core, Seat& seat);
+  void fetch_visitors(const Entry& entry);
+  void settle_down(int core) const;
+  void pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since);
+
+  const Policy policy_;
+  transport::Transport& transport_;
+  base::Clock& clock_;
+  std::mutex mutex_;            // guards the list of threads
+  std::vector<Entry> entries_;  // by the workers' numbers
+  // entries that ever had a worker: those before this one. Release by add(), acquire by sweeps
+  std::atomic<std::uint32_t> used_{0};
+  std::unique_ptr<Seat[]> seats_;  // of threads_
+  // 1: a helper sleeps, or is about to. Partner: the barrier in sleep().
+  std::atomic<std::uint32_t> asleep_{0};
+  std::atomic<std::uint64_t> rounds_{0};
+  std::atomic<Attachment*> attachment_{nullptr};  // release by attach(), acquire by the threads
+  std::atomic<bool> stop_{false};                 // relaxed: ring() and join() order it
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace heddle::engine

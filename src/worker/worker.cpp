@@ -1,0 +1,326 @@
+#include "worker/worker.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "base/log.hpp"
+#include "worker/gate.hpp"
+
+namespace heddle::engine {
+
+base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, const Traits& traits) {
+  const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
+  auto transport = context.transport().open_worker(index);
+  if (!transport) return transport.status();
+  std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
+  if (context.extension() != nullptr) {
+    worker->extension_ = context.extension()(*worker);
+    worker->completer_.add(wire::kExtensionRow, *worker->extension_);
+  }
+  if (traits.sharing != Sharing::exclusive || traits.helped) {
+    worker->counts_.share();
+    // As many records as operations: the queue is full when that many wait.
+    worker->gate_ =
+        Gate::make(*worker, traits.sharing, static_cast<std::uint32_t>(operations), context.small_offload());
+  }
+  return worker;
+}
+
+Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
+               std::unique_ptr<transport::TransportWorker> transport)
+    : context_(context),
+      index_(index),
+      sharing_(traits.sharing),
+      size_(context.size()),
+      max_workers_(context.transport().capabilities().max_workers),
+      max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
+      transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
+        if (!traits.aggregates) return std::move(transport);
+        const std::uint32_t max_message = context.transport().capabilities().max_message;
+        auto aggregator = std::make_unique<Aggregator>(std::move(transport), max_message);
+        aggregator_ = aggregator.get();
+        return aggregator;
+      }()),
+      core_(context.objects(), index, *transport_, traits.sharing == Sharing::exclusive && !traits.helped),
+      messages_(core_),
+      tagged_(core_),
+      requests_(core_),
+      completer_(core_, aggregator_) {
+  // The table of protocols. The extension's row follows.
+  completer_.add(wire::row_of(wire::Kind::active_message), messages_);
+  completer_.add(wire::row_of(wire::Kind::fragment), messages_);
+  completer_.add(wire::row_of(wire::Kind::user), messages_);
+  completer_.add(wire::row_of(wire::Kind::tagged), tagged_);
+  completer_.add(wire::row_of(wire::Kind::request), requests_);
+  completer_.add(wire::row_of(wire::Kind::reply), requests_);
+  context.objects().add(*this);
+}
+
+Worker::~Worker() {
+  gate_.reset();
+  completer_.cancel_all(HEDDLE_ERR_CANCELLED);
+  context_.objects().remove(*this);
+  if (!context_.environment().config.flag(base::Var::stats)) return;
+  const heddle_worker_stats all = read_stats();
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  context_.environment().log.say(
+      "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
+      "again %llu polls %llu received %llu "
+      "dropped %llu stored %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu "
+      "registered "
+      "%llu "
+      "helped %llu taken %llu",
+      index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
+      number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
+      number(all.stored), number(all.failed), number(all.sends), number(all.receives), number(all.kept),
+      number(all.tasks), number(all.aggregated), number(all.packets), number(all.registered), number(all.helped),
+      number(all.taken));
+}
+
+heddle_worker_stats Worker::read_stats() {
+  heddle_worker_stats all;
+  const auto read = [&] {
+    all = core_.stats;
+    all.failed += core_.operations.failed();
+    all.dropped += transport_->counters().malformed + core_.responder.lost() + messages_.tasks().dropped();
+    if (aggregator_ == nullptr) return;
+    all.aggregated = aggregator_->counts().messages;
+    all.packets = aggregator_->counts().packets;
+  };
+  gate_ == nullptr ? read() : gate_->visit(read);
+  const Tally posted = counts_.total();
+  if (gate_ != nullptr && gate_->small_offload() != nullptr) {
+    all.registered = gate_->small_offload()->registered_messages();
+    all.helped = gate_->small_offload()->helped_messages();
+  }
+  all.tasks = messages_.tasks().ran();
+  all.stored = messages_.tasks().stored();
+  all.puts = posted.puts;
+  all.gets = posted.gets;
+  all.atomics = posted.atomics;
+  all.messages = posted.messages;
+  all.sends = posted.sends;
+  all.bytes = posted.bytes;
+  all.again = posted.again;
+  all.direct = posted.puts + posted.gets + posted.atomics - posted.commands;
+  return all;
+}
+
+// The queue first: a command leaves it only when its operation has its marks, which are then seen.
+// The other way round it could be started between the two looks, and neither would find it.
+bool Worker::names_remote(const RemoteRegion* remote) const {
+  return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
+}
+
+bool Worker::names_counter(const Counter* counter) const {
+  return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_counter(counter) ||
+         tagged_.names_counter(counter);
+}
+
+void Worker::begin() {
+  if (gate_ != nullptr) gate_->begin();
+}
+
+void Worker::end() {
+  gate_ == nullptr ? completer_.cancel_all(HEDDLE_ERR_CANCELLED) : gate_->end();
+  if (messages_.tasks().stored() == 0) return;
+  context_.environment().log.line(
+      base::Level::warn,
+      "worker %u was closed with %llu USER messages that no heddle_run_tasks had taken; they are "
+      "dropped",
+      index_, static_cast<unsigned long long>(messages_.tasks().stored()));
+}
+
+bool Worker::may_call() const {
+  return gate_ == nullptr || gate_->may_call();
+}
+
+int Worker::progress() {
+  return gate_ == nullptr ? completer_.progress() : gate_->progress();
+}
+
+namespace {
+
+// What a thread has seen of a worker in its last heddle_worker_wait. Whoever moves a worker on may
+// do so between the look at what a program waits for and its next wait: that wait has to notice it.
+struct Seen {
+  std::uint64_t worker = 0;  // its handle; 0: of none
+  std::uint64_t moved = 0;
+  std::uint64_t idle_since = 0;  // 0: that wait did not end in vain; Clock
+  std::uint64_t returned = 0;    // then: when it did
+  Watch::Waited waited{};
+};
+
+// Of the workers that it has waited on. One that has fallen out is as one that it waits on for the
+// first time.
+class SeenWorkers {
+ public:
+  Seen& of(std::uint64_t worker) {
+    for (Seen& row : first_) {
+      if (row.worker == worker) return row;
+      if (row.worker == 0) return row = Seen{worker};
+    }
+    // As many as a process may open, by their place in the table of handles: workers that are open
+    // have different ones.
+    if (more_ == nullptr) more_.reset(new (std::nothrow) Seen[kMore]);
+    Seen& row = more_ != nullptr ? more_[(worker >> kHandleIndexShift) % kMore] : first_.back();
+    if (row.worker != worker) row = Seen{worker};
+    return row;
+  }
+
+ private:
+  static constexpr std::size_t kMore = 256;  // HEDDLE_MAX_WORKERS' most
+  // what most threads need lies where no memory need be had
+  std::array<Seen, 4> first_;
+  std::unique_ptr<Seen[]> more_;
+};
+
+// initial-exec, as detail::t_inside.
+thread_local constinit SeenWorkers t_seen [[gnu::tls_model("initial-exec")]];
+
+// A program that looks at what it waits for between two waits is back within this time.
+constexpr std::uint64_t kLookedNs = 1'000'000;
+
+}  // namespace
+
+// What it waits for may be something that no worker tells. So where it has no end it returns after
+// each nap: whatever the program's loop is about, it is looked at as often as the library's own
+// waits look. The next call goes on with the naps.
+base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
+  if (inside_of() != nullptr) [[unlikely]]
+    return refuse_wait("heddle_worker_wait");
+  Seen& seen = t_seen.of(handle);
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  const bool goes_on = seen.idle_since != 0 && context_.clock().now_ns() - seen.returned < kLookedNs;
+  if (goes_on) waiter.resume(seen.idle_since);
+  Watch watch(context_, this, "heddle_worker_wait", goes_on ? seen.waited : Watch::Waited{});
+  const auto in_vain = [&](base::Status status) {
+    seen.idle_since = waiter.idle_since();
+    if (seen.idle_since != 0) seen.returned = context_.clock().now_ns();
+    seen.waited = watch.waited();
+    return status;
+  };
+  for (;;) {
+    const int events = progress();
+    if (events < 0) return static_cast<base::Status>(events);
+    if (const std::uint64_t moved = this->moved(); moved != seen.moved) {
+      seen.moved = moved;
+      seen.idle_since = 0;
+      return HEDDLE_DONE;
+    }
+    if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
+    watch.round(kNothingMore, waiter.nap_ns() > 0);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
+      context_.nap(this, ns);
+      if (timeout_ns < 0) return in_vain(HEDDLE_DONE);
+    }
+  }
+}
+
+// Who is inside may only be posting, or have polled before something came; and when it leaves,
+// nothing is armed. So what has come may wait for this thread's next look, and where the look is
+// refused that has to be soon. Not in offload mode: there the executor is the one inside, which
+// polls, and arms the worker before it sleeps.
+Worker::Rest Worker::lie_down() {
+  bool quiet = true;
+  const auto look = [&] {
+    if (transport_->arm()) {
+      context_.transport().settle();
+      quiet = !transport_->has_arrivals();
+    }  // else only polls move it on: the next one is after the nap
+    if (quiet) completer_.note_rest();
+  };
+  if (gate_ == nullptr) {
+    look();
+  } else if (!gate_->look(look) && sharing_ != Sharing::offload) {
+    return Rest::brief;
+  }
+  return quiet ? Rest::whole : Rest::none;
+}
+
+base::Status Worker::try_flush(std::uint32_t rank) {
+  return gate_ == nullptr ? core_.operations.flush(rank) : gate_->settled([&] { return core_.operations.flush(rank); });
+}
+
+base::Status Worker::try_quiet() {
+  return gate_ == nullptr ? core_.operations.quiet() : gate_->settled([&] { return core_.operations.quiet(); });
+}
+
+base::Status Worker::try_answer() {
+  const auto answered = [&]() -> base::Status { return core_.responder.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
+  return gate_ == nullptr ? answered() : gate_->settled(answered);
+}
+
+std::size_t Worker::post(std::span<transport::Command> prepared) {
+  const std::size_t posted = core_.requester.post(prepared);
+  for (const transport::Command& command : prepared.first(posted)) {
+    if (is_tagged(command)) tagged_.count_sent({command.rank, command.worker});
+  }
+  return posted;
+}
+
+void Worker::give_back(const transport::Command& command) {
+  if (command.opcode != transport::Opcode::message) return;
+  const heddle_peer target{command.rank, command.worker};
+  const wire::Kind kind = wire::kind_of(command.immediate);
+  if (kind == wire::Kind::tagged) {
+    tagged_.give_back<true>(target, command.packet_bytes() - sizeof(std::uint64_t));
+  } else if (kind == wire::Kind::user) {
+    const std::uint32_t header_bytes = wire::header_bytes_of(command.immediate);
+    messages_.give_credit_back(target, header_bytes, command.packet_bytes() - wire::pad8(header_bytes));
+  }
+}
+
+base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
+  if (messages_.take_credit(target, message.header_bytes, message.payload_bytes)) return HEDDLE_DONE;
+  // The dead and the closed handle nothing any more. To a closed worker it goes as any other
+  // message, and is dropped.
+  if (context_.failed(target.rank)) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; go on without it", target.rank);
+  }
+  bool closed = false;
+  const auto look = [&] { closed = transport_->closed({target.rank, target.worker}); };
+  if (gate_ == nullptr) {
+    look();
+  } else {
+    static_cast<void>(gate_->look(look));
+  }
+  return closed ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
+  if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  for (;;) {
+    const int events = progress();
+    if (events < 0) return events;
+    std::uint32_t ran = 0;
+    Tasks::Task* task = nullptr;
+    for (; ran < most && (task = messages_.tasks().take()) != nullptr; ++ran) {
+      ActiveMessages::EndedTask ended{};
+      if (!messages_.run_task(handle, task, &ended)) continue;
+      // Not by the queue: what stands there may wait behind messages that wait for credit of their
+      // own.
+      const auto inside = [&] { messages_.ended_task(ended); };
+      gate_ == nullptr ? inside() : gate_->visit(inside);
+    }
+    if (ran > 0) return static_cast<int>(ran);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return 0;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) context_.nap(this, ns);
+  }
+}
+
+std::uint64_t Worker::unfinished_operations() {
+  if (gate_ == nullptr) return core_.operations.under_way();
+  std::uint64_t operations = 0;
+  gate_->visit([&] { operations = core_.operations.under_way(); });
+  return operations + gate_->queued_records();
+}
+
+base::Status Worker::try_drain() {
+  const auto drained = [&]() -> base::Status { return core_.operations.under_way() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
+  return gate_ == nullptr ? drained() : gate_->settled(drained);
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,194 @@
+// One queue of communication, put together from its parts:
+//
+//   Core            transport, operations, requester, answers: what the parts share
+//   Completer       what has arrived and ended, by a table of protocols
+//   protocols       active messages, tagged messages, requests to the owner, and the extension's
+//   Gate            who may be inside, where several threads use the worker (gate.hpp)
+//
+// Direct operations are done by the inline functions of api/ without coming here. Everything else
+// is for one thread at a time: the only one that uses an exclusive worker, or the one that the gate
+// has let in.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/wait.hpp"
+#include "engine/completer.hpp"
+#include "engine/core.hpp"
+#include "protocol/active_messages.hpp"
+#include "protocol/requests.hpp"
+#include "protocol/tagged.hpp"
+#include "worker/context.hpp"
+#include "worker/hang_report.hpp"
+#include "worker/sharing.hpp"
+
+namespace heddle::engine {
+
+class Gate;
+
+class Worker final : public NamesObjects {
+ public:
+  static constexpr HandleType kType = HandleType::worker;
+  struct Traits {
+    Sharing sharing = Sharing::exclusive;
+    bool helped = false;
+    bool aggregates = false;
+  };
+  static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, const Traits& traits);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  [[nodiscard]] Context& context() { return context_; }
+  [[nodiscard]] const Context& context() const { return context_; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
+  [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
+  [[nodiscard]] Sharing sharing() const { return sharing_; }
+  // Null: exclusive and not helped.
+  [[nodiscard]] Gate* gate() { return gate_.get(); }
+
+  // What was posted.
+  [[nodiscard]] Counts& counts() { return counts_; }
+  [[nodiscard]] heddle_worker_stats read_stats();
+  // What its operations may still touch. Any thread.
+  [[nodiscard]] bool names_remote(const RemoteRegion* remote) const override;
+  [[nodiscard]] bool names_counter(const Counter* counter) const override;
+
+  // When the context knows the worker, whose handlers may be told its handle: starts the executor,
+  // if it has one, which may then run them at once. Throws std::system_error if there can be no
+  // more threads.
+  void begin();
+  // Before the context forgets it, since what operations name stays while a worker names it: no
+  // executor any more; all that is queued or in flight ends with CANCELLED. Nobody else uses the
+  // worker.
+  void end();
+
+  // ---- any thread that the sharing mode permits -------------------------------------------------
+  // Number of events, 0 if another thread is inside, or ERR_STATE from inside a handler.
+  int progress();
+  // DONE, AGAIN, or the first unreported error (which is then reported).
+  base::Status try_flush(std::uint32_t rank);
+  base::Status try_quiet();
+  // DONE: nothing is under way. Errors are left to flush and quiet.
+  base::Status try_drain();
+  // Progress until attempt() says something else than AGAIN. STATE if it says AGAIN inside a
+  // handler. For describe(), see Watch::round().
+  template <class Attempt, class Describe>
+  base::Status until(const Wait& wait, Attempt&& attempt, Describe&& describe);
+  template <class Attempt>
+  base::Status until(const Wait& wait, Attempt&& attempt) {
+    return until(wait, std::forward<Attempt>(attempt), kNothingMore);
+  }
+  // heddle_worker_wait; `handle` is this worker's.
+  base::Status wait_moved(std::uint64_t handle, std::int64_t timeout_ns);
+  // Changes whenever something has moved, by whatever thread: after what handlers and callbacks
+  // did, which is then seen.
+  [[nodiscard]] std::uint64_t moved() const {
+    return core_.moves.load(std::memory_order_acquire) + messages_.tasks().ran();
+  }
+  // DONE: no answer to a peer waits here for room.
+  base::Status try_answer();
+  // Operations that have not ended, and records of commands in the queue of its sharing mode.
+  std::uint64_t unfinished_operations();
+  // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
+  [[nodiscard]] bool may_call() const;
+  // heddle_run_tasks; `handle` is this worker's.
+  int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
+  // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
+  base::Status take_credit(heddle_peer target, const heddle_am_message& message);
+  // For Context::nap(): arms the worker, so that arrivals ring.
+  enum class Rest : std::uint8_t {
+    whole,  // what arrives rings, or another thread sees to it
+    brief,  // nobody could look: something may be there
+    none    // there is something for progress already
+  };
+  [[nodiscard]] Rest lie_down();
+  // The lines of a report about what is under way.
+  void report_operations();
+  // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who
+  // passed the gate
+
+  // One command: a put, a get, or a message that fits one of the transport's.
+  [[gnu::always_inline]] base::Status post(transport::Command& command, const Completion& completion) {
+    if (is_tagged(command)) {
+      return tagged_.post_numbered(command, [&] { return core_.requester.post(command, completion); });
+    }
+    return core_.requester.post(command, completion);
+  }
+  // Prepares a command without a completion for post(span). False: post(command) must take it.
+  [[nodiscard]] bool prepare(transport::Command& command) const {
+    return (tagged_.ordered() || !is_tagged(command)) && Requester::prepare(command);
+  }
+  // Several that are prepared, see Requester::post().
+  std::size_t post(std::span<transport::Command> prepared);
+  // What was reserved for a message that was never posted is free again.
+  void give_back(const transport::Command& command);
+
+  // The parts. What of them is for any thread, their headers say.
+  [[nodiscard]] Core& core() { return core_; }
+  [[nodiscard]] const Core& core() const { return core_; }
+  [[nodiscard]] Completer& completer() { return completer_; }
+  [[nodiscard]] const Completer& completer() const { return completer_; }
+  [[nodiscard]] ActiveMessages& messages() { return messages_; }
+  [[nodiscard]] Tagged& tagged() { return tagged_; }
+  // Null: there is none.
+  [[nodiscard]] Protocol* extension() const { return extension_.get(); }
+
+ private:
+  Worker(Context& context, std::uint32_t index, const Traits& traits,
+         std::unique_ptr<transport::TransportWorker> transport);
+
+  // hang_report.cpp
+  void report_inside();
+  void report_operation(const Operation& operation);
+  void report_untold();
+
+  // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is
+  // written all the time by who is inside.
+  Context& context_;
+  std::unique_ptr<Gate> gate_;  // goes first, see ~Worker: its executor uses all the rest
+  std::uint32_t index_;
+  const Sharing sharing_;
+  std::uint32_t size_;
+  std::uint32_t max_workers_;
+  std::uint64_t max_payload_;
+  // what transport_ is then; null: the transport's own
+  Aggregator* aggregator_ = nullptr;
+  std::unique_ptr<transport::TransportWorker> transport_;
+
+  alignas(base::kCacheLine) Counts counts_;
+  Core core_;
+  ActiveMessages messages_;
+  Tagged tagged_;
+  Requests requests_;
+  std::unique_ptr<Protocol> extension_;
+  Completer completer_;
+};
+
+template <class Attempt, class Describe>
+base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
+  base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
+  Watch watch(context_, this, wait.call);
+  for (;;) {
+    const base::Status status = attempt();
+    if (status != HEDDLE_AGAIN) return status;
+    if (inside_of() != nullptr) [[unlikely]] {
+      return refuse_wait(wait.call);
+    }
+    const int events = progress();
+    if (events < 0) return static_cast<base::Status>(events);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
+      context_.nap(this, ns);
+    }
+    watch.round(describe, waiter.nap_ns() > 0);
+  }
+}
+
+}  // namespace heddle::engine
