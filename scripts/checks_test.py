@@ -53,8 +53,8 @@ GOOD = {
     "src/transport/shm/shm_test.cpp": '#include "bootstrap/inproc/inproc.hpp"\n',
     "src/transport/loopback/loopback.hpp": '#include "transport/transport.hpp"\n',
     "src/transport/table.cpp": '#include "transport/shm/shm.hpp"\n#include "transport/loopback/loopback.hpp"\n',
-    "src/engine/worker.hpp": '#include <vector>\n  #  include "transport/transport.hpp"\n',
-    "src/api/worker.cpp": '#include "engine/worker.hpp"\n#include "bootstrap/inproc/inproc.hpp"\n',
+    "src/worker/worker.hpp": '#include <vector>\n  #  include "transport/transport.hpp"\n',
+    "src/api/worker.cpp": '#include "worker/worker.hpp"\n#include "bootstrap/inproc/inproc.hpp"\n',
     "tools/main.cpp": '#include "bench/bench.hpp"\n#include "transport/transport.hpp"\n',
     "bench/bench.hpp": '#include <heddle/heddle.h>\n#include "harness/json.hpp"\n',
     "bench/harness/json.hpp": "\n",
@@ -82,8 +82,8 @@ class Includes(unittest.TestCase):
 
     def test_up(self):
         self.refused("src/base/x.cpp", '#include "transport/transport.hpp"', "base may not include")
-        self.refused("src/transport/x.cpp", '#include "engine/worker.hpp"', "transport may not include")
-        self.refused("src/transport/shm/x.cpp", '#include "engine/worker.hpp"', "transport/shm may not include")
+        self.refused("src/transport/x.cpp", '#include "worker/worker.hpp"', "transport may not include")
+        self.refused("src/transport/shm/x.cpp", '#include "worker/worker.hpp"', "transport/shm may not include")
         self.refused("src/bootstrap/x.cpp", '#include "transport/transport.hpp"', "bootstrap may not include")
 
     def test_across(self):
@@ -93,19 +93,19 @@ class Includes(unittest.TestCase):
         self.refused("src/transport/x.cpp", '#include "transport/shm/shm.hpp"', "transport may not include")
 
     def test_a_test_is_no_way_around(self):
-        self.refused("src/transport/shm/x_test.cpp", '#include "engine/worker.hpp"', "may not include")
+        self.refused("src/transport/shm/x_test.cpp", '#include "worker/worker.hpp"', "may not include")
         self.refused("src/base/x_test.cpp", '#include "bootstrap/bootstrap.hpp"', "may not include")
 
     def test_users_see_only_the_public_header(self):
         self.refused("examples/x.cpp", '#include "base/error.hpp"', "include/heddle only")
         self.refused("bench/x.cpp", '#include "transport/transport.hpp"', "bench may not include")
-        self.refused("tools/x.cpp", '#include "engine/worker.hpp"', "tools may not include")
+        self.refused("tools/x.cpp", '#include "worker/worker.hpp"', "tools may not include")
         self.refused("include/heddle/x.hpp", '#include "base/error.hpp"', "include may not include")
         self.refused("interfaces/one/x.hpp", '#include "base/error.hpp"', "include/heddle only")
         self.refused("interfaces/two/x.hpp", '#include "one/one.hpp"', "interfaces/two may not include")
 
     def test_ways_to_hide(self):
-        self.refused("src/base/x.cpp", '#  include "../engine/worker.hpp"', "climbs")
+        self.refused("src/base/x.cpp", '#  include "../worker/worker.hpp"', "climbs")
         self.refused("src/base/x.cpp", '#include "no/such.hpp"', "is no file")
         result = Tree(self, {**GOOD, "include/heddle/y.hpp": "", "include/heddle/x.h": '#include "heddle/y.hpp"\n'}).run()
         self.assertIn("include/heddle/x.h:1: a C header cannot include", result.stdout)

@@ -1,6 +1,6 @@
 // What the parts of a worker share: its transport, its operations, the requester, the answers to
 // peers, and what is known of failed ranks. Its parts are the completer and the protocols;
-// engine/worker.hpp puts them together.
+// worker/worker.hpp puts them together.
 //
 // For the thread inside the worker, but for what is constant, moved() and what Operations says.
 #pragma once

@@ -36,7 +36,7 @@ enum class Kind : std::uint32_t {
   request = 3,
   reply = 4,
   tagged = 5,
-  packet = 6,  // of several messages: protocol/aggregation.hpp
+  packet = 6,  // of several messages: engine/aggregation.hpp
   user = 7
 };
 

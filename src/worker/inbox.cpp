@@ -195,6 +195,11 @@ std::size_t Inbox::drain(bool by_helper) {
   return started;
 }
 
+// False: the command must be posted alone.
+inline bool Inbox::prepare(Command& command) const {
+  return (worker_.tagged().ordered() || !is_tagged(command)) && Requester::prepare(command);
+}
+
 // Makes the command at `room`. False: it is something else than a command of one record without a
 // completion, or cannot be posted with others.
 inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
@@ -210,14 +215,14 @@ inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
     command->inlined = true;
     command->bytes = head.bytes;
     transport::copy_words(command->packet, bytes + sizeof head, head.bytes);
-    return worker_.prepare(*command);
+    return prepare(*command);
   }
   if (run != &run_block) return false;
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
   auto* command = new (room) Command;
   return !block.completion().observed() && worker_.core().requester.whole(block.block(), command) &&
-         worker_.prepare(*command);
+         prepare(*command);
 }
 
 // Hands commands to the transport at once: `first` and those that follow it. How many were posted.

@@ -154,6 +154,7 @@ class Inbox {
   bool put_one(Run run, Write&& write);
   void wake_executor();
   std::size_t post_run(const Queued& first, std::size_t most);
+  [[nodiscard]] bool prepare(transport::Command& command) const;
   bool read_prepared(const Queued& queued, std::byte* room);
   base::Status execute(const Queued& queued, base::Status cancel);
 

@@ -121,10 +121,6 @@ class Worker final : public NamesObjects {
     }
     return core_.requester.post(command, completion);
   }
-  // Prepares a command without a completion for post(span). False: post(command) must take it.
-  [[nodiscard]] bool prepare(transport::Command& command) const {
-    return (tagged_.ordered() || !is_tagged(command)) && Requester::prepare(command);
-  }
   // Several that are prepared, see Requester::post().
   std::size_t post(std::span<transport::Command> prepared);
   // What was reserved for a message that was never posted is free again.

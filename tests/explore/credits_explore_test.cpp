@@ -1,7 +1,7 @@
 // src/protocol: the credit of senders (SendCredit: a model beside the code; UserCredits: the code
 // itself), and the handshake by which a helper that goes to sleep and a thread that leaves
-// something under way see each other (engine/gate.cpp, must_call_helpers(), and
-// engine/progress/helpers.cpp, sleep()): a model beside the code.
+// something under way see each other (worker/gate.cpp, must_call_helpers(), and
+// worker/progress/helpers.cpp, sleep()): a model beside the code.
 #include <gtest/gtest.h>
 
 #include <array>

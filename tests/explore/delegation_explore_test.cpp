@@ -1,4 +1,4 @@
-// src/queue: delegation over the command queue, as engine/gate.cpp puts them together in delegate
+// src/queue: delegation over the command queue, as worker/gate.cpp puts them together in delegate
 // mode; the code itself, over the explorer's atomics.
 #include <gtest/gtest.h>
 

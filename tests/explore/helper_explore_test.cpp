@@ -1,4 +1,4 @@
-// src/queue: the helpers' claim, beside a lock that is tried, as engine/gate.cpp puts them
+// src/queue: the helpers' claim, beside a lock that is tried, as worker/gate.cpp puts them
 // together; the code itself.
 #include <gtest/gtest.h>
 
