@@ -187,11 +187,11 @@ void run_raw(void* library, Unread unread, Work* work, std::byte* memory, std::u
   look_up(library, "utofu_poll_mrq", &raw.poll_mrq);
   decltype(&utofu_create_vcq) create = nullptr;
   decltype(&utofu_query_vcq_id) name = nullptr;
-  decltype(&utofu_reg_mem) enroll = nullptr;
+  decltype(&utofu_reg_mem) register_memory = nullptr;
   decltype(&utofu_get_onesided_tnis) tnis = nullptr;
   look_up(library, "utofu_create_vcq", &create);
   look_up(library, "utofu_query_vcq_id", &name);
-  look_up(library, "utofu_reg_mem", &enroll);
+  look_up(library, "utofu_reg_mem", &register_memory);
   look_up(library, "utofu_get_onesided_tnis", &tnis);
   utofu_tni_id_t* ids = nullptr;
   std::size_t count = 0;
@@ -199,8 +199,8 @@ void run_raw(void* library, Unread unread, Work* work, std::byte* memory, std::u
   must(create(ids[0], UTOFU_VCQ_FLAG_EXCLUSIVE, &raw.handle) == UTOFU_SUCCESS, "no VCQ");
   std::free(ids);
   must(name(raw.handle, &raw.vcq) == UTOFU_SUCCESS, "no name");
-  must(enroll(raw.handle, memory, kMemory, 0, &raw.remote) == UTOFU_SUCCESS, "memory");
-  must(enroll(raw.handle, work->local, kMemory, 0, &raw.local) == UTOFU_SUCCESS, "memory");
+  must(register_memory(raw.handle, memory, kMemory, 0, &raw.remote) == UTOFU_SUCCESS, "memory");
+  must(register_memory(raw.handle, work->local, kMemory, 0, &raw.local) == UTOFU_SUCCESS, "memory");
   for (std::uint64_t i = 0; i < n; i += kBatch) {
     count_raw_post(&raw, work);
     wait_for(unread);

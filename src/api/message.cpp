@@ -119,8 +119,8 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
 }
 
 // For class NETWORK, with a completion.
-[[gnu::noinline]] Status try_observed(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                      const heddle_completion* completion) {
+[[gnu::noinline]] Status try_with_completion(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                             const heddle_completion* completion) {
   heddle::engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
@@ -158,9 +158,9 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
     return try_user(*worker, target, *message, completion);
   }
   if (completion != nullptr) [[unlikely]]
-    return try_observed(*worker, target, *message, completion);
+    return try_with_completion(*worker, target, *message, completion);
   const std::uint32_t immediate = heddle::wire::encode_am(message->handler, message->header_bytes);
-  const Status status = post_message(*worker, target, *message, immediate, heddle::engine::kUnobserved);
+  const Status status = post_message(*worker, target, *message, immediate, heddle::engine::kNoCompletion);
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return accepted(*worker, *message, status);
   return status == HEDDLE_AGAIN ? again(*worker) : status;

@@ -30,7 +30,7 @@ template <bool kShared>
 [[gnu::cold]] Status no_room(Worker& worker, heddle_peer target) {
   Status status = HEDDLE_AGAIN;
   if constexpr (kShared) {
-    status = worker.gate()->settled([&] { return worker.tagged().no_room(target); });
+    status = worker.gate()->after_queued([&] { return worker.tagged().no_room(target); });
   } else {
     status = worker.tagged().no_room(target);
   }
@@ -66,8 +66,8 @@ inline Status told(Worker& worker, const engine::SendRequest& request, Status st
 }
 
 template <bool kShared>
-[[gnu::noinline]] Status post_observed(Worker& worker, const engine::SendRequest& request,
-                                       const heddle_completion* completion) {
+[[gnu::noinline]] Status post_with_completion(Worker& worker, const engine::SendRequest& request,
+                                              const heddle_completion* completion) {
   engine::Completion resolved;
   Status status = resolve(worker, completion, &resolved);
   if (status == HEDDLE_DONE) status = post_reserved<kShared>(worker, request, resolved);
@@ -82,8 +82,8 @@ template <bool kShared>
     return no_room<kShared>(worker, request.target);
   }
   if (completion != nullptr) [[unlikely]]
-    return post_observed<kShared>(worker, request, completion);
-  return told(worker, request, post_reserved<kShared>(worker, request, engine::kUnobserved), kShared);
+    return post_with_completion<kShared>(worker, request, completion);
+  return told(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), kShared);
 }
 
 [[gnu::noinline]] Status send_shared(Worker& worker, const engine::SendRequest& request,
@@ -130,7 +130,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
 // now.
 template <class Look>
 Status look(Worker& worker, Look&& look_inside) {
-  return worker.gate() == nullptr ? look_inside() : worker.gate()->settled(std::forward<Look>(look_inside));
+  return worker.gate() == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
 }
 
 // Inline in both forms; the blocking form hardly ever needs more than this.

@@ -97,8 +97,8 @@ class Bootstrap {
   // transport has disconnected from it; every progress call reads it.
   [[nodiscard]] const std::atomic<std::uint64_t>& failure_epoch() const { return failure_epoch_; }
   [[nodiscard]] virtual bool failed(std::uint32_t rank) const = 0;
-  // The transport calls it after Transport::given_up() has become true for a rank. Any thread.
-  virtual void note_given_up() { raise_failure_epoch(); }
+  // The transport calls it after Transport::disconnected() has become true for a rank. Any thread.
+  virtual void note_disconnected() { raise_failure_epoch(); }
   // Rings `bell` after each change of the failure epoch and when an exchange has ended, from any
   // thread, until another bell is set (null: no bell). At most one.
   void set_bell(const queue::Bell<>* bell) {

@@ -114,7 +114,7 @@ base::Result<std::unique_ptr<Collective>> Collective::make(Team& team, const Cal
 
 Collective::~Collective() {
   if (listed_) team_.commons().delist(*this);
-  if (stage() == Stage::setting_up) team_.setups().withdraw(*this);
+  if (stage() == Stage::setting_up) team_.setups().cancel(*this);
   retire();
   if (opened_) team_.closed();
 }

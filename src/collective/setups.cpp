@@ -11,7 +11,7 @@ namespace {
 // More than any operation needs: bounds the rounds, whatever members tell.
 constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
 
-// Replaces a setup that was withdrawn.
+// Replaces a setup that was cancelled.
 class Gone final : public Setup {
  public:
   [[nodiscard]] const Record& record() const override { return none_; }
@@ -38,7 +38,7 @@ void Setups::submit(Setup& setup) {
   advance();
 }
 
-void Setups::withdraw(Setup& setup) {
+void Setups::cancel(Setup& setup) {
   static Gone gone;
   const std::lock_guard lock(mutex_);
   // It keeps its turn in the order of setups.

@@ -70,7 +70,7 @@ class Setups {
   Setups(Team& team, std::unique_ptr<Assembly> assembly) : team_(team), assembly_(std::move(assembly)) {}
 
   void submit(Setup& setup);
-  void withdraw(Setup& setup);  // the setup will never be assembled
+  void cancel(Setup& setup);  // the setup will never be assembled
   // Advances the exchange of records. Any thread.
   void advance();
   // For a thread that waits for this: brings the helper that holds it here. False: there is none.

@@ -157,11 +157,11 @@ TEST_F(TwoMembers, KeepMemoryThatOthersMayPutTo) {
     Call call;
     call.operation = Operation::barrier;
     Part told(team, "barrier.dissemination", call);
-    Part untold(team, "barrier.dissemination", call);
+    Part unnotified(team, "barrier.dissemination", call);
     ASSERT_EQ(bind(told, team.rank()), HEDDLE_DONE);
     const CounterWord* const kept = told.places().counters();
-    const CounterWord* const freed = untold.places().counters();
-    untold.end(kNever, Runner::Memory::now);
+    const CounterWord* const freed = unnotified.places().counters();
+    unnotified.end(kNever, Runner::Memory::now);
     told.end(kUnknown, Runner::Memory::never);
     Part next(team, "barrier.dissemination", call);
     EXPECT_EQ(next.places().counters(), freed);

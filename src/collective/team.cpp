@@ -31,7 +31,7 @@ class Round final : public Setup {
   using Part = std::function<base::Status(std::span<const Record> records)>;
   Round(Team& team, const Record& mine, Part part) : team_(team), mine_(mine), part_(std::move(part)) {}
   ~Round() override {
-    if (!ended()) team_.setups().withdraw(*this);
+    if (!ended()) team_.setups().cancel(*this);
   }
   [[nodiscard]] const Record& record() const override { return mine_; }
   base::Status assembled(std::span<const Record> records, bool* doubtful) override;

@@ -89,8 +89,8 @@ int Completer::progress() {
 }
 
 void Completer::completed(const transport::Completion& completion) {
-  if (OperationPool::role(completion.token) == Role::untold) {
-    return core_.operations.end_untold(Untold::of(completion.token), completion.status);
+  if (OperationPool::role(completion.token) == Role::unnotified) {
+    return core_.operations.end_unnotified(Unnotified::of(completion.token), completion.status);
   }
   Operation* operation = core_.operations.find(completion.token);
   // a carrier that outlived its operation
@@ -134,8 +134,8 @@ std::size_t Completer::advance_pending() {
   // Each operation gets its turn once: one whose peer is busy must not hold up the others.
   for (std::size_t left = pending.size(); left > 0; --left) {
     Operation* operation = pending.pop_front();
-    if (operation->kind == Kind::chores) {
-      if (advance_chores()) ++moved;
+    if (operation->kind == Kind::protocol_work) {
+      if (advance_protocols()) ++moved;
       continue;
     }
     if (operation->posted || core_.requester.advance(*operation)) ++moved;
@@ -149,12 +149,12 @@ std::size_t Completer::advance_pending() {
   return moved;
 }
 
-bool Completer::advance_chores() {
-  core_.chores.pending = false;
+bool Completer::advance_protocols() {
+  core_.protocol_work.pending = false;
   bool moved = false;
   bool more = false;
   for (Protocol* protocol : protocols_) moved = protocol->advance(&more) || moved;
-  if (more) core_.want_chores();
+  if (more) core_.want_advance();
   return moved;
 }
 
@@ -234,7 +234,7 @@ bool Completer::begin_look() {
 void Completer::cancel_all(base::Status status) {
   const Inside inside(core_);  // callbacks run: they may not close or wait
   for (Protocol* protocol : protocols_) protocol->begin_cancel();
-  core_.chores.pending = false;
+  core_.protocol_work.pending = false;
   core_.operations.cancel_all(status);
   for (Protocol* protocol : protocols_) protocol->cancel(status);
 }

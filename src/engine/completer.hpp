@@ -50,7 +50,7 @@ class Completer {
   void arrived(const transport::Completion& completion);
   void arrived_packet(const transport::Completion& packet);
   std::size_t advance_pending();
-  bool advance_chores();
+  bool advance_protocols();
   bool note_failures();
   void note_failed_ranks();
   bool note_closed();  // true: something has ended

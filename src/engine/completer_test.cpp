@@ -72,8 +72,8 @@ TEST_F(CompleterTest, AdvancesProtocolsAsLongAsTheyWantIt) {
   EXPECT_EQ(progress(), 0);
   EXPECT_EQ(first.log + second.log, "");
   first.rounds = 3;
-  core.want_chores();
-  core.want_chores();
+  core.want_advance();
+  core.want_advance();
   for (int i = 0; i < 6; ++i) static_cast<void>(progress());
   EXPECT_EQ(first.log, "advance;advance;advance;") << "once for each call, though it has two rows";
   EXPECT_EQ(second.log, first.log);
@@ -109,7 +109,7 @@ TEST_F(CompleterTest, CancelsBetweenTheTwoWordsToProtocols) {
 TEST_F(CompleterTest, WhatNobodyIsToldOfIsCountedUntilItsEnd) {
   played.done_at_once = false;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+    ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kNoCompletion), HEDDLE_POSTED);
   }
   EXPECT_EQ(core.operations.under_way(), 3U);
   EXPECT_FALSE(core.operations.full());
@@ -124,7 +124,7 @@ TEST_F(CompleterTest, WhatNobodyIsToldOfIsCountedUntilItsEnd) {
 
 TEST_F(CompleterTest, AnErrorOfWhatNobodyIsToldOfIsTheFlushsToTell) {
   played.done_at_once = false;
-  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kNoCompletion), HEDDLE_POSTED);
   played.complete(played.posted[0].token, HEDDLE_ERR_NO_MEMORY);
   EXPECT_EQ(progress(), 1);
   EXPECT_EQ(core.operations.failed(), 1U);
@@ -135,7 +135,7 @@ TEST_F(CompleterTest, AnErrorOfWhatNobodyIsToldOfIsTheFlushsToTell) {
 
 TEST_F(CompleterTest, AnEndThatComesAfterTheCancellingIsOfNothing) {
   played.done_at_once = false;
-  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kNoCompletion), HEDDLE_POSTED);
   completer.cancel_all(HEDDLE_ERR_CANCELLED);
   EXPECT_EQ(core.operations.under_way(), 0U);
   EXPECT_EQ(core.operations.failed(), 1U);
@@ -164,7 +164,7 @@ TEST_F(CompleterTest, WhatCallbacksPostWhileAllIsCancelledIsCancelledWithTheNext
   } again{&core};
   ASSERT_EQ(again.post(), HEDDLE_POSTED);
   ASSERT_EQ(again.post(), HEDDLE_POSTED);
-  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kUnobserved), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, kNoCompletion), HEDDLE_POSTED);
   completer.cancel_all(HEDDLE_ERR_CANCELLED);
   EXPECT_EQ(core.operations.under_way(), static_cast<std::uint32_t>(4 - again.told));
   completer.cancel_all(HEDDLE_ERR_CANCELLED);

@@ -67,7 +67,7 @@ struct Completion {
   heddle_when when = HEDDLE_WHEN_REMOTE;
 
   // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
-  [[nodiscard]] bool observed() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
+  [[nodiscard]] bool notifies() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
   // What fn throws ends the process, see handler.hpp.
   void fire(heddle_status status) const noexcept {
     if (counter != nullptr) counter->raise(status);
@@ -76,6 +76,6 @@ struct Completion {
 };
 
 // Nobody is to be told.
-inline constexpr Completion kUnobserved{};
+inline constexpr Completion kNoCompletion{};
 
 }  // namespace heddle::engine

@@ -16,7 +16,7 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
       responder(transport, objects.regions(), capabilities.max_message),
       failed(job.size()) {
   stats.size = sizeof stats;
-  chores.kind = Kind::chores;
+  protocol_work.kind = Kind::protocol_work;
 }
 
 }  // namespace heddle::engine

@@ -30,10 +30,10 @@ struct Core {
     job.report_drop(index, source, why);
   }
   // Protocol::advance() is to be called again.
-  void want_chores() {
-    if (chores.pending) return;
-    chores.pending = true;
-    operations.pending().push_back(&chores);
+  void want_advance() {
+    if (protocol_work.pending) return;
+    protocol_work.pending = true;
+    operations.pending().push_back(&protocol_work);
   }
   // Something has moved that a program may wait for: after its handlers and callbacks have run.
   void note_moved() { moves.store(moves.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -57,7 +57,7 @@ struct Core {
   // written inside, with release; partner: Worker::moved()'s acquire load
   std::atomic<std::uint64_t> moves{0};
   // has no slot: stands in pending() while a protocol has something left to do
-  Operation chores;
+  Operation protocol_work;
 };
 
 }  // namespace heddle::engine

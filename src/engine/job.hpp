@@ -32,7 +32,9 @@ class Job {
   // That rank has died or left, or the transport has disconnected from it for good (decision 0039):
   // nothing comes from it any more. What only keeps ranks together (barriers, exchanges,
   // heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
-  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_->failed(rank) || transport_->given_up(rank); }
+  [[nodiscard]] bool failed(std::uint32_t rank) const {
+    return bootstrap_->failed(rank) || transport_->disconnected(rank);
+  }
   // Logs each failed rank once. Any thread.
   void report_failure(std::uint32_t rank);
   // Logs the first arrival that was dropped; the others are only counted. Any thread.

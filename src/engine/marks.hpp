@@ -45,19 +45,21 @@ class MarkTable {
   // Operations on remote memory that have no slot, for nobody is told of their end: while there is
   // one it may be about any remote region. So a program that always has one on its way, and never
   // calls quiet, keeps the regions that it releases until it does.
-  void enter_untold() { untold_.store(untold_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void enter_unnotified() {
+    unnotified_.store(unnotified_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   // True: that was the last one.
-  bool leave_untold() {
-    const std::size_t left = untold_.load(std::memory_order_relaxed) - 1;
-    untold_.store(left, std::memory_order_release);  // as for the marks. Partner: names_remote()
+  bool leave_unnotified() {
+    const std::size_t left = unnotified_.load(std::memory_order_relaxed) - 1;
+    unnotified_.store(left, std::memory_order_release);  // as for the marks. Partner: names_remote()
     return left == 0;
   }
 
-  void forget_untold() { untold_.store(0, std::memory_order_release); }
+  void forget_unnotified() { unnotified_.store(0, std::memory_order_release); }
 
   // Any thread.
   [[nodiscard]] bool names_remote(const void* remote) const {
-    if (untold_.load(std::memory_order_acquire) != 0) return true;
+    if (unnotified_.load(std::memory_order_acquire) != 0) return true;
     return names([remote](const Mark& mark) {
       const void* data = load(mark.data);
       return data == remote || data == &kAnyRemote || load(mark.word) == remote;
@@ -90,7 +92,7 @@ class MarkTable {
   static constexpr char kAnyRemote = 0;
   std::size_t slots_;
   std::atomic<std::size_t> used_{0};  // slots with marks, so that a worker with none costs one look
-  std::atomic<std::size_t> untold_{0};
+  std::atomic<std::size_t> unnotified_{0};
   std::unique_ptr<Mark[]> marks_;
 };
 

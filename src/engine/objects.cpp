@@ -14,7 +14,8 @@ static_assert(wire::kTransportKeyBytes == transport::kKeyBytes &&
               wire::kTransportKeysBytes == transport::kWideKeyBytes);
 
 base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
-  auto memory = address == nullptr ? job_.transport().allocate(bytes) : job_.transport().enroll(address, bytes);
+  auto memory =
+      address == nullptr ? job_.transport().allocate(bytes) : job_.transport().register_memory(address, bytes);
   if (!memory) return memory.status();
   return add_region(*memory, address == nullptr);
 }
@@ -38,7 +39,7 @@ base::Result<Region*> Objects::add_region(const transport::LocalMemory& memory, 
 base::Result<LentMemory> Objects::lend(std::uint32_t rank, void* address, std::uint64_t bytes) {
   LentMemory lent;
   try {
-    auto memory = job_.transport().enroll_for(rank, address, bytes);
+    auto memory = job_.transport().register_for(rank, address, bytes);
     if (!memory) return memory.status();
     lent.memory = *memory;
     lent.number = regions_.add(address, bytes);
@@ -46,13 +47,13 @@ base::Result<LentMemory> Objects::lend(std::uint32_t rank, void* address, std::u
   } catch (const std::bad_alloc&) {
     lent.number = 0;
   }
-  if (lent.memory.address != nullptr) job_.transport().withdraw(lent.memory);
+  if (lent.memory.address != nullptr) job_.transport().deregister(lent.memory);
   return base::fail(HEDDLE_ERR_NO_MEMORY, "there is no room for one more region; the message was not sent");
 }
 
 void Objects::take_back(const LentMemory& lent) {
   regions_.remove(lent.number);
-  job_.transport().withdraw(lent.memory);
+  job_.transport().deregister(lent.memory);
 }
 
 void Objects::close_region(Region* region) {
@@ -61,7 +62,7 @@ void Objects::close_region(Region* region) {
 
 void Objects::free_region(const Region& region) {
   if (region.number != 0) regions_.remove(region.number);
-  region.allocated ? job_.transport().free(region.memory) : job_.transport().withdraw(region.memory);
+  region.allocated ? job_.transport().free(region.memory) : job_.transport().deregister(region.memory);
 }
 
 Region* Objects::region_around(const void* address, std::uint64_t bytes) {

@@ -22,7 +22,7 @@ struct Piece {
   std::uint64_t bytes = 0;
 };
 
-enum class Kind : std::uint8_t { put, get, atomic, message, offer, am_offer, chores };
+enum class Kind : std::uint8_t { put, get, atomic, message, offer, am_offer, protocol_work };
 
 // A put or get of one block.
 struct Block {
@@ -197,22 +197,22 @@ class OperationQueue {
 
 // What a token means when it comes back.
 enum class Role : std::uint8_t {
-  command = 1,  // the operation's data or result: done at the target
-  carrier = 2,  // the message that carries a request or part: only its source matters
-  reply = 3,    // the answer to a request
-  untold = 4    // of a command that has no operation, since nobody is told of its end: see Untold
+  command = 1,    // the operation's data or result: done at the target
+  carrier = 2,    // the message that carries a request or part: only its source matters
+  reply = 3,      // the answer to a request
+  unnotified = 4  // of a command that has no operation, since nobody is told of its end: see Unnotified
 };
 
 // A command without an operation: what flush, quiet and the release of regions must know of it
 // stands in its token.
-struct Untold {
+struct Unnotified {
   std::uint32_t rank;
   bool memory;  // put or get
 
   [[nodiscard]] transport::Token token() const {
-    return static_cast<std::uint64_t>(Role::untold) << 60 | (memory ? kMemory : 0) | rank;
+    return static_cast<std::uint64_t>(Role::unnotified) << 60 | (memory ? kMemory : 0) | rank;
   }
-  [[nodiscard]] static Untold of(transport::Token token) {
+  [[nodiscard]] static Unnotified of(transport::Token token) {
     return {static_cast<std::uint32_t>(token & 0xFFFFFFFFU), (token & kMemory) != 0};
   }
   static constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;

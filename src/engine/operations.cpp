@@ -57,7 +57,7 @@ void Operations::complete_plain(Operation& operation) {
   const bool marked = operation.marked;
   operation.fired = true;
   operation.unfinished = 0;
-  if (operation.completion.observed()) operation.completion.fire(HEDDLE_DONE);
+  if (operation.completion.notifies()) operation.completion.fire(HEDDLE_DONE);
   --total_;
   --towards_[operation.rank];
   pool_.give_back(&operation);
@@ -77,7 +77,7 @@ void Operations::fire(Operation& operation) {
     // the source is the program's from here on
     if (operation.owner != nullptr) operation.owner->failed(operation);
   }
-  if (operation.completion.observed()) {
+  if (operation.completion.notifies()) {
     operation.completion.fire(operation.status);
   } else if (operation.status != HEDDLE_DONE) {
     operation.rank == kManyRanks ? keep_error(operation.error_rank, operation.status, operation.pieces)
@@ -103,22 +103,22 @@ void Operations::end_served(Operation& operation, base::Status status) {
   conclude(operation);
 }
 
-void Operations::end_untold(Untold untold, base::Status status) {
-  if (towards_[untold.rank] == 0) return;  // cancelled before
+void Operations::end_unnotified(Unnotified unnotified, base::Status status) {
+  if (towards_[unnotified.rank] == 0) return;  // cancelled before
   --total_;
-  --towards_[untold.rank];
+  --towards_[unnotified.rank];
   if (status != HEDDLE_DONE) [[unlikely]] {
     ++failed_;
-    keep_error(untold.rank, status);
+    keep_error(unnotified.rank, status);
   }
-  if (untold.memory) reclaim(pool_.marks().leave_untold());
+  if (unnotified.memory) reclaim(pool_.marks().leave_unnotified());
 }
 
 void Operations::end_queued(base::Status status, const Completion& completion, std::uint32_t rank,
                             const Pieces& pieces) {
   if (status > HEDDLE_DONE) return;  // POSTED, AGAIN
   if (status != HEDDLE_DONE) ++failed_;
-  if (completion.observed()) {
+  if (completion.notifies()) {
     completion.fire(status);
   } else if (status != HEDDLE_DONE) {
     rank == kManyRanks ? keep_error(rank, status, pieces) : keep_error(rank, status);
@@ -136,11 +136,11 @@ void Operations::cancel_all(base::Status status) {
     operation.fail(status, kManyRanks);
     conclude(operation);
   }
-  forget_untold();
+  forget_unnotified();
 }
 
 // What is counted beyond the slots that callbacks may have taken meanwhile.
-void Operations::forget_untold() {
+void Operations::forget_unnotified() {
   std::fill(towards_.begin(), towards_.end(), 0U);
   std::uint32_t live = towards_many_;
   for (const Operation& operation : pool_.all()) {
@@ -150,7 +150,7 @@ void Operations::forget_untold() {
   }
   failed_ += total_ - live;
   total_ = live;
-  pool_.marks().forget_untold();
+  pool_.marks().forget_unnotified();
 }
 
 // ---- errors of which nobody was told ------------------------------------------------------------

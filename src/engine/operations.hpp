@@ -8,7 +8,7 @@
 // left. A token carries slot, generation and role, so that a late event of an operation that has
 // ended is recognised.
 //
-// A command of which nobody is told has no slot: it is only counted (note_untold(), end_untold()).
+// A command of which nobody is told has no slot: it is only counted (note_unnotified(), end_unnotified()).
 //
 // One thread at a time: the one inside the worker; but marks() and take_offer(), give_offer_back().
 #pragma once
@@ -47,7 +47,7 @@ class Operations {
   // Accepted but not finished. If something is left to post, or the source is free already and
   // somebody waits for just that, the next progress takes it up. POSTED.
   base::Status keep(Operation& operation);
-  void note_untold(Untold untold);
+  void note_unnotified(Unnotified unnotified);
 
   // ---- ends ----
   // Null: not a token of an operation.
@@ -62,7 +62,7 @@ class Operations {
   void conclude(Operation& operation);
   // The operation is over, or never was.
   void finish(Operation& operation);
-  void end_untold(Untold untold, base::Status status);
+  void end_unnotified(Unnotified unnotified, base::Status status);
   // Of what was started later than it was posted, or never: what start() told. `rank`: whom an
   // error is about; kManyRanks: the owners of the pieces.
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
@@ -103,7 +103,7 @@ class Operations {
   void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
   base::Status take_error(std::uint32_t rank);
   void reclaim(bool marked);
-  void forget_untold();
+  void forget_unnotified();
 
   Objects& objects_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
@@ -131,10 +131,10 @@ inline Operation* Operations::begin_plain(Kind kind, std::uint32_t rank, const C
   return operation;
 }
 
-inline void Operations::note_untold(Untold untold) {
+inline void Operations::note_unnotified(Unnotified unnotified) {
   ++total_;
-  ++towards_[untold.rank];
-  if (untold.memory) pool_.marks().enter_untold();
+  ++towards_[unnotified.rank];
+  if (unnotified.memory) pool_.marks().enter_unnotified();
 }
 
 }  // namespace heddle::engine

@@ -36,7 +36,7 @@ class Protocol : public OperationOwner {
     static_cast<void>(arrivals);
     return 0;
   }
-  // After Core::want_chores(): what could not be done at once. *more is set: call again. True:
+  // After Core::want_advance(): what could not be done at once. *more is set: call again. True:
   // something has moved.
   virtual bool advance(bool* more) {
     static_cast<void>(more);

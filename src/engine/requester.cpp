@@ -76,25 +76,25 @@ base::Status Requester::no_memory() {
   return fail_memory();
 }
 
-base::Status Requester::note_untold(Untold untold) {
-  operations_.note_untold(untold);
+base::Status Requester::note_unnotified(Unnotified unnotified) {
+  operations_.note_unnotified(unnotified);
   return HEDDLE_POSTED;
 }
 
 // Somebody is told of its end, or it is not a message.
 base::Status Requester::post_with_care(Command& command, const Completion& completion) {
-  if (command.opcode == Opcode::message) return post_told(command, completion);
+  if (command.opcode == Opcode::message) return post_notified(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
   if (!reachable(*command.remote)) [[unlikely]] {
     const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
     const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
     return try_transfer(kind, Pieces(block), remote.rank, completion);
   }
-  return completion.observed() ? post_told(command, completion) : post_untold(command, true);
+  return completion.notifies() ? post_notified(command, completion) : post_unnotified(command, true);
 }
 
 // It needs a slot only when the transport has accepted it.
-base::Status Requester::post_told(Command& command, const Completion& completion) {
+base::Status Requester::post_notified(Command& command, const Completion& completion) {
   if (operations_.full()) return HEDDLE_AGAIN;
   command.wants_source_free = command.opcode != Opcode::get && completion.when == HEDDLE_WHEN_LOCAL;
   command.token = operations_.next_token();
@@ -127,7 +127,7 @@ std::size_t Requester::post(std::span<Command> commands) {
   }
   for (const Command& command : commands.first(posted)) {
     if (!command.done) [[unlikely]]
-      operations_.note_untold(Untold::of(command.token));
+      operations_.note_unnotified(Unnotified::of(command.token));
   }
   return posted;
 }
@@ -192,7 +192,7 @@ bool Requester::advance(Operation& operation) {
         return advance_word(operation);
       case Kind::offer:
       case Kind::am_offer:
-      case Kind::chores:
+      case Kind::protocol_work:
         return false;  // never here: posted whole, and not of the pool
     }
   } catch (const std::bad_alloc&) {

@@ -29,10 +29,10 @@ class Requester {
 
   // ---- one command: a put, a get, or a message that fits one of the transport's -----------------
   base::Status post(transport::Command& command, const Completion& completion) {
-    if (completion.observed() || command.opcode != transport::Opcode::message) [[unlikely]] {
+    if (completion.notifies() || command.opcode != transport::Opcode::message) [[unlikely]] {
       return post_with_care(command, completion);
     }
-    return post_untold(command, false);
+    return post_unnotified(command, false);
   }
   // Prepares a command without a completion for post(span); a put or get is whole(). False: its
   // memory cannot be reached any more, post(command) says why.
@@ -40,7 +40,7 @@ class Requester {
     const bool memory = command.opcode != transport::Opcode::message;
     if (memory && !reachable(*command.remote)) [[unlikely]]
       return false;
-    command.token = Untold{command.rank, memory}.token();
+    command.token = Unnotified{command.rank, memory}.token();
     return true;
   }
   // Several that are prepared. How many were posted, from the front; for the next one post(command)
@@ -116,17 +116,17 @@ class Requester {
     return !remote.failed.load(std::memory_order_relaxed) && !remote.closed.load(std::memory_order_relaxed);
   }
   base::Status post_with_care(transport::Command& command, const Completion& completion);
-  base::Status post_told(transport::Command& command, const Completion& completion);
-  base::Status post_untold(transport::Command& command, bool memory) {
-    command.token = Untold{command.rank, memory}.token();
+  base::Status post_notified(transport::Command& command, const Completion& completion);
+  base::Status post_unnotified(transport::Command& command, bool memory) {
+    command.token = Unnotified{command.rank, memory}.token();
     try {
       if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
     } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
       return no_memory();
     }
-    return command.done ? HEDDLE_DONE : note_untold({command.rank, memory});
+    return command.done ? HEDDLE_DONE : note_unnotified({command.rank, memory});
   }
-  base::Status note_untold(Untold untold);
+  base::Status note_unnotified(Unnotified unnotified);
   [[gnu::cold]] static base::Status no_memory();
   base::Status start(Operation& operation);
   bool advance_pieces(Operation& operation);

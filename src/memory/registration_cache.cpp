@@ -229,7 +229,7 @@ base::Status RegistrationCache::register_kept(Range range, Access access, std::u
   if (free_ == kNone || !watch_->watch(range.begin, range.end)) return HEDDLE_ERR_UNSUPPORTED;
   Access got = access;
   std::uint64_t handle = 0;
-  const base::Status status = enroll(range, access, &got, &handle);
+  const base::Status status = register_memory(range, access, &got, &handle);
   if (status != HEDDLE_DONE) {
     watch_->unwatch(range.begin, range.end);
     return status;
@@ -249,7 +249,7 @@ base::Status RegistrationCache::register_kept(Range range, Access access, std::u
 base::Status RegistrationCache::register_passing(Range range, Access access, std::uint32_t* at) {
   if (free_ == kNone && !evict_one()) return HEDDLE_AGAIN;
   std::uint64_t handle = 0;
-  const base::Status status = enroll(range, access, &access, &handle);
+  const base::Status status = register_memory(range, access, &access, &handle);
   if (status != HEDDLE_DONE) return status;
   ++counters_.passing;
   *at = take_entry(range, handle);
@@ -257,16 +257,16 @@ base::Status RegistrationCache::register_passing(Range range, Access access, std
   return HEDDLE_DONE;
 }
 
-base::Status RegistrationCache::enroll(Range range, Access wanted, Access* got, std::uint64_t* handle) {
+base::Status RegistrationCache::register_memory(Range range, Access wanted, Access* got, std::uint64_t* handle) {
   auto* begin = reinterpret_cast<std::byte*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
   const std::uint64_t bytes = range.end - range.begin;
   for (;;) {
     *got = Access::write;
-    base::Status status = registrar_.enroll(begin, bytes, Access::write, handle);
+    base::Status status = registrar_.register_memory(begin, bytes, Access::write, handle);
     // Whatever the reason: not every library says that the access is the problem.
     if (status != HEDDLE_DONE && status != HEDDLE_AGAIN && wanted == Access::read) {
       *got = Access::read;
-      status = registrar_.enroll(begin, bytes, Access::read, handle);
+      status = registrar_.register_memory(begin, bytes, Access::read, handle);
     }
     if (status != HEDDLE_ERR_NO_MEMORY) return status;
     // Operations under way will release what they use.
@@ -317,7 +317,7 @@ void RegistrationCache::retire(std::size_t index) {
 
 void RegistrationCache::end_retired(std::uint32_t at) {
   Entry& entry = entries_[at];
-  registrar_.withdraw(entry.handle);
+  registrar_.deregister(entry.handle);
   if (entry.watched) watch_->unwatch(entry.begin, entry.begin + entry.bytes);
   entry.state = State::free;
   entry.newer = free_;

@@ -47,11 +47,11 @@ class Registrar {
   // deregisters what is idle and asks again); AGAIN: not now, another thread is registering (then
   // acquire() says so too); else the reason. The cache asks for `write` first, and for `read` if
   // that fails and reading suffices.
-  [[nodiscard]] virtual base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access,
-                                            std::uint64_t* handle) = 0;
+  [[nodiscard]] virtual base::Status register_memory(std::byte* begin, std::uint64_t bytes, Access access,
+                                                     std::uint64_t* handle) = 0;
   // Deregisters what no operation uses. The memory may be gone, and something else may be in its
   // place.
-  virtual void withdraw(std::uint64_t handle) = 0;
+  virtual void deregister(std::uint64_t handle) = 0;
 };
 
 class RegistrationCache {
@@ -195,7 +195,7 @@ class RegistrationCache {
   base::Status register_anew(std::uint64_t place, std::uint64_t bytes, Access access, Lease* lease);
   base::Status register_kept(Range range, Access access, std::uint32_t* at);
   base::Status register_passing(Range range, Access access, std::uint32_t* at);
-  base::Status enroll(Range range, Access wanted, Access* got, std::uint64_t* handle);
+  base::Status register_memory(Range range, Access wanted, Access* got, std::uint64_t* handle);
   [[nodiscard]] Range join_overlapping(Range range) const;
   [[nodiscard]] std::uint32_t take_entry(Range range, std::uint64_t handle);
   [[nodiscard]] bool leases_out() const;

@@ -32,7 +32,7 @@ class Hardware final : public Registrar {
     std::uint64_t end;
     Access access;
   };
-  base::Status enroll(std::byte* begin, std::uint64_t bytes, Access access, std::uint64_t* handle) override {
+  base::Status register_memory(std::byte* begin, std::uint64_t bytes, Access access, std::uint64_t* handle) override {
     const auto at = reinterpret_cast<std::uint64_t>(begin);
     EXPECT_EQ(at % kPage, 0u);
     EXPECT_EQ(bytes % kPage, 0u);
@@ -45,8 +45,8 @@ class Hardware final : public Registrar {
     known[last] = {at, at + bytes, access};
     return HEDDLE_DONE;
   }
-  void withdraw(std::uint64_t handle) override {
-    EXPECT_EQ(known.erase(handle), 1u) << "never registered, or withdrawn twice";
+  void deregister(std::uint64_t handle) override {
+    EXPECT_EQ(known.erase(handle), 1u) << "never registered, or deregistered twice";
   }
 
   std::map<std::uint64_t, Known> known;
@@ -144,7 +144,7 @@ TEST_F(RegistrationCacheTest, JoinsNothingThatCannotBeRegisteredTogether) {
   EXPECT_EQ(hardware.known.size(), 1u);
 }
 
-TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByEntries) {
+TEST_F(RegistrationCacheTest, DeregistersTheLeastRecentlyUsedByEntries) {
   open(options(3));
   for (std::uint64_t i = 0; i < 3; ++i) use(2 * i * kPage, 1);
   use(0, 1);
@@ -155,7 +155,7 @@ TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByEntries) {
   EXPECT_EQ(cache->kept_entries(), 3u);
 }
 
-TEST_F(RegistrationCacheTest, WithdrawsTheLeastRecentlyUsedByBytes) {
+TEST_F(RegistrationCacheTest, DeregistersTheLeastRecentlyUsedByBytes) {
   open(options(8, 8 * kPage));
   use(0, 3 * kPage);
   use(10 * kPage, 3 * kPage);
@@ -354,7 +354,7 @@ TEST_F(RegistrationCacheTest, CountsInWords) {
                                    std::to_string(2 * kPage / 1024) + " KiB kept");
 }
 
-TEST_F(RegistrationCacheTest, ClosingWithdrawsEverything) {
+TEST_F(RegistrationCacheTest, ClosingDeregistersEverything) {
   open(options(8));
   for (std::uint64_t i = 0; i < 5; ++i) use(2 * i * kPage, 1);
   cache.reset();

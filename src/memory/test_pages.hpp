@@ -60,7 +60,7 @@ inline Pages map_pages(std::uint64_t count, std::byte* at = nullptr) {
 // thread.
 class StampHardware final : public Registrar {
  public:
-  base::Status enroll(std::byte* begin, std::uint64_t bytes, Access, std::uint64_t* handle) override {
+  base::Status register_memory(std::byte* begin, std::uint64_t bytes, Access, std::uint64_t* handle) override {
     std::vector<std::uint64_t> stamps(bytes / page_bytes());
     for (std::size_t i = 0; i < stamps.size(); ++i) {
       // Not by a load: the owner may unmap part of what the cache joins at this moment.
@@ -71,7 +71,7 @@ class StampHardware final : public Registrar {
     known_[last_] = std::move(stamps);
     return HEDDLE_DONE;
   }
-  void withdraw(std::uint64_t handle) override { EXPECT_EQ(known_.erase(handle), 1u) << "not registered"; }
+  void deregister(std::uint64_t handle) override { EXPECT_EQ(known_.erase(handle), 1u) << "not registered"; }
 
   [[nodiscard]] std::size_t known() const { return known_.size(); }
   // True: the registration is of the pages that are there now.

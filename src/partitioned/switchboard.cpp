@@ -145,7 +145,7 @@ void Switchboard::sweep() {
 void Switchboard::want(Partitioned& operation) {
   if (ended_ || std::ranges::find(wanting_, operation.number()) != wanting_.end()) return;
   wanting_.push_back(operation.number());
-  worker_.core().want_chores();
+  worker_.core().want_advance();
 }
 
 // ---- progress -----------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ void ActiveMessages::grant(heddle_peer source, Tasks::Source* from) {
 
 void ActiveMessages::owe_grants() {
   owes_grants_ = true;
-  core_.want_chores();
+  core_.want_advance();
 }
 
 bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask* ended) {

@@ -280,7 +280,7 @@ bool AmRendezvous::start(Fetch* fetch) {
   if (status == HEDDLE_AGAIN) {
     leave(*fetch);
     unmet_ = true;
-    core_.want_chores();
+    core_.want_advance();
     return false;
   }
   if (status == HEDDLE_DONE) {
@@ -293,7 +293,7 @@ bool AmRendezvous::start(Fetch* fetch) {
     status = core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
     if (status == HEDDLE_AGAIN) {
       starved_ = true;
-      core_.want_chores();
+      core_.want_advance();
       return false;
     }
   }

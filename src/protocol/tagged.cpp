@@ -315,7 +315,7 @@ void Tagged::owe(Source& source) {
   source.owed = true;
   source.next = owed_;
   owed_ = &source;
-  core_.want_chores();
+  core_.want_advance();
 }
 
 bool Tagged::tell_owed(Source& source) {
@@ -373,7 +373,7 @@ bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<c
 void Tagged::note_failures() {
   const auto dead = [this](std::uint32_t rank) { return bool(core_.failed[rank]); };
   note_failed_inlets();
-  give_up(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
+  cancel_receives(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
   for (std::uint32_t rank = 0; !ordered_ && rank < core_.job.size(); ++rank) {
     if (dead(rank)) drop_stashes(rank);
   }
@@ -386,8 +386,8 @@ void Tagged::cancel(base::Status status) {
     const ReceiveRequest request = fetch->request;
     end(request, end_fetch(fetch, status));
   }
-  give_up(matching_.forget_all(), status);
-  settle_all_taken(status);
+  cancel_receives(matching_.forget_all(), status);
+  complete_all_taken(status);
   while (claimed_ != nullptr) {
     Kept* const kept = claimed_;
     remove_claimed(kept);
@@ -405,7 +405,7 @@ void Tagged::drop_stashes(std::uint32_t rank) {
   }
 }
 
-void Tagged::give_up(Matching::Removed removed, base::Status status) {
+void Tagged::cancel_receives(Matching::Removed removed, base::Status status) {
   for (KeptMessage* message = removed.messages; message != nullptr;) {
     auto* const kept = static_cast<Kept*>(message);
     message = Matching::after(kept);

@@ -188,7 +188,7 @@ class Tagged final : public Protocol {
   void refuse(Kept* kept, base::Status status);
   void remove_claimed(Kept* kept);
   void drop_stashes(std::uint32_t rank);
-  void give_up(Matching::Removed removed, base::Status status);
+  void cancel_receives(Matching::Removed removed, base::Status status);
   void free_credit(Source& source, std::uint64_t charge);
   bool tell_credit(Source& source);
   bool tell_owed(Source& source);
@@ -208,9 +208,9 @@ class Tagged final : public Protocol {
   bool fetch_part(Shown& shown, std::size_t which);
   static void end_part(Shown& shown, std::size_t which, base::Status status);
   void end_taken(Shown& shown);
-  void settle_all_taken(base::Status status);
+  void complete_all_taken(base::Status status);
   bool settled(Shown& shown, base::Status status);
-  void tell_unsettled(const Shown& shown);
+  void report_incomplete(const Shown& shown);
   bool advance_all_taken();
   void note_failed_inlets();
 

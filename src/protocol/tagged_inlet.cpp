@@ -25,7 +25,7 @@ constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
 // after so many receives in a row that were shown in vain, 2^6 are not shown
 constexpr std::uint32_t kMostVain = 6;
 // How long a worker that is closed waits for what senders are just writing, all of them together.
-constexpr std::int64_t kSettleNs = 10'000'000'000;
+constexpr std::int64_t kCompleteNs = 10'000'000'000;
 
 }  // namespace
 
@@ -98,7 +98,8 @@ void Tagged::show(Posted* posted) {
   if (shown == nullptr) return;
   transport::LocalMemory lent;
   try {
-    const auto memory = core_.job.transport().enroll_for(inlet->from.rank, posted->request.data, posted->request.bytes);
+    const auto memory =
+        core_.job.transport().register_for(inlet->from.rank, posted->request.data, posted->request.bytes);
     if (!memory) return;
     lent = *memory;
   } catch (const std::bad_alloc&) {
@@ -124,9 +125,9 @@ void Tagged::show(Posted* posted) {
 
 // True: the receive is ours again. False: its sender has taken it.
 bool Tagged::take_back(Shown& shown) {
-  if (!wire::withdraw_place(shown.inlet->board->places[shown.index], shown.generation)) return false;
+  if (!wire::hide_place(shown.inlet->board->places[shown.index], shown.generation)) return false;
   shown.inlet->board->live.fetch_and(~(1U << shown.index), std::memory_order_relaxed);
-  core_.job.transport().withdraw(shown.lent);
+  core_.job.transport().deregister(shown.lent);
   shown.posted->shown = nullptr;
   shown.posted = nullptr;
   shown.use = Shown::Use::unused;
@@ -189,7 +190,7 @@ void Tagged::begin_taken(Shown& shown) {
   tell(shown.request.receive, inlet.from, posted.wanted.tag, shown.offer.bytes);
   shown.next = taken_;
   taken_ = &shown;
-  core_.want_chores();
+  core_.want_advance();
 }
 
 bool Tagged::advance_all_taken() {
@@ -262,7 +263,7 @@ void Tagged::end_part(Shown& shown, std::size_t which, base::Status status) {
   // The sender takes its memory back before it has been read only when it is closed.
   if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
   wire::finish_part(place, fetching.part.bytes, status);
-  if (status != HEDDLE_DONE) wire::give_up_rest(place, shown.total, status);
+  if (status != HEDDLE_DONE) wire::cancel_rest(place, shown.total, status);
 }
 
 // Nobody writes to its buffer any more.
@@ -278,7 +279,7 @@ void Tagged::end_taken(Shown& shown) {
     status = wire::status_known(told) ? static_cast<base::Status>(told) : HEDDLE_ERR_PROTOCOL;
   }
   if (shown.imported) core_.job.transport().release(shown.from.memory);
-  core_.job.transport().withdraw(shown.lent);
+  core_.job.transport().deregister(shown.lent);
   shown.use = shown.dead ? Shown::Use::unused : Shown::Use::ended;
   end(ReceiveRequest(shown.request), status);
 }
@@ -286,16 +287,16 @@ void Tagged::end_taken(Shown& shown) {
 // The worker is closed. What the senders are just copying, each copies within one call: that is
 // waited for, for all of them until one moment, since this thread is inside and a sender may have
 // been stopped.
-void Tagged::settle_all_taken(base::Status status) {
+void Tagged::complete_all_taken(base::Status status) {
   if (taken_ == nullptr) return;
-  base::Timeout timeout(kSettleNs, *core_.job.environment().clock);
+  base::Timeout timeout(kCompleteNs, *core_.job.environment().clock);
   while (taken_ != nullptr) {
     const bool over = timeout.over();
     for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
       next = shown->next;  // what runs at the end of a receive adds to the front only
       if (!settled(*shown, status)) {
         if (!over) continue;
-        tell_unsettled(*shown);
+        report_incomplete(*shown);
       }
       end_taken(*shown);
     }
@@ -309,12 +310,12 @@ bool Tagged::settled(Shown& shown, base::Status status) {
   for (std::size_t which = 0; which < Shown::kAtOnce; ++which) {
     if (shown.fetching[which].claimed) end_part(shown, which, status);
   }
-  wire::give_up_rest(place, shown.total, status);
+  wire::cancel_rest(place, shown.total, status);
   shown.dead = shown.dead || core_.job.failed(shown.inlet->from.rank);
   return shown.dead || wire::all_finished(place, shown.total);
 }
 
-void Tagged::tell_unsettled(const Shown& shown) {
+void Tagged::report_incomplete(const Shown& shown) {
   core_.job.environment().log.line(
       base::Level::warn, "worker %u was closed while rank %u was writing into a receive, which has not ended in 10 s",
       core_.index, shown.inlet->from.rank);
@@ -333,7 +334,7 @@ void Tagged::note_failed_inlets() {
       if (shown.use == Shown::Use::ended) shown.use = Shown::Use::unused;
       if (shown.use != Shown::Use::taken) continue;
       shown.dead = true;
-      wire::give_up_rest(inlet->board->places[shown.index], shown.total, HEDDLE_ERR_PEER_FAILED);
+      wire::cancel_rest(inlet->board->places[shown.index], shown.total, HEDDLE_ERR_PEER_FAILED);
     }
   }
 }

@@ -94,7 +94,7 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     offered.next = std::exchange(pushing_, &offered);
     ++core_.stats.taken;
     tell_taken(offered);
-    core_.want_chores();
+    core_.want_advance();
     // It takes nothing of the memory for messages that nobody waits for.
     const std::uint64_t charge = wire::tagged_charge(sizeof head);
     core_.unshared ? to.give_back<false>(charge) : to.give_back<true>(charge);
@@ -195,7 +195,7 @@ bool Tagged::push_part(Offered& offered) {
   if (offered.refused_since == 0) offered.refused_since = now;
   if (now - offered.refused_since < kRefusedNs) return false;
   wire::finish_part(place, std::exchange(part.bytes, 0), HEDDLE_ERR_RANGE);
-  wire::give_up_rest(place, offered.total, HEDDLE_ERR_RANGE);
+  wire::cancel_rest(place, offered.total, HEDDLE_ERR_RANGE);
   return true;
 }
 

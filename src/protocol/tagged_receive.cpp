@@ -45,7 +45,7 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
   (waiting_ == nullptr ? waiting_ : waiting_last_->next) = fetch;
   waiting_last_ = fetch;
-  core_.want_chores();
+  core_.want_advance();
   return HEDDLE_POSTED;
 }
 

@@ -159,7 +159,7 @@ TEST_P(Conformance, FreeSourcesOfPutsMayBeWritten) {
   Port& from = world.port(0);
   for (const std::uint64_t bytes : {8U, 5000U, 40'000U, 700'001U}) {
     std::vector<std::byte> region(bytes);
-    auto local = world.transport(1).enroll(region.data(), bytes);
+    auto local = world.transport(1).register_memory(region.data(), bytes);
     ASSERT_TRUE(local.ok()) << base::last_message();
     auto memory = world.transport(0).import(1, local->key);
     ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -182,7 +182,7 @@ TEST_P(Conformance, FreeSourcesOfPutsMayBeWritten) {
       ASSERT_TRUE(region == expected) << bytes << " bytes, round " << round;
     }
     world.transport(0).release(*memory);
-    world.transport(1).withdraw(*local);
+    world.transport(1).deregister(*local);
   }
 }
 
@@ -250,7 +250,7 @@ TEST_P(Conformance, AccessesThatLeaveTheRegionAreRefused) {
   constexpr std::uint64_t kBytes = 4096;
   World world(GetParam(), 2);
   std::vector<std::byte> around(3 * kBytes, std::byte{0x33});
-  auto local = world.transport(1).enroll(around.data() + kBytes, kBytes);
+  auto local = world.transport(1).register_memory(around.data() + kBytes, kBytes);
   ASSERT_TRUE(local.ok()) << base::last_message();
   auto memory = world.transport(0).import(1, local->key);
   ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -281,7 +281,7 @@ TEST_P(Conformance, AccessesThatLeaveTheRegionAreRefused) {
   EXPECT_TRUE(std::all_of(around.begin(), around.end(), is(std::byte{0x33})));
   EXPECT_TRUE(std::all_of(buffer.begin(), buffer.end(), is(std::byte{0x44})));
   world.transport(0).release(*memory);
-  world.transport(1).withdraw(*local);
+  world.transport(1).deregister(*local);
 }
 
 // A poll that has no room for a record loses nothing.
@@ -302,7 +302,7 @@ TEST_P(Conformance, PollsWithoutRoomLoseNothing) {
 TEST_P(Conformance, RegionsOfDeadPeersAreNotImported) {
   World world(GetParam(), 3);
   std::vector<std::byte> bytes(4096);
-  auto local = world.transport(2).enroll(bytes.data(), bytes.size());
+  auto local = world.transport(2).register_memory(bytes.data(), bytes.size());
   ASSERT_TRUE(local.ok());
   auto met = world.transport(0).import(2, local->key);  // rank 0 knows rank 2, rank 1 does not
   ASSERT_TRUE(met.ok()) << base::last_message();

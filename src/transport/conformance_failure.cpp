@@ -39,7 +39,7 @@ TEST_P(Conformance, CommandsToADeadPeerCompleteWithPeerFailed) {
   World world(GetParam(), 3);
   std::vector<std::byte> region(kVictim * 4096);
   std::vector<std::byte> buffer(4096);
-  auto local = world.transport(kVictim).enroll(region.data(), region.size());
+  auto local = world.transport(kVictim).register_memory(region.data(), region.size());
   ASSERT_TRUE(local.ok());
   auto memory = world.transport(0).import(kVictim, local->key);
   ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -69,7 +69,7 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   std::vector<std::byte> region(kBytes);
   std::vector<std::vector<std::byte>> buffers(16, std::vector<std::byte>(kBytes));
   World world(GetParam(), 3);
-  auto local = world.transport(kVictim).enroll(region.data(), region.size());
+  auto local = world.transport(kVictim).register_memory(region.data(), region.size());
   ASSERT_TRUE(local.ok());
   auto memory = world.transport(0).import(kVictim, local->key);
   ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -208,7 +208,7 @@ TEST_P(Conformance, ClosingWithTrafficIsSafe) {
     World world(GetParam(), 3);
     std::vector<RemoteMemory> memories(3);
     for (std::uint32_t r = 0; r < 3; ++r) {
-      auto local = world.transport(r).enroll(region.data(), region.size());
+      auto local = world.transport(r).register_memory(region.data(), region.size());
       ASSERT_TRUE(local.ok());
       auto memory = world.transport((r + 1) % 3).import(r, local->key);
       ASSERT_TRUE(memory.ok()) << base::last_message();

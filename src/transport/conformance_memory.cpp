@@ -20,11 +20,11 @@ class Target {
  public:
   Target(Transport& transport, std::uint64_t bytes, bool allocated) : transport_(transport), allocated_(allocated) {
     if (!allocated) own_.resize(bytes);
-    auto memory = allocated ? transport.allocate(bytes) : transport.enroll(own_.data(), bytes);
+    auto memory = allocated ? transport.allocate(bytes) : transport.register_memory(own_.data(), bytes);
     if (!memory) throw std::runtime_error(base::last_message());
     local_ = *memory;
   }
-  ~Target() { allocated_ ? transport_.free(local_) : transport_.withdraw(local_); }
+  ~Target() { allocated_ ? transport_.free(local_) : transport_.deregister(local_); }
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
@@ -80,7 +80,7 @@ TEST_P(Conformance, RegionsAreWhatTheySay) {
       world.transport(rank).release(*memory);
     }
   }
-  EXPECT_LT(world.transport(0).enroll(nullptr, 8).status(), 0);
+  EXPECT_LT(world.transport(0).register_memory(nullptr, 8).status(), 0);
 }
 
 // Memory is zeroed when it is allocated again, and many regions are allocated and freed.

@@ -26,7 +26,7 @@ class Mix {
  public:
   Mix(const Setting& setting, std::uint64_t seed) : world_(setting, kRanks, kWorkers), random_(seed) {
     for (std::uint32_t r = 0; r < kRanks; ++r) {
-      auto local = world_.transport(r).enroll(regions_[r].bytes.data(), regions_[r].bytes.size());
+      auto local = world_.transport(r).register_memory(regions_[r].bytes.data(), regions_[r].bytes.size());
       if (!local) throw std::runtime_error(base::last_message());
       regions_[r].local = *local;
     }
@@ -41,7 +41,7 @@ class Mix {
   ~Mix() {
     for (std::uint32_t from = 0; from < kRanks; ++from) {
       for (std::uint32_t to = 0; to < kRanks; ++to) world_.transport(from).release(memory_[from][to]);
-      world_.transport(from).withdraw(regions_[from].local);
+      world_.transport(from).deregister(regions_[from].local);
     }
   }
   Mix(const Mix&) = delete;

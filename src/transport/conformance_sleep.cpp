@@ -137,7 +137,7 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
   World world(GetParam(), 2);
   if (world.capabilities().sleeping == Sleeping::impossible) GTEST_SKIP() << "it cannot sleep";
   std::vector<std::byte> region(200'000);
-  auto local = world.transport(1).enroll(region.data(), region.size());
+  auto local = world.transport(1).register_memory(region.data(), region.size());
   ASSERT_TRUE(local.ok());
   auto memory = world.transport(0).import(1, local->key);
   ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -174,7 +174,7 @@ TEST_P(Conformance, TransfersAreServedByASleeper) {
   world.transport(1).ring();
   receiver.join();
   world.transport(0).release(*memory);
-  world.transport(1).withdraw(*local);
+  world.transport(1).deregister(*local);
 }
 
 TEST_P(Conformance, ADeathWakesASleeper) {
@@ -194,7 +194,7 @@ TEST_P(Conformance, WhatIsUnderWayIsNotSleptOver) {
   World world(GetParam(), 2);
   if (world.capabilities().sleeping == Sleeping::impossible) GTEST_SKIP() << "it cannot sleep";
   std::vector<std::byte> region(100'000);
-  auto local = world.transport(1).enroll(region.data(), region.size());
+  auto local = world.transport(1).register_memory(region.data(), region.size());
   ASSERT_TRUE(local.ok());
   auto memory = world.transport(0).import(1, local->key);
   ASSERT_TRUE(memory.ok()) << base::last_message();
@@ -214,7 +214,7 @@ TEST_P(Conformance, WhatIsUnderWayIsNotSleptOver) {
     ASSERT_TRUE(world.quiet());
   }
   world.transport(0).release(*memory);
-  world.transport(1).withdraw(*local);
+  world.transport(1).deregister(*local);
 }
 
 TEST_P(Conformance, AWaitEndsInTime) {

@@ -32,8 +32,8 @@ class BareRank {
 
   [[nodiscard]] Transport& transport() { return *transport_; }
   [[nodiscard]] TransportWorker& worker() { return *worker_; }
-  [[nodiscard]] LocalMemory enroll(std::vector<std::byte>* memory) {
-    return *transport_->enroll(memory->data(), memory->size());
+  [[nodiscard]] LocalMemory register_memory(std::vector<std::byte>* memory) {
+    return *transport_->register_memory(memory->data(), memory->size());
   }
   // A message to worker 0 of rank 0.
   [[nodiscard]] bool post(std::uint32_t immediate, const void* bytes, std::uint32_t count) {

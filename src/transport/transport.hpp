@@ -95,7 +95,7 @@ struct WideKey {
 struct LocalMemory {
   void* address = nullptr;
   std::uint64_t bytes = 0;
-  std::uint64_t id = 0;  // transport's own; names it in withdraw and free
+  std::uint64_t id = 0;  // transport's own; names it in deregister and free
   WideKey key;
   std::uint64_t second_id = 0;  // transport's own, if one id does not suffice
 };
@@ -214,8 +214,8 @@ class Transport {
 
   // The rank is lost(), and for a while the bootstrap has not reported a death that explains it: a
   // network is cut. Nothing arrives from that rank any more, so callers treat it as failed. The
-  // transport calls Bootstrap::note_given_up() then. Any thread.
-  [[nodiscard]] virtual bool given_up(std::uint32_t rank) const {
+  // transport calls Bootstrap::note_disconnected() then. Any thread.
+  [[nodiscard]] virtual bool disconnected(std::uint32_t rank) const {
     static_cast<void>(rank);
     return false;
   }
@@ -227,13 +227,13 @@ class Transport {
   [[nodiscard]] virtual base::Result<LocalMemory> allocate(std::uint64_t bytes) = 0;
   virtual void free(const LocalMemory& memory) = 0;
   // Memory of the caller.
-  [[nodiscard]] virtual base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) = 0;
-  virtual void withdraw(const LocalMemory& memory) = 0;
+  [[nodiscard]] virtual base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) = 0;
+  virtual void deregister(const LocalMemory& memory) = 0;
   // Memory of the caller that only `rank` will import: it need not be made reachable for other
-  // ranks. Otherwise as enroll().
-  [[nodiscard]] virtual base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  // ranks. Otherwise as register_memory().
+  [[nodiscard]] virtual base::Result<LocalMemory> register_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
     static_cast<void>(rank);
-    return enroll(address, bytes);
+    return register_memory(address, bytes);
   }
 
   // The key by which `rank` reaches memory of this rank, or this rank reaches memory of `rank`.

@@ -101,7 +101,7 @@ void show_place(Place& place, std::uint64_t generation) {
 // For the receiver. False: the sender has taken the place, and what the sender wrote before is
 // visible.
 template <class Place>
-bool withdraw_place(Place& place, std::uint64_t generation) {
+bool hide_place(Place& place, std::uint64_t generation) {
   std::uint64_t word = place_word(generation, Stage::shown);
   return place.word.compare_exchange_strong(word, place_word(generation, Stage::free), std::memory_order_acq_rel,
                                             std::memory_order_acquire);
@@ -155,7 +155,7 @@ void finish_part(Place& place, std::uint64_t bytes, std::int32_t status) {
 }
 // The part that nobody has claimed will not be copied.
 template <class Place>
-void give_up_rest(Place& place, std::uint64_t total, std::int32_t status) {
+void cancel_rest(Place& place, std::uint64_t total, std::int32_t status) {
   Part rest;
   if (claim_part(place, total, total, &rest)) finish_part(place, rest.bytes, status);
 }
@@ -170,7 +170,7 @@ template <class Place>
 void abandon_place(Place& place, const Part& claimed, std::uint64_t total) {
   if (all_finished(place, total)) return;
   finish_part(place, claimed.bytes, HEDDLE_ERR_CANCELLED);
-  give_up_rest(place, total, HEDDLE_ERR_CANCELLED);
+  cancel_rest(place, total, HEDDLE_ERR_CANCELLED);
 }
 
 }  // namespace heddle::wire

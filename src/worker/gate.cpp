@@ -131,7 +131,7 @@ base::Status Gate::post_or_register(transport::Command& command, const Completio
   if (inside()) return post_or_queue(command, completion);
   // What is copied into the queue could as well be posted. Without a completion nobody could know
   // when the source is free.
-  if (command.bytes <= Inbox::kMostCopied || !completion.observed()) return post_or_queue(command, completion);
+  if (command.bytes <= Inbox::kMostCopied || !completion.notifies()) return post_or_queue(command, completion);
   return register_or_post(command, completion);
 }
 

@@ -86,7 +86,7 @@ class Gate {
   // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From
   // inside a command that came out of the queue: it counts as started.
   template <class Attempt>
-  base::Status settled(Attempt&& attempt) {
+  base::Status after_queued(Attempt&& attempt) {
     const std::uint64_t target = inbox_ != nullptr ? inbox_->claimed() : 0;
     const auto waits = [&] { return inbox_ != nullptr && inbox_->started() < target; };
     if (inside()) return waits() ? HEDDLE_AGAIN : attempt();

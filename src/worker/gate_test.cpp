@@ -36,7 +36,7 @@ base::Status send(Worker& worker, std::uint64_t tag) {
   const SendRequest request{{1, 0}, tag, &word, sizeof word};
   EXPECT_TRUE(worker.tagged().reserve<true>(request.target, request.bytes));
   transport::Command command = Tagged::message(request);
-  return post(worker, command, kUnobserved);
+  return post(worker, command, kNoCompletion);
 }
 
 class GateTest : public testing::TestWithParam<Sharing> {

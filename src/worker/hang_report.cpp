@@ -70,7 +70,7 @@ What what(Kind kind) {
       return {"tagged message", "to"};
     case Kind::am_offer:
       return {"large message", "to"};
-    case Kind::chores:  // not of the pool
+    case Kind::protocol_work:  // not of the pool
       break;
   }
   return {"", ""};
@@ -88,7 +88,7 @@ std::uint64_t bytes_of(const Operation& operation) {
     case Kind::offer:
     case Kind::am_offer:
       return operation.payload_bytes;
-    case Kind::chores:
+    case Kind::protocol_work:
       break;
   }
   return 0;
@@ -163,25 +163,25 @@ void Worker::report_inside() {
     if (operation.live && told++ < kMostLines) report_operation(operation);
   }
   if (told > kMostLines) log.say("  and %u more", told - kMostLines);
-  report_untold();
+  report_unnotified();
   for (const Protocol* protocol : completer_.protocols()) protocol->report();
 }
 
 // What has no slot: only its number is known.
-void Worker::report_untold() {
-  const std::unique_ptr<std::uint32_t[]> untold(new (std::nothrow) std::uint32_t[size_]);
-  if (untold == nullptr) return;  // inside the gate nothing is thrown
-  for (std::uint32_t rank = 0; rank < size_; ++rank) untold[rank] = core_.operations.under_way_to(rank);
+void Worker::report_unnotified() {
+  const std::unique_ptr<std::uint32_t[]> unnotified(new (std::nothrow) std::uint32_t[size_]);
+  if (unnotified == nullptr) return;  // inside the gate nothing is thrown
+  for (std::uint32_t rank = 0; rank < size_; ++rank) unnotified[rank] = core_.operations.under_way_to(rank);
   for (const Operation& operation : core_.operations.slots()) {
-    if (operation.live && operation.rank != kManyRanks) --untold[operation.rank];
+    if (operation.live && operation.rank != kManyRanks) --unnotified[operation.rank];
   }
   std::uint32_t told = 0;
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
-    if (untold[rank] == 0 || told++ >= kMostLines) continue;
+    if (unnotified[rank] == 0 || told++ >= kMostLines) continue;
     context_.environment().log.say(
         "  %u puts, gets or messages without a completion, for rank %u: in the hands of the transport, which moves "
         "when this worker is advanced, and the peer's",
-        untold[rank], rank);
+        unnotified[rank], rank);
   }
 }
 

@@ -88,7 +88,7 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
                      command.offset},
                completion);
   }
-  if (!command.inlined || command.bytes > kOneRecordPacket || registered || completion.observed()) [[unlikely]] {
+  if (!command.inlined || command.bytes > kOneRecordPacket || registered || completion.notifies()) [[unlikely]] {
     return put_message(command, completion, registered);
   }
   const bool put = put_one(&run_message, [&](std::byte* to) {
@@ -102,16 +102,16 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
 
 base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
   const bool copied = copies(command);
-  const bool observed = completion.observed();
+  const bool notifies = completion.notifies();
   const QueuedMessage head{
       command.rank,      command.worker,
       command.immediate, static_cast<std::uint16_t>(copied ? command.packet_bytes() : command.header_bytes),
-      observed,          copied,
+      notifies,          copied,
       registered};
   std::array<Part, 6> parts;
   std::size_t count = 0;
   parts[count++] = part_of(head);
-  if (observed) parts[count++] = part_of(completion);
+  if (notifies) parts[count++] = part_of(completion);
   std::array<std::byte, 8> zeros{};
   if (command.header_bytes != 0) {
     parts[count++] = {static_cast<const std::byte*>(command.header), command.header_bytes};
@@ -125,7 +125,7 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
     parts[count++] = part_of(command.bytes);
   }
   if (!put_parts(&run_message, std::span(parts).first(count))) return HEDDLE_AGAIN;
-  return copied && !observed ? HEDDLE_DONE : HEDDLE_POSTED;
+  return copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
 base::Status Inbox::put(const Block& block, const Completion& completion) {
@@ -210,7 +210,7 @@ inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
   if (run == &run_message) [[likely]] {
     QueuedMessage head;
     std::memcpy(&head, bytes, sizeof head);
-    if (queued.records != 1 || head.observed || !head.copied || head.registered) return false;
+    if (queued.records != 1 || head.notifies || !head.copied || head.registered) return false;
     auto* command = new (room) Command(head.rank, head.worker, head.immediate);
     command->inlined = true;
     command->bytes = head.bytes;
@@ -221,8 +221,7 @@ inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
   auto* command = new (room) Command;
-  return !block.completion().observed() && worker_.core().requester.whole(block.block(), command) &&
-         prepare(*command);
+  return !block.completion().notifies() && worker_.core().requester.whole(block.block(), command) && prepare(*command);
 }
 
 // Hands commands to the transport at once: `first` and those that follow it. How many were posted.
@@ -264,7 +263,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   std::memcpy(&head, bytes, sizeof head);
   bytes += sizeof head;
   Completion completion;
-  if (head.observed) {
+  if (head.notifies) {
     std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
     bytes += sizeof completion;
   }

@@ -85,14 +85,14 @@ class Inbox {
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message as it stands in the queue, followed by [Completion, if observed], and the packet if
+  // A message as it stands in the queue, followed by [Completion, if notifies], and the packet if
   // it was copied, else header, pointer to the payload (8 bytes), and its length (8).
   struct QueuedMessage {
     std::uint32_t rank;
     std::uint32_t worker;
     std::uint32_t immediate;
     std::uint16_t bytes;  // of the packet, or of the header
-    bool observed : 1;
+    bool notifies : 1;
     bool copied : 1;
     bool registered : 1;
   };

@@ -18,17 +18,17 @@ namespace {
 
 // When nothing has moved for kStillNs this rank says that it leaves although it has operations
 // left, so that it hears whether all others leave as well. From then on every rank makes progress
-// and none begins anything: what has not moved for kGivenUpNs more is waiting for what nobody will
+// and none begins anything: what has not moved for kCancelNs more is waiting for what nobody will
 // do, a worker that is never opened or a receive that is never posted. So long, since a rank may
 // have been stopped.
 constexpr std::int64_t kStillNs = 2'000'000'000;
-constexpr std::int64_t kGivenUpNs = 30'000'000'000;
+constexpr std::int64_t kCancelNs = 30'000'000'000;
 // To the second meeting those come at once who had nothing left at the first, unless they are
 // stopped; the others when they have ended or given up what they had.
 constexpr std::int64_t kPromptNs = 30'000'000'000;
-constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kGivenUpNs + kPromptNs;
-constexpr std::byte kSettled{0};
-constexpr std::byte kUnsettled{1};
+constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kCancelNs + kPromptNs;
+constexpr std::byte kDrained{0};
+constexpr std::byte kUndrained{1};
 
 }  // namespace
 
@@ -45,25 +45,25 @@ class Context::Leaving {
 
  private:
   // Ranks that say that they have operations left.
-  [[nodiscard]] std::size_t unsettled() const {
+  [[nodiscard]] std::size_t undrained() const {
     return static_cast<std::size_t>(
-        std::ranges::count_if(parts_, [](const auto& part) { return part.size() != 1 || part[0] != kSettled; }));
+        std::ranges::count_if(parts_, [](const auto& part) { return part.size() != 1 || part[0] != kDrained; }));
   }
   [[nodiscard]] std::uint64_t unfinished() const;
   [[nodiscard]] bool quiet() const;
   bool progress();
-  [[nodiscard]] bool settle(std::int64_t still_ns, bool while_fewer);
+  [[nodiscard]] bool drain(std::int64_t still_ns, bool while_fewer);
   [[nodiscard]] base::Status finish(Collective kind, std::int64_t timeout_ns);
   [[nodiscard]] base::Status meet(std::int64_t timeout_ns);
-  [[nodiscard]] base::Status settle_together();
-  void give_up();
+  [[nodiscard]] base::Status drain_together();
+  void cancel_all();
 
   Context& context_;
   base::Clock& clock_;
   const std::vector<Worker*> workers_;
   base::Waiter waiter_;
   Watch watch_;
-  bool settled_ = false;
+  bool drained_ = false;
   std::vector<std::vector<std::byte>> parts_;  // what each rank said at the last meeting
 };
 
@@ -88,7 +88,7 @@ bool Context::Leaving::progress() {
 
 // Until the operations have ended. False: some have not, and it is of no use to go on; while_fewer:
 // it is as long as they grow fewer.
-bool Context::Leaving::settle(std::int64_t still_ns, bool while_fewer) {
+bool Context::Leaving::drain(std::int64_t still_ns, bool while_fewer) {
   Stillness stillness(still_ns, clock_);
   for (std::uint64_t left = unfinished(); !quiet();) {
     const bool moved = progress();
@@ -114,16 +114,16 @@ base::Status Context::Leaving::finish(Collective kind, std::int64_t timeout_ns) 
 }
 
 base::Status Context::Leaving::meet(std::int64_t timeout_ns) {
-  const std::byte mine[] = {settled_ ? kSettled : kUnsettled};
+  const std::byte mine[] = {drained_ ? kDrained : kUndrained};
   const base::Status status = context_.begin_exchange(Collective::leave, mine);
   return status == HEDDLE_DONE ? finish(Collective::leave, timeout_ns) : status;
 }
 
 // All have met.
-base::Status Context::Leaving::settle_together() {
-  const bool others = unsettled() > (settled_ ? 0U : 1U);
-  if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) give_up();
-  settled_ = true;
+base::Status Context::Leaving::drain_together() {
+  const bool others = undrained() > (drained_ ? 0U : 1U);
+  if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) cancel_all();
+  drained_ = true;
   if (context_.size() == 1) return HEDDLE_DONE;
   // Rank 0, whose bootstrap may keep the job together, is the last to go.
   const std::int64_t timeout_ns = others || context_.rank() == 0 ? kLateNs : kPromptNs;
@@ -138,7 +138,7 @@ base::Status Context::Leaving::settle_together() {
 }
 
 base::Status Context::Leaving::run() {
-  settled_ = settle(kStillNs, true);
+  drained_ = drain(kStillNs, true);
   const std::lock_guard lock(context_.exchange_mutex_);
   // A barrier that timed out here is still being waited for elsewhere.
   if (context_.in_exchange_) static_cast<void>(finish(Collective::barrier, base::Timeout::kForever));
@@ -149,9 +149,9 @@ base::Status Context::Leaving::run() {
     // From here on none does anything but leave. Where a rank has died the others have met as well,
     // perhaps for something else.
     context_.bootstrap().note_all_leave();
-    if (unsettled() > 0) status = settle_together();
-  } else if (!settled_ && !settle(context_.size() == 1 ? 0 : kGivenUpNs, false)) {
-    give_up();
+    if (undrained() > 0) status = drain_together();
+  } else if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) {
+    cancel_all();
   }
   if (Attachment* attached = context_.attachment(); attached != nullptr) attached->end();
   for (Worker* worker : workers_) context_.end_worker(worker);
@@ -162,7 +162,7 @@ base::Status Context::Leaving::run() {
 }
 
 // Ending the workers cancels them.
-void Context::Leaving::give_up() {
+void Context::Leaving::cancel_all() {
   for (Worker* worker : workers_) {
     if (worker->try_quiet() != HEDDLE_AGAIN) continue;
     context_.environment().log.line(

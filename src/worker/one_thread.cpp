@@ -80,16 +80,16 @@ void OneThread::free(const LocalMemory& memory) {
   thread_.call([&] { inner_->free(memory); });
 }
 
-base::Result<LocalMemory> OneThread::enroll(void* address, std::uint64_t bytes) {
-  return result_of(thread_, [&] { return inner_->enroll(address, bytes); });
+base::Result<LocalMemory> OneThread::register_memory(void* address, std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->register_memory(address, bytes); });
 }
 
-base::Result<LocalMemory> OneThread::enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
-  return result_of(thread_, [&] { return inner_->enroll_for(rank, address, bytes); });
+base::Result<LocalMemory> OneThread::register_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  return result_of(thread_, [&] { return inner_->register_for(rank, address, bytes); });
 }
 
-void OneThread::withdraw(const LocalMemory& memory) {
-  thread_.call([&] { inner_->withdraw(memory); });
+void OneThread::deregister(const LocalMemory& memory) {
+  thread_.call([&] { inner_->deregister(memory); });
 }
 
 base::Result<RemoteMemory> OneThread::try_import(std::uint32_t rank, const transport::MemoryKey& key) {

@@ -31,10 +31,10 @@ class OneThread final : public transport::ForwardingTransport {
   [[nodiscard]] base::Result<std::unique_ptr<transport::TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<transport::LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const transport::LocalMemory& memory) override;
-  [[nodiscard]] base::Result<transport::LocalMemory> enroll(void* address, std::uint64_t bytes) override;
-  void withdraw(const transport::LocalMemory& memory) override;
-  [[nodiscard]] base::Result<transport::LocalMemory> enroll_for(std::uint32_t rank, void* address,
-                                                                std::uint64_t bytes) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
+  void deregister(const transport::LocalMemory& memory) override;
+  [[nodiscard]] base::Result<transport::LocalMemory> register_for(std::uint32_t rank, void* address,
+                                                                  std::uint64_t bytes) override;
   [[nodiscard]] base::Result<transport::RemoteMemory> try_import(std::uint32_t rank,
                                                                  const transport::MemoryKey& key) override;
   // release() is called with locks held that the thread may wait for; it calls no library. These

@@ -36,10 +36,10 @@ class StepClock final : public base::Clock {
 
 class Sender : public transport::BareRank {
  public:
-  explicit Sender(bootstrap::inproc::Job* job) : BareRank(job, 1, "shm"), local_(enroll(&memory_)) {}
+  explicit Sender(bootstrap::inproc::Job* job) : BareRank(job, 1, "shm"), local_(register_memory(&memory_)) {}
   ~Sender() {
     if (board_memory_) transport().release(*board_memory_);
-    transport().withdraw(local_);
+    transport().deregister(local_);
   }
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;

@@ -240,16 +240,17 @@ Worker::Rest Worker::lie_down() {
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {
-  return gate_ == nullptr ? core_.operations.flush(rank) : gate_->settled([&] { return core_.operations.flush(rank); });
+  return gate_ == nullptr ? core_.operations.flush(rank)
+                          : gate_->after_queued([&] { return core_.operations.flush(rank); });
 }
 
 base::Status Worker::try_quiet() {
-  return gate_ == nullptr ? core_.operations.quiet() : gate_->settled([&] { return core_.operations.quiet(); });
+  return gate_ == nullptr ? core_.operations.quiet() : gate_->after_queued([&] { return core_.operations.quiet(); });
 }
 
 base::Status Worker::try_answer() {
   const auto answered = [&]() -> base::Status { return core_.responder.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
-  return gate_ == nullptr ? answered() : gate_->settled(answered);
+  return gate_ == nullptr ? answered() : gate_->after_queued(answered);
 }
 
 std::size_t Worker::post(std::span<transport::Command> prepared) {
@@ -320,7 +321,7 @@ std::uint64_t Worker::unfinished_operations() {
 
 base::Status Worker::try_drain() {
   const auto drained = [&]() -> base::Status { return core_.operations.under_way() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  return gate_ == nullptr ? drained() : gate_->settled(drained);
+  return gate_ == nullptr ? drained() : gate_->after_queued(drained);
 }
 
 }  // namespace heddle::engine

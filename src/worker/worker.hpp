@@ -143,7 +143,7 @@ class Worker final : public NamesObjects {
   // hang_report.cpp
   void report_inside();
   void report_operation(const Operation& operation);
-  void report_untold();
+  void report_unnotified();
 
   // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is
   // written all the time by who is inside.

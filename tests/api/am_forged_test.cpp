@@ -65,13 +65,13 @@ class AmForged : public testing::TestWithParam<const char*> {
                                           },
                                           this});
     memory_.resize(kBytes);
-    local_ = forger_->enroll(&memory_);
+    local_ = forger_->register_memory(&memory_);
     good_ = {1, kBytes, 1, kHandler, 0, {}};
     std::memcpy(good_.key, local_.key.bytes.data(), sizeof good_.key);
   }
   ~AmForged() override {
     static_cast<void>(context_->close_worker(worker_));
-    forger_->transport().withdraw(local_);
+    forger_->transport().deregister(local_);
     std::thread other([this] { forger_.reset(); });
     EXPECT_EQ(context_->leave(), HEDDLE_DONE);
     other.join();
@@ -133,10 +133,10 @@ TEST_P(AmForged, OffersAreChecked) {
 
 TEST_P(AmForged, MemoryThatWasTakenBackIsNotRead) {
   std::vector<std::byte> gone(kBytes);
-  const transport::LocalMemory local = forger_->enroll(&gone);
+  const transport::LocalMemory local = forger_->register_memory(&gone);
   wire::AmOfferHeader head = good_;
   std::memcpy(head.key, local.key.bytes.data(), sizeof head.key);
-  forger_->transport().withdraw(local);
+  forger_->transport().deregister(local);
   if (std::string_view(GetParam()) == "shm") {
     // The kernel's copy does not ask the owner's table: the bytes are read or not, the worker goes
     // on.

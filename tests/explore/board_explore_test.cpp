@@ -115,7 +115,7 @@ struct BoardModel final : Model {
     Part part;
     if (kCase == Case::receiver_closes) {
       if (claim(&part)) wire::finish_part(place, part.bytes, HEDDLE_ERR_CANCELLED);
-      wire::give_up_rest(place, kBytes, HEDDLE_ERR_CANCELLED);
+      wire::cancel_rest(place, kBytes, HEDDLE_ERR_CANCELLED);
     }
     while (claim(&part)) {
       copy(part.at);
@@ -130,7 +130,7 @@ struct BoardModel final : Model {
     return true;
   }
   bool take_back(std::uint64_t use) {
-    if (kBug != Bug::taken_back_by_store) return wire::withdraw_place(place, use);
+    if (kBug != Bug::taken_back_by_store) return wire::hide_place(place, use);
     if (place.word.load(std::memory_order_acquire) != wire::place_word(use, Stage::shown)) return false;
     place.word.store(wire::place_word(use, Stage::free), std::memory_order_release);
     return true;

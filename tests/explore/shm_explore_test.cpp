@@ -78,7 +78,7 @@ struct ChunkModel final : Model {
     word.store(chunk_word(generation + 1, ChunkState::free), std::memory_order_release);
   }
 
-  // Transfers::feed_one, then give_up_on_target for the first put, collect for the second.
+  // Transfers::feed_one, then fall_back_to_cma for the first put, collect for the second.
   void initiate() {
     for (std::uint32_t put = 0; put < kPuts; ++put) {
       if (kBug != ChunkBug::announced_before_filled) data.store(70 + put);

@@ -94,13 +94,13 @@ void Member::end() {
 base::Status Member::send(Header header, std::span<const std::byte> payload, int fd) {
   const std::lock_guard lock(send_mutex_);
   const base::Status status = send_frame(socket_, header, payload, fd, send_timeout_ns_);
-  if (status != HEDDLE_DONE) give_up();
+  if (status != HEDDLE_DONE) disconnect();
   return status;
 }
 
 // Ends the connection, which is of no use any more. The listening thread may not have seen that
 // yet: a broker that is stopped sends it nothing.
-void Member::give_up() {
+void Member::disconnect() {
   ::shutdown(socket_, SHUT_RDWR);
 }
 
@@ -129,7 +129,7 @@ base::Status Member::ask(std::uint32_t rank) {
   const base::Status status = try_send_header(socket_, {FrameType::fetch, 0, rank}, send_timeout_ns_);
   if (status == HEDDLE_DONE) boxes_[rank].state = CardBox::State::asked;
   // the result of the next call depends on lost()
-  if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) give_up();
+  if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) disconnect();
   return HEDDLE_AGAIN;
 }
 

@@ -76,7 +76,7 @@ class Member : public Bootstrap {
   };
 
   base::Status ask(std::uint32_t rank);
-  void give_up();
+  void disconnect();
   void serve();
   base::Status handle(Frame& frame);
   base::Status take_card(Frame& frame);

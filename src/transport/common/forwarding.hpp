@@ -32,18 +32,19 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return inner_->way_to(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return inner_->direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return inner_->lost(rank); }
-  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return inner_->given_up(rank); }
+  [[nodiscard]] bool disconnected(std::uint32_t rank) const override { return inner_->disconnected(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     return inner_->open_worker(index);
   }
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override { return inner_->allocate(bytes); }
   void free(const LocalMemory& memory) override { inner_->free(memory); }
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
-    return inner_->enroll(address, bytes);
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override {
+    return inner_->register_memory(address, bytes);
   }
-  void withdraw(const LocalMemory& memory) override { inner_->withdraw(memory); }
-  [[nodiscard]] base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) override {
-    return inner_->enroll_for(rank, address, bytes);
+  void deregister(const LocalMemory& memory) override { inner_->deregister(memory); }
+  [[nodiscard]] base::Result<LocalMemory> register_for(std::uint32_t rank, void* address,
+                                                       std::uint64_t bytes) override {
+    return inner_->register_for(rank, address, bytes);
   }
   [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override {
     return inner_->key_for(rank, key);

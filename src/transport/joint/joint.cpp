@@ -30,13 +30,13 @@ class Joint final : public Transport {
   [[nodiscard]] const char* way_to(std::uint32_t rank) const override { return of(rank).way_to(rank); }
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return of(rank).direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return of(rank).lost(rank); }
-  [[nodiscard]] bool given_up(std::uint32_t rank) const override { return of(rank).given_up(rank); }
+  [[nodiscard]] bool disconnected(std::uint32_t rank) const override { return of(rank).disconnected(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override;
-  [[nodiscard]] base::Result<LocalMemory> enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) override;
-  void withdraw(const LocalMemory& memory) override;
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
+  [[nodiscard]] base::Result<LocalMemory> register_for(std::uint32_t rank, void* address, std::uint64_t bytes) override;
+  void deregister(const LocalMemory& memory) override;
   [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override;
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return of(rank).try_import(rank, key);
@@ -187,37 +187,37 @@ MemoryKey Joint::key_for(std::uint32_t rank, const WideKey& key) const {
 base::Result<LocalMemory> Joint::allocate(std::uint64_t bytes) {
   auto near = inner_[kNear]->allocate(bytes);
   if (!near) return near.status();
-  const auto far = inner_[kFar]->enroll(near->address, near->bytes);
+  const auto far = inner_[kFar]->register_memory(near->address, near->bytes);
   if (far) return together({&*near, &*far});
   inner_[kNear]->free(*near);
   return far.status();
 }
 
 void Joint::free(const LocalMemory& memory) {
-  inner_[kFar]->withdraw(part_of(memory, kFar));
+  inner_[kFar]->deregister(part_of(memory, kFar));
   inner_[kNear]->free(part_of(memory, kNear));
 }
 
-base::Result<LocalMemory> Joint::enroll(void* address, std::uint64_t bytes) {
-  auto near = inner_[kNear]->enroll(address, bytes);
+base::Result<LocalMemory> Joint::register_memory(void* address, std::uint64_t bytes) {
+  auto near = inner_[kNear]->register_memory(address, bytes);
   if (!near) return near.status();
-  const auto far = inner_[kFar]->enroll(address, bytes);
+  const auto far = inner_[kFar]->register_memory(address, bytes);
   if (far) return together({&*near, &*far});
-  inner_[kNear]->withdraw(*near);
+  inner_[kNear]->deregister(*near);
   return far.status();
 }
 
-base::Result<LocalMemory> Joint::enroll_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
-  auto part = of(rank).enroll_for(rank, address, bytes);
+base::Result<LocalMemory> Joint::register_for(std::uint32_t rank, void* address, std::uint64_t bytes) {
+  auto part = of(rank).register_for(rank, address, bytes);
   if (!part) return part.status();
   Parts parts{};
   parts[way(rank)] = &*part;
   return together(parts);
 }
 
-void Joint::withdraw(const LocalMemory& memory) {
+void Joint::deregister(const LocalMemory& memory) {
   for (std::size_t way = 0; way < kWays; ++way) {
-    if (has_part(memory, way)) inner_[way]->withdraw(part_of(memory, way));
+    if (has_part(memory, way)) inner_[way]->deregister(part_of(memory, way));
   }
 }
 

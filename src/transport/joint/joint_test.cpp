@@ -79,11 +79,11 @@ TEST_F(FourRanks, MemoryTakesTheCommandsOfItsWay) {
 TEST_F(FourRanks, MemoryForOneRankIsForThatRankOnly) {
   std::array<std::byte, 64> memory{};
   for (const std::uint32_t friend_rank : {0U, 3U}) {
-    auto local = *ranks[1]->transport->enroll_for(friend_rank, memory.data(), memory.size());
+    auto local = *ranks[1]->transport->register_for(friend_rank, memory.data(), memory.size());
     const std::uint32_t stranger = 3 - friend_rank;
     EXPECT_TRUE(ranks[friend_rank]->transport->import(1, local.key).ok()) << base::last_message();
     EXPECT_EQ(ranks[stranger]->transport->import(1, local.key).status(), HEDDLE_ERR_PROTOCOL);
-    ranks[1]->transport->withdraw(local);
+    ranks[1]->transport->deregister(local);
     EXPECT_FALSE(ranks[friend_rank]->transport->import(1, local.key).ok());
   }
 }

@@ -48,7 +48,7 @@ class Share final : public bootstrap::Bootstrap {
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
   [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
   [[nodiscard]] bool failed(std::uint32_t rank) const override { return whole_.failed(rank); }
-  void note_given_up() override { whole_.note_given_up(); }
+  void note_disconnected() override { whole_.note_disconnected(); }
   void leave() override {}
   [[noreturn]] void abort(int code, const char* message) override {
     whole_.abort(code, message);

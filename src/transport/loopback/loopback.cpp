@@ -74,14 +74,14 @@ class Loopback final : public Transport {
   }
   void free(const LocalMemory& memory) override { node_->remove(memory.id); }
 
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override {
     if (address == nullptr || bytes == 0) {
       return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
                         static_cast<unsigned long long>(bytes), address);
     }
     return enter(static_cast<std::byte*>(address), bytes, nullptr);
   }
-  void withdraw(const LocalMemory& memory) override { node_->remove(memory.id); }
+  void deregister(const LocalMemory& memory) override { node_->remove(memory.id); }
 
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= ranks_.size()) {

@@ -67,7 +67,7 @@ class LoopbackTest : public testing::Test {
 TEST_F(LoopbackTest, WhatLeavesTheRegionEndsWithRange) {
   std::vector<std::byte> region(100);
   std::vector<std::byte> buffer(200);
-  auto local = *transports_[1]->enroll(region.data(), region.size());
+  auto local = *transports_[1]->register_memory(region.data(), region.size());
   auto memory = *transports_[0]->import(1, local.key);
   for (const Opcode opcode : {Opcode::put, Opcode::get}) {
     EXPECT_EQ(run(to_memory(opcode, memory, 0, buffer.data(), 100)), HEDDLE_DONE);
@@ -79,17 +79,17 @@ TEST_F(LoopbackTest, WhatLeavesTheRegionEndsWithRange) {
   }
 }
 
-TEST_F(LoopbackTest, WithdrawnMemoryIsNotTouched) {
+TEST_F(LoopbackTest, DeregisteredMemoryIsNotTouched) {
   std::vector<std::byte> region(64);
   std::vector<std::byte> buffer(64, std::byte{1});
-  auto local = *transports_[1]->enroll(region.data(), region.size());
+  auto local = *transports_[1]->register_memory(region.data(), region.size());
   auto memory = *transports_[0]->import(1, local.key);
-  transports_[1]->withdraw(local);
+  transports_[1]->deregister(local);
   EXPECT_EQ(run(to_memory(Opcode::put, memory, 0, buffer.data(), 64)), HEDDLE_ERR_RANGE);
   EXPECT_EQ(region, std::vector<std::byte>(64));
   EXPECT_EQ(transports_[0]->import(1, local.key).status(), HEDDLE_ERR_PROTOCOL);
 
-  auto second = *transports_[1]->enroll(region.data(), region.size());
+  auto second = *transports_[1]->register_memory(region.data(), region.size());
   auto other = *transports_[0]->import(1, second.key);
   workers_[1].reset();
   transports_[1].reset();

@@ -103,7 +103,7 @@ base::Status Node::fail_outside(std::uint64_t size, std::uint64_t offset, std::u
 
 base::Status Node::fail_gone() const {
   if (closed()) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has left the job", rank_);
-  return base::fail(HEDDLE_ERR_RANGE, "rank %u has withdrawn the region; release it after the peers' last operation",
+  return base::fail(HEDDLE_ERR_RANGE, "rank %u has deregistered the region; release it after the peers' last operation",
                     rank_);
 }
 

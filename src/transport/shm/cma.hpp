@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 
 namespace heddle::transport::shm {
 

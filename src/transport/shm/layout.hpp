@@ -52,7 +52,7 @@ enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 // One per worker that may exist. `attention` has its own line: its owner polls it, and it changes
 // only for a new ring.
 struct WorkerEntry {
-  // release by Home::open_ring; acquire by the owner's poll
+  // release by Device::open_ring; acquire by the owner's poll
   alignas(kLine) std::atomic<std::uint32_t> attention{0};
   // WorkerState. release by the owner; acquire by senders whose ring is full
   alignas(kLine) std::atomic<std::uint32_t> state{0};
@@ -110,7 +110,7 @@ class ControlView {
     return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
   }
   // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by
-  // Home::open_ring, before `attention`; exchange (acquire) by the owner's poll, after `attention`.
+  // Device::open_ring, before `attention`; exchange (acquire) by the owner's poll, after `attention`.
   [[nodiscard]] std::atomic<std::uint64_t>& senders(std::uint32_t worker, std::uint32_t word) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
                                                           worker * layout_->worker_stride + sizeof(WorkerEntry) +

@@ -127,8 +127,8 @@ void Worker::drop(std::size_t position) {
 
 [[gnu::cold]] void Worker::malformed(std::uint32_t rank, const char* what) {
   ++counters_.malformed;
-  home_.environment().log.line(base::Level::error, "%s from rank %u is malformed and was closed; worker %u goes on",
-                               what, rank, index_);
+  device_.environment().log.line(base::Level::error, "%s from rank %u is malformed and was closed; worker %u goes on",
+                                 what, rank, index_);
 }
 
 [[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
@@ -137,16 +137,17 @@ void Worker::drop(std::size_t position) {
   if (status == HEDDLE_ERR_PROTOCOL) return malformed(rank, "the card");
   if (status == HEDDLE_ERR_VERSION) {
     ++counters_.malformed;
-    home_.environment().log.line(base::Level::error, "messages of rank %u are refused: %s", rank, base::last_message());
+    device_.environment().log.line(base::Level::error, "messages of rank %u are refused: %s", rank,
+                                   base::last_message());
     return;
   }
   // Its card is under way, or we lack descriptors or memory for it now: the next poll tries again.
   if (status != HEDDLE_AGAIN && unmet_told_[rank] == 0) {
     unmet_told_[rank] = 1;
-    home_.environment().log.line(base::Level::error, "messages of rank %u wait until it can be met: %s", rank,
-                                 base::last_message());
+    device_.environment().log.line(base::Level::error, "messages of rank %u wait until it can be met: %s", rank,
+                                   base::last_message());
   }
-  home_.control().senders(index_, rank / 64).fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
+  device_.control().senders(index_, rank / 64).fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
   entry_.attention.store(1, std::memory_order_release);
 }
 
@@ -154,12 +155,12 @@ void Worker::drop(std::size_t position) {
   // Acquire: pairs with the release of `attention` in open_ring. An announcement after this
   // exchange sets it again.
   entry_.attention.exchange(0, std::memory_order_acquire);
-  for (std::uint32_t word = 0; word < home_.layout().sender_words; ++word) {
-    std::uint64_t bits = home_.control().senders(index_, word).exchange(0, std::memory_order_acquire);
+  for (std::uint32_t word = 0; word < device_.layout().sender_words; ++word) {
+    std::uint64_t bits = device_.control().senders(index_, word).exchange(0, std::memory_order_acquire);
     while (bits != 0) {
       const auto rank = word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
       bits &= bits - 1;
-      if (rank < home_.size()) {
+      if (rank < device_.size()) {
         try {
           read_ring_list(rank);
         } catch (const std::bad_alloc&) {
@@ -173,19 +174,19 @@ void Worker::drop(std::size_t position) {
 }
 
 void Worker::read_ring_list(std::uint32_t rank) {
-  const auto peer = home_.peer(rank);
+  const auto peer = device_.peer(rank);
   if (!peer) return not_met(rank, peer.status());
   const ControlView& control = (*peer)->control;
   const std::uint64_t count = control.header().ring_count.load(std::memory_order_acquire);
-  if (count > home_.layout().max_rings) return malformed(rank, "a ring list");
+  if (count > device_.layout().max_rings) return malformed(rank, "a ring list");
   for (std::uint64_t& i = cursors_[rank]; i < count; ++i) {
     const RingEntry entry = control.ring(i);
-    if (entry.target_rank == home_.rank() && entry.target_worker == index_) accept(**peer, entry);
+    if (entry.target_rank == device_.rank() && entry.target_worker == index_) accept(**peer, entry);
   }
 }
 
 void Worker::accept(Peer& peer, const RingEntry& entry) {
-  const Layout& layout = home_.layout();
+  const Layout& layout = device_.layout();
   if (entry.source_worker >= layout.max_workers || entry.offset < layout.control_bytes) {
     return malformed(peer.rank, "a ring");
   }

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "queue/record_ring.hpp"
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 
 namespace heddle::transport::shm {
 

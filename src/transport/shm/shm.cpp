@@ -4,7 +4,7 @@
 
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 #include "transport/shm/worker.hpp"
 
 namespace heddle::transport::shm {
@@ -16,36 +16,36 @@ constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(std::unique_ptr<Home> home);
+  explicit ShmTransport(std::unique_ptr<Device> device);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override;
-  void withdraw(const LocalMemory& memory) override;
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
+  void deregister(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override;
   void release(const RemoteMemory& memory) override;
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
-  [[nodiscard]] std::uint32_t bell() override { return home_->bell().rings(); }
+  [[nodiscard]] std::uint32_t bell() override { return device_->bell().rings(); }
   void settle() override;
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { home_->bell().wait(seen, timeout_ns); }
-  void ring() override { home_->bell().ring(); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { device_->bell().wait(seen, timeout_ns); }
+  void ring() override { device_->bell().ring(); }
 
  private:
   base::Result<LocalMemory> enter(const RegionTable::Region& region);
   base::Result<RemoteMemory> import_own(const RegionKey& key);
 
-  std::unique_ptr<Home> home_;
+  std::unique_ptr<Device> device_;
   Capabilities capabilities_;
 };
 
-ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) {
-  const Layout& layout = home_->layout();
+ShmTransport::ShmTransport(std::unique_ptr<Device> device) : device_(std::move(device)) {
+  const Layout& layout = device_->layout();
   capabilities_.name = "shm";
   capabilities_.opcodes = bit(Opcode::message) | bit(Opcode::put) | bit(Opcode::get);
-  capabilities_.direct = home_->environment().config.flag(base::Var::shm_direct);
+  capabilities_.direct = device_->environment().config.flag(base::Var::shm_direct);
   capabilities_.copies_messages = true;
   capabilities_.ordered_messages = true;
   capabilities_.max_message = queue::largest_record(layout.ring_capacity);
@@ -54,22 +54,22 @@ ShmTransport::ShmTransport(std::unique_ptr<Home> home) : home_(std::move(home)) 
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.key_bytes = sizeof(RegionKey);
-  capabilities_.sleeping = home_->membarrier() ? Sleeping::free : Sleeping::fenced;
+  capabilities_.sleeping = device_->membarrier() ? Sleeping::free : Sleeping::fenced;
 }
 
 std::string ShmTransport::describe() const {
   const auto is = [](bool on) { return on ? "on" : "off"; };
-  const Layout& layout = home_->layout();
+  const Layout& layout = device_->layout();
   return std::string("shm (direct ") + is(capabilities_.direct) + ", CMA " +
-         (home_->cma_enabled() ? "allowed where the kernel does" : "off") + ", rings of " +
-         std::to_string(layout.ring_bytes) + " bytes, membarrier " + is(home_->membarrier()) + ")";
+         (device_->cma_enabled() ? "allowed where the kernel does" : "off") + ", rings of " +
+         std::to_string(layout.ring_bytes) + " bytes, membarrier " + is(device_->membarrier()) + ")";
 }
 
 // Called between arming and checking. Against senders that execute a fence, our fence is enough;
 // the barrier is for the other senders.
 void ShmTransport::settle() {
   base::full_fence();
-  if (home_->membarrier()) static_cast<void>(base::membarrier_shared());
+  if (device_->membarrier()) static_cast<void>(base::membarrier_shared());
 }
 
 base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::uint32_t index) {
@@ -77,14 +77,14 @@ base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::ui
     return base::fail(HEDDLE_ERR_NO_MEMORY, "worker %u: there may be %u; raise HEDDLE_MAX_WORKERS (in all ranks)",
                       index, capabilities_.max_workers);
   }
-  return make_worker(*home_, index);
+  return make_worker(*device_, index);
 }
 
 base::Result<LocalMemory> ShmTransport::enter(const RegionTable::Region& region) {
   LocalMemory memory;
   memory.address = region.address;
   memory.bytes = region.bytes;
-  memory.id = home_->regions().add(region);
+  memory.id = device_->regions().add(region);
   if (memory.id == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "a million regions of this rank are alive; release some");
   RegionKey key;
   key.kind = region.kind;
@@ -98,19 +98,19 @@ base::Result<LocalMemory> ShmTransport::enter(const RegionTable::Region& region)
 
 base::Result<LocalMemory> ShmTransport::allocate(std::uint64_t bytes) {
   if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; ask for at least 1");
-  const auto extent = home_->segment().allocate(bytes);
+  const auto extent = device_->segment().allocate(bytes);
   if (!extent) return extent.status();
   auto memory = enter({extent->address, bytes, extent->offset, RegionKind::allocated});
-  if (!memory) home_->segment().free(extent->offset, bytes);
+  if (!memory) device_->segment().free(extent->offset, bytes);
   return memory;
 }
 
 void ShmTransport::free(const LocalMemory& memory) {
-  const auto region = home_->regions().remove(memory.id);
-  if (region && region->kind == RegionKind::allocated) home_->segment().free(region->offset, region->bytes);
+  const auto region = device_->regions().remove(memory.id);
+  if (region && region->kind == RegionKind::allocated) device_->segment().free(region->offset, region->bytes);
 }
 
-base::Result<LocalMemory> ShmTransport::enroll(void* address, std::uint64_t bytes) {
+base::Result<LocalMemory> ShmTransport::register_memory(void* address, std::uint64_t bytes) {
   if (address == nullptr || bytes == 0) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "memory at %p of %llu bytes cannot be a region", address,
                       static_cast<unsigned long long>(bytes));
@@ -118,18 +118,18 @@ base::Result<LocalMemory> ShmTransport::enroll(void* address, std::uint64_t byte
   return enter({static_cast<std::byte*>(address), bytes, 0, RegionKind::registered});
 }
 
-void ShmTransport::withdraw(const LocalMemory& memory) {
-  home_->regions().remove(memory.id);
+void ShmTransport::deregister(const LocalMemory& memory) {
+  device_->regions().remove(memory.id);
 }
 
 base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
-  const auto region = home_->regions().find(key.id);
+  const auto region = device_->regions().find(key.id);
   if (!region || region->bytes != key.bytes || region->kind != key.kind ||
       key.address != reinterpret_cast<std::uintptr_t>(region->address)) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "this key names no living region of this rank; was it released?");
   }
   RemoteMemory memory;
-  memory.rank = home_->rank();
+  memory.rank = device_->rank();
   memory.bytes = key.bytes;
   memory.direct = region->address;  // in our own address space, however it was registered
   return memory;
@@ -138,14 +138,14 @@ base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
 // handle: [0] address in the owner, [1] region id; extent to unmap at release: [2] offset, [3]
 // bytes (0: none).
 base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const MemoryKey& bytes) {
-  if (rank >= home_->size()) {
-    return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has %u ranks", rank, home_->size());
+  if (rank >= device_->size()) {
+    return base::fail(HEDDLE_ERR_RANK, "rank %u: the job has %u ranks", rank, device_->size());
   }
   const auto key = decode(bytes);
   if (!key) return key.status();
-  if (rank == home_->rank()) return import_own(*key);
-  if (home_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-  const auto peer = home_->peer(rank);
+  if (rank == device_->rank()) return import_own(*key);
+  if (device_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+  const auto peer = device_->peer(rank);
   if (!peer) return peer.status();
   RemoteMemory memory;
   memory.rank = rank;
@@ -156,7 +156,7 @@ base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const Me
 
   const std::uint64_t page = page_bytes();
   const std::uint64_t rounded = (key->bytes + page - 1) / page * page;
-  if (key->offset < home_->layout().control_bytes) {
+  if (key->offset < device_->layout().control_bytes) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "a key of rank %u names its control part", rank);
   }
   const auto mapped = (*peer)->mapping->map(key->offset, rounded);
@@ -169,23 +169,23 @@ base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const Me
 }
 
 std::span<std::atomic<std::uint64_t>> ShmTransport::common_words() {
-  const auto first = home_->peer(0);
+  const auto first = device_->peer(0);
   if (!first) return {};
   return (*first)->control.common_words();
 }
 
 void ShmTransport::release(const RemoteMemory& memory) {
-  if (memory.handle[3] == 0 || memory.rank >= home_->size() || memory.rank == home_->rank()) return;
-  const auto peer = home_->peer(memory.rank);  // set up when the memory was imported
+  if (memory.handle[3] == 0 || memory.rank >= device_->size() || memory.rank == device_->rank()) return;
+  const auto peer = device_->peer(memory.rank);  // set up when the memory was imported
   if (peer) (*peer)->mapping->unmap(memory.handle[2], memory.handle[3]);
 }
 
 }  // namespace
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
-  auto home = Home::create(bootstrap, environment);
-  if (!home) return home.status();
-  return std::unique_ptr<Transport>(new ShmTransport(std::move(*home)));
+  auto device = Device::create(bootstrap, environment);
+  if (!device) return device.status();
+  return std::unique_ptr<Transport>(new ShmTransport(std::move(*device)));
 }
 
 }  // namespace heddle::transport::shm

@@ -59,7 +59,7 @@ struct Side {
   Side(int socket, std::uint32_t me, const TestRank::Settings& settings)
       : rank(cards, me, 2, settings), memory(kBytes) {
     const std::uint32_t other = 1 - me;
-    region = *rank.transport->enroll(memory.data(), memory.size());
+    region = *rank.transport->register_memory(memory.data(), memory.size());
     Hello mine;
     const bootstrap::Card& card = cards.cards[me];
     mine.pid = card.pid;

@@ -308,7 +308,7 @@ TEST(Shm, AbsurdRegionSizesAreRefused) {
   EXPECT_EQ(a.transport->allocate(std::uint64_t{1} << 60).status(), HEDDLE_ERR_NO_MEMORY);
   EXPECT_EQ(a.transport->allocate(~std::uint64_t{0}).status(), HEDDLE_ERR_NO_MEMORY);
   EXPECT_EQ(a.transport->allocate(0).status(), HEDDLE_ERR_ARGUMENT);
-  EXPECT_EQ(a.transport->enroll(nullptr, 8).status(), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(a.transport->register_memory(nullptr, 8).status(), HEDDLE_ERR_ARGUMENT);
 }
 
 TEST(Shm, HostileKeysAreRefused) {

@@ -8,14 +8,14 @@
 
 namespace heddle::transport::shm {
 
-Transfers::Transfers(Home& home, Backlog& backlog)
-    : home_(home),
+Transfers::Transfers(Device& device, Backlog& backlog)
+    : device_(device),
       backlog_(backlog),
-      pool_(home.bounce()),
-      min_bounce_(home.environment().config.number(base::Var::shm_bounce_min_bytes)),
-      patience_ns_(home.environment().config.number(base::Var::shm_bounce_patience_ns)),
+      pool_(device.bounce()),
+      min_bounce_(device.environment().config.number(base::Var::shm_bounce_min_bytes)),
+      patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
-      patience_(home.size()) {
+      patience_(device.size()) {
   for (std::uint32_t i = 0; i < kMost; ++i) idle_.push_back(i);
   active_.reserve(kMost);
 }
@@ -25,7 +25,7 @@ Transfers::~Transfers() {
 }
 
 bool Transfers::cma_works(Peer& peer, std::uint64_t address) {
-  const Cma known = home_.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
+  const Cma known = device_.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
   if (known != Cma::untried) return known == Cma::allowed;
   std::byte probe{};
   return cma_copy(peer, Direction::get, &probe, address, 1) == HEDDLE_DONE;
@@ -57,7 +57,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
                         "HEDDLE_SHM_BOUNCE_POOL_BYTES is 0; allow one of them",
                         peer.rank);
   } else if (!by_cma) {
-    status = pool_.prepare(home_.segment(), home_.control().header());
+    status = pool_.prepare(device_.segment(), device_.control().header());
   }
   if (command.done || status != HEDDLE_DONE) {
     command.source_free = true;
@@ -108,7 +108,7 @@ void Transfers::advance() {
     if (transfer.status == HEDDLE_DONE) feed(transfer);
     // No piece is with the target; its ring may stay full as long as the target computes.
     const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
-    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
+    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) fall_back_to_cma(transfer);
     if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
       retire(position);
     } else {
@@ -183,7 +183,7 @@ void Transfers::collect(Transfer& transfer) {
     if (state == ChunkState::taken) return;  // the target finishes it or dies
     if (state == ChunkState::requested) {
       const bool doomed = transfer.status != HEDDLE_DONE;
-      if (doomed || now() - transfer.last_progress > patience_ns_) give_up_on_target(transfer);
+      if (doomed || now() - transfer.last_progress > patience_ns_) fall_back_to_cma(transfer);
       return;
     }
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
@@ -203,7 +203,7 @@ void Transfers::collect(Transfer& transfer) {
 
 // The target does not poll its rings. The kernel copies the pieces that the target has not taken;
 // if the kernel cannot, we wait.
-void Transfers::give_up_on_target(Transfer& transfer) {
+void Transfers::fall_back_to_cma(Transfer& transfer) {
   Peer& peer = *transfer.to->peer;
   if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
     const auto state =
@@ -240,7 +240,7 @@ void Transfers::copy_by_cma(Transfer& transfer) {
   if (status == HEDDLE_DONE) {
     transfer.next += step;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
-    transfer.status = pool_.prepare(home_.segment(), home_.control().header());
+    transfer.status = pool_.prepare(device_.segment(), device_.control().header());
     transfer.by_cma = transfer.status != HEDDLE_DONE;
   } else {
     transfer.status = status;
@@ -258,7 +258,7 @@ void Transfers::reclaim(Transfer& transfer) {
     // A chunk that a dead process had is ours again. But a thread of a rank that was only declared
     // dead, or of a peer that lives while we close, may still be copying: that chunk is not used
     // again.
-    if (state == ChunkState::taken && (same_process || !home_.failed(transfer.to->peer->rank))) continue;
+    if (state == ChunkState::taken && (same_process || !device_.failed(transfer.to->peer->rank))) continue;
     pool_.give_back(piece.chunk);
   }
 }
@@ -286,7 +286,7 @@ Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   std::byte* base = peer.pool.load(std::memory_order_acquire);
   if (base == nullptr) {
     const std::uint64_t offset = peer.control.header().pool_offset.load(std::memory_order_acquire);
-    if (offset < home_.layout().control_bytes || chunks == 0) return Served::malformed;
+    if (offset < device_.layout().control_bytes || chunks == 0) return Served::malformed;
     try {
       const auto mapped = peer.mapping->map(offset, BounceView::bytes(chunks, chunk_bytes));
       if (!mapped) return mapped.status() == HEDDLE_ERR_NO_MEMORY ? Served::no_memory : Served::malformed;
@@ -316,7 +316,7 @@ Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noex
                                     std::memory_order_acquire, std::memory_order_relaxed)) {
     return Served::done;  // the owner has taken it back
   }
-  const auto place = home_.regions().locate(request.region, request.offset, request.bytes);
+  const auto place = device_.regions().locate(request.region, request.offset, request.bytes);
   ChunkState outcome = ChunkState::failed;
   if (place) {
     std::byte* there = place->address;

@@ -11,7 +11,7 @@
 #include "transport/common/backlog.hpp"
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/cma.hpp"
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 #include "transport/shm/rings.hpp"
 
 namespace heddle::transport::shm {
@@ -29,7 +29,7 @@ class Transfers {
  public:
   static constexpr std::size_t kMost = 32;  // in flight per worker
 
-  Transfers(Home& home, Backlog& backlog);
+  Transfers(Device& device, Backlog& backlog);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -90,15 +90,15 @@ class Transfers {
   void feed(Transfer& transfer);
   [[nodiscard]] bool feed_one(Transfer& transfer);
   void collect(Transfer& transfer);
-  void give_up_on_target(Transfer& transfer);
+  void fall_back_to_cma(Transfer& transfer);
   void copy_by_cma(Transfer& transfer);
   void finish_source(Transfer& transfer);
   void reclaim(Transfer& transfer);
   void retire(std::size_t position);
   [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
-  [[nodiscard]] std::uint64_t now() const { return home_.environment().clock->now_ns(); }
+  [[nodiscard]] std::uint64_t now() const { return device_.environment().clock->now_ns(); }
 
-  Home& home_;
+  Device& device_;
   Backlog& backlog_;
   BouncePool& pool_;
   std::uint64_t min_bounce_;

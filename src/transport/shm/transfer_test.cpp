@@ -25,7 +25,7 @@ const Settings kImpatient{{"HEDDLE_SHM_BOUNCE_MIN_BYTES", "1"},
 struct Pair {
   explicit Pair(const Settings& settings, std::size_t bytes = 1 << 20)
       : a(cards, 0, 2, settings), b(cards, 1, 2, settings), target(bytes) {
-    local = *b.transport->enroll(target.data(), target.size());
+    local = *b.transport->register_memory(target.data(), target.size());
     auto imported = a.transport->import(1, local.key);
     EXPECT_TRUE(imported.ok()) << base::last_message();
     remote = *imported;
@@ -197,9 +197,9 @@ TEST(Transfer, AllocatedRegionsAreCommandsWhenDirectIsOff) {
   EXPECT_EQ(std::memcmp(region->address, data.data(), 100), 0);
 }
 
-TEST(Transfer, WithdrawnRegionIsAnError) {
+TEST(Transfer, DeregisteredRegionIsAnError) {
   Pair pair(kBounceOnly);
-  pair.b.transport->withdraw(pair.local);
+  pair.b.transport->deregister(pair.local);
   auto data = bytes_of(1, 20000);
   EXPECT_EQ(pair.run(Opcode::put, 0, data), HEDDLE_ERR_RANGE);
   EXPECT_EQ(pair.run(Opcode::get, 0, data), HEDDLE_ERR_RANGE);
@@ -248,8 +248,8 @@ TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
   TestRank b(cards, 1, 3, settings);
   TestRank c(cards, 2, 3, settings);
   std::vector<std::byte> memory(50000);
-  const auto of_b = b.transport->enroll(memory.data(), memory.size());
-  const auto of_c = c.transport->enroll(memory.data(), memory.size());
+  const auto of_b = b.transport->register_memory(memory.data(), memory.size());
+  const auto of_c = c.transport->register_memory(memory.data(), memory.size());
   const auto to_b = a.transport->import(1, of_b->key);
   const auto to_c = a.transport->import(2, of_c->key);
   auto data = bytes_of(1, 50000);
@@ -284,16 +284,16 @@ TEST(Transfer, HostileRecordsAreRefused) {
     TestCards cards;
     TestRank b(cards, 1, 2, kBounceOnly);
     std::vector<std::byte> memory(4096 * 3, std::byte{0x22});
-    const auto region = b.transport->enroll(memory.data() + 4096, 4096);
+    const auto region = b.transport->register_memory(memory.data() + 4096, 4096);
     TestBootstrap bootstrap(cards, 0, 2);
     base::Environment environment;
     environment.config = *base::Config::read(kBounceOnly);
-    auto home = Home::create(bootstrap, environment);
-    ASSERT_TRUE(home.ok());
-    ASSERT_EQ((*home)->bounce().prepare((*home)->segment(), (*home)->control().header()), HEDDLE_DONE);
-    auto memory_of_ring = (*home)->open_ring(0, **(*home)->peer(1), 0);
+    auto device = Device::create(bootstrap, environment);
+    ASSERT_TRUE(device.ok());
+    ASSERT_EQ((*device)->bounce().prepare((*device)->segment(), (*device)->control().header()), HEDDLE_DONE);
+    auto memory_of_ring = (*device)->open_ring(0, **(*device)->peer(1), 0);
     auto* control = reinterpret_cast<queue::RingControl<>*>(*memory_of_ring);
-    queue::RecordProducer<> ring(control, *memory_of_ring + sizeof *control, (*home)->layout().ring_capacity);
+    queue::RecordProducer<> ring(control, *memory_of_ring + sizeof *control, (*device)->layout().ring_capacity);
     for (int i = 0; i < 20; ++i) {
       TransferRequest request;
       request.region = random.below(4) == 0 ? random.next() : region->id;
@@ -302,7 +302,7 @@ TEST(Transfer, HostileRecordsAreRefused) {
       request.bytes = static_cast<std::uint32_t>(random.below(20) == 0 ? random.next() : 1 + random.below(4096));
       request.generation = 1;
       if (request.chunk < 4) {
-        (*home)->bounce().view().word(request.chunk).store(chunk_word(1, ChunkState::requested));
+        (*device)->bounce().view().word(request.chunk).store(chunk_word(1, ChunkState::requested));
       }
       const auto type = static_cast<std::uint8_t>(random.below(20) == 0 ? random.below(256) : 3 + random.below(2));
       std::byte* room = ring.begin(type, 0, sizeof request);

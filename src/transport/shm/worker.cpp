@@ -6,26 +6,26 @@
 #include <new>
 
 namespace heddle::transport::shm {
-base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index) {
-  const auto state = static_cast<WorkerState>(home.control().worker(index).state.load(std::memory_order_relaxed));
+base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::uint32_t index) {
+  const auto state = static_cast<WorkerState>(device.control().worker(index).state.load(std::memory_order_relaxed));
   if (state != WorkerState::unopened) {
     return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", index);
   }
-  return std::unique_ptr<TransportWorker>(new Worker(home, index));
+  return std::unique_ptr<TransportWorker>(new Worker(device, index));
 }
 
-Worker::Worker(Home& home, std::uint32_t index)
-    : home_(home),
+Worker::Worker(Device& device, std::uint32_t index)
+    : device_(device),
       index_(index),
-      max_workers_(home.layout().max_workers),
-      max_message_(queue::largest_record(home.layout().ring_capacity)),
-      entry_(home.control().worker(index)),
-      outgoing_(std::size_t{home.size()} * home.layout().max_workers),
-      failed_(home.size()),
-      unmet_told_(home.size()),
-      cursors_(home.size()),
+      max_workers_(device.layout().max_workers),
+      max_message_(queue::largest_record(device.layout().ring_capacity)),
+      entry_(device.control().worker(index)),
+      outgoing_(std::size_t{device.size()} * device.layout().max_workers),
+      failed_(device.size()),
+      unmet_told_(device.size()),
+      cursors_(device.size()),
       backlog_(kBacklog, 2 * Transfers::kMost),
-      transfers_(home, backlog_) {
+      transfers_(device, backlog_) {
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
 
@@ -45,16 +45,16 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
 }
 
 [[gnu::cold]] Outgoing* Worker::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
-  if (rank >= home_.size() || worker >= max_workers_) {
+  if (rank >= device_.size() || worker >= max_workers_) {
     *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: the job has %u ranks of at most %u workers", worker, rank,
-                      home_.size(), max_workers_);
+                      device_.size(), max_workers_);
     return nullptr;
   }
-  if (failed_[rank] != 0 || home_.failed(rank)) {
+  if (failed_[rank] != 0 || device_.failed(rank)) {
     *why = HEDDLE_ERR_PEER_FAILED;
     return nullptr;
   }
-  const auto peer = home_.peer(rank);
+  const auto peer = device_.peer(rank);
   if (!peer) {
     *why = peer.status();
     return nullptr;
@@ -62,14 +62,14 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   // Everything that may throw comes before the ring, which cannot be removed again.
   auto made = std::make_unique<Outgoing>();
   owned_outgoing_.reserve(owned_outgoing_.size() + 1);
-  const auto memory = home_.open_ring(index_, **peer, worker);
+  const auto memory = device_.open_ring(index_, **peer, worker);
   if (!memory) {
     *why = memory.status();
     return nullptr;
   }
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
-  made->ring = queue::RecordProducer<>(control, *memory + sizeof *control, home_.layout().ring_capacity);
-  made->bell = home_.bell_pull(**peer, worker);
+  made->ring = queue::RecordProducer<>(control, *memory + sizeof *control, device_.layout().ring_capacity);
+  made->bell = device_.bell_pull(**peer, worker);
   made->peer = *peer;
   made->worker = worker;
   outgoing_[std::size_t{rank} * max_workers_ + worker] = made.get();
@@ -186,7 +186,7 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
 }
 
 bool Worker::post_transfer(Command& command) {
-  if (command.remote == nullptr || command.rank >= home_.size() || command.offset > command.remote->bytes ||
+  if (command.remote == nullptr || command.rank >= device_.size() || command.offset > command.remote->bytes ||
       command.bytes > command.remote->bytes - command.offset) {
     return backlog_.refuse(
         command,
@@ -214,7 +214,7 @@ bool Worker::closed(Target target) {
 }
 
 void Worker::peer_failed(std::uint32_t rank) {
-  if (rank >= home_.size()) return;
+  if (rank >= device_.size()) return;
   failed_[rank] = 1;
   std::fill_n(outgoing_.begin() + std::size_t{rank} * max_workers_, max_workers_, nullptr);
   if (!transfers_.idle()) transfers_.peer_failed(rank);

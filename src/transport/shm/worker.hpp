@@ -11,18 +11,18 @@
 
 #include "queue/record_ring.hpp"
 #include "transport/common/backlog.hpp"
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 #include "transport/shm/rings.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::shm {
 
-base::Result<std::unique_ptr<TransportWorker>> make_worker(Home& home, std::uint32_t index);
+base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::uint32_t index);
 
 class Worker final : public TransportWorker {
  public:
-  Worker(Home& home, std::uint32_t index);
+  Worker(Device& device, std::uint32_t index);
   ~Worker() override;
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
@@ -63,7 +63,7 @@ class Worker final : public TransportWorker {
   void drop(std::size_t position);
   void malformed(std::uint32_t rank, const char* what);
 
-  Home& home_;
+  Device& device_;
   std::uint32_t index_;
   std::uint32_t max_workers_;
   std::uint32_t max_message_;

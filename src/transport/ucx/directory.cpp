@@ -56,25 +56,25 @@ void Directory::close(std::uint32_t worker) {
 }
 
 void Directory::tell_those_who_asked(std::uint32_t worker) {
-  own_[worker].untold = own_[worker].asked.size();
-  untold_ = true;
-  tell_the_untold();
+  own_[worker].unnotified = own_[worker].asked.size();
+  unnotified_ = true;
+  notify_the_rest();
 }
 
-// Answers the kept questions, and tells the first `untold` of the ranks that have asked for each
+// Answers the kept questions, and tells the first `unnotified` of the ranks that have asked for each
 // worker. What there is no memory for is done the next time.
-void Directory::tell_the_untold() try {
+void Directory::notify_the_rest() try {
   for (; unanswered_count_ != 0; --unanswered_count_) answer(unanswered_[unanswered_count_ - 1]);
   for (std::uint32_t worker = 0; worker < own_.size(); ++worker) {
     Own& own = own_[worker];
-    for (; own.untold != 0; --own.untold) {
-      const std::uint32_t rank = own.asked[own.untold - 1];
+    for (; own.unnotified != 0; --own.unnotified) {
+      const std::uint32_t rank = own.asked[own.unnotified - 1];
       if (!device_.failed(rank)) tell_state(rank, worker);
     }
   }
-  untold_ = false;
+  unnotified_ = false;
 } catch (const std::bad_alloc&) {
-  untold_ = true;
+  unnotified_ = true;
 }
 
 void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
@@ -174,7 +174,7 @@ void Directory::read(const Note& note, const std::byte* data) {
     device_.regions().ask_again(note.rank, note.number);
   } else if (unanswered_count_ < unanswered_.size()) {
     unanswered_[unanswered_count_++] = note;
-    untold_ = true;
+    unnotified_ = true;
   } else {
     device_.log().line(base::Level::error, "no memory for a note of rank %u: what it asks stays open", note.rank);
   }
@@ -228,8 +228,8 @@ void Directory::learn_key(const Note& note, const std::byte* data) {
 // ---- progress -----------------------------------------------------------------------------------
 
 bool Directory::work() {
-  if (untold_) tell_the_untold();
-  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty() || untold_;
+  if (unnotified_) notify_the_rest();
+  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty() || unnotified_;
   while (!broken_.empty()) {
     Peer& peer = *broken_.back();
     broken_.pop_back();

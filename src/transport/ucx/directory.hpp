@@ -78,7 +78,7 @@ class Directory {
     bool taken = false;
     Bytes address;
     std::vector<std::uint32_t> asked;  // ranks to be told when it changes
-    std::size_t untold = 0;            // how many of the first of them must still be told
+    std::size_t unnotified = 0;        // how many of the first of them must still be told
   };
 
   Peer& peer(std::uint32_t rank);
@@ -102,7 +102,7 @@ class Directory {
   void learn_worker(const Note& note, const std::byte* data);
   void learn_key(const Note& note, const std::byte* data);
   void tell_those_who_asked(std::uint32_t worker);
-  void tell_the_untold();
+  void notify_the_rest();
 
   Device& device_;
   std::recursive_mutex& mutex_;  // the device's; guards what follows
@@ -115,7 +115,7 @@ class Directory {
   std::vector<void*> closing_;  // requests of endpoints
   std::uint32_t sending_ = 0;   // notes that UCX has not finished
   std::vector<Own> own_;
-  bool untold_ = false;              // some rank may have to be told
+  bool unnotified_ = false;          // some rank may have to be told
   std::array<Note, 64> unanswered_;  // questions whose answer found no memory
   std::size_t unanswered_count_ = 0;
   bool version_told_ = false;

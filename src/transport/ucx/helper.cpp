@@ -171,7 +171,7 @@ void Helper::end_silent() {
     look_for_silence_at_ = now + silence_.limit() / 4;
     looked_behind_ = 0;
     looking_ = true;
-    device_.losses().give_up_lost(device_.log());
+    device_.losses().disconnect_lost(device_.log());
   }
   if (silence_.done() && looked_behind_ < watches_.size()) {
     const Watch& watch = watches_[looked_behind_++];

@@ -33,31 +33,31 @@ class Losses {
   [[nodiscard]] bool failed(std::uint32_t rank) const {
     return bootstrap_.failed(rank) || unreachable_[rank].load(std::memory_order_relaxed);
   }
-  // See Transport::lost() and given_up().
+  // See Transport::lost() and disconnected().
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
-  [[nodiscard]] bool given_up(std::uint32_t rank) const {
-    return stage_[rank].load(std::memory_order_acquire) == Stage::given_up;
+  [[nodiscard]] bool disconnected(std::uint32_t rank) const {
+    return stage_[rank].load(std::memory_order_acquire) == Stage::disconnected;
   }
 
   // By the helper, from time to time: takes for failed each rank that was lost already at the last
   // call and has not died or left by now. A rank that leaves or dies loses its connections too, but
   // the bootstrap reports that, sooner or later.
-  void give_up_lost(const base::Log& log) {
+  void disconnect_lost(const base::Log& log) {
     if (count_.load(std::memory_order_relaxed) == 0) return;
     bool some = false;
     for (std::uint32_t rank = 0; rank < lost_.size(); ++rank) {
       const Stage before = stage_[rank].load(std::memory_order_relaxed);
-      if (lost(rank) == 0 || before == Stage::given_up || bootstrap_.failed(rank)) continue;
-      stage_[rank].store(before == Stage::none ? Stage::seen : Stage::given_up, std::memory_order_release);
+      if (lost(rank) == 0 || before == Stage::disconnected || bootstrap_.failed(rank)) continue;
+      stage_[rank].store(before == Stage::none ? Stage::seen : Stage::disconnected, std::memory_order_release);
       if (before == Stage::none) continue;
       some = true;
       log.line(base::Level::warn, "rank %u is not reached any more: what waits for it ends with PEER_FAILED", rank);
     }
-    if (some) bootstrap_.note_given_up();
+    if (some) bootstrap_.note_disconnected();
   }
 
  private:
-  enum class Stage : std::uint8_t { none, seen, given_up };
+  enum class Stage : std::uint8_t { none, seen, disconnected };
 
   bootstrap::Bootstrap& bootstrap_;
   std::vector<std::atomic<bool>> unreachable_;  // relaxed: nothing is read by it

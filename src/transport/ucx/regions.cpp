@@ -35,7 +35,7 @@ base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
   return enter(memory, attributes.address, bytes);
 }
 
-base::Result<LocalMemory> Regions::enroll(void* address, std::uint64_t bytes) {
+base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
   if (address == nullptr || bytes == 0) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
                       static_cast<unsigned long long>(bytes), address);
@@ -87,7 +87,7 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
   return local;
 }
 
-void Regions::withdraw(std::uint64_t id) {
+void Regions::deregister(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(id);
   if (found == regions_.end()) return;
@@ -95,7 +95,7 @@ void Regions::withdraw(std::uint64_t id) {
   regions_.erase(found);
 }
 
-void Regions::withdraw_all(ucp_context_h context) {
+void Regions::deregister_all(ucp_context_h context) {
   for (const auto& [id, region] : regions_) device_.library().call().mem_unmap(context, region.memory);
   regions_.clear();
 }

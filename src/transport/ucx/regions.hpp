@@ -23,10 +23,10 @@ class Regions {
   explicit Regions(Device& device);
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes);
-  void withdraw(std::uint64_t id);
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
+  void deregister(std::uint64_t id);
   // At the end.
-  void withdraw_all(ucp_context_h context);
+  void deregister_all(ucp_context_h context);
 
   // The key comes from the network. PROTOCOL: it is no key of that rank.
   // handle: [0] number of the import, [1] its generation, [2] address in the owner. Imports of one

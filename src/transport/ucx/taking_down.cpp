@@ -23,7 +23,7 @@ Device::~Device() {
     take_down();
   }
   // Only now: transfers of peers to these regions may arrive while closed ports make progress.
-  regions_.withdraw_all(context);
+  regions_.deregister_all(context);
   if (context_ != nullptr) call_.cleanup(context_);
 }
 

@@ -94,8 +94,8 @@ class UcxTransport final : public Transport {
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override {
     return rank < device_->size() ? device_->losses().lost(rank) : 0;
   }
-  [[nodiscard]] bool given_up(std::uint32_t rank) const override {
-    return rank < device_->size() && device_->losses().given_up(rank);
+  [[nodiscard]] bool disconnected(std::uint32_t rank) const override {
+    return rank < device_->size() && device_->losses().disconnected(rank);
   }
 
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
@@ -107,11 +107,11 @@ class UcxTransport final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {
     return device_->regions().allocate(bytes);
   }
-  void free(const LocalMemory& memory) override { device_->regions().withdraw(memory.id); }
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes) override {
-    return device_->regions().enroll(address, bytes);
+  void free(const LocalMemory& memory) override { device_->regions().deregister(memory.id); }
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override {
+    return device_->regions().register_memory(address, bytes);
   }
-  void withdraw(const LocalMemory& memory) override { device_->regions().withdraw(memory.id); }
+  void deregister(const LocalMemory& memory) override { device_->regions().deregister(memory.id); }
 
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= device_->size()) {

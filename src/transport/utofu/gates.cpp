@@ -34,8 +34,8 @@ utofu_reduce_op operator_of(GateOperator op) {
 
 class Chain final : public GateChain {
  public:
-  Chain(Home& home, utofu_tni_id_t tni, std::vector<utofu_vbg_id_t> ids)
-      : home_(home), library_(home.library()), call_(library_.call()), tni_(tni), ids_(std::move(ids)) {}
+  Chain(Device& device, utofu_tni_id_t tni, std::vector<utofu_vbg_id_t> ids)
+      : device_(device), library_(device.library()), call_(library_.call()), tni_(tni), ids_(std::move(ids)) {}
   ~Chain() override {
     if (!left_) library_.free_gates(&ids_);
   }
@@ -58,7 +58,7 @@ class Chain final : public GateChain {
   base::Status begin();
   base::Status fail(int code);
 
-  Home& home_;
+  Device& device_;
   Library& library_;
   const Functions call_;
   const utofu_tni_id_t tni_;
@@ -72,7 +72,7 @@ class Chain final : public GateChain {
 
 GateKey Chain::key(std::uint32_t sends, std::uint32_t gets) const {
   KeyOfGates name{id_of(sends), id_of(gets), tni_, 0};
-  seal(&name, home_.secret());
+  seal(&name, device_.secret());
   GateKey key;
   std::memcpy(key.bytes.data(), &name, sizeof name);
   return key;
@@ -82,7 +82,7 @@ base::Status Chain::key_of(const GateKey* key, KeyOfGates* name) const {
   *name = {UTOFU_VBG_ID_NULL, UTOFU_VBG_ID_NULL, tni_, 0};
   if (key == nullptr) return HEDDLE_DONE;
   std::memcpy(name, key->bytes.data(), sizeof *name);
-  if (sealed(*name, home_.secret()) && name->tni == tni_) return HEDDLE_DONE;
+  if (sealed(*name, device_.secret()) && name->tni == tni_) return HEDDLE_DONE;
   return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of barrier gates of this job on TNI %u",
                     unsigned{tni_});
 }
@@ -164,12 +164,13 @@ base::Status Chain::poll(std::span<std::uint64_t> words) {
 }  // namespace
 
 base::Result<std::unique_ptr<GateChain>> Gates::open(std::uint32_t gates, std::uint32_t lane) {
-  Library& library = home_.library();
+  Library& library = device_.library();
   const utofu_tni_id_t tni = library.gate_tni(lane);
   std::vector<utofu_vbg_id_t> ids(gates);
-  const base::Status status = library.take_gates(tni, home_.environment().config.number(base::Var::utofu_gates), &ids);
+  const base::Status status =
+      library.take_gates(tni, device_.environment().config.number(base::Var::utofu_gates), &ids);
   if (status != HEDDLE_DONE) return status;
-  return std::unique_ptr<GateChain>(std::make_unique<Chain>(home_, tni, std::move(ids)));
+  return std::unique_ptr<GateChain>(std::make_unique<Chain>(device_, tni, std::move(ids)));
 }
 
 }  // namespace heddle::transport::utofu

@@ -4,19 +4,19 @@
 #pragma once
 
 #include "transport/gates.hpp"
-#include "transport/utofu/home.hpp"
+#include "transport/utofu/device.hpp"
 
 namespace heddle::transport::utofu {
 
 class Gates final : public BarrierGates {
  public:
-  explicit Gates(Home& home) : home_(home) {}
+  explicit Gates(Device& device) : device_(device) {}
 
-  [[nodiscard]] Limits limits() const override { return {home_.library().gate_words()}; }
+  [[nodiscard]] Limits limits() const override { return {device_.library().gate_words()}; }
   [[nodiscard]] base::Result<std::unique_ptr<GateChain>> open(std::uint32_t gates, std::uint32_t lane) override;
 
  private:
-  Home& home_;
+  Device& device_;
 };
 
 }  // namespace heddle::transport::utofu

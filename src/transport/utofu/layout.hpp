@@ -128,7 +128,7 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 }
 
 // VCQs of a rank through which its regions are reached: at most one for each TNI. The first is the
-// device VCQ (see home.hpp).
+// device VCQ (see device.hpp).
 inline constexpr std::size_t kMostPorts = 6;
 struct Ports {
   std::uint64_t count = 0;

@@ -323,27 +323,28 @@ void Library::destroy(const Vcq& vcq) {
   }
 }
 
-base::Result<utofu_stadd_t> Library::enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags) {
+base::Result<utofu_stadd_t> Library::register_memory(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                                     unsigned long flags) {
   const std::lock_guard lock(set_up_);
-  return enroll_locked(vcq, address, bytes, flags);
+  return register_locked(vcq, address, bytes, flags);
 }
 
-base::Result<utofu_stadd_t> Library::try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes,
-                                                unsigned long flags) {
+base::Result<utofu_stadd_t> Library::try_register(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                                  unsigned long flags) {
   const std::unique_lock lock(set_up_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
-  return enroll_locked(vcq, address, bytes, flags);
+  return register_locked(vcq, address, bytes, flags);
 }
 
-bool Library::try_withdraw(const Vcq& vcq, utofu_stadd_t stadd) {
+bool Library::try_deregister(const Vcq& vcq, utofu_stadd_t stadd) {
   const std::unique_lock lock(set_up_, std::try_to_lock);
   if (!lock) return false;
   call_.dereg_mem(vcq.handle, stadd, 0);
   return true;
 }
 
-base::Result<utofu_stadd_t> Library::enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes,
-                                                   unsigned long flags) {
+base::Result<utofu_stadd_t> Library::register_locked(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                                     unsigned long flags) {
   utofu_stadd_t stadd = 0;
   const int code = call_.reg_mem(vcq.handle, address, bytes, flags, &stadd);
   if (code == UTOFU_SUCCESS) return stadd;
@@ -358,7 +359,7 @@ base::Result<utofu_stadd_t> Library::enroll_locked(const Vcq& vcq, void* address
                     static_cast<unsigned long long>(bytes), address, error_name(code), code);
 }
 
-base::Result<utofu_stadd_t> Library::enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag) {
+base::Result<utofu_stadd_t> Library::register_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag) {
   const std::lock_guard lock(set_up_);
   utofu_stadd_t stadd = 0;
   const int code = call_.reg_mem_with_stag(vcq.handle, address, bytes, stag, 0, &stadd);
@@ -368,7 +369,7 @@ base::Result<utofu_stadd_t> Library::enroll_as(const Vcq& vcq, void* address, st
                     static_cast<unsigned long long>(bytes), address, stag, error_name(code), code);
 }
 
-void Library::withdraw(const Vcq& vcq, utofu_stadd_t stadd) {
+void Library::deregister(const Vcq& vcq, utofu_stadd_t stadd) {
   const std::lock_guard lock(set_up_);
   call_.dereg_mem(vcq.handle, stadd, 0);
 }

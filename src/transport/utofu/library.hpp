@@ -129,16 +129,17 @@ class Library {
   [[nodiscard]] std::size_t tni_index(const Vcq& vcq) const;
 
   // Registers memory of this process with a VCQ. The caller holds the VCQ's lock, if any.
-  base::Result<utofu_stadd_t> enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags = 0);
+  base::Result<utofu_stadd_t> register_memory(const Vcq& vcq, void* address, std::uint64_t bytes,
+                                              unsigned long flags = 0);
   // The same for callers that may not wait: AGAIN, or false, if another thread holds the set-up
   // lock.
-  base::Result<utofu_stadd_t> try_enroll(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
-  [[nodiscard]] bool try_withdraw(const Vcq& vcq, utofu_stadd_t stadd);
+  base::Result<utofu_stadd_t> try_register(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
+  [[nodiscard]] bool try_deregister(const Vcq& vcq, utofu_stadd_t stadd);
   // Registers under a number that we choose, from which peers compute the STADD. `address`: aligned
   // to 256. STATE: the number is taken on this CQ.
-  base::Result<utofu_stadd_t> enroll_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag);
-  void withdraw(const Vcq& vcq, utofu_stadd_t stadd);
-  // The STADD that enroll_as() returns to the owner of that VCQ.
+  base::Result<utofu_stadd_t> register_as(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned stag);
+  void deregister(const Vcq& vcq, utofu_stadd_t stadd);
+  // The STADD that register_as() returns to the owner of that VCQ.
   base::Status stadd_of(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t* stadd);
 
  private:
@@ -155,7 +156,7 @@ class Library {
     // keeps a CQ for VCQs that share, until the first of them takes it
     std::optional<Vcq> spare;
   };
-  base::Result<utofu_stadd_t> enroll_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
+  base::Result<utofu_stadd_t> register_locked(const Vcq& vcq, void* address, std::uint64_t bytes, unsigned long flags);
   int create_on(const Tni& tni, unsigned long flags, Vcq* vcq);
   int create_alone(Tni& tni, unsigned long flags, bool spare, Vcq* vcq);
   int create_beside(Tni& tni, Vcq* vcq);

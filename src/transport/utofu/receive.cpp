@@ -67,12 +67,12 @@ void Worker::drain_mrq(Out& out) {
 
 base::Status Worker::outcome(const Operation& operation, int code) const {
   if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
-  if (code == UTOFU_ERR_MRQ_PEER || failed_[operation.rank] != 0 || home_.failed(operation.rank)) {
+  if (code == UTOFU_ERR_MRQ_PEER || failed_[operation.rank] != 0 || device_.failed(operation.rank)) {
     return HEDDLE_ERR_PEER_FAILED;
   }
   if (code == UTOFU_ERR_MRQ_RMT_STADD || code == UTOFU_ERR_MRQ_RMT_MEMORY || code == UTOFU_ERR_MRQ_RMT_LENGTH) {
     return base::fail(HEDDLE_ERR_RANGE,
-                      "rank %u has withdrawn the region, or left; release it after the peers' last operation",
+                      "rank %u has deregistered the region, or left; release it after the peers' last operation",
                       operation.rank);
   }
   return base::fail(HEDDLE_ERR_SYSTEM, "a Tofu operation to rank %u failed: %s (%d)", operation.rank, error_name(code),
@@ -226,8 +226,8 @@ void Worker::hand_out_ring(std::uint32_t number, Out& out) {
 bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length) {
   Hello hello;
   std::memcpy(&hello, slot, sizeof hello);
-  if (length != sizeof hello || hello.magic != Hello::kMagic || !sealed(hello, home_.secret()) ||
-      hello.vcq != ring.vcq || hello.rank >= home_.size() || hello.worker >= home_.max_workers()) {
+  if (length != sizeof hello || hello.magic != Hello::kMagic || !sealed(hello, device_.secret()) ||
+      hello.vcq != ring.vcq || hello.rank >= device_.size() || hello.worker >= device_.max_workers()) {
     return false;
   }
   ring.greeted = true;

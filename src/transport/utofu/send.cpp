@@ -46,9 +46,9 @@ std::byte* Worker::buffer_data(std::uint32_t buffer) const {
 }
 
 base::Status Worker::send(Command& command) {
-  if (command.worker >= home_.max_workers()) {
+  if (command.worker >= device_.max_workers()) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, command.rank,
-                      home_.max_workers());
+                      device_.max_workers());
   }
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || command.packet_bytes() > kMostMessage) {
     return base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the utofu transport takes %u, of which %u header",
@@ -65,7 +65,7 @@ base::Status Worker::send(Command& command) {
 }
 
 [[gnu::cold]] base::Result<Channel*> Worker::channel_to(std::uint32_t rank, std::uint32_t worker) {
-  const auto peer = home_.peer(rank);
+  const auto peer = device_.peer(rank);
   if (!peer) return peer.status();
   if (channels_.size() == sizes_.channels) {
     return base::fail(HEDDLE_ERR_NO_MEMORY,
@@ -74,12 +74,12 @@ base::Status Worker::send(Command& command) {
                       "HEDDLE_MAX_WORKERS",
                       index_, sizes_.channels);
   }
-  if (channel_of_[rank].empty()) channel_of_[rank].assign(home_.max_workers(), kNoChannel);
+  if (channel_of_[rank].empty()) channel_of_[rank].assign(device_.max_workers(), kNoChannel);
   auto channel = std::make_unique<Channel>();
   channel->rank = rank;
   channel->worker = worker;
   channel->index = static_cast<std::uint32_t>(channels_.size());
-  channel->home_vcq = (*peer)->home_vcq();
+  channel->device_vcq = (*peer)->device_vcq();
   channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
   channels_.push_back(std::move(channel));
   channel_of_[rank][worker] = channels_.back()->index;
@@ -236,9 +236,9 @@ bool Worker::send_waiting(Channel& channel) {
 
 int Worker::read_entry(Channel& channel) {
   const utofu_stadd_t local = station_->stadd + sizes_.entries_at() + channel.index * sizeof(Entry);
-  Operation* operation = operations_.take(Task::read_entry, channel.home_vcq, channel.entry_stadd + sizeof(Entry));
+  Operation* operation = operations_.take(Task::read_entry, channel.device_vcq, channel.entry_stadd + sizeof(Entry));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code = calls_.get(handle_, channel.home_vcq, local, channel.entry_stadd, sizeof(Entry),
+  const int code = calls_.get(handle_, channel.device_vcq, local, channel.entry_stadd, sizeof(Entry),
                               Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
   return connecting_step(channel, operation, code);
 }
@@ -256,11 +256,11 @@ int Worker::greet(Channel& channel) {
   Operation* operation = operations_.take(Task::hello, channel.vcq, channel.ring_stadd + sizeof(Hello));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
   Hello hello;
-  hello.rank = home_.rank();
+  hello.rank = device_.rank();
   hello.worker = static_cast<std::uint16_t>(index_);
   hello.vcq = station_->vcq.id;
   hello.credit_stadd = station_->stadd + sizes_.credits_at() + channel.index * sizeof(std::uint64_t);
-  seal(&hello, home_.secret());
+  seal(&hello, device_.secret());
   const int code = calls_.put_piggyback(
       handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, operation->tag);
@@ -295,7 +295,7 @@ void Worker::entry_read(Channel& channel) {
   if (channel.stage != Stage::reading && !(looking && channel.stage == Stage::ready)) return;
   Entry entry;
   std::memcpy(&entry, station_->block.data() + sizes_.entries_at() + channel.index * sizeof entry, sizeof entry);
-  const bool whole = sealed(entry, home_.secret());
+  const bool whole = sealed(entry, device_.secret());
   if (whole && entry.state == State::closed) {
     channel.stage = Stage::closed;
     list(channel);

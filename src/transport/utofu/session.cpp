@@ -63,7 +63,7 @@ class UtofuSession final : public Session {
  public:
   UtofuSession(Sessions& sessions, std::span<std::byte> memory)
       : sessions_(sessions),
-        library_(sessions.home().library()),
+        library_(sessions.device().library()),
         call_(library_.call()),
         memory_(memory),
         free_end_(std::make_unique<FreeEnd>()) {}
@@ -110,13 +110,13 @@ UtofuSession::~UtofuSession() {
   }
   for (const Queue& queue : queues_) {
     if (!queue.open) continue;
-    if (queue.memory != 0) library_.withdraw(queue.vcq, queue.memory);
-    if (queue.words != 0) library_.withdraw(queue.vcq, queue.words);
+    if (queue.memory != 0) library_.deregister(queue.vcq, queue.memory);
+    if (queue.words != 0) library_.deregister(queue.vcq, queue.words);
     library_.destroy(queue.vcq);
   }
   if (plain_memory_ == 0) return;
   const CqGuard guard(sessions_.plain());
-  library_.withdraw(sessions_.plain(), plain_memory_);
+  library_.deregister(sessions_.plain(), plain_memory_);
 }
 
 // Queues that want a certain TNI come first, so that the others do not take its VCQs.
@@ -132,18 +132,18 @@ base::Status UtofuSession::add_queues(std::span<const std::uint32_t> links) {
 }
 
 base::Status UtofuSession::open_queue(Queue& queue, std::uint32_t link) {
-  const std::uint64_t most = sessions_.home().environment().config.number(base::Var::utofu_sessions);
+  const std::uint64_t most = sessions_.device().environment().config.number(base::Var::utofu_sessions);
   const std::optional<std::uint32_t> tni =
       link == SessionQueues::kAnyLink ? std::nullopt : std::optional<std::uint32_t>(link);
   auto vcq = library_.create_session(most, tni);
   if (!vcq) return vcq.status();
   queue.vcq = *vcq;
   queue.open = true;
-  auto words = library_.enroll(queue.vcq, sessions_.words(), Sessions::kWordBytes);
+  auto words = library_.register_memory(queue.vcq, sessions_.words(), Sessions::kWordBytes);
   if (!words) return words.status();
   queue.words = *words;
   if (memory_.empty()) return HEDDLE_DONE;
-  auto memory = library_.enroll(queue.vcq, memory_.data(), memory_.size());
+  auto memory = library_.register_memory(queue.vcq, memory_.data(), memory_.size());
   if (!memory) return memory.status();
   queue.memory = *memory;
   return HEDDLE_DONE;
@@ -152,7 +152,7 @@ base::Status UtofuSession::open_queue(Queue& queue, std::uint32_t link) {
 SessionKey UtofuSession::key(std::uint32_t queue) const {
   const Queue& named = queues_[queue];
   KeyOfQueue name{named.vcq.id, named.words + Sessions::kTo, named.memory, memory_.size(), 0};
-  seal(&name, sessions_.home().secret());
+  seal(&name, sessions_.device().secret());
   SessionKey key;
   std::memcpy(key.bytes.data(), &name, sizeof name);
   return key;
@@ -160,7 +160,7 @@ SessionKey UtofuSession::key(std::uint32_t queue) const {
 
 base::Status UtofuSession::key_of(const SessionKey& key, KeyOfQueue* name) const {
   std::memcpy(name, key.bytes.data(), sizeof *name);
-  if (sealed(*name, sessions_.home().secret())) return HEDDLE_DONE;
+  if (sealed(*name, sessions_.device().secret())) return HEDDLE_DONE;
   return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a session queue of this job");
 }
 
@@ -189,7 +189,7 @@ base::Status UtofuSession::check(const SessionCommand& command) const {
 
 base::Status UtofuSession::reach_memory_from_plain() {
   const CqGuard guard(sessions_.plain());
-  auto memory = library_.enroll(sessions_.plain(), memory_.data(), memory_.size());
+  auto memory = library_.register_memory(sessions_.plain(), memory_.data(), memory_.size());
   if (!memory) return memory.status();
   plain_memory_ = *memory;
   return HEDDLE_DONE;
@@ -351,7 +351,7 @@ base::Status UtofuSession::poll() {
 
 // ---- Sessions -----------------------------------------------------------------------------------
 
-Sessions::Sessions(Home& home) : home_(home) {}
+Sessions::Sessions(Device& device) : device_(device) {}
 
 // If a Session was abandoned, the common VCQ stays too, with its registrations and with what its
 // commands refer to.
@@ -361,21 +361,21 @@ Sessions::~Sessions() {
     keep_to_the_end(Kept{std::move(words_), std::move(left_)});
     return;
   }
-  Library& library = home_.library();
+  Library& library = device_.library();
   {
     const CqGuard guard(plain_);
-    library.withdraw(plain_, plain_words_);
+    library.deregister(plain_, plain_words_);
   }
   library.destroy(plain_);
 }
 
 SessionQueues::Limits Sessions::limits() const {
   Limits limits;
-  limits.commands = static_cast<std::uint32_t>(home_.environment().config.number(base::Var::utofu_session_depth));
+  limits.commands = static_cast<std::uint32_t>(device_.environment().config.number(base::Var::utofu_session_depth));
   limits.credits = kMostCredits;
   limits.bytes = kMostTransfer;
-  const std::uint64_t spread = home_.environment().config.number(base::Var::utofu_spread_bytes);
-  if (spread > 0 && home_.library().tnis() > 1) limits.spread_bytes = spread;
+  const std::uint64_t spread = device_.environment().config.number(base::Var::utofu_spread_bytes);
+  if (spread > 0 && device_.library().tnis() > 1) limits.spread_bytes = spread;
   return limits;
 }
 
@@ -383,18 +383,18 @@ base::Status Sessions::set_up_locked() {
   if (ready_) return HEDDLE_DONE;
   auto words = Pages::create(kWordBytes);
   if (!words) return words.status();
-  auto plain = home_.library().create(0, false);
+  auto plain = device_.library().create(0, false);
   if (!plain) return plain.status();
   plain_ = *plain;
   words_ = std::move(*words);
   base::Status status = HEDDLE_DONE;
   {
     const CqGuard guard(plain_);
-    const auto registered = home_.library().enroll(plain_, words_.data(), kWordBytes);
+    const auto registered = device_.library().register_memory(plain_, words_.data(), kWordBytes);
     status = registered.status();
     if (registered) plain_words_ = *registered;
   }
-  if (status != HEDDLE_DONE) home_.library().destroy(plain_);
+  if (status != HEDDLE_DONE) device_.library().destroy(plain_);
   ready_ = status == HEDDLE_DONE;
   return status;
 }
@@ -413,14 +413,14 @@ base::Result<std::unique_ptr<Session>> Sessions::open(std::span<const std::uint3
 int Sessions::post_plain(std::span<const std::uint64_t> slots, FreeEnd* end) {
   const CqGuard guard(plain_);
   // post_toq() does not write to the descriptors.
-  return home_.library().call().post_toq(plain_.handle, const_cast<std::uint64_t*>(slots.data()), slots.size_bytes(),
-                                         end);
+  return device_.library().call().post_toq(plain_.handle, const_cast<std::uint64_t*>(slots.data()), slots.size_bytes(),
+                                           end);
 }
 
 int Sessions::poll_plain() {
   const HeldCq held(plain_.lock);
   if (!held) return UTOFU_SUCCESS;
-  const Functions& call = home_.library().call();
+  const Functions& call = device_.library().call();
   for (;;) {
     void* tag = nullptr;
     const int code = call.poll_tcq(plain_.handle, 0, &tag);
@@ -442,11 +442,11 @@ int Sessions::poll_plain() {
 
 void Sessions::refused(std::size_t commands) {
   if (commands > limits().commands || told_.exchange(true, std::memory_order_relaxed)) return;
-  home_.environment().log.line(base::Level::warn,
-                               "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSION_DEPTH is %u: "
-                               "they follow by the calls of "
-                               "who waits; set it to what the machine's queues take, alike on all ranks",
-                               commands, limits().commands);
+  device_.environment().log.line(base::Level::warn,
+                                 "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSION_DEPTH is %u: "
+                                 "they follow by the calls of "
+                                 "who waits; set it to what the machine's queues take, alike on all ranks",
+                                 commands, limits().commands);
 }
 
 void Sessions::keep(std::unique_ptr<FreeEnd> end) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "transport/session.hpp"
-#include "transport/utofu/home.hpp"
+#include "transport/utofu/device.hpp"
 
 namespace heddle::transport::utofu {
 
@@ -32,7 +32,7 @@ struct FreeEnd {
 
 class Sessions final : public SessionQueues {
  public:
-  explicit Sessions(Home& home);
+  explicit Sessions(Device& device);
   ~Sessions() override;
 
   [[nodiscard]] Limits limits() const override;
@@ -40,7 +40,7 @@ class Sessions final : public SessionQueues {
                                                             std::span<std::byte> memory) override;
 
   // ---- for its Sessions
-  [[nodiscard]] Home& home() { return home_; }
+  [[nodiscard]] Device& device() { return device_; }
   // The words that puts of credits alone read (kFrom) and write (kTo).
   [[nodiscard]] std::byte* words() const { return words_.data(); }
   static constexpr std::uint64_t kFrom = 0;
@@ -64,7 +64,7 @@ class Sessions final : public SessionQueues {
  private:
   base::Status set_up_locked();
 
-  Home& home_;
+  Device& device_;
   std::atomic<bool> told_{false};  // set by refused(). Relaxed: no other data depends on it
   std::mutex mutex_;               // guards the rest; what is set up once is read without it
   bool ready_ = false;

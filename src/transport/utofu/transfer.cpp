@@ -73,22 +73,23 @@ base::Status check_atomic(const Command& command) {
 
 }  // namespace
 
-base::Status Registrar::enroll(std::byte* begin, std::uint64_t bytes, memory::Access access, std::uint64_t* handle) {
-  while (!later_.empty() && library_.try_withdraw(vcq_, later_.back())) later_.pop_back();
+base::Status Registrar::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
+                                        std::uint64_t* handle) {
+  while (!later_.empty() && library_.try_deregister(vcq_, later_.back())) later_.pop_back();
   const auto stadd =
-      library_.try_enroll(vcq_, begin, bytes, access == memory::Access::read ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0UL);
+      library_.try_register(vcq_, begin, bytes, access == memory::Access::read ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0UL);
   if (!stadd) return stadd.status();
   *handle = *stadd;
   return HEDDLE_DONE;
 }
 
-void Registrar::withdraw(std::uint64_t handle) {
+void Registrar::deregister(std::uint64_t handle) {
   if (leaves_) return;
-  if (!library_.try_withdraw(vcq_, handle)) later_.push_back(handle);
+  if (!library_.try_deregister(vcq_, handle)) later_.push_back(handle);
 }
 
 void Registrar::finish() {
-  for (const std::uint64_t handle : later_) library_.withdraw(vcq_, handle);
+  for (const std::uint64_t handle : later_) library_.deregister(vcq_, handle);
   later_.clear();
 }
 

@@ -28,31 +28,31 @@ bool may_go_on(const Channel* channel) {
 
 }  // namespace
 
-Worker::Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
+Worker::Worker(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
     : handle_(station->vcq.handle),
       lock_(station->vcq.lock),
-      way_((home.library().tni_index(station->vcq) + home.rank()) % kWays),
-      calls_(home.library().call()),
+      way_((device.library().tni_index(station->vcq) + device.rank()) % kWays),
+      calls_(device.library().call()),
       operations_(sizes.operations),
-      home_(home),
+      device_(device),
       station_(std::move(station)),
       sizes_(sizes),
       index_(index),
-      registrar_(home.library(), station_->vcq),
-      channel_of_(home.size()),
+      registrar_(device.library(), station_->vcq),
+      channel_of_(device.size()),
       buffers_(sizes.buffers),
       rings_(sizes.rings),
-      failed_(home.size()) {
+      failed_(device.size()) {
   set_careful(lock_ != nullptr);
-  const auto options = memory::RegistrationCache::Options::from(home.environment().config);
-  registrations_.emplace(registrar_, memory::RegistrationCache::watch_for(options, home.environment().log), options);
+  const auto options = memory::RegistrationCache::Options::from(device.environment().config);
+  registrations_.emplace(registrar_, memory::RegistrationCache::watch_for(options, device.environment().log), options);
   for (std::uint32_t i = sizes.buffers; i > 0; --i) give_buffer(i - 1);
   channels_.reserve(sizes.channels);
   connecting_.reserve(sizes.channels);
   ready_.reserve(sizes.rings);
   lending_.reserve(sizes.rings);
   owing_.reserve(sizes.rings);
-  dooms_.reserve(home.size());
+  dooms_.reserve(device.size());
   backlog_.reserve(kMostBacklog + sizes.buffers + 2 * std::size_t{sizes.operations});
 }
 
@@ -63,7 +63,7 @@ base::Status Worker::announce() {
   entry.state = State::open;
   entry.slots = static_cast<std::uint8_t>(sizes_.slots);
   entry.rings = static_cast<std::uint16_t>(sizes_.rings);
-  return home_.announce(index_, entry);
+  return device_.announce(index_, entry);
 }
 
 // Operations under way end whatever the peers do: the NICs complete them or report errors. Until
@@ -76,7 +76,7 @@ Worker::~Worker() {
   std::array<Completion, 64> ends;
   base::Nap nap;
   bool over = false;
-  base::Timeout grace(static_cast<std::int64_t>(kGraceNs), *home_.environment().clock);
+  base::Timeout grace(static_cast<std::int64_t>(kGraceNs), *device_.environment().clock);
   while (!over) {
     std::size_t came = 0;
     {
@@ -96,8 +96,8 @@ Worker::~Worker() {
   }
   leave_unfinished();
   if (const std::string said = registrations_->describe();
-      home_.environment().config.flag(base::Var::stats) && !said.empty()) {
-    home_.environment().log.say("worker %u: registrations: %s", index_, said.c_str());
+      device_.environment().config.flag(base::Var::stats) && !said.empty()) {
+    device_.environment().log.say("worker %u: registrations: %s", index_, said.c_str());
   }
   {
     const CqGuard guard(station_->vcq);
@@ -108,9 +108,9 @@ Worker::~Worker() {
   entry.vcq = station_->vcq.id;
   entry.state = State::closed;
   // on an error peers notice only when the rank ends
-  static_cast<void>(home_.announce(index_, entry));
+  static_cast<void>(device_.announce(index_, entry));
   if (operations_.under_way() == 0) {
-    home_.keep(std::move(station_));
+    device_.keep(std::move(station_));
   } else {
     keep_to_the_end(std::move(station_));  // a VCQ with commands under way must not be freed
   }
@@ -151,7 +151,7 @@ void Worker::peer_failed(std::uint32_t rank) {
   // report that.
   bool any = false;
   operations_.for_each_under_way([&](const Operation& operation) { any = any || operation.rank == rank; });
-  if (any) dooms_.push_back({rank, home_.environment().clock->now_ns() + kGraceNs});
+  if (any) dooms_.push_back({rank, device_.environment().clock->now_ns() + kGraceNs});
 }
 
 // Its lease or buffer is not reused before a notice says that the NIC has finished with it. Nor is
@@ -177,7 +177,7 @@ void Worker::orphan(Operation& operation) {
 }
 
 [[gnu::cold]] void Worker::end_doomed() {
-  const std::uint64_t now = home_.environment().clock->now_ns();
+  const std::uint64_t now = device_.environment().clock->now_ns();
   std::erase_if(dooms_, [&](const Doom& doom) {
     if (now < doom.at_ns) return false;
     operations_.for_each_under_way([&](Operation& operation) {
@@ -190,7 +190,7 @@ void Worker::orphan(Operation& operation) {
 // For the destructor: does not wait for operations to dead ranks.
 [[gnu::cold]] void Worker::note_dead() {
   operations_.for_each_under_way([&](Operation& operation) {
-    if (home_.failed(operation.rank)) peer_failed(operation.rank);
+    if (device_.failed(operation.rank)) peer_failed(operation.rank);
   });
 }
 
@@ -199,14 +199,14 @@ void Worker::orphan(Operation& operation) {
   std::uint64_t messages = 0;
   for (const Channel* channel : connecting_) messages += may_go_on(channel) ? channel->waiting : 0;
   if (messages != 0) {
-    home_.environment().log.line(
+    device_.environment().log.line(
         base::Level::warn, "worker %u is closed with %llu messages that have not left in %llu s; they are lost", index_,
         static_cast<unsigned long long>(messages), static_cast<unsigned long long>(kGraceNs / 1'000'000'000));
   }
   if (operations_.under_way() == 0) return;
-  std::uint32_t rank = home_.size();  // the lowest rank of them
+  std::uint32_t rank = device_.size();  // the lowest rank of them
   operations_.for_each_under_way([&](const Operation& operation) { rank = std::min(rank, operation.rank); });
-  home_.environment().log.line(
+  device_.environment().log.line(
       base::Level::warn,
       "worker %u is closed with %zu operations under way that have not ended in %llu s (the lowest rank that they are "
       "for: %u); they may still write to the memory that they name, and all memory that the worker has registered "

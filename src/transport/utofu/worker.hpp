@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "memory/registration_cache.hpp"
-#include "transport/utofu/home.hpp"
+#include "transport/utofu/device.hpp"
 #include "transport/utofu/operations.hpp"
 
 namespace heddle::transport::utofu {
@@ -39,7 +39,7 @@ struct Channel {
   std::uint32_t index = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;
-  utofu_vcq_id_t home_vcq = 0;
+  utofu_vcq_id_t device_vcq = 0;
   utofu_stadd_t entry_stadd = 0;  // the peer's
   utofu_vcq_id_t vcq = 0;
   utofu_stadd_t block_stadd = 0;
@@ -80,9 +80,9 @@ struct Ring {
 class Registrar final : public memory::Registrar {
  public:
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
-  [[nodiscard]] base::Status enroll(std::byte* begin, std::uint64_t bytes, memory::Access access,
-                                    std::uint64_t* handle) override;
-  void withdraw(std::uint64_t handle) override;
+  [[nodiscard]] base::Status register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
+                                             std::uint64_t* handle) override;
+  void deregister(std::uint64_t handle) override;
   // From now on registered memory stays registered until the VCQ is freed: commands under way may
   // use it.
   void leave() { leaves_ = true; }
@@ -98,7 +98,7 @@ class Registrar final : public memory::Registrar {
 
 class Worker final : public TransportWorker {
  public:
-  Worker(Home& home, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
+  Worker(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
   ~Worker() override;
   [[nodiscard]] base::Status announce();
 
@@ -205,7 +205,7 @@ class Worker final : public TransportWorker {
   // the destructor resets it
   std::optional<memory::RegistrationCache> registrations_;
 
-  Home& home_;
+  Device& device_;
   std::unique_ptr<Station> station_;
   const Sizes sizes_;
   const std::uint32_t index_;

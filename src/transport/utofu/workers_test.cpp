@@ -232,14 +232,14 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   // The caller's memory has one port: whichever that is, all workers reach the memory.
   alignas(8) std::byte memory[64] = {};
   for (unsigned turn = 0; turn < kMostPorts; ++turn) {
-    auto enrolled = sides[1].transport()->enroll(memory, sizeof memory);
-    ASSERT_TRUE(enrolled.ok()) << base::last_message();
-    auto theirs = sides[0].transport()->import(1, enrolled->key);
+    auto registered = sides[1].transport()->register_memory(memory, sizeof memory);
+    ASSERT_TRUE(registered.ok()) << base::last_message();
+    auto theirs = sides[0].transport()->import(1, registered->key);
     ASSERT_TRUE(theirs.ok()) << base::last_message();
     ASSERT_NO_FATAL_FAILURE(put_word(*workers[turn], *theirs, 8, 7 + turn));
     EXPECT_EQ(word_at(memory, 8), 7 + turn);
     sides[0].transport()->release(*theirs);
-    sides[1].transport()->withdraw(*enrolled);
+    sides[1].transport()->deregister(*registered);
   }
   workers.clear();
   sides[0].transport()->release(*remote);
@@ -391,7 +391,7 @@ TEST_P(SilentNode, ThatLives) {
   sides[1].emplace(job, 1, variables);
   ASSERT_NE(sides[0]->transport(), nullptr);
   ASSERT_NE(sides[1]->transport(), nullptr);
-  auto region = sides[1]->transport()->enroll(memory.data(), memory.size());
+  auto region = sides[1]->transport()->register_memory(memory.data(), memory.size());
   ASSERT_TRUE(region.ok()) << base::last_message();
   auto remote = sides[0]->transport()->import(1, region->key);
   ASSERT_TRUE(remote.ok()) << base::last_message();
@@ -419,7 +419,7 @@ TEST_P(SilentNode, ThatLives) {
             GetParam() == Opcode::message)
       << said;
   sides[0]->transport()->release(*remote);
-  sides[1]->transport()->withdraw(*region);
+  sides[1]->transport()->deregister(*region);
   for (auto& side : sides) side.reset();
   EXPECT_EQ(freed(), freed_before);
 }

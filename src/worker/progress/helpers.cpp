@@ -322,7 +322,7 @@ void Helpers::start() {
   }
 }
 
-void Helpers::settle_down(int core) const {
+void Helpers::cool_down(int core) const {
   pthread_setname_np(pthread_self(), "heddle-progress");
   if (core >= 0) pin_to(core);
   if (policy_.kind == PolicyKind::dedicated) return;
@@ -341,7 +341,7 @@ void Helpers::run(int core, Seat& seat) {
   const std::uint32_t number = kernel_number();
   queue::be_helper(number);
   seat.number.store(number, std::memory_order_relaxed);
-  settle_down(core);
+  cool_down(core);
   cpu_set_t home;
   const bool known = pthread_getaffinity_np(pthread_self(), sizeof home, &home) == 0;
   std::int64_t nap_ns = kFirstNapNs;

@@ -120,7 +120,7 @@ class Helpers {
   void start();
   void run(int core, Seat& seat);
   void fetch_visitors(const Entry& entry);
-  void settle_down(int core) const;
+  void cool_down(int core) const;
   void pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since);
 
   const Policy policy_;

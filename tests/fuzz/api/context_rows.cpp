@@ -242,7 +242,7 @@ void alloc(Rank& rank) {
   if (HEDDLE_CALL(rank, heddle_region_alloc, context, bytes, region) == HEDDLE_DONE)
     keep_region(rank, context, *region, bytes);
 }
-void enroll(Rank& rank) {
+void register_memory(Rank& rank) {
   const heddle_context context = any_context(rank);
   const std::size_t bytes = rank.transfer_bytes();
   auto* region = rank.maybe_null(rank.keep_one(heddle_region{}));
@@ -379,7 +379,7 @@ std::vector<Row> context_rows() {
       {"heddle_counter_reset", When::anywhere, reset_counter},
       {"heddle_counter_wait", When::anywhere, wait_counter},
       {"heddle_region_alloc", When::anywhere, alloc},
-      {"heddle_region_register", When::anywhere, enroll},
+      {"heddle_region_register", When::anywhere, register_memory},
       {"heddle_region_release", When::anywhere, release},
       {"heddle_region_address", When::anywhere, address},
       {"heddle_region_pack", When::anywhere, pack},

@@ -49,14 +49,14 @@ struct Peer {
   std::uint32_t rank = 0;
   Ports ports;
   utofu_stadd_t directory_stadd = 0;
-  [[nodiscard]] utofu_vcq_id_t home_vcq() const { return ports.vcq[0]; }
+  [[nodiscard]] utofu_vcq_id_t device_vcq() const { return ports.vcq[0]; }
 };
 
-class Home {
+class Device {
  public:
-  static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
-                                                    const base::Environment& environment);
-  ~Home();
+  static base::Result<std::unique_ptr<Device>> create(bootstrap::Bootstrap& bootstrap,
+                                                      const base::Environment& environment);
+  ~Device();
 
   [[nodiscard]] Library& library() { return *library_; }
   [[nodiscard]] std::uint32_t rank() const { return bootstrap_.rank(); }
@@ -79,8 +79,8 @@ class Home {
   void keep(std::unique_ptr<Station> station);
 
   // `pages`: the memory, if it was allocated here; empty if it is the caller's.
-  [[nodiscard]] base::Result<LocalMemory> enroll(void* address, std::uint64_t bytes, Pages pages);
-  void withdraw(std::uint64_t id);
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes, Pages pages);
+  void deregister(std::uint64_t id);
   // Writes kWays ways. PROTOCOL: the key names a port or a number that the peer does not have.
   [[nodiscard]] base::Status ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const;
 
@@ -94,7 +94,7 @@ class Home {
     Pages pages;  // if it was allocated here
   };
 
-  Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library);
+  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library);
   static constexpr std::uint64_t kSharers = 8;  // VCQs that share one CQ, at most
   static constexpr std::size_t kStags = 256;    // stags that a program may choose itself
 

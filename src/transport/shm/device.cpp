@@ -1,4 +1,4 @@
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ base::Status read_settings(const base::Config& config, Agreement* agreement) {
 
 }  // namespace
 
-Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement)
+Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement)
     : bootstrap_(bootstrap),
       environment_(environment),
       agreement_(agreement),
@@ -36,40 +36,40 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       cma_enabled_(environment.config.flag(base::Var::shm_cma)),
       peers_(bootstrap.size()) {}
 
-base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
-                                                 const base::Environment& environment) {
+base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
+                                                     const base::Environment& environment) {
   Agreement agreement;
   agreement.size = bootstrap.size();
   if (const base::Status status = read_settings(environment.config, &agreement); status != HEDDLE_DONE) return status;
   agreement.membarrier = environment.config.flag(base::Var::shm_membarrier) && base::membarrier_shared_ready() ? 1 : 0;
-  std::unique_ptr<Home> home(new Home(bootstrap, environment, agreement));
-  auto segment = Segment::create(home->layout_.control_bytes);
+  std::unique_ptr<Device> device(new Device(bootstrap, environment, agreement));
+  auto segment = Segment::create(device->layout_.control_bytes);
   if (!segment) return segment.status();
-  home->segment_ = std::move(*segment);
-  const auto control = home->segment_->mapping().map(0, home->layout_.control_bytes);
+  device->segment_ = std::move(*segment);
+  const auto control = device->segment_->mapping().map(0, device->layout_.control_bytes);
   if (!control) return control.status();
-  home->control_ = ControlView(*control, &home->layout_);
-  home->bell_ = queue::Bell<>(&home->control_.header().bell);
+  device->control_ = ControlView(*control, &device->layout_);
+  device->bell_ = queue::Bell<>(&device->control_.header().bell);
 
   bootstrap::Card card;
-  card.fd = home->segment_->mapping().fd();
+  card.fd = device->segment_->mapping().fd();
   card.pid = static_cast<std::int32_t>(getpid());
   card.bytes = encode_card(agreement);
   if (const base::Status status = bootstrap.publish(card); status != HEDDLE_DONE) return status;
-  bootstrap.set_bell(&home->bell_);
-  return home;
+  bootstrap.set_bell(&device->bell_);
+  return device;
 }
 
-Home::~Home() {
+Device::~Device() {
   bootstrap_.set_bell(nullptr);
 }
 
-base::Result<Peer*> Home::peer(std::uint32_t rank) {
+base::Result<Peer*> Device::peer(std::uint32_t rank) {
   Peer* known = peers_[rank].load(std::memory_order_acquire);
   return known != nullptr ? known : meet(rank);
 }
 
-[[gnu::cold]] base::Result<Peer*> Home::meet(std::uint32_t rank) {
+[[gnu::cold]] base::Result<Peer*> Device::meet(std::uint32_t rank) {
   const std::unique_lock lock(meeting_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;  // another thread sets a peer up
   if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
@@ -95,7 +95,7 @@ base::Result<Peer*> Home::peer(std::uint32_t rank) {
 }
 
 // Fills in `peer` from the card of another process.
-base::Status Home::introduce(Peer& peer) {
+base::Status Device::introduce(Peer& peer) {
   const auto card = bootstrap_.fetch(peer.rank);
   if (!card) return card.status();
   if (card->fd < 0) {
@@ -116,7 +116,7 @@ base::Status Home::introduce(Peer& peer) {
   return HEDDLE_DONE;
 }
 
-base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {
+base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {
   const auto extent = segment_->allocate(layout_.ring_bytes, Segment::Use::own);
   if (!extent) return extent.status();
   {
@@ -136,7 +136,7 @@ base::Result<std::byte*> Home::open_ring(std::uint32_t source_worker, Peer& targ
   return extent->address;
 }
 
-BellPull Home::bell_pull(const Peer& peer, std::uint32_t worker) {
+BellPull Device::bell_pull(const Peer& peer, std::uint32_t worker) {
   std::atomic<std::uint32_t>& armed = peer.control.worker(worker).armed;
   const bool free = membarrier() && peer.agreement.membarrier != 0;
   return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell)};

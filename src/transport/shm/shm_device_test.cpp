@@ -1,5 +1,5 @@
 // First contact: what happens between the request for a peer's card and its arrival.
-#include "transport/shm/home.hpp"
+#include "transport/shm/device.hpp"
 
 #include <atomic>
 #include <thread>

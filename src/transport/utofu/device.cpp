@@ -1,4 +1,4 @@
-#include "transport/utofu/home.hpp"
+#include "transport/utofu/device.hpp"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -61,7 +61,7 @@ static std::shared_ptr<memory::UnmapWatch> told_watch(const base::Environment& e
 
 // ---- set-up -------------------------------------------------------------------------------------
 
-Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library)
+Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Library& library)
     : bootstrap_(bootstrap),
       environment_(environment),
       library_(&library),
@@ -75,23 +75,23 @@ Home::Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment
       used_(max_workers_),
       stags_(kStags) {}
 
-base::Result<std::unique_ptr<Home>> Home::create(bootstrap::Bootstrap& bootstrap,
-                                                 const base::Environment& environment) {
+base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
+                                                     const base::Environment& environment) {
   auto library = Library::open(environment.config.text(base::Var::utofu_library));
   if (!library) return library.status();
-  std::unique_ptr<Home> home(new Home(bootstrap, environment, **library));
-  if (const base::Status status = home->set_up(); status != HEDDLE_DONE) return status;
-  return home;
+  std::unique_ptr<Device> device(new Device(bootstrap, environment, **library));
+  if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;
+  return device;
 }
 
-base::Status Home::set_up() {
+base::Status Device::set_up() {
   if (const base::Status status = open_ports(); status != HEDDLE_DONE) return status;
   auto pages = Pages::create(max_workers_ * sizeof(Entry));
   if (!pages) return pages.status();
   directory_ = std::move(*pages);
   {
     const CqGuard guard(vcq_);
-    auto stadd = library_->enroll(vcq_, directory_.data(), directory_.bytes());
+    auto stadd = library_->register_memory(vcq_, directory_.data(), directory_.bytes());
     if (!stadd) return stadd.status();
     directory_stadd_ = *stadd;
   }
@@ -108,10 +108,10 @@ base::Status Home::set_up() {
 }
 
 // At most max_workers_ ports: a peer has no more workers than that to use them.
-base::Status Home::open_ports() {
-  auto home = library_->create(0, false);
-  if (!home) return home.status();
-  vcq_ = *home;
+base::Status Device::open_ports() {
+  auto device = library_->create(0, false);
+  if (!device) return device.status();
+  vcq_ = *device;
   ports_.push_back(vcq_);
   const std::size_t wanted = std::min({library_->tnis(), std::size_t{max_workers_}, kMostPorts});
   while (ports_.size() < wanted) {
@@ -122,34 +122,34 @@ base::Status Home::open_ports() {
   return HEDDLE_DONE;
 }
 
-Ports Home::own_ports() const {
+Ports Device::own_ports() const {
   Ports ports;
   for (const Vcq& port : ports_) ports.vcq[ports.count++] = port.id;
   return ports;
 }
 
-void Home::release(Station& station) {
+void Device::release(Station& station) {
   {
     const CqGuard guard(station.vcq);
-    library_->withdraw(station.vcq, station.stadd);
+    library_->deregister(station.vcq, station.stadd);
   }
   library_->destroy(station.vcq);
 }
 
-Home::~Home() {
+Device::~Device() {
   for (auto& station : kept_) release(*station);
   if (vcq_.handle == 0) return;
   for (auto& [id, region] : regions_) deregister(region);
   if (directory_stadd_ != 0) {
     const CqGuard guard(vcq_);
-    library_->withdraw(vcq_, directory_stadd_);
+    library_->deregister(vcq_, directory_stadd_);
   }
   for (const Vcq& port : ports_) library_->destroy(port);
 }
 
 // ---- peers --------------------------------------------------------------------------------------
 
-base::Result<const Peer*> Home::peer(std::uint32_t rank) {
+base::Result<const Peer*> Device::peer(std::uint32_t rank) {
   const Peer* known = peers_[rank].load(std::memory_order_acquire);
   if (known != nullptr) return known;
   return meet(rank);
@@ -166,7 +166,7 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
 
 // Also called with a CQ's lock held: so it does not wait for the mutex, and nobody waits for a CQ's
 // lock while holding the mutex.
-[[gnu::cold]] base::Result<const Peer*> Home::meet(std::uint32_t rank) {
+[[gnu::cold]] base::Result<const Peer*> Device::meet(std::uint32_t rank) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
   if (const Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
@@ -212,12 +212,12 @@ base::Result<const Peer*> Home::peer(std::uint32_t rank) {
 // ---- workers ------------------------------------------------------------------------------------
 
 // A worker that shares a CQ with up to seven others may use an eighth of its MRQ.
-Sizes Home::sizes(bool exclusive) const {
+Sizes Device::sizes(bool exclusive) const {
   const std::uint64_t depth = exclusive ? mrq_depth_ : std::max(mrq_depth_ / kSharers, kLeastMrqDepth);
   return sizes_for(depth, std::uint64_t{size()} * max_workers_);
 }
 
-base::Result<std::unique_ptr<Station>> Home::open_station(std::uint32_t worker, Sizes* sizes) {
+base::Result<std::unique_ptr<Station>> Device::open_station(std::uint32_t worker, Sizes* sizes) {
   if (worker >= max_workers_) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
   }
@@ -236,7 +236,7 @@ base::Result<std::unique_ptr<Station>> Home::open_station(std::uint32_t worker, 
   return station;
 }
 
-base::Result<std::unique_ptr<Station>> Home::make_station(Sizes* sizes) {
+base::Result<std::unique_ptr<Station>> Device::make_station(Sizes* sizes) {
   auto vcq = library_->create(most_exclusive_, may_share());
   if (!vcq) return vcq.status();
   auto station = std::make_unique<Station>();
@@ -252,7 +252,7 @@ base::Result<std::unique_ptr<Station>> Home::make_station(Sizes* sizes) {
   } else if (auto block = Pages::create(sizes->block_bytes())) {
     station->block = std::move(*block);
     const CqGuard guard(station->vcq);
-    auto stadd = library_->enroll(station->vcq, station->block.data(), station->block.bytes());
+    auto stadd = library_->register_memory(station->vcq, station->block.data(), station->block.bytes());
     status = stadd.status();
     if (stadd) station->stadd = *stadd;
   } else {
@@ -263,7 +263,7 @@ base::Result<std::unique_ptr<Station>> Home::make_station(Sizes* sizes) {
   return status;
 }
 
-base::Status Home::announce(std::uint32_t worker, Entry entry) {
+base::Status Device::announce(std::uint32_t worker, Entry entry) {
   seal(&entry, secret_);
   const Functions& call = library_->call();
   base::Nap nap;
@@ -295,14 +295,14 @@ base::Status Home::announce(std::uint32_t worker, Entry entry) {
   }
 }
 
-void Home::keep(std::unique_ptr<Station> station) {
+void Device::keep(std::unique_ptr<Station> station) {
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(station));
 }
 
 // ---- regions ------------------------------------------------------------------------------------
 
-base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages pages) {
+base::Result<LocalMemory> Device::register_memory(void* address, std::uint64_t bytes, Pages pages) {
   Region region;
   region.begin = reinterpret_cast<std::uintptr_t>(address);
   region.bytes = bytes;
@@ -315,7 +315,7 @@ base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages
     region.port = static_cast<std::uint16_t>(id % ports_.size());
     const Vcq& port = ports_[region.port];
     const CqGuard guard(port);
-    const auto registered = library_->enroll(port, address, bytes);
+    const auto registered = library_->register_memory(port, address, bytes);
     if (!registered) return registered.status();
     region.stadds[0] = *registered;
   }
@@ -341,7 +341,7 @@ base::Result<LocalMemory> Home::enroll(void* address, std::uint64_t bytes, Pages
 
 // Registers under a number that is free on all ports. False: there is none, or the library fails;
 // nothing is registered then.
-bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region) {
+bool Device::register_with_all(void* address, std::uint64_t bytes, Region* region) {
   const std::lock_guard one(registering_);
   for (std::size_t tried = 0; tried < stags_.size(); ++tried) {
     const std::size_t stag = next_stag_++ % stags_.size();
@@ -350,7 +350,7 @@ bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region)
     base::Status status = HEDDLE_DONE;
     while (status == HEDDLE_DONE && done < ports_.size()) {
       const CqGuard guard(ports_[done]);
-      const auto stadd = library_->enroll_as(ports_[done], address, bytes, static_cast<unsigned>(stag));
+      const auto stadd = library_->register_as(ports_[done], address, bytes, static_cast<unsigned>(stag));
       status = stadd.status();
       if (stadd) region->stadds[done++] = *stadd;
     }
@@ -362,26 +362,26 @@ bool Home::register_with_all(void* address, std::uint64_t bytes, Region* region)
     while (done > 0) {
       --done;
       const CqGuard guard(ports_[done]);
-      library_->withdraw(ports_[done], region->stadds[done]);
+      library_->deregister(ports_[done], region->stadds[done]);
     }
     if (status != HEDDLE_ERR_STATE) return false;  // STATE: another user of the CQ has that number
   }
   return false;
 }
 
-void Home::deregister(const Region& region) {
+void Device::deregister(const Region& region) {
   const bool all = region.stag != KeyBytes::kNoStag;
   for (std::size_t i = 0; i < (all ? ports_.size() : 1); ++i) {
     const Vcq& port = ports_[all ? i : region.port];
     const CqGuard guard(port);
-    library_->withdraw(port, region.stadds[i]);
+    library_->deregister(port, region.stadds[i]);
   }
   if (!all) return;
   const std::lock_guard one(registering_);
   stags_[region.stag] = false;
 }
 
-void Home::withdraw(std::uint64_t id) {
+void Device::deregister(std::uint64_t id) {
   Region region;
   {
     const std::lock_guard lock(mutex_);
@@ -396,7 +396,7 @@ void Home::withdraw(std::uint64_t id) {
   deregister(region);
 }
 
-base::Status Home::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const {
+base::Status Device::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const {
   if (key.stag == KeyBytes::kNoStag) {
     if (key.port >= peer.ports.count) return HEDDLE_ERR_PROTOCOL;
     for (std::size_t i = 0; i < kWays; ++i) ways[i] = {key.stadd, peer.ports.vcq[key.port]};

@@ -16,7 +16,7 @@ namespace heddle::transport::shm {
 
 enum class Cma : std::uint32_t { untried, allowed, forbidden };
 
-// What this process knows of a process of the job, itself included. Lives as long as the Home.
+// What this process knows of a process of the job, itself included. Lives as long as the Device.
 struct Peer {
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
@@ -54,12 +54,12 @@ class BellPull {
   queue::Bell<> bell_;
 };
 
-class Home {
+class Device {
  public:
-  ~Home();
+  ~Device();
   // Publishes the card, so from now on peers may write to the segment. CONFIG, SYSTEM, BOOTSTRAP, …
-  static base::Result<std::unique_ptr<Home>> create(bootstrap::Bootstrap& bootstrap,
-                                                    const base::Environment& environment);
+  static base::Result<std::unique_ptr<Device>> create(bootstrap::Bootstrap& bootstrap,
+                                                      const base::Environment& environment);
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return layout_.size; }
@@ -87,7 +87,7 @@ class Home {
                                                    std::uint32_t target_worker);
 
  private:
-  Home(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
+  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
   base::Result<Peer*> meet(std::uint32_t rank);
   base::Status introduce(Peer& peer);
 
