@@ -39,7 +39,8 @@ base::Result<Commons*> Commons::of(engine::Context& context) {
   auto region = context.objects().open_region(nullptr, config.number(base::Var::collective_bytes));
   if (!region) return region.status();
   auto* attached = static_cast<Commons*>(context.attach(std::make_unique<Commons>(context, *selection, **region)));
-  if (&attached->region_ != *region) context.objects().close_region(*region);  // another thread was faster
+  // another thread was faster
+  if (&attached->region_ != *region) context.objects().close_region(*region);
   return attached;
 }
 

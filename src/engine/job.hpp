@@ -1,6 +1,6 @@
-// The lower half of a context: the job that the process is a member of, by what transport it reaches
-// the other ranks, and which handlers it has. What workers, protocols and objects need to know;
-// worker/context.hpp adds the rest.
+// The lower half of a context: the job that the process is a member of, by what transport it
+// reaches the other ranks, and which handlers it has. What workers, protocols and objects need to
+// know; worker/context.hpp adds the rest.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,8 @@ class MarkTable {
   // True: that was the last one.
   bool leave_unnotified() {
     const std::size_t left = unnotified_.load(std::memory_order_relaxed) - 1;
-    unnotified_.store(left, std::memory_order_release);  // as for the marks. Partner: names_remote()
+    // as for the marks. Partner: names_remote()
+    unnotified_.store(left, std::memory_order_release);
     return left == 0;
   }
 

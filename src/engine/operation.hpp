@@ -200,7 +200,8 @@ enum class Role : std::uint8_t {
   command = 1,    // the operation's data or result: done at the target
   carrier = 2,    // the message that carries a request or part: only its source matters
   reply = 3,      // the answer to a request
-  unnotified = 4  // of a command that has no operation, since nobody is told of its end: see Unnotified
+  // of a command that has no operation, since nobody is told of its end: see Unnotified
+  unnotified = 4
 };
 
 // A command without an operation: what flush, quiet and the release of regions must know of it

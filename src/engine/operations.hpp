@@ -8,7 +8,8 @@
 // left. A token carries slot, generation and role, so that a late event of an operation that has
 // ended is recognised.
 //
-// A command of which nobody is told has no slot: it is only counted (note_unnotified(), end_unnotified()).
+// A command of which nobody is told has no slot: it is only counted (note_unnotified(),
+// end_unnotified()).
 //
 // One thread at a time: the one inside the worker; but marks() and take_offer(), give_offer_back().
 #pragma once

@@ -21,8 +21,8 @@ class Owned {
   ~Owned() {
     for (auto& [object, entry] : entries_) close_handle(entry.id);
   }
-  // On an error, thrown ones included, the object is destroyed and no handle is open. Before anybody
-  // else finds it: prepare(object, handle).
+  // On an error, thrown ones included, the object is destroyed and no handle is open. Before
+  // anybody else finds it: prepare(object, handle).
   template <class Prepare = void (*)(T&, std::uint64_t)>
   base::Result<T*> add(std::unique_ptr<T> object, Prepare&& prepare = [](T&, std::uint64_t) {}) {
     T* raw = object.get();

@@ -190,8 +190,8 @@ class Gate {
   base::Status post_or_queue(transport::Command& command, const Completion& completion) {
     const auto begin = [&] { return worker_.post(command, completion); };
     const auto put = [&] { return inbox_->put(command, completion); };
-    // Tagged messages keep the order of the calls: those that wait in the queue go first, even before
-    // what code of this worker posts from inside.
+    // Tagged messages keep the order of the calls: those that wait in the queue go first, even
+    // before what code of this worker posts from inside.
     return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
   bool enter();

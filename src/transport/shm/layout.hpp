@@ -110,7 +110,8 @@ class ControlView {
     return *reinterpret_cast<WorkerEntry*>(base_ + layout_->workers_at + index * layout_->worker_stride);
   }
   // Word of the bitmap of ranks that have new rings for this worker. fetch_or (release) by
-  // Device::open_ring, before `attention`; exchange (acquire) by the owner's poll, after `attention`.
+  // Device::open_ring, before `attention`; exchange (acquire) by the owner's poll, after
+  // `attention`.
   [[nodiscard]] std::atomic<std::uint64_t>& senders(std::uint32_t worker, std::uint32_t word) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
                                                           worker * layout_->worker_stride + sizeof(WorkerEntry) +
