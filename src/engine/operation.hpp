@@ -197,9 +197,9 @@ class OperationQueue {
 
 // What a token means when it comes back.
 enum class Role : std::uint8_t {
-  command = 1,    // the operation's data or result: done at the target
-  carrier = 2,    // the message that carries a request or part: only its source matters
-  reply = 3,      // the answer to a request
+  command = 1,  // the operation's data or result: done at the target
+  carrier = 2,  // the message that carries a request or part: only its source matters
+  reply = 3,    // the answer to a request
   // of a command that has no operation, since nobody is told of its end: see Unnotified
   unnotified = 4
 };
