@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "base/random.hpp"
 
@@ -124,6 +125,44 @@ TEST(Operations, OnlyPlainEndsArePlain) {
     EXPECT_FALSE(operations.plain(notice_of(*message), &found));
     EXPECT_EQ(operations.find(notice_of(*message), false), message);
   }
+}
+
+// What the fast paths take says nothing of where it goes; what else is under way still does.
+TEST(Operations, TakenInStepsAreFoundByTheirLane) {
+  Operations operations(256);
+  Operation* message = operations.take(Task::message, 5, 100);
+  ASSERT_NE(message, nullptr);
+  std::vector<Operation*> taken;
+  while (Operation* front = operations.front()) {
+    Operations::begin(front, taken.size() % 2 == 0 ? Task::put : Task::get);
+    front->token = taken.size() + 1;
+    operations.take_front();
+    taken.push_back(front);
+  }
+  EXPECT_EQ(taken.size(), 255U);
+  EXPECT_EQ(operations.under_way(), 256U);
+  utofu_mrq_notice notice = notice_of(*message);
+  notice.rmt_stadd += 1;
+  EXPECT_EQ(operations.find(notice, false), nullptr);
+  EXPECT_EQ(operations.find(notice, true), message);
+  for (Operation* operation : taken) {
+    notice = notice_of(*operation);
+    notice.vcq_id = 9;
+    notice.rmt_stadd = 9;
+    Operation* plain = nullptr;
+    ASSERT_TRUE(operations.plain(notice, &plain));
+    ASSERT_EQ(plain, operation);
+    ASSERT_EQ(operations.find(notice, false), operation);
+    notice.notice_type = operation->task == Task::put ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_PUT;
+    ASSERT_EQ(operations.find(notice, true), nullptr);
+  }
+  Operations::Ends ends(operations);
+  for (Operation* operation : taken) ends.give_back(operation);
+  ends.finish(taken.size());
+  EXPECT_EQ(operations.under_way(), 1U);
+  EXPECT_EQ(operations.front(), taken.back());
+  notice = notice_of(*taken.front());
+  EXPECT_EQ(operations.find(notice, true), nullptr) << "it is free";
 }
 
 // Commands without an operation have a null tag; their records must never match an operation.

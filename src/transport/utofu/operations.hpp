@@ -5,8 +5,8 @@
 // is why other libraries empty their queues every 200 gets. Here an operation's lane (edata) is its
 // index modulo 256, and no two operations of one lane have the same type, VCQ and address: take()
 // checks the few others of the lane before it hands out an index. So a notice names exactly one
-// operation. If there are no more operations than lanes, the lane is the index and take() checks
-// nothing.
+// operation. If there are no more operations than lanes, the lane is the index, and take() checks
+// nothing. Then an operation need not even say where it goes: see front().
 #pragma once
 
 #include <utofu.h>
@@ -18,7 +18,8 @@
 
 namespace heddle::transport::utofu {
 
-enum class Task : std::uint8_t { none, put, get, atomic, message, hello, read_entry, claim };
+// short_message: one without a buffer.
+enum class Task : std::uint8_t { none, put, get, atomic, short_message, message, hello, read_entry, claim };
 
 constexpr std::uint8_t type_of(Task task) {
   switch (task) {
@@ -44,12 +45,13 @@ struct alignas(64) Operation {
   // put, get: of the caller's memory, from the registration cache; 0: none. A free operation has
   // none
   std::uint32_t lease = 0;
+  std::uint32_t channel = 0;  // messages, hello, read_entry, claim
   std::uint32_t rank = 0;
-  std::uint32_t channel = 0;  // message, hello, read_entry, claim
-  std::uint32_t buffer = 0;   // message: of the pool, or kNoBuffer
+  std::uint32_t buffer = 0;  // message: of the pool
   Token token = 0;
+  // as in the notice; not set by take_front()
   utofu_vcq_id_t vcq = 0;
-  utofu_stadd_t address = 0;  // as in the notice
+  utofu_stadd_t address = 0;
   // uTofu's cbdata: the index in the low 16 bits, above them 1 + the number of retire() calls
   void* tag = nullptr;
   // atomic: where the old value goes; null: nowhere. Free operation: the next free one
@@ -59,9 +61,13 @@ struct alignas(64) Operation {
   static constexpr std::uint16_t kOwesSource = 0x100;  // source_free has to be reported before done
   // it was completed because its peer has died; the NIC has not answered yet
   static constexpr std::uint16_t kOrphan = 0x200;
-  static constexpr std::uint16_t kOther = 0x400;  // neither put nor get
+  static constexpr std::uint16_t kOther = 0x400;  // there is more to do at its end
 
   [[nodiscard]] std::uint8_t type() const { return static_cast<std::uint8_t>(kind); }
+  // It is a message with a buffer; with a notice of this type it has ended, and was not orphaned.
+  [[nodiscard]] bool buffered(std::uint8_t notice_type) const {
+    return task == Task::message && kind == (notice_type | kOther);
+  }
   [[nodiscard]] bool has(std::uint16_t bit) const { return (kind & bit) != 0; }
   void set(std::uint16_t bit) { kind = static_cast<std::uint16_t>(kind | bit); }
   void clear(std::uint16_t bit) { kind = static_cast<std::uint16_t>(kind & ~bit); }
@@ -94,53 +100,89 @@ class Operations {
   // address.
   Operation* take(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     if (crowded_ && choose(type_of(task), vcq, address) == nullptr) return nullptr;
-    return take_any(task, vcq, address);
-  }
-  // The same, if !crowded().
-  Operation* take_any(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     Operation* operation = free_;
     if (operation == nullptr) [[unlikely]] {
       return nullptr;
     }
-    free_ = static_cast<Operation*>(operation->result);
-    ++under_way_;
-    const bool plain = task == Task::put || task == Task::get;
-    operation->kind = static_cast<std::uint16_t>(type_of(task) | (plain ? 0U : Operation::kOther));
-    operation->task = task;
+    begin(operation, task);
+    take_front();
     operation->vcq = vcq;
     operation->address = address;
     return operation;
   }
+
+  // take() in three steps, for puts, gets and short messages, if !crowded(): uTofu is called before
+  // the third, so that the caller need not keep the operation in a register. First the operation
+  // that is taken next; null: none is free.
+  [[nodiscard]] Operation* front() const { return free_; }
+  static void begin(Operation* operation, Task task) {
+    const bool plain = task == Task::put || task == Task::get || task == Task::short_message;
+    operation->kind = static_cast<std::uint16_t>(type_of(task) | (plain ? 0U : Operation::kOther));
+    operation->task = task;
+    operation->bytes = 0;
+  }
+  void take_front() {
+    free_ = static_cast<Operation*>(free_->result);
+    ++under_way_;
+  }
   // Frees an operation whose lease is released and for which no TCQ record can come any more.
   void give_back(Operation* operation) {
-    operation->kind = Operation::kFree;
-    operation->result = free_;
-    free_ = operation;
-    --under_way_;
+    Ends ends(*this);
+    ends.give_back(operation);
+    ends.finish(1);
   }
+  // give_back() of several: the head of the free list stays in a register. No other function may be
+  // called before finish(), which is told how many they were.
+  class Ends {
+   public:
+    explicit Ends(Operations& all) : all_(all), free_(all.free_) {}
+    Ends(const Ends&) = delete;
+    Ends& operator=(const Ends&) = delete;
+    void give_back(Operation* operation) {
+      // these three together, so that they are one store
+      operation->kind = Operation::kFree;
+      operation->task = Task::none;
+      operation->bytes = 0;
+      operation->result = free_;
+      free_ = operation;
+    }
+    void finish(std::size_t count) {
+      all_.free_ = free_;
+      all_.under_way_ -= count;
+    }
+
+   private:
+    Operations& all_;
+    Operation* free_;
+  };
   // Frees any operation. A TCQ record that still comes for it will match no operation.
   void retire(Operation* operation) {
     const std::uintptr_t turn = (reinterpret_cast<std::uintptr_t>(operation->tag) >> 16) + 1;
     operation->tag = tag_of(turn, operation->index());
     operation->lease = 0;
-    operation->task = Task::none;
     give_back(operation);
   }
 
   // For a notice of success. True: *operation is the one, and only its completion has to be
   // reported. False: use find().
   bool plain(const utofu_mrq_notice& notice, Operation** operation) {
-    Operation* one = &first_[notice.edata % kLanes];
-    if (crowded_) [[unlikely]] {
-      one = find(notice, false);
-      if (one == nullptr) return false;
-    }
+    return crowded_ ? plain_of<true>(notice, operation) : plain_of<false>(notice, operation);
+  }
+  // The same for callers that know crowded().
+  template <bool crowded>
+  bool plain_of(const utofu_mrq_notice& notice, Operation** operation) {
+    Operation* one = crowded ? find(notice, false) : &first_[notice.edata % kLanes];
+    if (crowded && one == nullptr) return false;
     *operation = one;
     return one->kind == notice.notice_type;
   }
 
   // Null: no such operation. A notice of a failure may carry only type, VCQ and edata.
   [[gnu::noinline]] Operation* find(const utofu_mrq_notice& notice, bool failed) {
+    if (!crowded_) {
+      Operation& operation = first_[notice.edata % kLanes];
+      return is_of(operation, notice, failed) ? &operation : nullptr;
+    }
     Operation* alike = nullptr;
     for (std::size_t i = notice.edata % kLanes; i < all_.size(); i += kLanes) {
       Operation& operation = all_[i];
@@ -176,6 +218,12 @@ class Operations {
   [[nodiscard]] std::size_t under_way() const { return under_way_; }
 
  private:
+  // The one operation of a lane: take_front() does not say where it goes.
+  static bool is_of(const Operation& operation, const utofu_mrq_notice& notice, bool failed) {
+    if (operation.kind == Operation::kFree || operation.type() != notice.notice_type) return false;
+    if (!operation.has(Operation::kOther)) return true;
+    return operation.vcq == notice.vcq_id && (failed || operation.address == notice.rmt_stadd);
+  }
   static void* tag_of(std::uintptr_t turn, std::size_t index) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): uTofu takes a pointer, and gives it back without looking at it
     return reinterpret_cast<void*>(turn << 16 | index);

@@ -14,13 +14,13 @@ namespace heddle::transport::utofu {
 class Worker::Out {
  public:
   Out(std::span<Completion> completions, std::vector<Completion>* backlog)
-      : completions_(completions), backlog_(backlog) {}
+      : first_(completions.data()), next_(first_), end_(first_ + completions.size()), backlog_(backlog) {}
 
-  [[nodiscard]] bool room() const { return count_ < completions_.size(); }
-  [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] bool room() const { return next_ != end_; }
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(next_ - first_); }
   void add(const Completion& completion) {
     if (room()) {
-      completions_[count_++] = completion;
+      *next_++ = completion;
     } else {
       backlog_->push_back(completion);
     }
@@ -33,9 +33,9 @@ class Worker::Out {
   }
   // For a caller that writes records itself: it writes from next() on, then calls wrote() with the
   // end of what it wrote.
-  [[nodiscard]] Completion* next() { return completions_.data() + count_; }
-  [[nodiscard]] Completion* end() { return completions_.data() + completions_.size(); }
-  void wrote(const Completion* next) { count_ = static_cast<std::size_t>(next - completions_.data()); }
+  [[nodiscard]] Completion* next() { return next_; }
+  [[nodiscard]] Completion* end() { return end_; }
+  void wrote(Completion* next) { next_ = next; }
   void source_free(Token token) {
     Completion completion;
     completion.event = Event::source_free;
@@ -45,14 +45,15 @@ class Worker::Out {
   // Moves records from the backlog to the caller.
   void flush() {
     std::size_t flushed = 0;
-    while (flushed < backlog_->size() && room()) completions_[count_++] = (*backlog_)[flushed++];
+    while (flushed < backlog_->size() && room()) *next_++ = (*backlog_)[flushed++];
     backlog_->erase(backlog_->begin(), backlog_->begin() + static_cast<std::ptrdiff_t>(flushed));
   }
 
  private:
-  std::span<Completion> completions_;
-  std::vector<Completion>* backlog_;
-  std::size_t count_ = 0;
+  Completion* const first_;
+  Completion* next_;
+  Completion* const end_;
+  std::vector<Completion>* const backlog_;
 };
 
 // False: another thread is using the CQ; try again later.

@@ -8,6 +8,63 @@
 
 namespace heddle::transport::utofu {
 
+// ---- what peers put -----------------------------------------------------------------------------
+
+[[gnu::always_inline]] inline void Worker::arrived(const utofu_mrq_notice& notice) {
+  // wraps around if it is outside our block
+  const std::uint64_t end = notice.rmt_stadd - station_->stadd;
+  if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
+    // fits: the rings are less than 2 KiB for each notice that an MRQ holds, of which there are at
+    // most 2^20
+    message_arrived(static_cast<std::uint32_t>(end - sizes_.rings_at()), notice.vcq_id);
+  } else {
+    credit_arrived(end, notice);
+  }
+}
+
+// `end`: offset of the message's end in the rings.
+[[gnu::always_inline]] inline void Worker::message_arrived(std::uint32_t end, utofu_vcq_id_t from) {
+  const std::uint32_t slot = (end - 1) / kSlotBytes;
+  const std::uint32_t number = slot / sizes_.slots;
+  const std::uint32_t in_ring = slot % sizes_.slots;
+  Ring& ring = rings_[number];
+  if (ring.vcq == 0) ring.vcq = from;  // the owner of the ring; the hello must name the same VCQ
+  if (ring.vcq != from || (ring.arrived >> in_ring & 1U) != 0) {
+    ++malformed_;  // another sender's ring, or a second message in one slot
+    return;
+  }
+  ring.arrived |= 1U << in_ring;
+  ring.length[in_ring] = static_cast<std::uint16_t>(end - slot * kSlotBytes);
+  if (!ring.queued && ring.slot == in_ring) {
+    ring.queued = true;
+    ready_.push_back(number);
+  }
+}
+
+// `end`: offset of the end of what was put in the block.
+[[gnu::noinline]] void Worker::credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice) {
+  const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
+  const std::uint64_t index = word / sizeof(std::uint64_t);
+  if (word % sizeof(std::uint64_t) != 0 || index >= channels_.size()) {
+    ++malformed_;
+    return;
+  }
+  Channel& channel = *channels_[index];
+  if (notice.vcq_id != channel.vcq) {
+    ++malformed_;
+    return;
+  }
+  const auto given = static_cast<std::uint32_t>(notice.edata);
+  if (given == 0 || given > channel.slots || channel.credits > channel.slots - given) {
+    ++malformed_;
+    return;
+  }
+  channel.credits += given;
+  channel.starved = 0;
+}
+
+// ---- notices ------------------------------------------------------------------------------------
+
 // Polling the TCQ also frees the slots of the TOQ. The TCQ is empty if nothing was posted since all
 // operations ended.
 void Worker::drain_tcq(Out& out) {
@@ -27,32 +84,67 @@ void Worker::drain_tcq(Out& out) {
   tcq_due_ = operations_.under_way() != 0;
 }
 
-void Worker::drain_mrq(Out& out) {
-  utofu_mrq_notice notice;
-  Completion* next = out.next();
+namespace {
+
+// Makes it the end of an operation that succeeded; the fields of a message stay as they were.
+inline void write_done(Completion* completion, Token token) {
+  // event and status: all zeros, by one store
+  static_assert(static_cast<int>(Event::done) == 0 && HEDDLE_DONE == 0);
+  static_assert(offsetof(Completion, event) == 0 && offsetof(Completion, token) == sizeof(std::uint64_t));
+  std::memset(static_cast<void*>(completion), 0, offsetof(Completion, token));
+  completion->token = token;
+}
+
+// No notice was found.
+constexpr bool nothing(int code) {
+  return code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH);
+}
+
+}  // namespace
+
+// Takes notices while they are peers' puts or plain ends. True: `notice` and `code` are another.
+template <bool crowded>
+[[gnu::always_inline]] inline bool Worker::drain_plain(Out& out, utofu_mrq_notice* notice, int* code) {
+  Operations::Ends ends(operations_);
+  Completion* const first = out.next();
   Completion* const end = out.end();
+  Completion* next = first;
+  bool other = false;
   while (next != end) {
-    const int code = calls_.poll_mrq(handle_, 0, &notice);
-    if (code == UTOFU_SUCCESS) [[likely]] {
-      after_notice();
-      Operation* operation = nullptr;
-      if (operations_.plain(notice, &operation)) [[likely]] {
-        next->event = Event::done;  // the fields of a message stay as they were
-        next->status = HEDDLE_DONE;
-        next->token = operation->token;
-        ++next;
-        if (operation->lease != 0) registrations_->release(std::exchange(operation->lease, 0));
-        operations_.give_back(operation);
-        continue;
-      }
-    } else if (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH) {
+    *code = calls_.poll_mrq(handle_, 0, notice);
+    if (*code != UTOFU_SUCCESS) [[unlikely]] {
+      other = !nothing(*code);
       break;
     }
-    out.wrote(next);
-    noticed(notice, code, out);
-    next = out.next();
+    after_notice();
+    Operation* operation = nullptr;
+    if (!operations_.plain_of<crowded>(*notice, &operation)) [[unlikely]] {
+      if (notice->notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
+        arrived(*notice);
+        continue;
+      }
+      other = true;
+      break;
+    }
+    write_done(next, operation->token);
+    if (operation->lease != 0) registrations_->release(std::exchange(operation->lease, 0));
+    ends.give_back(operation);
+    ++next;
   }
+  ends.finish(static_cast<std::size_t>(next - first));
   out.wrote(next);
+  return other;
+}
+
+template <bool crowded>
+void Worker::drain_all(Out& out) {
+  utofu_mrq_notice notice;
+  int code = UTOFU_SUCCESS;
+  while (drain_plain<crowded>(out, &notice, &code)) noticed(notice, code, out);
+}
+
+void Worker::drain_mrq(Out& out) {
+  operations_.crowded() ? drain_all<true>(out) : drain_all<false>(out);
 }
 
 [[gnu::noinline]] void Worker::noticed(const utofu_mrq_notice& notice, int code, Out& out) {
@@ -62,7 +154,11 @@ void Worker::drain_mrq(Out& out) {
     return;
   }
   Operation* operation = operations_.find(notice, code != UTOFU_SUCCESS);
-  if (operation != nullptr) finished(operation, code, notice, out);
+  if (operation == nullptr) return;
+  if (code != UTOFU_SUCCESS || !operation->buffered(notice.notice_type)) return finished(operation, code, notice, out);
+  give_buffer(operation->buffer);
+  out.done(operation->token, HEDDLE_DONE);
+  operations_.give_back(operation);
 }
 
 base::Status Worker::outcome(const Operation& operation, int code) const {
@@ -84,7 +180,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
   operations_.retire(operation);
   if (ended.has(Operation::kOrphan)) [[unlikely]] {
     if (ended.lease != 0) registrations_->release(ended.lease);
-    if (ended.task == Task::message && ended.buffer != kNoBuffer) give_buffer(ended.buffer);
+    if (ended.task == Task::message) give_buffer(ended.buffer);
     return;
   }
   switch (ended.task) {
@@ -106,7 +202,9 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
       out.done(ended.token, outcome(ended, code));
       return;
     case Task::message:
-      if (ended.buffer != kNoBuffer) give_buffer(ended.buffer);
+      give_buffer(ended.buffer);
+      [[fallthrough]];
+    case Task::short_message:
       if (code != UTOFU_SUCCESS) break_off(*channels_[ended.channel], HEDDLE_ERR_PEER_FAILED);
       out.done(ended.token, code == UTOFU_SUCCESS ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
       return;
@@ -128,53 +226,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
   }
 }
 
-// ---- what peers put -----------------------------------------------------------------------------
-
-void Worker::arrived(const utofu_mrq_notice& notice) {
-  // wraps around if it is outside our block
-  const std::uint64_t end = notice.rmt_stadd - station_->stadd;
-  if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
-    message_arrived(end, notice.vcq_id);
-    return;
-  }
-  const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
-  const std::uint64_t index = word / sizeof(std::uint64_t);
-  if (word % sizeof(std::uint64_t) != 0 || index >= channels_.size()) {
-    ++malformed_;
-    return;
-  }
-  Channel& channel = *channels_[index];
-  if (notice.vcq_id != channel.vcq) {
-    ++malformed_;
-    return;
-  }
-  const auto given = static_cast<std::uint32_t>(notice.edata);
-  if (given == 0 || given > channel.slots || channel.credits > channel.slots - given) {
-    ++malformed_;
-    return;
-  }
-  channel.credits += given;
-  channel.starved = 0;
-}
-
-// `end`: offset of the message's end in the block.
-void Worker::message_arrived(std::uint64_t end, utofu_vcq_id_t from) {
-  const std::uint64_t slot = (end - sizes_.rings_at() - 1) / kSlotBytes;
-  const auto number = static_cast<std::uint32_t>(slot / sizes_.slots);
-  const auto in_ring = static_cast<std::uint32_t>(slot % sizes_.slots);
-  Ring& ring = rings_[number];
-  if (ring.vcq == 0) ring.vcq = from;  // the owner of the ring; the hello must name the same VCQ
-  if (ring.vcq != from || (ring.arrived >> in_ring & 1U) != 0) {
-    ++malformed_;  // another sender's ring, or a second message in one slot
-    return;
-  }
-  ring.arrived |= 1U << in_ring;
-  ring.length[in_ring] = static_cast<std::uint16_t>(end - sizes_.rings_at() - slot * kSlotBytes);
-  if (!ring.queued && ring.next % sizes_.slots == in_ring) {
-    ring.queued = true;
-    ready_.push_back(number);
-  }
-}
+// ---- messages -----------------------------------------------------------------------------------
 
 void Worker::hand_out(Out& out) {
   std::size_t kept = 0;
@@ -182,7 +234,7 @@ void Worker::hand_out(Out& out) {
     const std::uint32_t number = ready_[i];
     Ring& ring = rings_[number];
     hand_out_ring(number, out);
-    if ((ring.arrived >> ring.next % sizes_.slots & 1U) != 0) {
+    if ((ring.arrived >> ring.slot & 1U) != 0) {
       ready_[kept++] = number;  // no room for its next message now
     } else {
       ring.queued = false;
@@ -194,33 +246,45 @@ void Worker::hand_out(Out& out) {
 
 void Worker::hand_out_ring(std::uint32_t number, Out& out) {
   Ring& ring = rings_[number];
-  while (out.room()) {
-    const auto in_ring = static_cast<std::uint32_t>(ring.next % sizes_.slots);
-    if ((ring.arrived >> in_ring & 1U) == 0) return;
-    const std::byte* slot =
-        station_->block.data() + sizes_.rings_at() + (std::uint64_t{number} * sizes_.slots + in_ring) * kSlotBytes;
-    ring.arrived &= ~(1U << in_ring);
-    ++ring.next;
-    if (ring.lent++ == 0) lending_.push_back(number);
-    if (!ring.greeted) {
-      if (!accept_hello(ring, slot, ring.length[in_ring])) ++malformed_;
+  const std::uint32_t slots = sizes_.slots;
+  const std::byte* const first = station_->block.data() + sizes_.rings_at() + number * sizes_.ring_bytes();
+  std::uint32_t in_ring = ring.slot;
+  std::uint32_t arrived = ring.arrived;
+  std::uint32_t taken = 0;
+  Completion* next = out.next();
+  Completion* const end = out.end();
+  while (next != end && (arrived >> in_ring & 1U) != 0) {
+    const std::byte* slot = first + std::uint64_t{in_ring} * kSlotBytes;
+    const std::uint32_t length = ring.length[in_ring];
+    arrived &= ~(1U << in_ring);
+    in_ring = in_ring + 1 == slots ? 0 : in_ring + 1;
+    ++taken;
+    if (!ring.greeted) [[unlikely]] {
+      if (!accept_hello(ring, slot, length)) ++malformed_;
       continue;
     }
     SlotHead head;
     std::memcpy(&head, slot, sizeof head);
-    if (head.bytes > kMostMessage || head.bytes + sizeof head != ring.length[in_ring]) {
+    if (head.bytes > kMostMessage || head.bytes + sizeof head != length) [[unlikely]] {
       ++malformed_;
       continue;
     }
-    Completion completion;
-    completion.event = Event::message;
-    completion.data = slot + sizeof head;
-    completion.bytes = head.bytes;
-    completion.immediate = head.immediate;
-    completion.rank = ring.rank;
-    completion.worker = ring.worker;
-    out.add(completion);
+    next->event = Event::message;
+    next->status = HEDDLE_DONE;
+    next->token = 0;
+    next->data = slot + sizeof head;
+    next->bytes = head.bytes;
+    next->immediate = head.immediate;
+    next->rank = ring.rank;
+    next->worker = ring.worker;
+    ++next;
   }
+  out.wrote(next);
+  if (taken != 0 && ring.lent == 0) lending_.push_back(number);
+  ring.slot = in_ring;
+  ring.arrived = arrived;
+  ring.next += taken;
+  ring.lent += taken;
 }
 
 bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length) {

@@ -16,6 +16,18 @@ using Stage = Channel::Stage;
 constexpr std::uint32_t kShortestPause = 8;
 constexpr std::uint32_t kLongestPause = 64;
 
+constexpr unsigned long kMessageFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+
+// Where the next message goes.
+utofu_stadd_t slot_of(const Channel& channel) {
+  return channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
+}
+
+void use_slot(Channel& channel) {
+  channel.next = channel.next + 1 == channel.slots ? 0 : channel.next + 1;
+  --channel.credits;
+}
+
 // Writes the contents of a slot; returns their length.
 std::uint32_t fill(std::byte* slot, const Command& command) {
   const SlotHead head{command.immediate, static_cast<std::uint32_t>(command.packet_bytes())};
@@ -56,9 +68,9 @@ base::Status Worker::send(Command& command) {
                       kMaxHeaderBytes);
   }
   const auto& of_rank = channel_of_[command.rank];
-  const std::uint32_t known = command.worker < of_rank.size() ? of_rank[command.worker] : kNoChannel;
-  if (known != kNoChannel) [[likely]] {
-    return send_on(*channels_[known], command);
+  Channel* const known = command.worker < of_rank.size() ? of_rank[command.worker] : nullptr;
+  if (known != nullptr) [[likely]] {
+    return send_on(*known, command);
   }
   const auto channel = channel_to(command.rank, command.worker);
   return channel ? send_on(**channel, command) : channel.status();
@@ -74,7 +86,7 @@ base::Status Worker::send(Command& command) {
                       "HEDDLE_MAX_WORKERS",
                       index_, sizes_.channels);
   }
-  if (channel_of_[rank].empty()) channel_of_[rank].assign(device_.max_workers(), kNoChannel);
+  if (channel_of_[rank].empty()) channel_of_[rank].assign(device_.max_workers(), nullptr);
   auto channel = std::make_unique<Channel>();
   channel->rank = rank;
   channel->worker = worker;
@@ -82,8 +94,7 @@ base::Status Worker::send(Command& command) {
   channel->device_vcq = (*peer)->device_vcq();
   channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
   channels_.push_back(std::move(channel));
-  channel_of_[rank][worker] = channels_.back()->index;
-  return channels_.back().get();
+  return channel_of_[rank][worker] = channels_.back().get();
 }
 
 base::Status Worker::send_on(Channel& channel, Command& command) {
@@ -107,6 +118,81 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
   }
   if (buffer != kNoBuffer) give_buffer(buffer);
   return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
+}
+
+// The fast paths for messages to a worker that has room for them; otherwise post_all().
+std::size_t Worker::post_message(Command& command) {
+  Channel* channel = nullptr;
+  if (command.rank < channel_of_.size()) [[likely]] {
+    const auto& of_rank = channel_of_[command.rank];
+    if (command.worker < of_rank.size()) channel = of_rank[command.worker];
+  }
+  const bool ready =
+      channel != nullptr && channel->stage == Stage::ready && channel->credits != 0 && channel->waiting == 0;
+  if (!ready) return post_all({&command, 1});
+  struct Slot {
+    SlotHead head;
+    std::byte packet[kPiggyback - sizeof(SlotHead)];
+  };
+  static_assert(sizeof(Slot) == kPiggyback && sizeof(Slot::packet) <= sizeof command.packet);
+  if (!command.inlined || command.bytes > sizeof(Slot::packet)) return post_long(*channel, command);
+  Operation* operation = operations_.front();
+  if (operation == nullptr) [[unlikely]] {
+    return 0;
+  }
+  Slot slot;
+  slot.head = {command.immediate, static_cast<std::uint32_t>(command.bytes)};
+  // all that fits: what lies behind the packet does not leave
+  std::memcpy(slot.packet, command.packet, sizeof slot.packet);
+  operation->channel = channel->index;
+  begin_quickly<Task::short_message>(command, operation, channel->rank);
+  command.source_free = true;
+  const int code =
+      calls_.put_piggyback(handle_, channel->vcq, &slot, slot_of(*channel), sizeof slot.head + command.bytes,
+                           Operations::lane(*operation), kMessageFlags, operation->tag);
+  if (code != UTOFU_SUCCESS) [[unlikely]] {
+    return message_not_posted(*channel, code);
+  }
+  operations_.take_front();
+  use_slot(*channel);
+  return 1;
+}
+
+// A message that needs a buffer.
+[[gnu::noinline]] std::size_t Worker::post_long(Channel& channel, Command& command) {
+  const std::uint64_t packet = command.packet_bytes();
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet > kMostMessage ||
+      packet <= kPiggyback - sizeof(SlotHead)) {
+    return post_all({&command, 1});
+  }
+  Operation* operation = operations_.front();
+  if (operation == nullptr || free_buffer_ == kNoBuffer) [[unlikely]] {
+    return 0;
+  }
+  const std::uint32_t buffer = take_buffer();
+  const std::uint64_t bytes = fill(buffer_data(buffer), command);
+  const utofu_stadd_t slot = slot_of(channel);
+  operation->channel = channel.index;
+  operation->buffer = buffer;
+  operation->vcq = channel.vcq;
+  operation->address = slot + bytes;
+  begin_quickly<Task::message>(command, operation, channel.rank);
+  command.source_free = true;
+  const utofu_stadd_t local = station_->stadd + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
+  const int code =
+      calls_.put(handle_, channel.vcq, local, slot, bytes, Operations::lane(*operation), kMessageFlags, operation->tag);
+  if (code != UTOFU_SUCCESS) [[unlikely]] {
+    give_buffer(buffer);
+    return message_not_posted(channel, code);
+  }
+  operations_.take_front();
+  use_slot(channel);
+  return 1;
+}
+
+[[gnu::cold]] std::size_t Worker::message_not_posted(Channel& channel, int code) {
+  if (code != UTOFU_ERR_BUSY) break_off(channel, HEDDLE_ERR_SYSTEM);
+  return not_posted(code);
 }
 
 // Accepts the message and keeps it until the connection has a ring. It keeps no more than fit into
@@ -133,31 +219,29 @@ base::Status Worker::keep_waiting(Channel& channel, Command& command) {
 // `broken`.
 int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
                        Token token) {
-  const utofu_stadd_t slot = channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
-  Operation* operation = operations_.take(Task::message, channel.vcq, slot + bytes);
+  const utofu_stadd_t slot = slot_of(channel);
+  const Task task = bytes <= kPiggyback ? Task::short_message : Task::message;
+  Operation* operation = operations_.take(task, channel.vcq, slot + bytes);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
   const std::uint64_t lane = Operations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (bytes <= kPiggyback) {
-    code = calls_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kFlags,
+    code = calls_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kMessageFlags,
                                 operation->tag);
   } else {
     const std::uint64_t offset = sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
-    code = calls_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kFlags, operation->tag);
+    code = calls_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kMessageFlags, operation->tag);
   }
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
     if (status != HEDDLE_AGAIN) break_off(channel, status);
     return code;
   }
-  tcq_due_ = true;
   operation->token = token;
   operation->rank = channel.rank;
   operation->channel = channel.index;
   operation->buffer = buffer;
-  channel.next = channel.next + 1 == channel.slots ? 0 : channel.next + 1;
-  --channel.credits;
+  use_slot(channel);
   return code;
 }
 
@@ -277,7 +361,6 @@ int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
     if (status != HEDDLE_AGAIN) break_off(channel, status);
     return code;
   }
-  tcq_due_ = true;
   operation->rank = channel.rank;
   operation->channel = channel.index;
   return code;

@@ -11,12 +11,21 @@
 namespace heddle::transport::utofu {
 namespace {
 
+constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+
 // As try_import() fills RemoteMemory::handle.
 const Way* ways_of(const RemoteMemory& memory) {
   return reinterpret_cast<const Way*>(memory.handle[0]);  // NOLINT(performance-no-int-to-ptr)
 }
+const Way& way_at(const RemoteMemory& memory, std::size_t bytes) {
+  return *reinterpret_cast<const Way*>(memory.handle[0] + bytes);  // NOLINT(performance-no-int-to-ptr)
+}
 std::uint64_t address_of(const RemoteMemory& memory) {
   return memory.handle[2];
+}
+// A word at any lower offset is inside it.
+std::uint64_t words_of(const RemoteMemory& memory) {
+  return memory.handle[3];
 }
 
 [[gnu::cold]] base::Status fail_outside(const Command& command) {
@@ -84,8 +93,13 @@ base::Status Registrar::register_memory(std::byte* begin, std::uint64_t bytes, m
 }
 
 void Registrar::deregister(std::uint64_t handle) {
-  if (leaves_) return;
-  if (!library_.try_deregister(vcq_, handle)) later_.push_back(handle);
+  if (leaves_ || library_.try_deregister(vcq_, handle)) return;
+  try {
+    later_.push_back(handle);
+  } catch (const std::bad_alloc&) {
+    // waits: it is called while a poll ends operations, whose ends would be lost if it threw
+    library_.deregister(vcq_, handle);
+  }
 }
 
 void Registrar::finish() {
@@ -113,13 +127,13 @@ void Registrar::finish() {
 }
 
 [[gnu::always_inline]] inline bool Worker::inside(const Command& command) {
-  const RemoteMemory* memory = command.remote;
-  return memory != nullptr && command.bytes <= memory->bytes && command.offset <= memory->bytes - command.bytes;
+  const std::uint64_t size = command.remote->bytes;
+  return command.bytes <= size && command.offset <= size - command.bytes;
 }
 
 // Where a put or get of this worker goes.
 [[gnu::always_inline]] inline Way Worker::target_of(const Command& command) const {
-  const Way& way = ways_of(*command.remote)[way_];
+  const Way& way = way_at(*command.remote, way_);
   return {way.stadd + command.offset, way.vcq};
 }
 
@@ -133,7 +147,6 @@ void Registrar::finish() {
   }
   operation->token = command.token;
   operation->rank = command.remote->rank;
-  tcq_due_ = true;
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   void* tag = operation->tag;
   const std::uint64_t lane = Operations::lane(*operation);
@@ -177,7 +190,6 @@ base::Status Worker::transfer_registered(Command& command) {
   operation->token = command.token;
   operation->rank = command.remote->rank;
   operation->lease = lease.entry;
-  tcq_due_ = true;
   const utofu_stadd_t local = lease.handle + lease.offset;
   unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   void* tag = operation->tag;
@@ -197,7 +209,7 @@ base::Status Worker::transfer_registered(Command& command) {
 
 // Puts and gets: one uTofu command each.
 [[gnu::always_inline]] inline base::Status Worker::transfer(Command& command) {
-  if (!inside(command) || command.bytes - 1 >= kMostTransfer) [[unlikely]] {
+  if (command.remote == nullptr || !inside(command) || command.bytes - 1 >= kMostTransfer) [[unlikely]] {
     return refuse_transfer(command);
   }
   const bool travels = command.opcode == Opcode::put && command.bytes <= kPiggyback;
@@ -224,7 +236,6 @@ base::Status Worker::update(Command& command) {
   const unsigned kind = command.atomic_op & 7U;
   const bool wide = command.bytes == 8;
   void* tag = operation->tag;  // returned by the TCQ if the command fails on its way out
-  tcq_due_ = true;
   const auto narrow = static_cast<std::uint32_t>(command.operand);
   int code = UTOFU_SUCCESS;
   if (kind == HEDDLE_COMPARE_SWAP32) {
@@ -269,60 +280,98 @@ base::Status Worker::start(Command& command) {
   return transfers && !command.alone ? transfer(command) : start(command);
 }
 
-// The engine mostly posts one short command at a time. The other cases are in functions of their
-// own, so that this one saves and restores few registers.
+// The engine mostly posts one short command at a time. What takes a fast path calls uTofu once and
+// keeps nothing in registers meanwhile but `this`: the other cases are in functions of their own.
 std::size_t Worker::post(std::span<Command> batch) {
-  if (!quick_ || batch.size() != 1) [[unlikely]] {
+  if (batch.size() != quick_size_) [[unlikely]] {
     return post_all(batch);
   }
   Command& command = batch.front();
-  if (command.alone || !inside(command)) [[unlikely]] {
-    return post_all(batch);
+  const auto reaches = [&] { return !command.alone && command.remote != nullptr; };
+  if (command.opcode == Opcode::put && reaches()) {
+    if (command.bytes == kWord && command.offset < words_of(*command.remote)) return post_word(command);
+    return command.bytes - 1 < kPiggyback ? post_short(command) : post_again<Task::put>(command);
   }
-  if (command.opcode == Opcode::put && command.bytes - 1 < kPiggyback) {
-    const Way target = target_of(command);
-    const base::Status status =
-        put_short(command, target, operations_.take_any(Task::put, target.vcq, target.stadd + command.bytes));
-    if (status == HEDDLE_POSTED) [[likely]] {
-      return 1;
-    }
-    return posted_otherwise(command, status);
-  }
-  if (command.opcode == Opcode::put) return post_again<Task::put>(command);
-  if (command.opcode == Opcode::get) return post_again<Task::get>(command);
-  return post_all(batch);
+  if (command.opcode == Opcode::message) return post_message(command);
+  return command.opcode == Opcode::get && reaches() ? post_again<Task::get>(command) : post_all(batch);
 }
 
-// The fast path for memory under the same registration as the last command's; otherwise post_all().
+// A fast path: calls uTofu by call() for the first free operation, which it takes if uTofu accepts.
+template <Task task, class Call>
+[[gnu::always_inline]] inline std::size_t Worker::post_quickly(Command& command, Operation* operation, Call&& call) {
+  begin_quickly<task>(command, operation, command.remote->rank);
+  const int code = call(Operations::lane(*operation), operation->tag);
+  if (code != UTOFU_SUCCESS) [[unlikely]] {
+    return not_posted(code);
+  }
+  operations_.take_front();
+  return 1;
+}
+
+[[gnu::cold]] std::size_t Worker::not_posted(int code) {
+  Command& command = *posting_;
+  Operation* operation = operations_.front();
+  operations_.take_front();
+  const base::Status status = refused(code, operation);
+  command.source_free = false;
+  if (status == HEDDLE_AGAIN) return 0;
+  settle(command, status);
+  return 1;
+}
+
+// A put of one word inside its region.
+[[gnu::always_inline]] inline std::size_t Worker::post_word(Command& command) {
+  Operation* operation = operations_.front();
+  if (operation == nullptr) [[unlikely]] {
+    return 0;
+  }
+  const Way target = target_of(command);
+  command.source_free = true;
+  return post_quickly<Task::put>(command, operation, [&](std::uint64_t lane, void* tag) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, command.local, sizeof value);
+    return calls_.put_piggyback8(handle_, target.vcq, value, target.stadd, kWord, lane,
+                                 UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, tag);
+  });
+}
+
+// Another put that the command carries itself.
+[[gnu::noinline]] std::size_t Worker::post_short(Command& command) {
+  if (!inside(command)) [[unlikely]] {
+    return post_all({&command, 1});
+  }
+  Operation* operation = operations_.front();
+  if (operation == nullptr) [[unlikely]] {
+    return 0;
+  }
+  const Way target = target_of(command);
+  command.source_free = true;
+  return post_quickly<Task::put>(command, operation, [&](std::uint64_t lane, void* tag) {
+    return calls_.put_piggyback(handle_, target.vcq, command.local, target.stadd, command.bytes, lane,
+                                UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, tag);
+  });
+}
+
+// Memory under the same registration as the last command's.
 template <Task task>
 [[gnu::noinline]] std::size_t Worker::post_again(Command& command) {
   constexpr bool kGet = task == Task::get;
   const std::uint64_t bytes = command.bytes;
   const auto* lease = registrations_->latest(command.local, bytes, kGet ? memory::Access::write : memory::Access::read);
-  if (lease == nullptr || bytes - 1 >= kMostTransfer || command.wants_source_free) return post_all({&command, 1});
-  const Way target = target_of(command);
-  Operation* operation = operations_.take_any(task, target.vcq, target.stadd + bytes);
+  if (lease == nullptr || bytes - 1 >= kMostTransfer || command.wants_source_free || !inside(command)) {
+    return post_all({&command, 1});
+  }
+  Operation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
   }
+  const Way target = target_of(command);
   const utofu_stadd_t local = registrations_->use_latest(command.local);
-  operation->token = command.token;
-  operation->rank = command.remote->rank;
   operation->lease = registrations_->latest_entry();
-  tcq_due_ = true;
-  const auto call = kGet ? calls_.get : calls_.put;
-  const int code = call(handle_, target.vcq, local, target.stadd, bytes, Operations::lane(*operation),
-                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
-  if (code == UTOFU_SUCCESS) [[likely]] {
-    return 1;
-  }
-  return posted_otherwise(command, refused(code, operation));
-}
-
-[[gnu::noinline]] std::size_t Worker::posted_otherwise(Command& command, base::Status status) {
-  if (status == HEDDLE_AGAIN) return 0;
-  settle(command, status);
-  return 1;
+  return post_quickly<task>(command, operation, [&](std::uint64_t lane, void* tag) {
+    const auto call = kGet ? calls_.get : calls_.put;
+    return call(handle_, target.vcq, local, target.stadd, bytes, lane, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, tag);
+  });
 }
 
 template <class Begin>
@@ -345,7 +394,25 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
   if (careful_) [[unlikely]] {
     return post_carefully(batch);
   }
+  if (batch.size() > 1 && quick_size_ == 1) return post_each(batch);
   return each_of(batch, [this](Command& command) { return begin(command); });
+}
+
+// Each by its fast path. Behind one that fails the prefix ends, since then care is due.
+std::size_t Worker::post_each(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  try {
+    for (Command& command : batch) {
+      if (post({&command, 1}) == 0) break;
+      ++accepted;
+      if (quick_size_ != 1) [[unlikely]] {
+        break;
+      }
+    }
+  } catch (const std::bad_alloc&) {  // as in each_of()
+    if (accepted == 0) throw;
+  }
+  return accepted;
 }
 
 [[gnu::cold]] std::size_t Worker::post_carefully(std::span<Command> batch) {

@@ -62,7 +62,8 @@ class UtofuTransport final : public Transport {
   }
   void deregister(const LocalMemory& memory) override { device_->deregister(memory.id); }
 
-  // handle: [0] its ways, [1] the VCQ of the first of them, [2] address in the owner.
+  // handle: [0] its ways, [1] the VCQ of the first of them, [2] address in the owner,
+  // [3] number of offsets at which a word of 8 bytes is inside it.
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (rank >= device_->size()) {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, device_->size() - 1);
@@ -84,7 +85,7 @@ class UtofuTransport final : public Transport {
     if (device_->ways_to(**peer, name, ways.get()) != HEDDLE_DONE) {
       return base::fail(HEDDLE_ERR_PROTOCOL, "the key names a VCQ or a number that rank %u does not have", rank);
     }
-    memory.handle = {0, ways[0].vcq, name.address, 0};
+    memory.handle = {0, ways[0].vcq, name.address, name.bytes < 8 ? 0 : name.bytes - 7};
     memory.handle[0] = reinterpret_cast<std::uintptr_t>(ways.release());
     return memory;
   }

@@ -31,7 +31,7 @@ bool may_go_on(const Channel* channel) {
 Worker::Worker(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
     : handle_(station->vcq.handle),
       lock_(station->vcq.lock),
-      way_((device.library().tni_index(station->vcq) + device.rank()) % kWays),
+      way_((device.library().tni_index(station->vcq) + device.rank()) % kWays * sizeof(Way)),
       calls_(device.library().call()),
       operations_(sizes.operations),
       device_(device),
@@ -129,7 +129,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   if (!backlog_.empty()) out.flush();
   // first, so that a stream of other notices does not take all the room
   if (!ready_.empty()) hand_out(out);
-  if (tcq_due_) drain_tcq(out);
+  if (tcq_due_ || operations_.under_way() != 0) drain_tcq(out);
   if (out.room()) drain_mrq(out);
   if (!ready_.empty()) hand_out(out);
   if (!connecting_.empty()) advance_channels(out);
@@ -162,7 +162,7 @@ void Worker::orphan(Operation& operation) {
   operation.set(Operation::kOrphan);
   operation.clear(Operation::kOwesSource);
   const bool callers = operation.task == Task::put || operation.task == Task::get || operation.task == Task::atomic ||
-                       operation.task == Task::message;
+                       operation.task == Task::message || operation.task == Task::short_message;
   if (!callers) return;
   set_careful(true);
   Completion end;
@@ -221,14 +221,13 @@ void Worker::orphan(Operation& operation) {
 // A caller that asks often has waited long: look_again() checks whether the worker is still open.
 bool Worker::closed(Target target) {
   if (target.rank >= channel_of_.size() || target.worker >= channel_of_[target.rank].size()) return false;
-  const std::uint32_t index = channel_of_[target.rank][target.worker];
-  if (index == kNoChannel) return false;
-  Channel& channel = *channels_[index];
-  if (channel.stage == Channel::Stage::ready) {
+  Channel* const channel = channel_of_[target.rank][target.worker];
+  if (channel == nullptr) return false;
+  if (channel->stage == Channel::Stage::ready) {
     const HeldCq held(lock_);
-    if (held) look_again(channel);
+    if (held) look_again(*channel);
   }
-  return channel.stage == Channel::Stage::closed;
+  return channel->stage == Channel::Stage::closed;
 }
 
 }  // namespace heddle::transport::utofu

@@ -20,8 +20,6 @@
 
 namespace heddle::transport::utofu {
 
-inline constexpr std::uint32_t kNoChannel = ~0U;
-
 // A connection: messages of this worker to one worker of a peer.
 struct Channel {
   enum class Stage : std::uint8_t {
@@ -34,9 +32,9 @@ struct Channel {
     closed,  // the peer's worker was closed: messages to it are dropped
     broken   // every message completes with `status`
   };
+  std::uint32_t index = 0;
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
-  std::uint32_t index = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;
   utofu_vcq_id_t device_vcq = 0;
@@ -61,7 +59,8 @@ struct Channel {
 
 // Messages of one worker of a peer to this worker.
 struct Ring {
-  std::uint64_t next = 0;     // number of the next message to hand out; its slot is next % slots
+  std::uint64_t next = 0;     // number of the next message to hand out
+  std::uint32_t slot = 0;     // where that is: next % slots
   std::uint32_t arrived = 0;  // bit per slot
   std::uint32_t lent = 0;     // handed out by the last poll
   std::uint32_t owed = 0;     // slots that are free again and whose credit has not been returned
@@ -76,7 +75,7 @@ struct Ring {
 
 // Registers the program's memory with one VCQ. The caller holds the CQ's lock, if any. It does not
 // wait: while another thread holds the set-up lock, registering returns AGAIN, and deregistering is
-// put off.
+// put off (unless memory is exhausted).
 class Registrar final : public memory::Registrar {
  public:
   Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
@@ -121,6 +120,7 @@ class Worker final : public TransportWorker {
   };
   class Out;
 
+  static constexpr std::size_t kNone = ~std::size_t{0};
   // with so many in the backlog, no command is accepted
   static constexpr std::size_t kMostBacklog = 256;
 
@@ -130,12 +130,22 @@ class Worker final : public TransportWorker {
   std::size_t post_all(std::span<Command> batch);
   template <class Begin>
   std::size_t each_of(std::span<Command> batch, Begin&& begin_one);
+  std::size_t post_each(std::span<Command> batch);
   std::size_t post_carefully(std::span<Command> batch);
-  std::size_t posted_otherwise(Command& command, base::Status status);
+  template <Task task>
+  void begin_quickly(Command& command, Operation* operation, std::uint32_t rank);
+  template <Task task, class Call>
+  std::size_t post_quickly(Command& command, Operation* operation, Call&& call);
+  std::size_t not_posted(int code);
+  std::size_t message_not_posted(Channel& channel, int code);
+  std::size_t post_message(Command& command);
+  std::size_t post_long(Channel& channel, Command& command);
+  std::size_t post_word(Command& command);
+  std::size_t post_short(Command& command);
   bool settle(Command& command, base::Status status);
   void set_careful(bool careful) {
     careful_ = careful;
-    quick_ = !careful && !operations_.crowded();
+    quick_size_ = careful || operations_.crowded() ? kNone : 1;
   }
   // DONE, POSTED, AGAIN (nothing happened) or the error with which the command completes.
   base::Status begin(Command& command);
@@ -176,6 +186,10 @@ class Worker final : public TransportWorker {
   void release_lent();
   void drain_tcq(Out& out);
   void drain_mrq(Out& out);
+  template <bool crowded>
+  void drain_all(Out& out);
+  template <bool crowded>
+  bool drain_plain(Out& out, utofu_mrq_notice* notice, int* code);
   void noticed(const utofu_mrq_notice& notice, int code, Out& out);
   void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
   void orphan(Operation& operation);
@@ -184,7 +198,8 @@ class Worker final : public TransportWorker {
   void leave_unfinished();
   base::Status outcome(const Operation& operation, int code) const;
   void arrived(const utofu_mrq_notice& notice);
-  void message_arrived(std::uint64_t end, utofu_vcq_id_t from);
+  void message_arrived(std::uint32_t end, utofu_vcq_id_t from);
+  void credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice);
   void hand_out(Out& out);
   void hand_out_ring(std::uint32_t number, Out& out);
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
@@ -193,12 +208,16 @@ class Worker final : public TransportWorker {
   // What every operation reads, kept together.
   const utofu_vcq_hdl_t handle_;
   CqLock* const lock_;
-  const std::size_t way_;  // see target_of()
-  bool quick_;             // not careful_, and the operations are not crowded
+  const std::size_t way_;  // see target_of(): in bytes, of a table of ways
+  // length of the batches that take a fast path: 1, or kNone if careful_ or the operations are
+  // crowded
+  std::size_t quick_size_;
+  Command* posting_ = nullptr;  // noted by begin_quickly()
   // there is a lock, a rank has failed, or the backlog is not empty: see post()
   bool careful_;
   bool any_failed_ = false;
-  // something was posted since the TCQ was last drained with no operation under way
+  // the TCQ has to be drained though no operation is under way: there was one when it was last
+  // drained, or something was posted without one
   bool tcq_due_ = false;
   const Functions calls_;
   Operations operations_;
@@ -211,7 +230,7 @@ class Worker final : public TransportWorker {
   const std::uint32_t index_;
   Registrar registrar_;
   // by rank, then worker; a rank's row is empty until the first message to it
-  std::vector<std::vector<std::uint32_t>> channel_of_;
+  std::vector<std::vector<Channel*>> channel_of_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> connecting_;
   std::vector<Buffer> buffers_;
@@ -227,5 +246,14 @@ class Worker final : public TransportWorker {
   std::uint64_t polls_ = 0;
   std::uint64_t malformed_ = 0;
 };
+
+// What the fast paths do before they call uTofu. `operation`: the first free one.
+template <Task task>
+[[gnu::always_inline]] inline void Worker::begin_quickly(Command& command, Operation* operation, std::uint32_t rank) {
+  Operations::begin(operation, task);
+  operation->token = command.token;
+  operation->rank = rank;
+  posting_ = &command;
+}
 
 }  // namespace heddle::transport::utofu

@@ -14,14 +14,11 @@
 #include <vector>
 
 #include "base/test_waits.hpp"
-#include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/layout.hpp"
-#include "transport/utofu/utofu.hpp"
+#include "transport/utofu/test_side.hpp"
 
 namespace heddle::transport::utofu {
 namespace {
-
-constexpr std::uint32_t kRanks = 2;
 
 // Each reading advances the time by a step.
 class StepClock final : public base::Clock {
@@ -32,29 +29,6 @@ class StepClock final : public base::Clock {
  private:
   std::uint64_t now_ns_ = 1;
   std::uint64_t step_ns_ = 0;
-};
-
-class Side {
- public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, const base::Config::Overrides& variables,
-       base::Clock* clock = nullptr) {
-    auto config = base::Config::read(variables);
-    EXPECT_TRUE(config.ok()) << base::last_message();
-    environment_.config = *config;
-    environment_.log = base::Log(base::Level::warn, rank);
-    environment_.clock = clock != nullptr ? clock : &clock_;
-    bootstrap_ = std::move(*bootstrap::inproc::open(job, rank));
-    auto transport = open(*bootstrap_, environment_);
-    EXPECT_TRUE(transport.ok()) << base::last_message();
-    if (transport) transport_ = std::move(*transport);
-  }
-  [[nodiscard]] Transport* transport() { return transport_.get(); }
-
- private:
-  base::SystemClock clock_;
-  base::Environment environment_;
-  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
-  std::unique_ptr<Transport> transport_;
 };
 
 // One worker's part: `rounds` times it adds to the common word and sends a message to the other
@@ -159,36 +133,6 @@ TEST(Workers, OneToFortyEightOfARank) {
 TEST(Workers, AllShareCqs) {
   run(1, "0");
   run(12, "0");
-}
-
-// Posts one put and waits until it is done.
-void put_word(TransportWorker& worker, const RemoteMemory& remote, std::uint64_t offset, std::uint64_t value) {
-  Command put;
-  put.opcode = Opcode::put;
-  put.rank = remote.rank;
-  put.remote = &remote;
-  put.offset = offset;
-  put.local = &value;
-  put.bytes = sizeof value;
-  const test::Deadline deadline;
-  bool posted = false;
-  for (bool ended = false; !ended;) {
-    ASSERT_FALSE(deadline.over());
-    if (!posted) posted = worker.post({&put, 1}) == 1;
-    Completion completion;
-    if (worker.poll({&completion, 1}) == 0) {
-      sched_yield();
-      continue;
-    }
-    ASSERT_EQ(completion.status, HEDDLE_DONE) << base::last_message();
-    ended = true;
-  }
-}
-
-std::uint64_t word_at(const void* memory, std::uint64_t offset) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, static_cast<const std::byte*>(memory) + offset, sizeof value);
-  return value;
 }
 
 // The workers of a rank are spread over its TNIs, and their puts reach the peer through as many
