@@ -29,11 +29,11 @@ base::Status find_descriptor(const Functions& call, ucp_worker_h worker, int* de
 base::Status find_address(const Functions& call, ucp_worker_h worker, Bytes* address);
 
 // Sends a message. If a request comes back, UCX reads the message until it calls `sent`; null: it
-// has left. `more`: attributes.
+// has left.
 inline void* send_message(const Functions& call, ucp_ep_h endpoint, unsigned id, const void* data, std::size_t bytes,
-                          ucp_send_nbx_callback_t sent, void* user, std::uint32_t more = 0) {
+                          ucp_send_nbx_callback_t sent, void* user) {
   ucp_request_param_t params;
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | more;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_AM_SEND_FLAG_EAGER;
   params.cb.send = sent;
   params.user_data = user;

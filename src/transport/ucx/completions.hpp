@@ -1,6 +1,6 @@
 // The completions of a port: written to the records of the running poll, or kept for the next one.
 //
-// The kept completions cannot overflow: there is room for those of each operation's slot, and for
+// The kept completions cannot overflow: there is room for those of all commands under way, and for
 // kRefusals more. While more than kRefusals are kept, no command is accepted.
 #pragma once
 
@@ -35,8 +35,9 @@ class Completions {
     return n;
   }
 
-  void done(Token token, base::Status status) { tell(token, status, Event::done); }
-  void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free); }
+  // Of `count` commands with one token.
+  void done(Token token, base::Status status, std::uint32_t count) { tell(token, status, Event::done, count); }
+  void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free, 1); }
   // The record for a message; only if has_room().
   [[nodiscard]] Completion* place() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
@@ -56,13 +57,15 @@ class Completions {
  private:
   static constexpr std::size_t kRefusals = 256;
 
-  void tell(Token token, base::Status status, Event event) {
-    if (out_ == end_) [[unlikely]]
-      return kept_.put(token, status, event);
-    out_->event = event;
-    out_->status = status;
-    out_->token = token;
-    ++out_;
+  void tell(Token token, base::Status status, Event event, std::uint32_t count) {
+    Completion* out = out_;
+    for (; count != 0 && out != end_; --count, ++out) {
+      out->event = event;
+      out->status = status;
+      out->token = token;
+    }
+    out_ = out;
+    for (; count != 0; --count) kept_.put(token, status, event);
   }
 
   Completion* begin_ = nullptr;

@@ -20,8 +20,7 @@ constexpr std::uint64_t kCloseNs = 2'000'000'000;
 // A note on its way, as on_sent() gets it back from UCX.
 struct Letter {
   Bytes bytes;
-  std::uint32_t* sending;
-  const Functions* call;
+  Directory* from;
 };
 
 base::Status check_versions(const CardHead& theirs, std::uint32_t rank, const std::string& mine) {
@@ -140,7 +139,7 @@ bool Directory::empty_outbox(Peer& peer) try {
     return true;
   }
   while (!peer.outbox.empty()) {
-    auto letter = std::make_unique<Letter>(Letter{{}, &sending_, &call_});
+    auto letter = std::make_unique<Letter>(Letter{{}, this});
     letter->bytes = std::move(peer.outbox.front());
     peer.outbox.pop_front();
     void* request =
@@ -160,8 +159,8 @@ bool Directory::empty_outbox(Peer& peer) try {
 
 void Directory::on_sent(void* request, ucs_status_t, void* user) {
   const std::unique_ptr<Letter> letter(static_cast<Letter*>(user));
-  --*letter->sending;
-  letter->call->request_free(request);
+  --letter->from->sending_;
+  letter->from->call_.request_free(request);
 }
 
 // Called within UCX's progress: the endpoint is closed afterwards.

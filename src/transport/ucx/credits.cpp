@@ -48,35 +48,11 @@ void Credits::send_if_ready(PeerState& peer) {
     peer.owing = false;
     return;
   }
-  if (!peer.ready() || peer.credit_flies) return;
-  peer.owing = false;
-  if (send(peer, false) == UCS_OK) peer.used = true;
-}
-
-ucs_status_t Credits::send(PeerState& peer, bool by_value) {
-  peer.credit = peer.next;
-  void* request = send_message(port_.call(), peer.endpoint, kCreditId, &peer.credit, sizeof peer.credit, on_sent, &peer,
-                               by_value ? UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL : 0);
-  if (UCS_PTR_IS_ERR(request)) {
-    const ucs_status_t status = UCS_PTR_STATUS(request);
-    if (!by_value || status != UCS_ERR_NO_RESOURCE) Endpoints::on_broken(&peer, peer.endpoint, status);
-    return status;
-  }
-  peer.has_told(peer.credit);
-  if (request == nullptr) return UCS_OK;
-  peer.credit_flies = true;
-  ++flying_;
-  port_.leaves_something();
-  return UCS_INPROGRESS;
-}
-
-void Credits::on_sent(void* request, ucs_status_t status, void* user) {
-  auto& peer = *static_cast<PeerState*>(user);
-  Port& port = *peer.port;
-  if (status == UCS_OK) peer.used = true;
-  peer.credit_flies = false;
-  --port.credits().flying_;
-  port.call().request_free(request);
+  // What UCX still has tells it, or is told of later.
+  if (!peer.ready() || peer.in_flight != 0) return;
+  const ucs_status_t sent = port_.outgoing().send_credit(peer, false);
+  peer.owing = sent == UCS_ERR_NO_RESOURCE;
+  if (sent == UCS_OK && peer.in_flight == 0) peer.used = true;
 }
 
 }  // namespace heddle::transport::ucx

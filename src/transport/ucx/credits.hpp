@@ -45,12 +45,6 @@ class Credits {
   // Tells each sender that its messages have arrived, if no message of ours has done so.
   void tell_all();
 
-  // Sends one credit. `by_value`: it leaves at once or not at all (NO_RESOURCE). OK: it has left.
-  // INPROGRESS: UCX has it. Else the connection is broken.
-  ucs_status_t send(PeerState& peer, bool by_value);
-  // How many credits UCX still has.
-  [[nodiscard]] std::uint32_t flying() const { return flying_; }
-
  private:
   // Polls from an arrival until a message of its own tells it. A poll that brings nothing counts as
   // several: there is no answer that could carry it, and the sender waits.
@@ -59,7 +53,6 @@ class Credits {
 
   void note_first_arrival(PeerState& peer);
   void send_if_ready(PeerState& peer);
-  static void on_sent(void* request, ucs_status_t status, void* user);
 
   Port& port_;
   Device& device_;
@@ -67,7 +60,6 @@ class Credits {
   std::vector<PeerState*> owing_;
   std::vector<PeerState*> telling_;  // that may not know of arrivals
   std::uint32_t waited_ = 0;         // polls, since the first of these
-  std::uint32_t flying_ = 0;
 };
 
 }  // namespace heddle::transport::ucx

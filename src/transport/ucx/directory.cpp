@@ -78,11 +78,10 @@ void Directory::notify_the_rest() try {
 }
 
 void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
-  Note note;
-  note.kind = Note::worker;
-  note.number = worker;
-  note.state = own_[worker].known == Known::open ? Note::is_open : Note::is_closed;
-  say(rank, note, &own_[worker].address);
+  const Own& own = own_[worker];
+  say(rank,
+      {.kind = Note::worker, .number = worker, .state = own.known == Known::open ? Note::is_open : Note::is_closed},
+      &own.address);
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -90,23 +89,16 @@ void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
 base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t worker) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
-  const auto result = [](Known known, const Bytes& address) -> base::Result<const Bytes*> {
-    if (known == Known::open) return &address;
-    return known == Known::closed ? HEDDLE_ERR_STATE : HEDDLE_AGAIN;
-  };
-  if (rank == device_.rank()) return result(own_[worker].known, own_[worker].address);
+  if (rank == device_.rank()) return own_[worker].result();
   if (device_.failed(rank)) return HEDDLE_ERR_PEER_FAILED;
   Peer& asked = peer(rank);
   if (const base::Status status = meet(asked); status != HEDDLE_DONE) return status;
   Entry& entry = asked.workers[worker];
   if (entry.known == Known::nothing) {
-    Note note;
-    note.kind = Note::ask_worker;
-    note.number = worker;
-    say(rank, note, nullptr);
+    say(rank, {.kind = Note::ask_worker, .number = worker});
     entry.known = Known::asked;
   }
-  return result(entry.known, entry.address);
+  return entry.result();
 } catch (const std::bad_alloc&) {
   return HEDDLE_AGAIN;
 }
@@ -120,10 +112,7 @@ bool Directory::known_closed(std::uint32_t rank, std::uint32_t worker) {
 
 base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
   if (const base::Status status = meet(peer(rank)); status != HEDDLE_DONE) return status;
-  Note note;
-  note.kind = Note::ask_key;
-  note.number = region;
-  say(rank, note, nullptr);
+  say(rank, {.kind = Note::ask_key, .number = region});
   return HEDDLE_DONE;
 }
 
@@ -192,11 +181,8 @@ void Directory::answer_worker(const Note& note) {
 
 void Directory::answer_key(const Note& note) {
   const Bytes* packed = device_.regions().packed(note.number);
-  Note answer;
-  answer.kind = Note::key;
-  answer.number = note.number;
-  answer.state = packed == nullptr ? Note::is_unknown : Note::is_open;
-  say(note.rank, answer, packed);
+  const std::uint32_t state = packed == nullptr ? Note::is_unknown : Note::is_open;
+  say(note.rank, {.kind = Note::key, .number = note.number, .state = state}, packed);
 }
 
 void Directory::learn_worker(const Note& note, const std::byte* data) {

@@ -61,6 +61,11 @@ class Directory {
   struct Entry {
     Known known = Known::nothing;
     Bytes address;
+    // As address() returns it.
+    [[nodiscard]] base::Result<const Bytes*> result() const {
+      if (known == Known::open) return &address;
+      return known == Known::closed ? HEDDLE_ERR_STATE : HEDDLE_AGAIN;
+    }
   };
   struct Peer {
     std::uint32_t rank = 0;
@@ -73,10 +78,8 @@ class Directory {
     std::deque<Bytes> outbox;
   };
   // A worker of this rank.
-  struct Own {
-    Known known = Known::nothing;
+  struct Own : Entry {
     bool taken = false;
-    Bytes address;
     std::vector<std::uint32_t> asked;  // ranks to be told when it changes
     std::size_t unnotified = 0;        // how many of the first of them must still be told
   };
@@ -85,7 +88,7 @@ class Directory {
   base::Status meet(Peer& peer);
   base::Status introduce(Peer& peer);
   base::Status reach(Peer& peer, const void* address);
-  void say(std::uint32_t rank, Note note, const Bytes* bytes);
+  void say(std::uint32_t rank, Note note, const Bytes* bytes = nullptr);
   bool empty_outbox(Peer& peer);
   static void on_sent(void* request, ucs_status_t status, void* user);
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);

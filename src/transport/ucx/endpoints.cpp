@@ -37,9 +37,8 @@ PeerState* Endpoints::use(std::uint32_t rank, std::uint32_t worker, base::Status
       *why = HEDDLE_ERR_PEER_FAILED;
       return nullptr;
     }
-    try {
-      peer = new_peer(rank, worker);
-    } catch (const std::bad_alloc&) {
+    peer = new_peer(rank, worker);
+    if (peer == nullptr) {
       *why = HEDDLE_AGAIN;
       return nullptr;
     }
@@ -50,8 +49,8 @@ PeerState* Endpoints::use(std::uint32_t rank, std::uint32_t worker, base::Status
   return nullptr;
 }
 
-// All lists have room for all peers, so that nothing needs memory later.
-PeerState* Endpoints::new_peer(std::uint32_t rank, std::uint32_t worker) {
+// All lists have room for all peers, so that nothing needs memory later. Null: there is no memory.
+PeerState* Endpoints::new_peer(std::uint32_t rank, std::uint32_t worker) try {
   auto made = std::make_unique<PeerState>();
   const std::size_t count = all_.size() + 1;
   make_room(&all_, count);
@@ -71,22 +70,19 @@ PeerState* Endpoints::new_peer(std::uint32_t rank, std::uint32_t worker) {
   }
   all_.push_back(std::move(made));
   return slot(rank, worker) = all_.back().get();
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 // Nothing has arrived from it yet, or its pass is wrong.
-[[gnu::cold]] PeerState* Endpoints::new_sender(const Head& head) {
-  if (head.rank >= size_ || head.worker >= max_workers_) return nullptr;
-  PeerState* peer = slot(head.rank, head.worker);
+[[gnu::cold]] PeerState* Endpoints::new_sender(std::uint32_t rank, std::uint32_t worker, std::uint32_t pass) {
+  if (rank >= size_ || worker >= max_workers_ || pass != pass_of(rank, worker, device_.secret())) return nullptr;
+  PeerState* peer = slot(rank, worker);
+  if (peer == nullptr) peer = new_peer(rank, worker);
   if (peer == nullptr) {
-    if (head.pass != pass_of(head.rank, head.worker, device_.secret())) return nullptr;
-    try {
-      peer = new_peer(head.rank, head.worker);
-    } catch (const std::bad_alloc&) {
-      device_.log().line(base::Level::error, "no memory to hear worker %u of rank %u", head.worker, head.rank);
-      return nullptr;
-    }
+    device_.log().line(base::Level::error, "no memory to hear worker %u of rank %u", worker, rank);
+    return nullptr;
   }
-  if (peer->pass != head.pass) return nullptr;
   if (!std::exchange(peer->heard, true) && peer->stage == PeerState::Stage::unopened) {
     port_.credits().promise(*peer);  // it waits for our greeting
   }
@@ -152,9 +148,9 @@ bool Endpoints::find_way(PeerState& peer, const void* address) {
 bool Endpoints::greet(PeerState& peer) {
   if (!peer.greeted) {
     const bool by_value = port_.now_ns() - peer.greets_since < kGreetNs;
-    const ucs_status_t sent = port_.credits().send(peer, by_value);
+    const ucs_status_t sent = port_.outgoing().send_credit(peer, by_value);
     if (sent == UCS_ERR_NO_RESOURCE) return false;
-    if (sent != UCS_OK && sent != UCS_INPROGRESS) return true;
+    if (sent != UCS_OK) return true;
     peer.greeted = true;
   }
   // To answer, the peer asks for the address of this worker, which it does not get once this worker

@@ -37,7 +37,7 @@ class Endpoints {
     PeerState* peer = known(head.rank, head.worker);
     if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]
       return peer;
-    return new_sender(head);
+    return new_sender(head.rank, head.worker, head.pass);
   }
   void connect(PeerState& peer);
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
@@ -79,7 +79,7 @@ class Endpoints {
     return by_worker_[std::size_t{rank} * max_workers_ + worker];
   }
   PeerState* new_peer(std::uint32_t rank, std::uint32_t worker);
-  PeerState* new_sender(const Head& head);
+  PeerState* new_sender(std::uint32_t rank, std::uint32_t worker, std::uint32_t pass);
   bool advance(PeerState& peer);
   bool find_way(PeerState& peer, const void* address);
   bool greet(PeerState& peer);

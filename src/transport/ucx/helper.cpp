@@ -119,6 +119,10 @@ void Helper::stir(Watch& watch, std::uint64_t nap) {
   watch.look_at = clock_.now_ns() + nap;
 }
 
+void Helper::stir_later(Watch& watch) {
+  stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+}
+
 void Helper::settle(Watch& watch, std::uint32_t number) {
   watch.stirs = false;
   watch.nap = 0;
@@ -204,7 +208,7 @@ void Helper::look(Watch& watch, std::uint32_t number) {
   }
   if (const std::uint64_t polls = port.polls(); polls != watch.polls) {
     watch.polls = polls;
-    return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+    return stir_later(watch);
   }
   const Port::Served served = port.serve(number_);
   // it has asked for an address: the question has to leave
@@ -212,17 +216,16 @@ void Helper::look(Watch& watch, std::uint32_t number) {
   switch (served) {
     case Port::Served::quiet:
       return settle(watch, number);
-    case Port::Served::watched:
-    case Port::Served::never:
+    case Port::Served::not_ours:
       watch.stirs = false;
       return;
     case Port::Served::waiting:
       watch_again(number, watch.descriptor);
-      return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+      [[fallthrough]];
+    case Port::Served::stuck:
+      return stir_later(watch);
     case Port::Served::more:
       return stir(watch, 0);
-    case Port::Served::stuck:
-      return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
   }
 }
 
@@ -235,7 +238,7 @@ void Helper::look_at_device(Watch& watch) {
     }
     bell_.ring();
   }
-  if (served.moving) return stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
+  if (served.moving) return stir_later(watch);
   settle(watch, kDevice);
   for (std::uint32_t number = 1; number < watches_.size(); ++number) {
     const Watch& other = watches_[number];

@@ -93,6 +93,7 @@ class Helper {
   void look(Watch& watch, std::uint32_t number);
   void look_at_device(Watch& watch);
   void stir(Watch& watch, std::uint64_t nap);
+  void stir_later(Watch& watch);
   void settle(Watch& watch, std::uint32_t number);
   base::Status enter(const Watch& watch, std::uint32_t number) const;
 

@@ -16,10 +16,19 @@ struct Incoming::Record {
   void* kept = nullptr;  // as UCX gave it, head first; null: the bytes follow
 };
 
+// What UCX brings.
+struct Incoming::Came {
+  std::size_t header_bytes;
+  const void* data;
+  std::size_t bytes;
+  const ucp_am_recv_param_t* param;
+};
+
 // A message as it arrives.
 struct Incoming::Arrival {
   const std::byte* data;
   std::uint32_t bytes;
+  std::uint32_t immediate;
   void* keep;  // not null: UCX may keep it
 };
 
@@ -33,7 +42,8 @@ struct LentKept {
 
 }  // namespace
 
-Incoming::Incoming(Port& port, Device& device) : port_(port), device_(device), window_(device.window()) {}
+Incoming::Incoming(Port& port, Device& device)
+    : port_(port), device_(device), window_(device.window()), limit_(window_) {}
 
 void Incoming::make_room_for(std::size_t peers) {
   make_room(&queued_, peers);
@@ -53,133 +63,134 @@ base::Status Incoming::listen() {
 
 // ---- what is wrong ------------------------------------------------------------------------------
 
-[[gnu::cold]] void Incoming::malformed(const char* what) {
-  if (malformed_++ == 0) device_.log().line(base::Level::error, "worker %u ignores %s", port_.index(), what);
+[[gnu::cold]] void Incoming::malformed(const char* what, const char* why) {
+  if (malformed_++ == 0) device_.log().line(base::Level::error, "worker %u ignores %s %s", port_.index(), what, why);
 }
 
 [[gnu::cold]] void Incoming::wrong(PeerState& peer, const char* what) {
-  malformed(what);
+  malformed(what, "out of turn");
   port_.endpoints().disconnect_gap(peer);
-}
-
-// The sender of a head, after taking what the head says of the other direction. Null: there is no
-// such sender, or the head is impossible.
-inline PeerState* Incoming::hear(const Head& head, const char* nobody, const char* wrong) {
-  PeerState* peer = port_.endpoints().sender(head);
-  if (peer == nullptr) [[unlikely]] {
-    malformed(nobody);
-    return nullptr;
-  }
-  if (port_.outgoing().hear(*peer, head)) [[likely]]
-    return peer;
-  this->wrong(*peer, wrong);
-  return nullptr;
 }
 
 // ---- what UCX calls -----------------------------------------------------------------------------
 
-ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t, void* data, std::size_t bytes,
-                                 const ucp_am_recv_param_t* param) {
-  Incoming& self = *static_cast<Incoming*>(arg);
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || bytes != sizeof(Head)) {
-    self.malformed("a credit that is none");
-    return UCS_OK;
+// Reads the head, of which at most `most` bytes follow. The sender, after taking what the head says
+// of the other direction; null: it is malformed.
+inline PeerState* Incoming::hear(const Came& came, std::size_t most, const char* what, Head* head) {
+  if ((came.param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || came.header_bytes != 0 ||
+      came.bytes - sizeof *head > most) [[unlikely]] {  // too few wrap
+    malformed(what, "that is none");
+    return nullptr;
   }
-  const Head head = read_head(data);
-  static_cast<void>(self.hear(head, "a credit of nobody in this job", "a credit for what was not sent"));
+  *head = read_head(came.data);
+  PeerState* peer = port_.endpoints().sender(*head);
+  if (peer == nullptr) [[unlikely]] {
+    malformed(what, "of nobody in this job");
+    return nullptr;
+  }
+  if (port_.outgoing().hear(*peer, *head)) [[likely]]
+    return peer;
+  wrong(*peer, what);
+  return nullptr;
+}
+
+ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
+                                 const ucp_am_recv_param_t* param) {
+  Head head;
+  static_cast<void>(static_cast<Incoming*>(arg)->hear({header_bytes, data, bytes, param}, 0, "a credit", &head));
   return UCS_OK;
 }
 
 ucs_status_t Incoming::on_message(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                   const ucp_am_recv_param_t* param) {
   Incoming& self = *static_cast<Incoming*>(arg);
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof(Head) ||
-      bytes - sizeof(Head) > kMostMessage) [[unlikely]] {
-    self.malformed("a message that is none");
-    return UCS_OK;
-  }
-  const Head head = read_head(data);
-  PeerState* peer = self.hear(head, "a message of nobody in this job", "a message out of its turn");
+  Head head;
+  PeerState* peer = self.hear({header_bytes, data, bytes, param}, kMostMessage, "a message", &head);
   if (peer == nullptr) [[unlikely]]
     return UCS_OK;
   const auto* packet = static_cast<const std::byte*>(data) + sizeof head;
-  const bool keeps = bytes >= sizeof head + kLeastKept && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 &&
-                     reinterpret_cast<std::uintptr_t>(packet) % 8 == 0 && !self.port_.closed();
-  const Arrival arrival{packet, static_cast<std::uint32_t>(bytes - sizeof head), keeps ? data : nullptr};
-  if (!self.take(*peer, head, arrival)) [[unlikely]] {
-    self.wrong(*peer, "a message out of its turn");
-    return UCS_OK;
-  }
-  return keeps ? UCS_INPROGRESS : UCS_OK;
+  const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof head);
+  if (packet_bytes >= kLeastKept) [[unlikely]]
+    return self.take_long(*peer, head.position, {packet, packet_bytes, head.immediate, nullptr}, param);
+  if (!self.take(*peer, head.position, {packet, packet_bytes, head.immediate, nullptr})) [[unlikely]]
+    self.wrong(*peer, "a message");
+  return UCS_OK;
+}
+
+// Keeps UCX's buffer if it can.
+[[gnu::noinline]] ucs_status_t Incoming::take_long(PeerState& peer, std::uint32_t position, Arrival arrival,
+                                                   const ucp_am_recv_param_t* param) {
+  const bool keeps = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 && limit_ != 0 &&
+                     reinterpret_cast<std::uintptr_t>(arrival.data) % 8 == 0;
+  if (keeps) arrival.keep = const_cast<std::byte*>(arrival.data) - sizeof(Head);
+  if (take(peer, position, arrival)) return keeps ? UCS_INPROGRESS : UCS_OK;
+  wrong(peer, "a message");
+  return UCS_OK;
 }
 
 ucs_status_t Incoming::on_bundle(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
   Incoming& self = *static_cast<Incoming*>(arg);
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || header_bytes != 0 || bytes < sizeof(Head) ||
-      bytes > kMostBundle) [[unlikely]] {
-    self.malformed("a bundle of messages that is none");
-    return UCS_OK;
-  }
-  const Head head = read_head(data);
-  PeerState* peer = self.hear(head, "messages of nobody in this job", "messages out of their turn");
-  if (peer != nullptr && !self.take_bundle(*peer, head, static_cast<const std::byte*>(data) + sizeof head,
+  Head head;
+  PeerState* peer = self.hear({header_bytes, data, bytes, param}, kMostBundle - sizeof head, "a bundle", &head);
+  if (peer != nullptr && !self.take_bundle(*peer, head.position, static_cast<const std::byte*>(data) + sizeof head,
                                            static_cast<std::uint32_t>(bytes - sizeof head))) [[unlikely]] {
-    self.wrong(*peer, "messages out of their turn");
+    self.wrong(*peer, "a bundle");
   }
   return UCS_OK;
 }
 
-bool Incoming::take_bundle(PeerState& peer, const Head& head, const std::byte* data, std::uint32_t bytes) {
-  Head one = head;
+bool Incoming::take_bundle(PeerState& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes) {
   Part part;
   for (std::uint32_t at = 0; at < bytes; at += part_bytes(part.bytes)) {
     if (!read_part(data + at, bytes - at, &part)) return false;
-    one.immediate = part.immediate;
-    if (!take(peer, one, {data + at + sizeof part, part.bytes, nullptr})) return false;
-    one.position += cost_of(part.bytes);
+    if (!take(peer, position, {data + at + sizeof part, part.bytes, part.immediate, nullptr})) return false;
+    position += cost_of(part.bytes);
   }
   return true;
 }
 
 // False: it is not the next message of its stream, exceeds the window, or there is no memory for
 // it.
-inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arrival) {
+inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arrival& arrival) {
   const std::uint32_t cost = cost_of(arrival.bytes);
-  if (head.position != peer.next.arrived || peer.next.arrived - peer.next.consumed + cost > window_) [[unlikely]]
-    return false;
+  if (position != peer.next.arrived || position - peer.next.consumed + cost > limit_) [[unlikely]]
+    return take_unread(peer, position, cost);
   if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
     return false;
   peer.next.arrived += cost;
   port_.credits().note_arrival(peer);
-  if (port_.closed()) [[unlikely]] {
-    peer.next.consumed += cost;
-    port_.credits().owe(peer);
-    return true;
-  }
   std::byte* place = peer.ring.get() + peer.write_at;
+  const std::uint32_t behind = peer.write_at + cost;
+  peer.write_at = behind < window_ ? behind : 0;
+  const auto* record = new (place) Record{arrival.bytes, arrival.immediate, arrival.keep};
+  place += sizeof *record;
   if (arrival.bytes == 8) {  // a call of memcpy costs more than that
-    std::memcpy(place + sizeof(Record), arrival.data, 8);
+    std::memcpy(place, arrival.data, 8);
   } else if (arrival.keep == nullptr && arrival.bytes != 0) {
-    std::memcpy(place + sizeof(Record), arrival.data, arrival.bytes);
+    std::memcpy(place, arrival.data, arrival.bytes);
   }
-  peer.write_at += cost;
-  if (peer.write_at >= window_) peer.write_at = 0;
-  const Record record{arrival.bytes, head.immediate, arrival.keep};
   if (peer.records != 0 || !port_.completions().has_room()) [[unlikely]] {
-    put_into_ring(peer, place, record);
+    queue(peer, place - sizeof *record);
   } else {
-    peer.read_at = peer.write_at;
-    lend(peer, place, record, port_.completions().place());
+    lend(peer, *record, place);
   }
   return true;
 }
 
-[[gnu::noinline]] void Incoming::put_into_ring(PeerState& peer, std::byte* place, const Record& record) {
-  std::memcpy(place, &record, sizeof record);
-  ++peer.records;
-  if (std::exchange(peer.queued, true)) return;
-  queued_.push_back(&peer);
+// Nobody polls any more: the message is consumed unread. False: it is wrong.
+[[gnu::cold]] bool Incoming::take_unread(PeerState& peer, std::uint32_t position, std::uint32_t cost) {
+  if (limit_ != 0 || position != peer.next.arrived || position - peer.next.consumed + cost > window_) return false;
+  peer.next.arrived += cost;
+  peer.next.consumed += cost;
+  port_.credits().note_arrival(peer);
+  port_.credits().owe(peer);
+  return true;
+}
+
+[[gnu::noinline]] void Incoming::queue(PeerState& peer, const std::byte* place) {
+  if (peer.records++ == 0) peer.read_at = static_cast<std::uint32_t>(place - peer.ring.get());
+  if (!std::exchange(peer.queued, true)) queued_.push_back(&peer);
 }
 
 [[gnu::cold]] bool Incoming::open_ring(PeerState& peer) {
@@ -191,19 +202,22 @@ inline bool Incoming::take(PeerState& peer, const Head& head, const Arrival& arr
 
 // ---- handing out --------------------------------------------------------------------------------
 
-inline void Incoming::lend(PeerState& peer, std::byte* place, const Record& record, Completion* to) {
+// `place`: of its bytes.
+inline void Incoming::lend(PeerState& peer, const Record& record, std::byte* place) {
+  Completion* to = port_.completions().place();
   to->event = Event::message;
   to->status = HEDDLE_DONE;
   to->token = 0;
-  to->data = place + sizeof record;
+  to->data = place;
   to->bytes = record.bytes;
   to->immediate = record.immediate;
   to->rank = peer.rank;
   to->worker = peer.worker;
+  const std::uint32_t cost = cost_of(record.bytes);
   if (record.kept != nullptr) [[unlikely]]
-    to->data = lend_kept(place, record.kept);
+    to->data = lend_kept(place - sizeof record, record.kept);
   if (peer.lent == 0) note_lent(peer);
-  peer.lent += cost_of(record.bytes);
+  peer.lent += cost;
 }
 
 [[gnu::noinline]] const std::byte* Incoming::lend_kept(std::byte* place, void* kept) {
@@ -229,15 +243,20 @@ void Incoming::hand_out_queued() {
 }
 
 void Incoming::hand_out_of(PeerState& peer) {
-  for (; peer.records != 0; --peer.records) {
-    if (!port_.completions().has_room()) return;
+  while (peer.records != 0 && port_.completions().has_room()) {
     std::byte* place = peer.ring.get() + peer.read_at;
-    Record record;
-    std::memcpy(&record, place, sizeof record);
-    peer.read_at += cost_of(record.bytes);
-    if (peer.read_at >= window_) peer.read_at = 0;
-    lend(peer, place, record, port_.completions().place());
+    lend(peer, unqueue(peer), place + sizeof(Record));
   }
+}
+
+// The first of its queued messages, which leaves the queue.
+Incoming::Record Incoming::unqueue(PeerState& peer) {
+  Record record;
+  std::memcpy(&record, peer.ring.get() + peer.read_at, sizeof record);
+  const std::uint32_t behind = peer.read_at + cost_of(record.bytes);
+  peer.read_at = behind < window_ ? behind : 0;
+  --peer.records;
+  return record;
 }
 
 void Incoming::release_all_lent() {
@@ -262,12 +281,8 @@ void Incoming::give_back(void* kept) {
 void Incoming::drop_all() {
   release_lent();
   for (PeerState* peer : queued_) {
-    for (; peer->records != 0; --peer->records) {
-      Record record;
-      std::memcpy(&record, peer->ring.get() + peer->read_at, sizeof record);
-      if (record.kept != nullptr) give_back(record.kept);
-      peer->read_at += cost_of(record.bytes);
-      if (peer->read_at >= window_) peer->read_at = 0;
+    while (peer->records != 0) {
+      if (void* kept = unqueue(*peer).kept; kept != nullptr) give_back(kept);
     }
     peer->next.consumed = peer->next.arrived;
     peer->queued = false;

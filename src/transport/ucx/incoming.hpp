@@ -37,6 +37,8 @@ class Incoming {
   [[nodiscard]] bool empty() const { return queued_.empty() && lending_.empty(); }
   // Nobody polls any more: all that is here is consumed.
   void drop_all();
+  // From now on all that arrives is consumed at once.
+  void close() { limit_ = 0; }
   // How many arrivals were invalid.
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
@@ -45,6 +47,7 @@ class Incoming {
   // of UCX's buffers than they have bytes.
   static constexpr std::uint32_t kLeastKept = 1024;
 
+  struct Came;
   struct Record;
   struct Arrival;
   using Receive = ucs_status_t(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
@@ -52,24 +55,29 @@ class Incoming {
   static Receive on_message;
   static Receive on_bundle;
   static Receive on_credit;
-  [[nodiscard]] PeerState* hear(const Head& head, const char* nobody, const char* wrong);
-  [[nodiscard]] bool take(PeerState& peer, const Head& head, const Arrival& arrival);
-  [[nodiscard]] bool take_bundle(PeerState& peer, const Head& head, const std::byte* data, std::uint32_t bytes);
-  void put_into_ring(PeerState& peer, std::byte* place, const Record& record);
-  void lend(PeerState& peer, std::byte* place, const Record& record, Completion* to);
+  [[nodiscard]] PeerState* hear(const Came& came, std::size_t most, const char* what, Head* head);
+  [[nodiscard]] bool take(PeerState& peer, std::uint32_t position, const Arrival& arrival);
+  [[nodiscard]] ucs_status_t take_long(PeerState& peer, std::uint32_t position, Arrival arrival,
+                                       const ucp_am_recv_param_t* param);
+  [[nodiscard]] bool take_unread(PeerState& peer, std::uint32_t position, std::uint32_t cost);
+  [[nodiscard]] bool take_bundle(PeerState& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
+  void queue(PeerState& peer, const std::byte* place);
+  void lend(PeerState& peer, const Record& record, std::byte* place);
   const std::byte* lend_kept(std::byte* place, void* kept);
   void note_lent(PeerState& peer);
   bool open_ring(PeerState& peer);
-  void malformed(const char* what);
+  void malformed(const char* what, const char* why);
   void wrong(PeerState& peer, const char* what);
   void hand_out_queued();
   void hand_out_of(PeerState& peer);
+  Record unqueue(PeerState& peer);
   void release_all_lent();
   void give_back(void* kept);
 
   Port& port_;
   Device& device_;
   const std::uint32_t window_;
+  std::uint32_t limit_;              // of what may wait: a window; 0: nobody polls any more
   std::vector<PeerState*> queued_;   // with messages to hand out
   std::vector<PeerState*> lending_;  // with messages that the last poll has handed out
   std::byte* lent_kept_ = nullptr;   // list of the places of lent messages whose bytes UCX has

@@ -16,6 +16,7 @@ const Key* Keys::unpack(const Command& command, PeerState& peer, base::Status* w
     return nullptr;
   }
   if (number >= keys_.size()) keys_.resize(number + 1);
+  count_ = keys_.size();
   Key& entry = keys_[number];
   if (entry.key != nullptr) drop(&entry);
   const ucs_status_t status = call_.ep_rkey_unpack(peer.endpoint, packed->data(), &entry.key);

@@ -14,8 +14,9 @@ class Device;
 
 // A key for the endpoint of a peer state.
 struct alignas(32) Key {
-  std::uint64_t generation = 0;  // of the import; no import has 0
-  PeerState* peer = nullptr;     // null: there is none
+  static constexpr std::uint64_t kNone = UINT64_MAX;
+  std::uint64_t generation = kNone;  // of the import
+  PeerState* peer = nullptr;
   ucp_rkey_h key = nullptr;
 };
 
@@ -26,10 +27,10 @@ class Keys {
   // The key that a put, get or atomic uses. Null: it is not unpacked yet.
   [[nodiscard]] const Key* find(const Command& command) const {
     const std::uint64_t number = command.remote->handle[0];
-    if (number >= keys_.size()) return nullptr;
+    if (number >= count_) return nullptr;
     const Key& known = keys_[number];
-    const bool fits = known.generation == command.remote->handle[1] && known.peer != nullptr &&
-                      known.peer->rank == command.rank && known.peer->worker == command.worker;
+    const bool fits = known.generation == command.remote->handle[1] && known.peer->rank == command.rank &&
+                      known.peer->worker == command.worker;
     return fits ? &known : nullptr;
   }
   // The same, for a peer state that is ready: unpacks it. Null: `why`; AGAIN: the peer was asked,
@@ -49,6 +50,7 @@ class Keys {
   const Functions& call_;
   Device& device_;
   std::vector<Key> keys_;            // by import
+  std::uint64_t count_ = 0;          // of them
   std::vector<ucp_rkey_h> dropped_;  // that transfers under way may still use
   std::uint64_t releases_seen_ = 0;
 };

@@ -31,61 +31,6 @@ ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, cons
   return hushed != 0 ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-class Finder {
- public:
-  explicit Finder(void* handle) : handle_(handle) {}
-  template <class Function>
-  Finder& find(const char* name, Function* function) {
-    void* symbol = dlsym(handle_, name);
-    *function = reinterpret_cast<Function>(symbol);
-    if (symbol == nullptr) all_ = false;
-    return *this;
-  }
-  [[nodiscard]] bool all() const { return all_; }
-
- private:
-  void* handle_;
-  bool all_ = true;
-};
-
-bool find_all(void* handle, Functions* call) {
-  Finder finder(handle);
-  finder.find("ucp_get_version", &call->get_version)
-      .find("ucp_config_read", &call->config_read)
-      .find("ucp_config_modify", &call->config_modify)
-      .find("ucp_config_release", &call->config_release)
-      .find("ucp_init_version", &call->init_version)
-      .find("ucp_cleanup", &call->cleanup)
-      .find("ucp_worker_create", &call->worker_create)
-      .find("ucp_worker_destroy", &call->worker_destroy)
-      .find("ucp_worker_get_address", &call->worker_get_address)
-      .find("ucp_worker_release_address", &call->worker_release_address)
-      .find("ucp_worker_progress", &call->worker_progress)
-      .find("ucp_worker_get_efd", &call->worker_get_efd)
-      .find("ucp_worker_arm", &call->worker_arm)
-      .find("ucp_worker_set_am_recv_handler", &call->worker_set_am_recv_handler)
-      .find("ucp_worker_flush_nbx", &call->worker_flush_nbx)
-      .find("ucp_ep_create", &call->ep_create)
-      .find("ucp_ep_close_nbx", &call->ep_close_nbx)
-      .find("ucp_ep_flush_nbx", &call->ep_flush_nbx)
-      .find("ucp_ep_rkey_unpack", &call->ep_rkey_unpack)
-      .find("ucp_rkey_destroy", &call->rkey_destroy)
-      .find("ucp_rkey_pack", &call->rkey_pack)
-      .find("ucp_rkey_buffer_release", &call->rkey_buffer_release)
-      .find("ucp_mem_map", &call->mem_map)
-      .find("ucp_mem_unmap", &call->mem_unmap)
-      .find("ucp_mem_query", &call->mem_query)
-      .find("ucp_am_send_nbx", &call->am_send_nbx)
-      .find("ucp_am_data_release", &call->am_data_release)
-      .find("ucp_put_nbx", &call->put_nbx)
-      .find("ucp_get_nbx", &call->get_nbx)
-      .find("ucp_atomic_op_nbx", &call->atomic_op_nbx)
-      .find("ucp_request_check_status", &call->request_check_status)
-      .find("ucp_request_free", &call->request_free)
-      .find("ucs_status_string", &call->status_string);
-  return finder.all();
-}
-
 // UCX handles the signals of crashes once it is loaded. This gives them back to the program, unless
 // the user has asked UCX to handle them, or another library has loaded UCX before.
 void give_signals_back(void* handle, bool loaded_before) {
@@ -101,6 +46,12 @@ void push_hush(void* handle) {
 }
 
 }  // namespace
+
+Symbol Symbols::find(const char* name) {
+  void* symbol = library_ != nullptr ? dlsym(library_, name) : nullptr;
+  if (symbol == nullptr) complete_ = false;
+  return {symbol};
+}
 
 Library::Hush::Hush() {
   ++hushed;
@@ -134,7 +85,8 @@ base::Status Library::load(const std::string& name) {
                       "%s cannot be loaded: %s; install UCX (Debian: libucx0), or set HEDDLE_UCX_LIBRARY to the file",
                       name.c_str(), dlerror());
   }
-  if (!find_all(handle, &call_)) {
+  call_ = Functions(handle);
+  if (!call_.complete()) {
     return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no UCX library, or one older than 1.13", name.c_str());
   }
   give_signals_back(handle, before != nullptr);

@@ -9,42 +9,65 @@
 
 namespace heddle::transport::ucx {
 
+// A library's symbol, as a pointer to the function that it is there.
+struct Symbol {
+  void* at;
+  template <class Function>
+  operator Function*() const {  // NOLINT(google-explicit-constructor): for the list below
+    return reinterpret_cast<Function*>(at);
+  }
+};
+class Symbols {
+ public:
+  // Null: every symbol is missing.
+  explicit Symbols(void* library) : library_(library) {}
+  [[nodiscard]] bool complete() const { return complete_; }
+
+ protected:
+  Symbol find(const char* name);
+
+ private:
+  void* library_;
+  bool complete_ = true;
+};
+
 // The functions that the transport calls, typed by the header, so that a library of another shape
 // does not compile.
-struct Functions {
-  decltype(&::ucp_get_version) get_version;
-  decltype(&::ucp_config_read) config_read;
-  decltype(&::ucp_config_modify) config_modify;
-  decltype(&::ucp_config_release) config_release;
-  decltype(&::ucp_init_version) init_version;
-  decltype(&::ucp_cleanup) cleanup;
-  decltype(&::ucp_worker_create) worker_create;
-  decltype(&::ucp_worker_destroy) worker_destroy;
-  decltype(&::ucp_worker_get_address) worker_get_address;
-  decltype(&::ucp_worker_release_address) worker_release_address;
-  decltype(&::ucp_worker_progress) worker_progress;
-  decltype(&::ucp_worker_get_efd) worker_get_efd;
-  decltype(&::ucp_worker_arm) worker_arm;
-  decltype(&::ucp_worker_set_am_recv_handler) worker_set_am_recv_handler;
-  decltype(&::ucp_worker_flush_nbx) worker_flush_nbx;
-  decltype(&::ucp_ep_create) ep_create;
-  decltype(&::ucp_ep_close_nbx) ep_close_nbx;
-  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx;
-  decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack;
-  decltype(&::ucp_rkey_destroy) rkey_destroy;
-  decltype(&::ucp_rkey_pack) rkey_pack;
-  decltype(&::ucp_rkey_buffer_release) rkey_buffer_release;
-  decltype(&::ucp_mem_map) mem_map;
-  decltype(&::ucp_mem_unmap) mem_unmap;
-  decltype(&::ucp_mem_query) mem_query;
-  decltype(&::ucp_am_send_nbx) am_send_nbx;
-  decltype(&::ucp_am_data_release) am_data_release;
-  decltype(&::ucp_put_nbx) put_nbx;
-  decltype(&::ucp_get_nbx) get_nbx;
-  decltype(&::ucp_atomic_op_nbx) atomic_op_nbx;
-  decltype(&::ucp_request_check_status) request_check_status;
-  decltype(&::ucp_request_free) request_free;
-  decltype(&::ucs_status_string) status_string;
+struct Functions : Symbols {
+  using Symbols::Symbols;
+  decltype(&::ucp_get_version) get_version = find("ucp_get_version");
+  decltype(&::ucp_config_read) config_read = find("ucp_config_read");
+  decltype(&::ucp_config_modify) config_modify = find("ucp_config_modify");
+  decltype(&::ucp_config_release) config_release = find("ucp_config_release");
+  decltype(&::ucp_init_version) init_version = find("ucp_init_version");
+  decltype(&::ucp_cleanup) cleanup = find("ucp_cleanup");
+  decltype(&::ucp_worker_create) worker_create = find("ucp_worker_create");
+  decltype(&::ucp_worker_destroy) worker_destroy = find("ucp_worker_destroy");
+  decltype(&::ucp_worker_get_address) worker_get_address = find("ucp_worker_get_address");
+  decltype(&::ucp_worker_release_address) worker_release_address = find("ucp_worker_release_address");
+  decltype(&::ucp_worker_progress) worker_progress = find("ucp_worker_progress");
+  decltype(&::ucp_worker_get_efd) worker_get_efd = find("ucp_worker_get_efd");
+  decltype(&::ucp_worker_arm) worker_arm = find("ucp_worker_arm");
+  decltype(&::ucp_worker_set_am_recv_handler) worker_set_am_recv_handler = find("ucp_worker_set_am_recv_handler");
+  decltype(&::ucp_worker_flush_nbx) worker_flush_nbx = find("ucp_worker_flush_nbx");
+  decltype(&::ucp_ep_create) ep_create = find("ucp_ep_create");
+  decltype(&::ucp_ep_close_nbx) ep_close_nbx = find("ucp_ep_close_nbx");
+  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx = find("ucp_ep_flush_nbx");
+  decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack = find("ucp_ep_rkey_unpack");
+  decltype(&::ucp_rkey_destroy) rkey_destroy = find("ucp_rkey_destroy");
+  decltype(&::ucp_rkey_pack) rkey_pack = find("ucp_rkey_pack");
+  decltype(&::ucp_rkey_buffer_release) rkey_buffer_release = find("ucp_rkey_buffer_release");
+  decltype(&::ucp_mem_map) mem_map = find("ucp_mem_map");
+  decltype(&::ucp_mem_unmap) mem_unmap = find("ucp_mem_unmap");
+  decltype(&::ucp_mem_query) mem_query = find("ucp_mem_query");
+  decltype(&::ucp_am_send_nbx) am_send_nbx = find("ucp_am_send_nbx");
+  decltype(&::ucp_am_data_release) am_data_release = find("ucp_am_data_release");
+  decltype(&::ucp_put_nbx) put_nbx = find("ucp_put_nbx");
+  decltype(&::ucp_get_nbx) get_nbx = find("ucp_get_nbx");
+  decltype(&::ucp_atomic_op_nbx) atomic_op_nbx = find("ucp_atomic_op_nbx");
+  decltype(&::ucp_request_check_status) request_check_status = find("ucp_request_check_status");
+  decltype(&::ucp_request_free) request_free = find("ucp_request_free");
+  decltype(&::ucs_status_string) status_string = find("ucs_status_string");
 };
 
 class Library {
@@ -74,7 +97,7 @@ class Library {
   Library() = default;
   base::Status load(const std::string& name);
 
-  Functions call_{};
+  Functions call_{nullptr};
   std::string version_;
 };
 

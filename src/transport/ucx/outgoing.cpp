@@ -15,45 +15,41 @@ std::uint64_t packet_bytes(const Command& command) {
 }  // namespace
 
 Outgoing::Outgoing(Port& port, Device& device, std::uint32_t slots)
-    : port_(port), device_(device), window_(device.window()), packets_(kPackets), sendings_(slots) {
+    : port_(port), device_(device), window_(device.window()), packets_(kPackets), sendings_(slots), room_(slots) {
   by_value_.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   by_value_.flags = UCP_AM_SEND_FLAG_EAGER;
 }
 
-bool Outgoing::post(Command& command) {
+std::size_t Outgoing::post(Command& command) {
+  const Port::Turn turn(port_, std::try_to_lock);
+  if (!turn.inside()) return 0;
   PeerState* peer = port_.endpoints().ready(command.rank, command.worker);
-  const std::uint64_t bytes = packet_bytes(command);
   // Behind packets that UCX still has, only another packet is sure to stay in order.
-  if (peer == nullptr || command.bytes > kInlineBytes || bytes > kInlineBytes - sizeof(Head) || peer->in_flight != 0)
-    return post_otherwise(command);
-  const auto short_bytes = static_cast<std::uint32_t>(bytes);
-  if (is_full(*peer, short_bytes) || sendings_.front() == nullptr || port_.completions().crowded() ||
-      !send_by_value(*peer, command, short_bytes)) [[unlikely]] {
-    return post_otherwise(command);
-  }
-  remember(*peer, command.token);
+  if (!command.inlined || peer == nullptr || peer->in_flight != 0) return post_otherwise(command) ? 1 : 0;
+  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
+  if (is_full(*peer, cost) || room_ == 0 || port_.completions().crowded()) [[unlikely]]
+    return post_otherwise(command) ? 1 : 0;
+  peer->next.immediate = command.immediate;
+  write_packet(command, peer->next.packet);
+  if (send_by_value(*peer, kMessageId, sizeof(Head) + command.bytes) != UCS_OK) [[unlikely]]
+    return post_otherwise(command) ? 1 : 0;
+  peer->next.position += cost;
+  peer->used = true;
+  remember(*peer, command.token, cost);
   command.source_free = true;
-  return true;
+  return 1;
 }
 
-// False: it is better sent as a packet.
-inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std::uint32_t bytes) {
-  struct {
-    Head head;
-    alignas(8) std::byte packet[kInlineBytes - sizeof(Head)];
-  } image;
-  image.head = peer.next;
-  image.head.immediate = command.immediate;
-  write_packet(command, image.packet);
-  const void* request =
-      port_.call().am_send_nbx(peer.endpoint, kMessageId, nullptr, 0, &image, sizeof(Head) + bytes, &by_value_);
+// The head, and what is behind it. UCX has copied it, or has not taken it.
+inline ucs_status_t Outgoing::send_by_value(PeerState& peer, unsigned id, std::size_t bytes) {
+  // what is sent, not what is there later: a message to oneself may arrive within the call
+  const std::uint32_t consumed = peer.next.consumed;
+  const std::uint32_t arrived = peer.next.arrived;
+  void* request = port_.call().am_send_nbx(peer.endpoint, id, nullptr, 0, &peer.next, bytes, &by_value_);
   if (request != nullptr) [[unlikely]]
-    return false;
-  // what was sent, not what is there now: a message to oneself may have arrived within the call
-  peer.has_told(image.head);
-  peer.next.position += cost_of(bytes);
-  peer.used = true;
-  return true;
+    return UCS_PTR_STATUS(request);
+  peer.has_told(consumed, arrived);
+  return UCS_OK;
 }
 
 // Not by value, or not now.
@@ -68,7 +64,7 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
   }
   const auto bytes = static_cast<std::uint32_t>(packet_bytes(command));
-  const bool full = is_full(*peer, bytes);
+  const bool full = is_full(*peer, cost_of(bytes));
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && device_.directory().known_closed(peer->rank, peer->worker))
       peer->stage = PeerState::Stage::closed;
@@ -79,23 +75,17 @@ inline bool Outgoing::send_by_value(PeerState& peer, const Command& command, std
     }
     if (full || peer->waiting_count == kWaitingPackets) return false;
   }
-  if (sendings_.front() == nullptr || packets_.front() == nullptr || port_.completions().crowded()) return false;
+  if (room_ == 0 || packets_.front() == nullptr || port_.completions().crowded()) return false;
   send_as_packet(*peer, command, bytes);
-  remember(*peer, command.token);
+  remember(*peer, command.token, cost_of(bytes));
   command.source_free = true;
   return true;
 }
 
 void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes) {
-  Packet* packet = packets_.take();
-  Head head = peer.next;
-  head.immediate = command.immediate;
-  std::memcpy(packet->data, &head, sizeof head);
-  write_packet(command, packet->data + sizeof head);
-  packet->id = kMessageId;
-  packet->bytes = static_cast<std::uint32_t>(sizeof head) + bytes;
-  packet->peer = &peer;
-  peer.has_told(head);
+  Packet* packet = begin_packet(peer, kMessageId, command.immediate);
+  write_packet(command, packet->data + packet->bytes);
+  packet->bytes += bytes;
   peer.next.position += cost_of(bytes);
   if (peer.ready()) {
     send_packet(peer, packet);
@@ -105,38 +95,53 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
   }
 }
 
-// A message is done when the peer says that it has arrived.
-inline void Outgoing::remember(PeerState& peer, Token token) {
+// A message, the last that was sent, is done when the peer says that it has arrived.
+inline void Outgoing::remember(PeerState& peer, Token token, std::uint32_t cost) {
+  --room_;
+  Sending* last = peer.undelivered.last;
+  if (last == nullptr || last->token != token || last->cost != cost) [[unlikely]]
+    return remember_anew(peer, token, cost);
+  ++last->count;
+}
+
+[[gnu::noinline]] void Outgoing::remember_anew(PeerState& peer, Token token, std::uint32_t cost) {
   Sending* sending = sendings_.take();
   sending->token = token;
   sending->end = peer.next.position;
+  sending->cost = cost;
+  sending->count = 1;
   peer.undelivered.append(sending);
-  ++undelivered_;
 }
 
-bool Outgoing::learn(PeerState& peer, const Head& head) {
-  const News news = news_of(head.consumed, peer.acked, peer.next.position);
+bool Outgoing::learn(PeerState& peer, std::uint32_t consumed, std::uint32_t arrived) {
+  const News news = news_of(consumed, peer.acked, peer.next.position);
   if (news != News::fresh) [[unlikely]]
     return news == News::stale;
-  if (head.arrived - head.consumed > peer.next.position - head.consumed) [[unlikely]]
+  if (arrived - consumed > peer.next.position - consumed) [[unlikely]]
     return false;
-  peer.acked = head.consumed;
-  peer.delivered = later_of(peer.delivered, head.arrived);
-  while (!peer.undelivered.empty() && peer.delivered - peer.undelivered.first->end < std::uint32_t{1} << 31) {
-    end_first(peer, HEDDLE_DONE);
-  }
+  peer.acked = consumed;
+  peer.delivered = later_of(peer.delivered, arrived);
+  end(peer, peer.delivered, HEDDLE_DONE);
   return true;
 }
 
-inline void Outgoing::end_first(PeerState& peer, base::Status status) {
-  Sending* sending = peer.undelivered.take();
-  --undelivered_;
-  port_.completions().done(sending->token, status);
-  sendings_.give_back(sending);
+// The messages up to there in the stream are done.
+void Outgoing::end(PeerState& peer, std::uint32_t delivered, base::Status status) {
+  while (!peer.undelivered.empty()) {
+    Sending& first = *peer.undelivered.first;
+    const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);
+    const std::uint32_t done = first.count - left;
+    port_.completions().done(first.token, status, done);
+    room_ += done;
+    first.end += done * first.cost;
+    first.count = left;
+    if (left != 0) return;
+    sendings_.give_back(peer.undelivered.take());
+  }
 }
 
 [[gnu::cold]] void Outgoing::end_all(PeerState& peer, base::Status status) {
-  while (!peer.undelivered.empty()) end_first(peer, status);
+  end(peer, peer.next.position, status);
 }
 
 // ---- several together ---------------------------------------------------------------------------
@@ -145,7 +150,6 @@ inline void Outgoing::end_first(PeerState& peer, base::Status status) {
 std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState& peer) const {
   std::uint32_t bytes = sizeof(Head);
   std::uint32_t cost = peer.next.position - peer.acked;
-  const Sending* sending = sendings_.front();
   std::size_t count = 0;
   for (const Command& command : batch) {
     if (command.opcode != Opcode::message || command.rank != peer.rank || command.worker != peer.worker) break;
@@ -153,70 +157,97 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
     const auto packet = static_cast<std::uint32_t>(packet_bytes(command));
     bytes += part_bytes(packet);
     cost += cost_of(packet);
-    if (packet > kMostPart || bytes > kMostBundle || cost > window_ || sending == nullptr) break;
-    sending = sending->next;
+    if (packet > kMostPart || bytes > kMostBundle || cost > window_ || count == room_) break;
     ++count;
   }
   return count;
 }
 
 std::size_t Outgoing::post_bundle(std::span<Command> batch) {
+  const Port::Turn turn(port_, std::try_to_lock);
+  if (!turn.inside()) return 0;
   PeerState* peer = port_.endpoints().ready(batch.front().rank, batch.front().worker);
   if (peer == nullptr || packets_.front() == nullptr || port_.completions().crowded()) return 0;
   const std::size_t count = bundle_of(batch, *peer);
   if (count < 2) return 0;
-  Packet* packet = packets_.take();
-  const Head head = peer->next;
-  std::memcpy(packet->data, &head, sizeof head);
-  std::byte* to = packet->data + sizeof head;
+  Packet* packet = begin_packet(*peer, kBundleId, 0);
   for (Command& command : batch.first(count)) {
     const Part part{static_cast<std::uint32_t>(packet_bytes(command)), command.immediate};
     const std::uint32_t room = part_bytes(part.bytes);
+    std::byte* to = packet->data + packet->bytes;
     std::memset(to + room - 8, 0, 8);
     std::memcpy(to, &part, sizeof part);
     write_packet(command, to + sizeof part);
-    to += room;
+    packet->bytes += room;
     peer->next.position += cost_of(part.bytes);
-    remember(*peer, command.token);
+    remember(*peer, command.token, cost_of(part.bytes));
     command.source_free = true;
   }
-  packet->id = kBundleId;
-  packet->bytes = static_cast<std::uint32_t>(to - packet->data);
-  packet->peer = peer;
-  peer->has_told(head);
   send_packet(*peer, packet);
   return count;
 }
 
+ucs_status_t Outgoing::send_credit(PeerState& peer, bool by_value) {
+  const ucs_status_t status = send_by_value(peer, kCreditId, sizeof(Head));
+  if (status == UCS_OK) return status;
+  if (status != UCS_ERR_NO_RESOURCE) {
+    Endpoints::on_broken(&peer, peer.endpoint, status);
+    return status;
+  }
+  if (by_value) return status;
+  peer.credit = peer.next;
+  peer.has_told(peer.credit.consumed, peer.credit.arrived);
+  const ucs_status_t sent =
+      hand_over(peer, kCreditId, std::as_bytes(std::span(&peer.credit, 1)), on_credit_sent, &peer);
+  return sent == UCS_INPROGRESS ? UCS_OK : sent;
+}
+
 // ---- packets ------------------------------------------------------------------------------------
 
-// Afterwards UCX has the packet, or it is free again. False: the connection is broken.
-bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
-  void* request = send_message(port_.call(), peer.endpoint, packet->id, packet->data, packet->bytes, on_sent, packet);
-  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
-    ++peer.in_flight;
-    ++flying_;
-    port_.leaves_something();
-    return true;
-  }
-  packets_.give_back(packet);
-  if (request == nullptr) {
-    peer.used = true;
-    return true;
-  }
-  Endpoints::on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
-  return false;
+// One with the next head, which the caller fills.
+Packet* Outgoing::begin_packet(PeerState& peer, unsigned id, std::uint32_t immediate) {
+  Packet* packet = packets_.take();
+  packet->id = id;
+  packet->peer = &peer;
+  packet->bytes = sizeof(Head);
+  peer.next.immediate = immediate;
+  std::memcpy(packet->data, &peer.next, sizeof(Head));
+  peer.has_told(peer.next.consumed, peer.next.arrived);
+  return packet;
+}
+
+// OK: it has left. INPROGRESS: UCX has it until it calls `sent`. Else the connection is broken.
+ucs_status_t Outgoing::hand_over(PeerState& peer, unsigned id, std::span<const std::byte> bytes,
+                                 ucp_send_nbx_callback_t sent, void* user) {
+  void* request = send_message(port_.call(), peer.endpoint, id, bytes.data(), bytes.size(), sent, user);
+  if (UCS_PTR_IS_ERR(request)) Endpoints::on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
+  if (!UCS_PTR_IS_PTR(request)) return UCS_PTR_STATUS(request);
+  ++peer.in_flight;
+  ++flying_;
+  port_.leaves_something();
+  return UCS_INPROGRESS;
+}
+
+void Outgoing::on_credit_sent(void* request, ucs_status_t status, void* user) {
+  auto& peer = *static_cast<PeerState*>(user);
+  if (status == UCS_OK) peer.used = true;
+  --peer.in_flight;
+  --peer.port->outgoing().flying_;
+  peer.port->call().request_free(request);
 }
 
 void Outgoing::on_sent(void* request, ucs_status_t status, void* user) {
   auto* packet = static_cast<Packet*>(user);
-  PeerState& peer = *packet->peer;
-  Outgoing& self = peer.port->outgoing();
-  if (status == UCS_OK) peer.used = true;
-  --peer.in_flight;
-  --self.flying_;
-  self.packets_.give_back(packet);
-  self.port_.call().request_free(request);
+  on_credit_sent(request, status, packet->peer);
+  packet->peer->port->outgoing().packets_.give_back(packet);
+}
+
+// Afterwards UCX has the packet, or it is free again. False: the connection is broken.
+bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
+  const ucs_status_t sent = hand_over(peer, packet->id, {packet->data, packet->bytes}, on_sent, packet);
+  if (sent == UCS_OK) peer.used = true;
+  if (sent != UCS_INPROGRESS) packets_.give_back(packet);
+  return sent == UCS_OK || sent == UCS_INPROGRESS;
 }
 
 void Outgoing::send_waiting(PeerState& peer) {

@@ -1,9 +1,9 @@
 // Messages of a port on their way out.
 //
-// A short message goes by value: UCX has copied it when its call returns. A longer one, or one that
-// UCX does not take by value, is copied into a packet, which waits in UCX, or for its connection.
-// Messages after a packet that UCX still has go as packets too, so that they stay in order. A
-// message takes a slot until its receiver tells that it has arrived: then it is complete.
+// A message that lies in its command goes by value: UCX has copied it when its call returns.
+// Another one, or one that UCX does not take by value, is copied into a packet, which waits in UCX,
+// or for its connection. Messages after a packet that UCX still has go as packets too, so that they
+// stay in order. A message is complete when its receiver tells that it has arrived.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Outgoing {
   // `slots`: messages that may not have arrived.
   Outgoing(Port& port, Device& device, std::uint32_t slots);
 
-  // False: not accepted.
-  [[nodiscard]] bool post(Command& command);
+  // By the owner, outside. How many were accepted: 0 or 1.
+  [[nodiscard]] std::size_t post(Command& command);
   // Sends short messages to one worker, from the front of the batch, together: UCX and the kernel
   // are called once. Returns how many. 0: there are no two, or it is better done one by one.
   [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
@@ -30,8 +30,12 @@ class Outgoing {
   // that has arrived. False: that is impossible.
   [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
     if (head.consumed == peer.acked && head.arrived == peer.delivered) return true;
-    return learn(peer, head);
+    return learn(peer, head.consumed, head.arrived);
   }
+
+  // Tells the peer where the stream from it is. `by_value`: that leaves at once or not at all. OK:
+  // it has left, or UCX has it. NO_RESOURCE: not now. Else the connection is broken.
+  ucs_status_t send_credit(PeerState& peer, bool by_value);
 
   // Its connection is ready.
   void send_waiting(PeerState& peer);
@@ -40,28 +44,32 @@ class Outgoing {
   // It will not tell any more what has arrived: completes all that was sent to it.
   void end_all(PeerState& peer, base::Status status);
 
-  // How many packets UCX has.
+  // How many packets and credits UCX has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
   // Messages that may not have arrived.
-  [[nodiscard]] std::uint32_t undelivered() const { return undelivered_; }
+  [[nodiscard]] std::uint32_t undelivered() const { return sendings_.count() - room_; }
 
  private:
   static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
   static constexpr std::uint32_t kPackets = 48;
-  static constexpr std::uint32_t kInlineBytes = 104;  // head included: what networks take by value
 
   bool post_otherwise(Command& command);
-  [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t bytes) const {
-    return peer.next.position - peer.acked + cost_of(bytes) > window_;
+  [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t cost) const {
+    return peer.next.position - peer.acked + cost > window_;
   }
-  bool send_by_value(PeerState& peer, const Command& command, std::uint32_t bytes);
+  ucs_status_t send_by_value(PeerState& peer, unsigned id, std::size_t bytes);
   void send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes);
-  void remember(PeerState& peer, Token token);
-  bool learn(PeerState& peer, const Head& head);
-  void end_first(PeerState& peer, base::Status status);
+  void remember(PeerState& peer, Token token, std::uint32_t cost);
+  void remember_anew(PeerState& peer, Token token, std::uint32_t cost);
+  bool learn(PeerState& peer, std::uint32_t consumed, std::uint32_t arrived);
+  void end(PeerState& peer, std::uint32_t delivered, base::Status status);
   [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const PeerState& peer) const;
+  Packet* begin_packet(PeerState& peer, unsigned id, std::uint32_t immediate);
   bool send_packet(PeerState& peer, Packet* packet);
+  ucs_status_t hand_over(PeerState& peer, unsigned id, std::span<const std::byte> bytes, ucp_send_nbx_callback_t sent,
+                         void* user);
   static void on_sent(void* request, ucs_status_t status, void* user);
+  static void on_credit_sent(void* request, ucs_status_t status, void* user);
 
   Port& port_;
   Device& device_;
@@ -70,7 +78,7 @@ class Outgoing {
   Pool<Packet> packets_;
   Pool<Sending> sendings_;
   std::uint32_t flying_ = 0;
-  std::uint32_t undelivered_ = 0;
+  std::uint32_t room_;  // how many messages more may not have arrived
 };
 
 }  // namespace heddle::transport::ucx

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "transport/ucx/common.hpp"
 #include "transport/ucx/wire.hpp"
@@ -53,8 +54,7 @@ class Pool {
     for (std::uint32_t i = count; i-- > 0;) give_back(&items_[i]);
   }
   [[nodiscard]] std::uint32_t count() const { return count_; }
-  [[nodiscard]] T& item(std::uint32_t i) { return items_[i]; }
-  [[nodiscard]] const T& item(std::uint32_t i) const { return items_[i]; }
+  [[nodiscard]] std::span<T> all() const { return {items_.get(), count_}; }
   // The item that take() returns next; null: there is none.
   [[nodiscard]] T* front() const { return free_; }
   T* take() {
@@ -80,8 +80,9 @@ struct Transfer {
     local_done = 2,  // UCX has finished with the caller's memory
     flushed = 4,     // it is in the target's memory; set from the start for gets and atomics
     is_put = 8,
-    orphan = 16,      // reported as failed; UCX still has it
-    owes_source = 32  // source_free was asked for and not reported yet
+    orphan = 16,       // reported as failed; UCX still has it
+    owes_source = 32,  // source_free was asked for and not reported yet
+    failed = 64        // `status` says how
   };
   Transfer* next = nullptr;  // in the pool, or in a peer state's puts
   PeerState* peer = nullptr;
@@ -89,6 +90,8 @@ struct Transfer {
   Token token = 0;
   void* request = nullptr;  // UCX's, until local_done
   std::uint32_t flags = 0;  // 0: free
+  // How many puts it stands for: those with one token share a slot once their source is free.
+  std::uint32_t count = 1;
   base::Status status = HEDDLE_DONE;
   // For atomics. UCX writes the result here and not to the caller's memory, so that an atomic can
   // complete whatever UCX does with it.
@@ -114,17 +117,26 @@ struct Transfer {
 struct Packet {
   Packet* next = nullptr;
   PeerState* peer = nullptr;
-  std::uint32_t bytes = 0;   // head included
-  unsigned id = kMessageId;  // or kBundleId
+  std::uint32_t bytes = 0;  // head included
+  unsigned id = kMessageId;
   alignas(8) std::byte data[sizeof(Head) + kMostMessage];
 };
 
-// A sent message whose arrival the peer has not told yet.
+// Sent messages whose arrival the peer has not told yet: one after the other in their stream, with
+// one token and of one length.
 struct Sending {
   Sending* next = nullptr;
   Token token = 0;
-  std::uint32_t end = 0;  // where it ends in its stream
+  std::uint32_t end = 0;   // where the first of them ends in the stream
+  std::uint32_t cost = 0;  // of each
+  std::uint32_t count = 0;
 };
+
+// A message that goes by value: `packet` is its packet.
+struct ShortMessage : Head {
+  alignas(8) std::byte packet[Command::kInlineBytes];  // NOLINT(cppcoreguidelines-pro-type-member-init)
+};
+static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
 
 struct PeerState {
   enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
@@ -143,10 +155,10 @@ struct PeerState {
   std::uint64_t greets_since = 0;  // ns
 
   // Towards the peer.
-  Head next;  // the head of the next message: where the streams are
+  ShortMessage next;  // its head is the next message's: where the streams are
   std::uint32_t acked = 0;
   std::uint32_t delivered = 0;
-  std::uint32_t in_flight = 0;  // packets that UCX has
+  std::uint32_t in_flight = 0;  // packets and credits that UCX has
   std::uint32_t waiting_count = 0;
   List<Packet> waiting;  // accepted before there was a connection
   List<Sending> undelivered;
@@ -163,8 +175,7 @@ struct PeerState {
   bool queued = false;        // there is something to hand out
   bool owing = false;         // the peer must be told of credit
   bool telling = false;       // the peer may not know of arrivals
-  bool credit_flies = false;
-  Head credit;
+  Head credit;                // while UCX reads it: see Outgoing::send_credit()
 
   // Transfers.
   Transfer* unflushed = nullptr;  // puts, linked by `next`
@@ -175,10 +186,10 @@ struct PeerState {
 
   [[nodiscard]] bool ready() const { return stage == Stage::ready; }
   [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
-  // The peer now knows what `head` says.
-  void has_told(const Head& head) {
-    told = head.consumed;
-    told_arrived = head.arrived;
+  // The peer now knows this of the stream from it.
+  void has_told(std::uint32_t consumed, std::uint32_t arrived) {
+    told = consumed;
+    told_arrived = arrived;
   }
   [[nodiscard]] bool all_told() const { return told == next.consumed && told_arrived == next.arrived; }
 };

@@ -75,7 +75,7 @@ std::size_t Port::post_batch(std::span<Command> batch) {
     while (accepted < batch.size()) {
       const bool several = batch[accepted].opcode == Opcode::message && batch.size() - accepted > 1;
       const std::size_t bundled = several ? outgoing_.post_bundle(batch.subspan(accepted)) : 0;
-      if (bundled == 0 && !post_one(batch[accepted])) break;
+      if (bundled == 0 && post_one(batch[accepted]) == 0) break;
       accepted += std::max<std::size_t>(bundled, 1);
     }
   } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
@@ -158,24 +158,20 @@ bool Port::arm() {
 // ---- the helper ---------------------------------------------------------------------------------
 
 Port::Served Port::serve(std::uint32_t thread) {
-  if (!base::membarrier_private_ready()) return Served::never;
+  if (!base::membarrier_private_ready()) return Served::not_ours;
   if (!handover_.try_claim(thread)) return Served::stuck;
-  if (transfers_.has_orphans()) {
+  if (transfers_.has_orphans() || armed()) {
     handover_.release();
-    return Served::never;
-  }
-  // its owner has armed it and sleeps: what is taken from UCX now would wake nobody
-  if (armed()) {
-    handover_.release();
-    return Served::watched;
+    return Served::not_ours;
   }
   bool some = true;
   for (int round = 0; round < kRounds && some; ++round) some = move_on();
   if (credits_.has_to_tell()) credits_.tell_all();
-  bool ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+  const auto arm = [&] { return !some && call_.worker_arm(worker_) == UCS_OK; };
+  bool ucx_armed = arm();
   if (!some && !ucx_armed) {  // shared memory has read a signal, and is armed by the next call
     some = move_on();
-    ucx_armed = !some && call_.worker_arm(worker_) == UCS_OK;
+    ucx_armed = arm();
   }
   const bool waiting = in_flight() || transfers_.under_way() != 0 || credits_.owes() || endpoints_.connecting() ||
                        endpoints_.disconnecting();
@@ -185,8 +181,8 @@ Port::Served Port::serve(std::uint32_t thread) {
   return some ? Served::more : Served::stuck;
 }
 
-// What a poll does, except that it hands out and releases no messages. Completions wait for the
-// next poll. True: UCX had something.
+// In place of the owner: what a poll does, except that it hands out and releases no messages.
+// Completions wait for the next poll. True: UCX had something.
 bool Port::move_on() {
   transfers_.flush_dirty();
   const bool some = call_.worker_progress(worker_) != 0;
@@ -209,13 +205,11 @@ void Port::retire() {
 // delay us for long.
 void Port::close() {
   closed_ = true;
+  incoming_.close();
   const auto drive = [this](std::uint64_t until) {
     while (transfers_.under_way() != 0 && now_ns() < until) {
-      completions_.forget();
-      transfers_.flush_dirty();
-      const bool some = call_.worker_progress(worker_) != 0;
-      transfers_.change_again();
-      do_more(0);
+      const bool some = move_on();
+      device_.progress();
       completions_.forget();
       if (!some) sched_yield();
     }
@@ -228,13 +222,10 @@ void Port::close() {
 
 bool Port::linger() {
   if (transfers_.has_orphans()) return false;
+  const bool some = move_on();
   completions_.forget();
-  const bool some = call_.worker_progress(worker_) != 0;
   incoming_.drop_all();
   if (credits_.has_to_tell()) credits_.tell_all();
-  if (credits_.owes()) credits_.send_owed();
-  if (endpoints_.connecting()) endpoints_.advance();
-  if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
   // Peers must be told what has arrived, else their messages seem lost.
   return some || endpoints_.has_waiting() || credits_.owes_the_living() || in_flight();
 }
@@ -243,9 +234,10 @@ void Port::end() {
   endpoints_.disconnect_all();
   const std::uint64_t until = now_ns() + kForceNs;
   while (!endpoints_.all_closed() && now_ns() < until) {
-    completions_.forget();
+    // not move_on(): a peer that is heard only now gets no answer
     call_.worker_progress(worker_);
     endpoints_.go_on_disconnecting();
+    completions_.forget();
   }
   incoming_.drop_all();
   transfers_.destroy_keys();

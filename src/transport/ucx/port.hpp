@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "queue/handover.hpp"
 #include "transport/ucx/completions.hpp"
@@ -57,26 +58,30 @@ class Port {
   // ---- the owner; see TransportWorker
   [[nodiscard]] std::size_t post(std::span<Command> batch) {
     if (batch.size() != 1) return post_batch(batch);
-    return post_one(batch.front()) ? 1 : 0;
+    return post_one(batch.front());
   }
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   [[nodiscard]] bool arm();
 
-  // While it lives, its thread, the owner, has the port. The constructor waits for the helper to
-  // leave.
+  // While it lives, its thread, the owner, has the port.
   class Turn {
    public:
-    explicit Turn(Port& port) : port_(port) { port.handover_.enter(); }
-    ~Turn() { port_.handover_.leave(); }
+    // Waits for the helper to leave.
+    explicit Turn(Port& port) : handover_(port.handover_), inside_(true) { handover_.enter(); }
+    // Does not wait.
+    Turn(Port& port, std::try_to_lock_t) : handover_(port.handover_), inside_(handover_.try_enter()) {}
+    ~Turn() {
+      if (inside_) handover_.leave();
+    }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
+    // False: the helper is inside.
+    [[nodiscard]] bool inside() const { return inside_; }
 
    private:
-    Port& port_;
+    queue::Handover<>& handover_;
+    const bool inside_;
   };
-  // The same without waiting. False: the helper is inside.
-  [[nodiscard]] bool try_enter() { return handover_.try_enter(); }
-  void leave() { handover_.leave(); }
 
   // ---- any thread
   // UCX is armed for an owner that wants to sleep, and nothing has come since.
@@ -93,9 +98,10 @@ class Port {
   // ---- the helper
   // quiet: nothing is there, and UCX is armed. waiting: the same, but UCX has something whose end
   // it may not report (its shared memory does not report that a peer has room again). more: there
-  // was something until the end. stuck: the owner is inside, or UCX cannot be armed now. never: the
-  // port has orphans, or the kernel has no membarrier. watched: its owner has armed it.
-  enum class Served : std::uint8_t { quiet, waiting, more, stuck, watched, never };
+  // was something until the end. stuck: the owner is inside, or UCX cannot be armed now. not_ours:
+  // its owner has armed it and sleeps, and what is taken from UCX now would wake nobody; or the
+  // port has orphans; or the kernel has no membarrier.
+  enum class Served : std::uint8_t { quiet, waiting, more, stuck, not_ours };
   // Makes progress in place of the owner; `thread`: the number of the helper's thread.
   [[nodiscard]] Served serve(std::uint32_t thread);
 
@@ -119,7 +125,7 @@ class Port {
 
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
-  bool post_one(Command& command) {
+  std::size_t post_one(Command& command) {
     return command.opcode == Opcode::message ? outgoing_.post(command) : transfers_.post(command);
   }
   std::size_t post_batch(std::span<Command> batch);
@@ -128,10 +134,10 @@ class Port {
   }
   void ask_ucx();
   void do_more(std::uint32_t poll);
-  [[nodiscard]] bool move_on();
+  bool move_on();
   [[nodiscard]] bool at_rest() const;
   // UCX still has messages of this port.
-  [[nodiscard]] bool in_flight() const { return outgoing_.flying() + credits_.flying() != 0; }
+  [[nodiscard]] bool in_flight() const { return outgoing_.flying() != 0; }
   void close();
 
   Device& device_;

@@ -9,27 +9,26 @@
 
 namespace heddle::transport::ucx {
 
-Regions::Regions(Device& device) : device_(device), mutex_(device.mutex()) {}
+Regions::Regions(Device& device) : device_(device), call_(device.library().call()), mutex_(device.mutex()) {}
 
 base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
   if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
-  const Functions& call = device_.library().call();
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
   params.length = (bytes + page - 1) / page * page;
   params.flags = UCP_MEM_MAP_ALLOCATE;
   ucp_mem_h memory = nullptr;
-  const ucs_status_t status = bytes > kMost ? UCS_ERR_NO_MEMORY : call.mem_map(device_.context(), &params, &memory);
+  const ucs_status_t status = bytes > kMost ? UCS_ERR_NO_MEMORY : call_.mem_map(device_.context(), &params, &memory);
   if (status != UCS_OK) {
     return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes: %s",
-                      static_cast<unsigned long long>(bytes), call.status_string(status));
+                      static_cast<unsigned long long>(bytes), call_.status_string(status));
   }
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
-  if (call.mem_query(memory, &attributes) != UCS_OK) {
-    call.mem_unmap(device_.context(), memory);
+  if (call_.mem_query(memory, &attributes) != UCS_OK) {
+    call_.mem_unmap(device_.context(), memory);
     return base::fail(HEDDLE_ERR_SYSTEM, "UCX does not say where it has allocated memory");
   }
   return enter(memory, attributes.address, bytes);
@@ -40,27 +39,26 @@ base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t 
     return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
                       static_cast<unsigned long long>(bytes), address);
   }
-  const Functions& call = device_.library().call();
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = address;
   params.length = bytes;
   ucp_mem_h memory = nullptr;
-  if (const ucs_status_t status = call.mem_map(device_.context(), &params, &memory); status != UCS_OK) {
+  if (const ucs_status_t status = call_.mem_map(device_.context(), &params, &memory); status != UCS_OK) {
     return base::fail(status == UCS_ERR_NO_MEMORY ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
                       "%llu bytes at %p cannot be registered with UCX: %s", static_cast<unsigned long long>(bytes),
-                      address, call.status_string(status));
+                      address, call_.status_string(status));
   }
   return enter(memory, address, bytes);
 }
 
 base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::uint64_t bytes) {
-  const Functions& call = device_.library().call();
   void* packed = nullptr;
   std::size_t packed_bytes = 0;
-  if (const ucs_status_t status = call.rkey_pack(device_.context(), memory, &packed, &packed_bytes); status != UCS_OK) {
-    call.mem_unmap(device_.context(), memory);
-    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call.status_string(status));
+  if (const ucs_status_t status = call_.rkey_pack(device_.context(), memory, &packed, &packed_bytes);
+      status != UCS_OK) {
+    call_.mem_unmap(device_.context(), memory);
+    return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call_.status_string(status));
   }
   const std::lock_guard lock(mutex_);
   LocalMemory local;
@@ -71,11 +69,11 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
     const auto* begin = static_cast<const std::byte*>(packed);
     regions_.emplace(local.id, Region{memory, Bytes(begin, begin + packed_bytes)});
   } catch (const std::bad_alloc&) {
-    call.rkey_buffer_release(packed);
-    call.mem_unmap(device_.context(), memory);
+    call_.rkey_buffer_release(packed);
+    call_.mem_unmap(device_.context(), memory);
     return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for one region more");
   }
-  call.rkey_buffer_release(packed);
+  call_.rkey_buffer_release(packed);
   ++next_region_;
   KeyBytes key;
   key.rank = device_.rank();
@@ -91,12 +89,12 @@ void Regions::deregister(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(id);
   if (found == regions_.end()) return;
-  device_.library().call().mem_unmap(device_.context(), found->second.memory);
+  call_.mem_unmap(device_.context(), found->second.memory);
   regions_.erase(found);
 }
 
 void Regions::deregister_all(ucp_context_h context) {
-  for (const auto& [id, region] : regions_) device_.library().call().mem_unmap(context, region.memory);
+  for (const auto& [id, region] : regions_) call_.mem_unmap(context, region.memory);
   regions_.clear();
 }
 
@@ -179,18 +177,22 @@ base::Result<Bytes> Regions::key(std::uint64_t import, std::uint64_t generation)
   return HEDDLE_AGAIN;
 }
 
+Regions::Import* Regions::asked(std::uint32_t rank, std::uint64_t id) {
+  const auto found = import_of_.find({rank, id});
+  if (found == import_of_.end()) return nullptr;
+  Import& import = imports_[found->second];
+  return import.known == Known::asked ? &import : nullptr;
+}
+
 void Regions::learn(std::uint32_t rank, std::uint64_t id, const std::byte* key, std::uint32_t bytes) {
-  for (Import& import : imports_) {
-    if (import.known != Known::asked || import.rank != rank || import.id != id) continue;
-    if (key != nullptr) import.packed.assign(key, key + bytes);
-    import.known = key != nullptr ? Known::there : Known::gone;
-  }
+  Import* import = asked(rank, id);
+  if (import == nullptr) return;
+  if (key != nullptr) import->packed.assign(key, key + bytes);
+  import->known = key != nullptr ? Known::there : Known::gone;
 }
 
 void Regions::ask_again(std::uint32_t rank, std::uint64_t id) {
-  for (Import& import : imports_) {
-    if (import.known == Known::asked && import.rank == rank && import.id == id) import.known = Known::nothing;
-  }
+  if (Import* import = asked(rank, id); import != nullptr) import->known = Known::nothing;
 }
 
 }  // namespace heddle::transport::ucx

@@ -63,9 +63,12 @@ class Regions {
     Known known = Known::nothing;
     Bytes packed;
   };
+  // That waits for its key. Null: there is none.
+  Import* asked(std::uint32_t rank, std::uint64_t id);
   base::Result<LocalMemory> enter(ucp_mem_h memory, void* address, std::uint64_t bytes);
 
   Device& device_;
+  const Functions& call_;
   std::recursive_mutex& mutex_;  // the device's; guards what follows
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 1;

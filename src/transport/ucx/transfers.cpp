@@ -1,5 +1,6 @@
 #include "transport/ucx/transfers.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -17,8 +18,8 @@ static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDD
 }  // namespace
 
 Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
-    : port_(port), device_(device), pool_(slots), keys_(port.call(), device) {
-  for (std::uint32_t i = 0; i < slots; ++i) pool_.item(i).port = &port;
+    : port_(port), device_(device), pool_(slots), room_(slots), keys_(port.call(), device) {
+  for (Transfer& transfer : pool_.all()) transfer.port = &port;
   params_.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params_.cb.send = on_local;
 }
@@ -27,17 +28,23 @@ Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
 // rank.
 inline bool Transfers::is_block(const Command& command) {
   return (command.opcode == Opcode::put || command.opcode == Opcode::get) && !command.alone &&
-         command.remote != nullptr && command.bytes != 0 && command.offset <= command.remote->bytes &&
-         command.bytes <= command.remote->bytes - command.offset;
+         command.remote != nullptr && command.offset <= command.remote->bytes &&
+         command.bytes - 1 < command.remote->bytes - command.offset;  // 0 bytes wrap
 }
 
-bool Transfers::post(Command& command) {
+inline bool Transfers::has_room() const {
+  return room_ != 0 && !port_.completions().crowded();
+}
+
+std::size_t Transfers::post(Command& command) {
+  const Port::Turn turn(port_, std::try_to_lock);
+  if (!turn.inside()) return 0;
   if (!is_block(command)) [[unlikely]]
-    return post_otherwise(command);
+    return post_otherwise(command) ? 1 : 0;
   const Key* key = keys_.find(command);
-  if (key == nullptr || !key->peer->ready() || pool_.front() == nullptr || port_.completions().crowded()) [[unlikely]]
-    return post_otherwise(command);
-  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
+  if (key == nullptr || !key->peer->ready() || !has_room()) [[unlikely]]
+    return post_otherwise(command) ? 1 : 0;
+  return move(command, *key) ? 1 : 0;
 }
 
 [[gnu::noinline]] bool Transfers::post_otherwise(Command& command) {
@@ -54,18 +61,16 @@ bool Transfers::post(Command& command) {
     // A worker that is closed serves nobody any more.
     return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
   }
-  if (pool_.front() == nullptr || port_.completions().crowded()) return false;
+  if (!has_room()) return false;
   const Key* key = keys_.find(command);
   if (key == nullptr) key = keys_.unpack(command, *peer, &why);
   if (key == nullptr) return port_.completions().refuse(command, why);
-  if (command.opcode == Opcode::atomic) return update(command, *key);
-  return command.opcode == Opcode::put ? put(command, *key) : get(command, *key);
+  return command.opcode == Opcode::atomic ? update(command, *key) : move(command, *key);
 }
 
 base::Status Transfers::check(const Command& command) const {
   if (command.opcode >= Opcode::kCount) return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
   if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
-  if (command.rank >= device_.size()) return base::fail(HEDDLE_ERR_RANK, "rank %u of %u", command.rank, device_.size());
   if (command.opcode == Opcode::atomic) {
     const bool wide = command.atomic_op >= HEDDLE_ADD64;
     if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32) {
@@ -91,38 +96,24 @@ base::Status Transfers::check(const Command& command) const {
 
 // Each uses the first free slot, which stays free if nothing is under way afterwards.
 
-inline bool Transfers::put(Command& command, const Key& key) {
+inline bool Transfers::move(Command& command, const Key& key) {
   PeerState& peer = *key.peer;
   params_.user_data = pool_.front();
   const std::uint64_t address = command.remote->handle[2] + command.offset;
-  void* request = port_.call().put_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
-  std::uint32_t flags = kPutLeft;
-  command.source_free = true;
-  if (request != nullptr) [[unlikely]] {
-    if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
-    command.source_free = false;
-    flags = Transfer::active | Transfer::is_put;
-    if (command.wants_source_free) flags |= Transfer::owes_source;
-    pool_.front()->request = request;
+  const Functions& call = port_.call();
+  if (command.opcode == Opcode::get) {
+    void* request = call.get_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
+    if (request != nullptr) return begin(command, peer, request);
+    command.done = command.source_free = true;
+    return true;
   }
-  Transfer* transfer = pool_.take();
-  ++under_way_;
-  transfer->peer = &peer;
-  transfer->token = command.token;
-  transfer->flags = flags;
-  if (peer.unflushed == nullptr) [[unlikely]]
-    note_dirty(peer);
-  transfer->next = peer.unflushed;
-  peer.unflushed = transfer;
-  return true;
-}
-
-inline bool Transfers::get(Command& command, const Key& key) {
-  params_.user_data = pool_.front();
-  const std::uint64_t address = command.remote->handle[2] + command.offset;
-  void* request = port_.call().get_nbx(key.peer->endpoint, command.local, command.bytes, address, key.key, &params_);
-  if (request != nullptr) return goes_on(command, *key.peer, request);
-  command.done = command.source_free = true;
+  void* request = call.put_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
+  Transfer* last = peer.unflushed;
+  if (request != nullptr || last == nullptr || last->token != command.token || last->flags != kPutLeft) [[unlikely]]
+    return begin(command, peer, request);
+  ++last->count;
+  --room_;
+  command.source_free = true;
   return true;
 }
 
@@ -130,27 +121,29 @@ bool Transfers::update(Command& command, const Key& key) {
   Transfer* transfer = pool_.front();
   transfer->peer = key.peer;
   void* request = begin_update(command, transfer, key);
-  if (request != nullptr) return goes_on(command, *key.peer, request);
+  if (request != nullptr) return begin(command, *key.peer, request);
   transfer->local = nullptr;
   command.done = command.source_free = true;
   return true;
 }
 
-// A get or an atomic that is not done at once.
-[[gnu::noinline]] bool Transfers::goes_on(Command& command, PeerState& peer, void* request) {
+// `request`: UCX's; null: of a put, with whose source UCX has finished.
+[[gnu::noinline]] bool Transfers::begin(Command& command, PeerState& peer, void* request) {
   if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
+  const bool puts = command.opcode == Opcode::put;
+  command.source_free = !puts || request == nullptr;
   Transfer* transfer = pool_.take();
-  ++under_way_;
+  --room_;
   transfer->peer = &peer;
   transfer->token = command.token;
   transfer->request = request;
-  transfer->flags = Transfer::active | Transfer::flushed;
-  command.source_free = true;
-  return true;
-}
-
-[[gnu::noinline]] void Transfers::note_dirty(PeerState& peer) {
+  transfer->count = 1;
+  transfer->flags = request == nullptr ? kPutLeft : Transfer::active | (puts ? Transfer::is_put : Transfer::flushed);
+  if (!command.source_free && command.wants_source_free) transfer->flags |= Transfer::owes_source;
+  if (!puts) return true;
+  transfer->next = std::exchange(peer.unflushed, transfer);
   if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
+  return true;
 }
 
 [[gnu::cold]] bool Transfers::not_started(Command& command, ucs_status_t status) {
@@ -253,7 +246,10 @@ void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   }
   if (status == UCS_OK && !told) take_result(*transfer);
   transfer->flags |= Transfer::local_done;
-  if (status != UCS_OK) transfer->status = meaning_of(status);
+  if (status != UCS_OK) {
+    transfer->flags |= Transfer::failed;
+    transfer->status = meaning_of(status);
+  }
   // An answer came back from the peer; the local end of a put shows no such thing.
   if (status == UCS_OK && !transfer->has(Transfer::is_put)) transfer->peer->used = true;
   if (transfer->has(Transfer::owes_source)) {
@@ -263,14 +259,20 @@ void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   if (transfer->has(Transfer::flushed)) self.finish(transfer);
 }
 
+// Each command that it stands for.
+inline void Transfers::tell(const Transfer& transfer, base::Status status) {
+  port_.completions().done(transfer.token, status, transfer.count);
+  room_ += transfer.count;
+}
+
 inline void Transfers::finish(Transfer* transfer) {
   if (transfer->status == HEDDLE_ERR_PEER_FAILED && !port_.closed()) [[unlikely]]
     device_.lose(transfer->peer->rank);
   if (!transfer->has(Transfer::orphan)) [[likely]] {
-    port_.completions().done(transfer->token, transfer->status);
-    --under_way_;
+    tell(*transfer, transfer->status);
   } else {
     --orphans_;
+    ++room_;
   }
   transfer->flags = 0;
   transfer->status = HEDDLE_DONE;
@@ -279,24 +281,21 @@ inline void Transfers::finish(Transfer* transfer) {
 }
 
 [[gnu::cold]] void Transfers::orphan(PeerState& peer) {
-  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
-    Transfer& transfer = pool_.item(i);
+  for (Transfer& transfer : pool_.all()) {
     if (!transfer.is_of(peer) || transfer.has(Transfer::orphan)) continue;
     if (transfer.has(Transfer::local_done) && !peer.flush_flies) continue;  // end_flush() ends it
     transfer.flags |= Transfer::orphan;
     transfer.flags &= ~std::uint32_t{Transfer::owes_source};
-    port_.completions().done(transfer.token, HEDDLE_ERR_PEER_FAILED);
-    --under_way_;
-    ++orphans_;
+    tell(transfer, HEDDLE_ERR_PEER_FAILED);
+    ++orphans_;  // it keeps its slot
+    --room_;
   }
 }
 
 [[gnu::cold]] bool Transfers::holds_some(const PeerState& peer) const {
-  if (peer.flush_flies) return true;
-  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
-    if (pool_.item(i).is_of(peer) && pool_.item(i).request != nullptr) return true;
-  }
-  return false;
+  return peer.flush_flies || std::ranges::any_of(pool_.all(), [&peer](const Transfer& transfer) {
+           return transfer.is_of(peer) && transfer.request != nullptr;
+         });
 }
 
 // Its endpoint is closed, and UCX has ended what went through it. But UCX 1.13 forgets a fetching
@@ -304,26 +303,14 @@ inline void Transfers::finish(Transfer* transfer) {
 // (ucp_request_send_state_ff() relies on a completion that has not begun). A request that is
 // released calls no callback afterwards.
 [[gnu::cold]] void Transfers::abandon(PeerState& peer) {
-  if (peer.flush_flies) {
-    port_.call().request_free(std::exchange(peer.flush_request, nullptr));
-    peer.flush_flies = false;
-    end_flush(peer, HEDDLE_ERR_PEER_FAILED);
-  }
-  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
-    Transfer& transfer = pool_.item(i);
-    if (!transfer.is_of(peer) || transfer.request == nullptr) continue;
-    port_.call().request_free(std::exchange(transfer.request, nullptr));
-    transfer.change.active = false;
-    transfer.flags |= Transfer::local_done;
-    transfer.flags &= ~std::uint32_t{Transfer::owes_source};
-    transfer.status = HEDDLE_ERR_PEER_FAILED;
-    if (transfer.has(Transfer::flushed)) finish(&transfer);
+  if (peer.flush_flies) on_flushed(peer.flush_request, UCS_ERR_CANCELED, &peer);
+  for (Transfer& transfer : pool_.all()) {
+    if (transfer.is_of(peer) && transfer.request != nullptr) on_local(transfer.request, UCS_ERR_CANCELED, &transfer);
   }
 }
 
 void Transfers::disconnect_all() {
-  for (std::uint32_t i = 0; i < pool_.count(); ++i) {
-    const Transfer& transfer = pool_.item(i);
+  for (const Transfer& transfer : pool_.all()) {
     if (transfer.has(Transfer::active)) port_.endpoints().disconnect(*transfer.peer, HEDDLE_ERR_PEER_FAILED, false);
   }
 }
@@ -365,29 +352,12 @@ void Transfers::on_flushed(void* request, ucs_status_t status, void* user) {
 }
 
 void Transfers::end_flush(PeerState& peer, base::Status status) {
-  Transfer* flushed = std::exchange(peer.flushing, nullptr);
-  status == HEDDLE_DONE ? end_puts(flushed) : fail_puts(flushed, status);
+  end_puts(std::exchange(peer.flushing, nullptr), status);
   // On a broken connection nothing is flushed any more.
-  if (peer.stage == PeerState::Stage::broken) fail_puts(std::exchange(peer.unflushed, nullptr), status);
+  if (peer.stage == PeerState::Stage::broken) end_puts(std::exchange(peer.unflushed, nullptr), status);
 }
 
-void Transfers::end_puts(Transfer* put) {
-  while (put != nullptr) {
-    Transfer* next = put->next;
-    if (put->flags == kPutLeft) [[likely]] {
-      port_.completions().done(put->token, HEDDLE_DONE);
-      --under_way_;
-      put->flags = 0;
-      pool_.give_back(put);
-    } else {
-      put->flags |= Transfer::flushed;
-      if (put->has(Transfer::local_done)) finish(put);
-    }
-    put = next;
-  }
-}
-
-[[gnu::cold]] void Transfers::fail_puts(Transfer* put, base::Status status) {
+void Transfers::end_puts(Transfer* put, base::Status status) {
   while (put != nullptr) {
     Transfer* next = put->next;
     put->flags |= Transfer::flushed;

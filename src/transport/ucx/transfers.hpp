@@ -1,8 +1,8 @@
 // Puts, gets and atomics of a port.
 //
 // A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted
-// between two polls share one flush. A get is done when UCX says so, and so is an atomic, which
-// always asks for the result.
+// between two polls share one flush, and one slot if they have one token and their sources are
+// free. A get is done when UCX says so, and so is an atomic, which always asks for the result.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ class Transfers {
   Transfers(Port& port, Device& device, std::uint32_t slots);
   void make_room_for(std::size_t peers) { make_room(&dirty_, peers); }
 
-  // False: not accepted.
-  [[nodiscard]] bool post(Command& command);
+  // By the owner, outside. How many were accepted: 0 or 1.
+  [[nodiscard]] std::size_t post(Command& command);
 
   // Transfers that were not reported as done yet.
-  [[nodiscard]] std::uint32_t under_way() const { return under_way_; }
+  [[nodiscard]] std::uint32_t under_way() const { return pool_.count() - room_ - orphans_; }
   // UCX still has transfers that were reported as failed, since it cannot be made to forget them
   // (orphan()).
   [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
-  [[nodiscard]] bool at_rest() const { return under_way_ == 0 && dirty_.empty() && changing_.empty(); }
+  [[nodiscard]] bool at_rest() const { return under_way() == 0 && dirty_.empty() && changing_.empty(); }
 
   // By polls, before UCX's progress: puts are flushed.
   void flush_dirty() {
@@ -40,7 +40,7 @@ class Transfers {
       change_all_again();
   }
   // From time to time.
-  void forget_releases() { keys_.forget_releases(under_way_ + orphans_ != 0); }
+  void forget_releases() { keys_.forget_releases(under_way() + orphans_ != 0); }
 
   // Fails the transfers of a peer state whose connection is lost. UCX keeps what it has; nobody
   // waits for it any more.
@@ -61,13 +61,13 @@ class Transfers {
   static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
 
   bool post_otherwise(Command& command);
+  // There is a slot, and room for its completions.
+  [[nodiscard]] bool has_room() const;
   static bool is_block(const Command& command);
   base::Status check(const Command& command) const;
-  bool put(Command& command, const Key& key);
-  bool get(Command& command, const Key& key);
+  bool move(Command& command, const Key& key);  // put, get
   bool update(Command& command, const Key& key);
-  bool goes_on(Command& command, PeerState& peer, void* request);
-  void note_dirty(PeerState& peer);
+  bool begin(Command& command, PeerState& peer, void* request);
   bool not_started(Command& command, ucs_status_t status);
   void* begin_update(const Command& command, Transfer* transfer, const Key& key);
   void* fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key);
@@ -84,15 +84,16 @@ class Transfers {
   static void on_flushed(void* request, ucs_status_t status, void* user);
   void flush_all_dirty();
   void flush(PeerState& peer);
-  void end_puts(Transfer* put);
-  void fail_puts(Transfer* put, base::Status status);
+  void end_puts(Transfer* put, base::Status status);
+  void tell(const Transfer& transfer, base::Status status);
   void finish(Transfer* transfer);
 
   Port& port_;
   Device& device_;
   ucp_request_param_t params_{};  // of every put and get, but for the slot
   Pool<Transfer> pool_;
-  std::uint32_t under_way_ = 0;
+  // How many may still be accepted. There are at least as many free slots.
+  std::uint32_t room_;
   std::uint32_t orphans_ = 0;
   std::vector<PeerState*> dirty_;  // with puts that are not flushed
   List<Transfer> changing_;        // atomics to be retried

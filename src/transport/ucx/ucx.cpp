@@ -21,11 +21,7 @@ class Worker final : public TransportWorker {
     device_.take_over(std::move(port_));
   }
 
-  [[nodiscard]] std::size_t post(std::span<Command> batch) override {
-    if (!port_->try_enter()) return 0;
-    const Leaving leaving{*port_};  // also if memory runs out
-    return port_->post(batch);
-  }
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override { return port_->post(batch); }
   // Waits for the helper to leave: a caller whose post() was refused calls this next.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
     const Port::Turn turn(*port_);
@@ -51,11 +47,6 @@ class Worker final : public TransportWorker {
   }
 
  private:
-  struct Leaving {
-    Port& port;
-    ~Leaving() { port.leave(); }
-  };
-
   Device& device_;
   std::unique_ptr<Port> port_;
 };

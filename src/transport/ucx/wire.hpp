@@ -2,8 +2,7 @@
 // have one byte order: otherwise their cards differ.
 #pragma once
 
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -91,9 +90,13 @@ struct Head {
 };
 static_assert(sizeof(Head) == 32);
 inline Head read_head(const void* data) {
-  std::array<std::byte, sizeof(Head)> bytes;
-  std::memcpy(bytes.data(), data, sizeof bytes);
-  return std::bit_cast<Head>(bytes);
+  // word by word, so that the head stays in registers
+  const auto word = [data](std::size_t i) {
+    std::uint32_t read = 0;
+    std::memcpy(&read, static_cast<const std::byte*>(data) + i * sizeof read, sizeof read);
+    return read;
+  };
+  return {word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
 }
 
 // A part of a bundle; the packet follows, and zeros up to a multiple of 8. The head's `position` is
@@ -140,6 +143,14 @@ constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_
 // <= sent.
 constexpr std::uint32_t later_of(std::uint32_t known, std::uint32_t arrived) {
   return arrived - known < std::uint32_t{1} << 31 ? arrived : known;
+}
+// Of `count` messages of one cost, one after the other, the first of which ends at `end`: how many
+// are not in the peer's memory, where the stream has arrived up to `delivered`.
+constexpr std::uint32_t unarrived_of(std::uint32_t count, std::uint32_t cost, std::uint32_t end,
+                                     std::uint32_t delivered) {
+  const std::uint32_t missing = end + (count - 1) * cost - delivered;
+  if (missing - 1 >= (std::uint32_t{1} << 31) - 1) return 0;  // the last has arrived
+  return std::min((missing - 1) / cost + 1, count);
 }
 // The least window: credit comes back by half windows, and half a window must hold the longest
 // message.

@@ -75,5 +75,20 @@ TEST(UcxNews, WhatHasArrivedOnlyGrows) {
   }
 }
 
+// Against the sum over the messages.
+TEST(UcxNews, OfMessagesOfOneLengthThoseAreLeftThatEndBehindWhatHasArrived) {
+  constexpr std::uint32_t kCost = 24;
+  for (const std::uint32_t start : kStarts) {
+    for (const std::uint32_t count : {1U, 2U, 7U}) {
+      for (std::uint32_t arrived = 0; arrived <= (count + 2) * kCost; ++arrived) {
+        std::uint32_t left = 0;
+        for (std::uint32_t i = 1; i <= count; ++i) left += i * kCost > arrived ? 1 : 0;
+        EXPECT_EQ(unarrived_of(count, kCost, start + kCost, start + arrived), left) << start << " + " << arrived;
+      }
+      EXPECT_EQ(unarrived_of(count, kCost, start + kCost, start - 4096), count) << start;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::transport::ucx
