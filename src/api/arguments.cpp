@@ -56,7 +56,7 @@ Status Awaited::wait(const char* call, heddle_worker handle) {
 }
 
 Status refuse_counter(const Counter& counter) {
-  return counter.only() != nullptr
+  return counter.only() != 0
              ? base::fail(HEDDLE_ERR_ARGUMENT, "the counter of the completion was created for another worker")
              : base::fail(HEDDLE_ERR_ARGUMENT,
                           "the counter of the completion belongs to another context; create one in the worker's");

@@ -58,7 +58,7 @@ Status guarded(Function&& function) noexcept {
 // True: the worker may raise the counter. The workers of the counter's context may, and keep the
 // counter while they refer to it; or only one of them may.
 inline bool raised_by(const Counter& counter, const Worker& worker) {
-  return counter.only() != nullptr ? counter.only() == &worker.core() : &counter.owner() == &worker.core().objects;
+  return counter.only() != 0 ? counter.only() == worker.core().handle.id : &counter.owner() == &worker.core().objects;
 }
 [[gnu::cold]] Status refuse_counter(const Counter& counter);
 

@@ -61,8 +61,9 @@ Aggregator::Packet* Aggregator::open(Target target) {
 bool Aggregator::append(Packet* packet, Command& command) {
   const std::uint64_t bytes = packed_bytes(command.header_bytes, command.bytes);
   if (bytes > packet_bytes_ - packet->bytes || packet->messages == kMostMessages) return false;
-  pack(packet->data() + packet->bytes, command.immediate,
-       {static_cast<const std::byte*>(command.header), command.header_bytes},
+  std::span<const std::byte> header;
+  if (!command.inlined) header = {static_cast<const std::byte*>(command.header), command.header_bytes};
+  pack(packet->data() + packet->bytes, command.immediate, header,
        {static_cast<const std::byte*>(command.source()), command.bytes});
   packet->bytes += static_cast<std::uint32_t>(bytes);
   packet->tokens[packet->messages++] = command.token;

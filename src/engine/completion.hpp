@@ -9,7 +9,6 @@
 
 namespace heddle::engine {
 
-struct Core;
 class Objects;
 
 // Raised by one for each operation that finished. If it belongs to one exclusive worker it has one
@@ -17,15 +16,17 @@ class Objects;
 class Counter {
  public:
   static constexpr HandleType kType = HandleType::counter;
-  Counter(Objects& owner, const Core* only, bool counts_done) : owner_(owner), only_(only), counts_done_(counts_done) {}
+  Counter(Objects& owner, std::uint64_t only, bool counts_done)
+      : owner_(owner), only_(only), counts_done_(counts_done) {}
 
   [[nodiscard]] Objects& owner() const { return owner_; }
   // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed:
   // it orders nothing.
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   void close() { closed_.store(true, std::memory_order_relaxed); }
-  // The one worker that may raise it; null: any.
-  [[nodiscard]] const Core* only() const { return only_; }
+  // Handle of the one worker that may raise it; 0: any may. Not its address, which a later worker may
+  // get.
+  [[nodiscard]] std::uint64_t only() const { return only_; }
   // Operations that are done at once raise it as well: who posts them does that.
   [[nodiscard]] bool counts_done() const { return counts_done_; }
 
@@ -37,7 +38,7 @@ class Counter {
       return;
     }
     // Release: who sees the count sees what the operation brought. Partner: value()'s acquire load.
-    if (only_ != nullptr) {
+    if (only_ != 0) {
       value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     } else {
       value_.fetch_add(1, std::memory_order_release);
@@ -55,7 +56,7 @@ class Counter {
   std::atomic<heddle_status> first_error_{HEDDLE_DONE};
   std::atomic<bool> closed_{false};
   Objects& owner_;
-  const Core* only_;
+  const std::uint64_t only_;
   const bool counts_done_;
 };
 

@@ -2,7 +2,7 @@
 // peers, and what is known of failed ranks. Its parts are the completer and the protocols;
 // worker/worker.hpp puts them together.
 //
-// For the thread inside the worker, but for what is constant, moved() and what Operations says.
+// For the thread inside the worker, but for what is constant, `moves` and what Operations says.
 #pragma once
 
 #include <atomic>

@@ -2,7 +2,7 @@
 //
 // A program may release a region or a counter while operations that name it are on their way.
 // Whoever releases asks the workers; what is still named is destroyed when the last such operation
-// has ended (Context::reclaim). So operations and the transports beneath them may keep plain
+// has ended (Objects::reclaim). So operations and the transports beneath them may keep plain
 // pointers, and direct operations, which end within their call, pay nothing.
 //
 // Invariants: only the worker's thread writes; any thread reads. A mark is set before the call that

@@ -143,7 +143,7 @@ void Objects::close_remote(RemoteRegion* remote) {
   reclaim();
 }
 
-base::Result<Counter*> Objects::open_counter(const Core* only, bool counts_done) {
+base::Result<Counter*> Objects::open_counter(std::uint64_t only, bool counts_done) {
   return counters_.add(std::make_unique<Counter>(*this, only, counts_done));
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <forward_list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -67,7 +68,7 @@ class Objects {
   void note_failures();
 
   // ---- counters ----
-  base::Result<Counter*> open_counter(const Core* only, bool counts_done);
+  base::Result<Counter*> open_counter(std::uint64_t only, bool counts_done);
   void close_counter(Counter* counter);
 
   [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
@@ -77,11 +78,18 @@ class Objects {
   // ---- released ----
   void add(const NamesObjects& who);
   void remove(const NamesObjects& who);
+  // Runs function() while nobody is asked what it names.
+  template <class Function>
+  void without_reclaim(Function&& function) {
+    const std::lock_guard lock(retired_mutex_);
+    function();
+  }
   // True while something that was released has not been destroyed.
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_relaxed) > 0; }
   // Destroys what was released and is named no more.
   void reclaim() noexcept;
-  // Destroys everything; nobody is left who names objects.
+  // Destroys all regions and remote regions, and what was released; nobody is left who names
+  // objects.
   void clear();
 
  private:
@@ -95,7 +103,8 @@ class Objects {
   Owned<RemoteRegion> remotes_;
   Owned<Counter> counters_;
 
-  queue::FetchingMutex retired_mutex_;  // guards the three lists; taken before the workers' own
+  // guards the three lists; taken before the mutexes of the Owned lists
+  queue::FetchingMutex retired_mutex_;
   // nodes: a vector would move its elements by memmove(), which ThreadSanitizer in a program sees
   // without the lock (base/tsan_order.hpp)
   std::forward_list<const NamesObjects*> namers_;

@@ -200,7 +200,7 @@ enum class Role : std::uint8_t {
   command = 1,  // the operation's data or result: done at the target
   carrier = 2,  // the message that carries a request or part: only its source matters
   reply = 3,    // the answer to a request
-  // of a command that has no operation, since nobody is told of its end: see Unnotified
+  // of a command without an operation: nobody is notified of its end, see Unnotified
   unnotified = 4
 };
 

@@ -40,8 +40,8 @@ class ActiveMessages final : public Protocol {
   // What was reserved for a message that did not leave.
   void give_back(heddle_peer target, const LongMessage& message);
 
-  // ---- arrivals ---- The common ones: small messages of class NETWORK, well formed, with a
-  // handler.
+  // ---- arrivals ----
+  // The common ones: small messages of class NETWORK, well formed, with a handler.
   [[nodiscard]] std::size_t deliver(std::span<const transport::Completion> arrivals) override;
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
   void run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes);

@@ -2,7 +2,7 @@
 // the payload with a get when it has room for it, runs or stores the message, and tells the sender
 // that its memory is its own again. See docs/decisions/0020.
 //
-// Life of a message. Sender: offer() takes an operation, lends the payload (Context::lend), and
+// Life of a message. Sender: offer() takes an operation, lends the payload (Objects::lend), and
 // posts the offer: what reaches the memory, with the message's header. The operation ends by the
 // receiver's answer. Receiver: an offer becomes a Fetch, which waits in the queue of its source and
 // class for room, then becomes a get of this worker into a buffer of the library; with its end the
@@ -15,7 +15,7 @@
 // sender has operations; more are refused. Classes do not wait for each other.
 //
 // Waiting moves on when what it waits for happens: a fetch of the source, or any, has ended; a
-// large task has (room_for_tasks); for a free operation, at every progress (a chore).
+// large task has (room_for_tasks); for a free operation, at every progress (Core::want_advance).
 //
 // Threads: waiting() and the rest: the thread inside the worker. eager(): any.
 #pragma once
@@ -59,7 +59,7 @@ class AmRendezvous {
   void arrived(heddle_peer from, const wire::AmOffer& offer);
   // A large task has ended.
   void room_for_tasks();
-  // Chores: as Tagged::advance, but *left is only ever set.
+  // As Protocol::advance(); *left is only ever set.
   bool advance(bool* left);
   // Core::failed has changed.
   void note_failures();

@@ -68,9 +68,10 @@ class Tagged final : public Protocol {
   explicit Tagged(Core& core);
   ~Tagged() override;
 
-  // ---- sending ---- The receiver's memory for a message; and for a long one a share of this
-  // worker's operations: what is left of them fetches long messages of others, so that two workers
-  // which send to each other never wait for each other's. False: no_room() says what to do.
+  // ---- sending ----
+  // Reserves the receiver's memory for a message, and for a long one also one of this worker's
+  // operations that offers may take: the others fetch long messages, so that two workers which send
+  // to each other never wait for each other. False: no_room() says what to do.
   template <bool kShared>
   bool reserve(heddle_peer target, std::uint64_t bytes) {
     if (bytes > eager_) [[unlikely]]
@@ -209,7 +210,7 @@ class Tagged final : public Protocol {
   static void end_part(Shown& shown, std::size_t which, base::Status status);
   void end_taken(Shown& shown);
   void complete_all_taken(base::Status status);
-  bool settled(Shown& shown, base::Status status);
+  bool stop(Shown& shown, base::Status status);
   void report_incomplete(const Shown& shown);
   bool advance_all_taken();
   void note_failed_inlets();

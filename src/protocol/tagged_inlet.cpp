@@ -294,7 +294,7 @@ void Tagged::complete_all_taken(base::Status status) {
     const bool over = timeout.over();
     for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
       next = shown->next;  // what runs at the end of a receive adds to the front only
-      if (!settled(*shown, status)) {
+      if (!stop(*shown, status)) {
         if (!over) continue;
         report_incomplete(*shown);
       }
@@ -304,8 +304,8 @@ void Tagged::complete_all_taken(base::Status status) {
   }
 }
 
-// Nothing more of it is begun. True: nobody writes to its buffer any more.
-bool Tagged::settled(Shown& shown, base::Status status) {
+// Begins nothing more of it. True: nobody writes to its buffer any more.
+bool Tagged::stop(Shown& shown, base::Status status) {
   BoardPlace& place = shown.inlet->board->places[shown.index];
   for (std::size_t which = 0; which < Shown::kAtOnce; ++which) {
     if (shown.fetching[which].claimed) end_part(shown, which, status);

@@ -1,5 +1,5 @@
-// What a room above the engine adds to every worker: a protocol of its own (messages of
-// wire::kExtension), which the worker owns. The engine knows no more about it.
+// What a room above adds to every worker: a protocol of its own (messages of
+// wire::kExtension), which the worker owns. The worker room knows no more about it.
 #pragma once
 
 #include <memory>

@@ -125,9 +125,9 @@ class Gate {
   // transport's library. From begin() on.
   [[nodiscard]] virtual bool may_advance() const { return true; }
 
-  // ---- helpers: any thread, numbered as queue::Handover says ---- function() inside, unless
-  // somebody is. False: somebody is. `urgent`: exclusive: the owner, who comes and goes all the
-  // time, is waited for, for a moment.
+  // ---- helpers: any thread, numbered as queue::Handover says ------------------------------------
+  // Runs function() inside, unless another thread is there: then false. `urgent`: where the worker
+  // is exclusive, waits a moment for its owner, who comes and goes all the time.
   template <class Function>
   bool try_visit(std::uint32_t number, bool urgent, Function&& function) {
     if (inside() || !enter_as_helper(number, urgent)) return false;
@@ -151,8 +151,9 @@ class Gate {
   // `inbox`: null: there is no queue.
   Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all = false);
 
-  // ---- what a mode is ---- A command, by a thread that may be inside already. Where this merely
-  // posts it, and leaves nothing under way, neither inside_ nor entries_ need to tell.
+  // ---- what a mode is ---------------------------------------------------------------------------
+  // A command, by a thread that may be inside already. Where this merely posts it, and leaves
+  // nothing under way, neither inside_ nor entries_ need to tell.
   virtual base::Status post_now(transport::Command& command, const Completion& completion) = 0;
   // Lets the calling thread in, which is not inside. False: not now.
   virtual bool let_in() = 0;
@@ -174,9 +175,9 @@ class Gate {
   [[nodiscard]] virtual bool leaves_others_commands() const { return false; }
   virtual void run_on_executor(void (*run)(void*), void* what) { run(what); }
 
-  // ---- what modes use ---- Posts the command where nothing was queued before it; the caller has
-  // let itself in and lets itself out, neither of which others were told of. *wake: helpers are to
-  // be woken after that.
+  // ---- what modes use ---------------------------------------------------------------------------
+  // Posts the command where nothing was queued before it. The caller has let itself in and lets
+  // itself out; no other thread learns of either. *wake: helpers are to be woken after that.
   base::Status post_inside(transport::Command& command, const Completion& completion, bool* wake) {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {

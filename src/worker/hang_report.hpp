@@ -1,5 +1,4 @@
-// Waits of blocking calls: what must not wait is told so, and what waits too long is reported
-// (HEDDLE_HANG_SECONDS).
+// Reports waits of blocking calls that last too long (HEDDLE_HANG_SECONDS).
 //
 // A report says which call waits on what, each operation of the worker that is not finished with
 // the stage it is in, and who should move it on: this thread, the executor, or a thread of a peer.

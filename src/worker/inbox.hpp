@@ -61,8 +61,9 @@ class Inbox {
   }
   static constexpr std::uint64_t kMostCopied = 1024;  // bytes of payload
 
-  // ---- the consumer ---- Starts at most kBatch of what waits; how many were started. `by_helper`:
-  // of the library's threads.
+  // ---- the consumer -----------------------------------------------------------------------------
+  // Starts at most kBatch of what waits; how many were started. `by_helper`: by one of the
+  // library's threads.
   std::size_t drain(bool by_helper);
   // The transport did not take the next one.
   [[nodiscard]] bool stalled() const { return stalled_; }
@@ -85,8 +86,8 @@ class Inbox {
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message as it stands in the queue, followed by [Completion, if notifies], and the packet if
-  // it was copied, else header, pointer to the payload (8 bytes), and its length (8).
+  // A message as it stands in the queue, followed by [Completion, if `notifies` is set], and the
+  // packet if it was copied, else header, pointer to the payload (8 bytes), and its length (8).
   struct QueuedMessage {
     std::uint32_t rank;
     std::uint32_t worker;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kStillNs = 2'000'000'000;
 constexpr std::int64_t kCancelNs = 30'000'000'000;
 // To the second meeting those come at once who had nothing left at the first, unless they are
-// stopped; the others when they have ended or given up what they had.
+// stopped; the others when they have completed their operations, or wait for them no more.
 constexpr std::int64_t kPromptNs = 30'000'000'000;
 constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kCancelNs + kPromptNs;
 constexpr std::byte kDrained{0};
@@ -56,7 +56,7 @@ class Context::Leaving {
   [[nodiscard]] base::Status finish(Collective kind, std::int64_t timeout_ns);
   [[nodiscard]] base::Status meet(std::int64_t timeout_ns);
   [[nodiscard]] base::Status drain_together();
-  void cancel_all();
+  void warn_of_unfinished();
 
   Context& context_;
   base::Clock& clock_;
@@ -122,7 +122,7 @@ base::Status Context::Leaving::meet(std::int64_t timeout_ns) {
 // All have met.
 base::Status Context::Leaving::drain_together() {
   const bool others = undrained() > (drained_ ? 0U : 1U);
-  if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) cancel_all();
+  if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) warn_of_unfinished();
   drained_ = true;
   if (context_.size() == 1) return HEDDLE_DONE;
   // Rank 0, whose bootstrap may keep the job together, is the last to go.
@@ -151,7 +151,7 @@ base::Status Context::Leaving::run() {
     context_.bootstrap().note_all_leave();
     if (undrained() > 0) status = drain_together();
   } else if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) {
-    cancel_all();
+    warn_of_unfinished();
   }
   if (Attachment* attached = context_.attachment(); attached != nullptr) attached->end();
   for (Worker* worker : workers_) context_.end_worker(worker);
@@ -161,8 +161,8 @@ base::Status Context::Leaving::run() {
   return status == HEDDLE_ERR_PEER_FAILED ? HEDDLE_DONE : status;
 }
 
-// Ending the workers cancels them.
-void Context::Leaving::cancel_all() {
+// Logs the workers whose operations will be cancelled when these workers end.
+void Context::Leaving::warn_of_unfinished() {
   for (Worker* worker : workers_) {
     if (worker->try_quiet() != HEDDLE_AGAIN) continue;
     context_.environment().log.line(

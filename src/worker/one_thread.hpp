@@ -2,7 +2,7 @@
 // opened, registered and destroyed is that by the thread, whoever asks and waits for it; a worker
 // that another thread posts to or polls takes and has nothing now.
 //
-// The engine does not post or poll by others: all workers of such a context are in offload mode,
+// No other thread posts or polls: all workers of such a context are in offload mode,
 // and Gate::may_advance() keeps the others out. What stands here is what the other threads have to
 // do with the transport, and the second lock on the door.
 #pragma once

@@ -24,6 +24,7 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
     worker->gate_ =
         Gate::make(*worker, traits.sharing, static_cast<std::uint32_t>(operations), context.small_offload());
   }
+  context.objects().add(*worker);  // complete from here on: any thread may ask what it names
   return worker;
 }
 
@@ -54,11 +55,11 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
   completer_.add(wire::row_of(wire::Kind::tagged), tagged_);
   completer_.add(wire::row_of(wire::Kind::request), requests_);
   completer_.add(wire::row_of(wire::Kind::reply), requests_);
-  context.objects().add(*this);
 }
 
 Worker::~Worker() {
-  gate_.reset();
+  // Callbacks that end() ran may have posted again: until that is cancelled too, it names objects.
+  context_.objects().without_reclaim([this] { gate_.reset(); });
   completer_.cancel_all(HEDDLE_ERR_CANCELLED);
   context_.objects().remove(*this);
   if (!context_.environment().config.flag(base::Var::stats)) return;

@@ -143,7 +143,7 @@ TEST(FailureEpoch, PlantedBugsAreFound) {
   expect_finds<EpochModel<EpochBug::seen_after_looking>>("epoch noted after looking", kInterleaved, "waits for ever");
 }
 
-// ---- releasing what a queued command names: Gate::drain, Context::reclaim, Worker::names_remote
+// ---- releasing what a queued command names: Inbox::drain, Objects::reclaim, Worker::names_remote
 
 enum class ReleaseBug { none, marks_before_queue, released_before_marked };
 

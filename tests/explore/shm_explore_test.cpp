@@ -159,8 +159,8 @@ enum class ConnectBug {
   bits_before_attention,  // of the receiver: attention is lowered after the bitmap is taken
 };
 
-// Home::open_ring of two senders and Worker::discover of one receiver. The appending to a ring list
-// is under a mutex of the sender's process; each sender here is a process with one thread. The
+// Device::open_ring of two senders and Worker::discover of one receiver. The appending to a ring
+// list is under a mutex of the sender's process; each sender here is a process with one thread. The
 // bitmap is one word for both.
 template <ConnectBug kBug, std::uint32_t kSenders, std::uint32_t kRings>
 struct ConnectModel final : Model {
@@ -183,7 +183,7 @@ struct ConnectModel final : Model {
     for (std::uint32_t ring = 0; ring < kRings; ++ring) open_ring(thread, 100 + ring);
   }
 
-  // Home::open_ring
+  // Device::open_ring
   void open_ring(std::uint32_t rank, std::uint64_t offset) {
     if (kBug == ConnectBug::bit_before_count) announce(rank);
     Process& me = peers[rank];

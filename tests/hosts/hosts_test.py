@@ -302,7 +302,7 @@ class Strangers(WithAnyLauncher):
         job.wait_for(r"busy\d \d+$", 4)
         pids = [int(pid) for rank, pid in re.findall(r"busy(\d) (\d+)", job.said) if int(rank) < 2]
         to_knock_at = doors(1, pids)
-        # UCX listens for each process's worker and home worker; rank 0 for the job.
+        # UCX listens for each process's worker and device worker; rank 0 for the job.
         self.assertGreaterEqual(len(to_knock_at), 5, job.said)
         words = [sys.executable, "-c", STRANGER, ",".join(one.hex() for one in GREETINGS), ",".join(to_knock_at)]
         stranger = subprocess.Popen(HOSTS.on(2, words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -61,8 +61,8 @@ void Directory::tell_those_who_asked(std::uint32_t worker) {
   notify_the_rest();
 }
 
-// Answers the kept questions, and tells the first `unnotified` of the ranks that have asked for
-// each worker. What there is no memory for is done the next time.
+// Answers the kept questions. For each worker, tells those ranks that have asked and do not know
+// the answer yet. What there is no memory for is done the next time.
 void Directory::notify_the_rest() try {
   for (; unanswered_count_ != 0; --unanswered_count_) answer(unanswered_[unanswered_count_ - 1]);
   for (std::uint32_t worker = 0; worker < own_.size(); ++worker) {
