@@ -24,8 +24,8 @@ class Counter {
   // it orders nothing.
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   void close() { closed_.store(true, std::memory_order_relaxed); }
-  // Handle of the one worker that may raise it; 0: any may. Not its address, which a later worker may
-  // get.
+  // Handle of the one worker that may raise it; 0: any may. Not its address, which a later worker
+  // may get.
   [[nodiscard]] std::uint64_t only() const { return only_; }
   // Operations that are done at once raise it as well: who posts them does that.
   [[nodiscard]] bool counts_done() const { return counts_done_; }
