@@ -408,6 +408,10 @@ void Engine::land(const Arrival& arrival, Message& message) {
   const Hold hold = message.cq->stags().hold(message.local_stadd, message.length, Access::write);
   if (hold.denied != Denied::none) {
     message.error = local_error(hold.denied);
+  } else if (std::uint64_t{head.offset} + head.bytes > message.length) {
+    // What a packet says of its own length is checked where it arrives; this get asked for less.
+    message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
+    message.cq->stags().release(hold);
   } else {
     if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
     memory_.about(message.cq->id_of(message.slot), message.local_stadd, hold.data);

@@ -10,7 +10,6 @@ namespace {
 
 namespace base = heddle::base;
 namespace engine = heddle::engine;
-namespace protocol = heddle::engine;
 namespace transport = heddle::transport;
 
 [[gnu::cold]] Status explain_peer(Worker& worker, std::uint32_t rank, std::uint32_t index) {
