@@ -1,9 +1,11 @@
 /* Heddle: communication for programs in which every thread communicates.  The C API.
  *
  * Words.  A *context* is one process's membership in a job. A *worker* is one queue of
- * communication; threads post to workers. A *region* is memory that peers can reach; a *remote
- * region* names one of a peer's regions (or one's own). A *remote address* is a remote region and
- * an offset in bytes, never a bare pointer.
+ * communication; threads post to workers. A *region* is memory that peers can reach: allocated by
+ * heddle_region_alloc, or the program's own, registered. A *remote region* names one of a peer's
+ * regions (or one's own). A *remote address* is a remote region and an offset in bytes, never a
+ * bare pointer. A remote region is *mapped* if this process can load and store there; an operation
+ * on it is then *direct*.
  *
  * Results.  Every function returns a heddle_status unless it says otherwise:
  *   HEDDLE_DONE    finished already; no completion will follow (see counts_done of
@@ -16,8 +18,10 @@
  * returns HANDLE for one that is not open, and every function that takes a pointer returns ARGUMENT
  * for null, unless it says that null is allowed; these two are not listed again. Functions that
  * allocate may return NO_MEMORY.
- * Functions named heddle_try_… return at once. The same name without try_ makes progress on the
- * worker until the operation is accepted; it never returns HEDDLE_AGAIN.
+ * Functions named heddle_try_… return at once. The same name without try_ is the *blocking form*:
+ * it makes progress on the worker until the operation is accepted, not until it is finished (it may
+ * return HEDDLE_POSTED), and never returns HEDDLE_AGAIN. heddle_flush and heddle_quiet wait until
+ * operations are complete. In collectives.h "blocking" means that the operation is finished.
  *
  * Threads.  Functions on a context, a region, a remote region or a counter may be called by any
  * thread at any time, unless they say otherwise. Functions on an exclusive worker may be called by
@@ -34,15 +38,19 @@
  *     heddle_fetch_atomic_wait (until what they wait for is there)
  *   - heddle_run_tasks
  *   - heddle_context_barrier with a worker (on that worker)
+ *   - heddle_context_progress (on the workers that helpers may advance)
+ *   - heddle_partitioned_test, heddle_partitioned_wait and heddle_parrived (on their worker)
  *   - heddle_context_leave (on all workers of the context)
  * No other call does: not the try_ functions, heddle_context_exchange, heddle_region_exchange, nor
- * a barrier without a worker. Inside a NETWORK handler or a completion callback, a call that would
- * wait or make progress, on any worker, returns HEDDLE_ERR_STATE. Direct memory operations (of the
- * shm transport, on regions that a peer can map) need no progress at either side.
+ * a barrier without a worker. Inside a NETWORK handler, a completion callback or a function run by
+ * heddle_run_on_engine, a call that would wait or make progress, on any worker, returns
+ * HEDDLE_ERR_STATE: the lists of errors call this "inside a handler". USER handlers may do both.
+ * Direct operations need no progress at either side.
  * A call that waits spins, then yields its core, and sleeps once it has waited for a millisecond.
  * Messages wake it. It notices other events, such as a direct put into the word that it waits for,
- * at most a sixteenth of its waiting time later: at most 1 ms; where more than five ranks share a
- * core, 0.2 ms for each of these ranks, at most 100 ms.
+ * at its next look. Between looks it sleeps for a sixteenth of the time waited so far, but not
+ * longer than 1 ms. Where n > 5 ranks share a core, this limit is n * 0.2 ms, and never more than
+ * 100 ms.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A smaller structure, from an older
  * header, is accepted: its missing fields take the defaults (statistics: it gets the fields that it
@@ -94,7 +102,8 @@ typedef enum heddle_status {
   HEDDLE_ERR_RANGE = -4,     /* the access leaves the region */
   HEDDLE_ERR_ALIGNMENT = -5, /* atomics and signals need natural alignment */
   HEDDLE_ERR_SIZE = -6,      /* larger than a stated limit */
-  HEDDLE_ERR_NO_MEMORY = -7, /* memory or another bounded resource is exhausted for good */
+  /* memory or another bounded resource is exhausted; trying again does not help */
+  HEDDLE_ERR_NO_MEMORY = -7,
   /* not available in this build, on this transport, or in this sharing mode */
   HEDDLE_ERR_UNSUPPORTED = -8,
   HEDDLE_ERR_PEER_FAILED = -9, /* the peer died or left the job */
@@ -156,7 +165,8 @@ typedef struct heddle_context_options {
   /* "auto" (or null): HEDDLE_BOOTSTRAP; "local", "pmix", "pmi", "single", "inproc" */
   const char* bootstrap;
   /* null: HEDDLE_TRANSPORT; "shm", "ucx", "utofu", "loopback", "loopback-messages", "NEAR,FAR",
-   * "fault+NAME" */
+   * "fault+NAME". "shm,ucx": shm within a node, ucx between nodes. loopback and fault are for
+   * tests */
   const char* transport;
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;
@@ -180,9 +190,9 @@ HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* optio
  * the job leaves too, then closes the context and everything opened on it. Workers make progress
  * meanwhile, so no other thread may be in a call on this context. It does not wait for ranks that
  * have died or left before; that is HEDDLE_DONE. After a barrier that timed out, leave first
- * finishes that barrier. Lost are errors of operations without a completion (to get them, call
- * heddle_quiet before), and messages that have not been handled or received yet (to have all, call
- * heddle_context_barrier with the worker before). A long tagged message, which its receiver
+ * finishes that barrier. Leave does not report errors of operations without a completion: call
+ * heddle_quiet before. Messages that have not been handled or received are dropped: call
+ * heddle_context_barrier with the worker before. A long tagged message, which its receiver
  * fetches, is an operation of the sender: leave waits until it is received.
  * How long: leave waits for a living rank until that rank leaves, however late. Once all ranks
  * leave, operations of which nothing has moved for 30 s (in a job of one rank 2 s) are cancelled:
@@ -203,7 +213,8 @@ HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* s
 /* Collective over the job. One thread of each rank calls it. While it waits it makes progress on
  * `worker`; {0}: on none. Over shared memory and with at most 64 ranks it takes microseconds from a
  * job's third collective on; otherwise it goes through the launcher (tens to hundreds of
- * microseconds): use it for set-up, not in inner loops.
+ * microseconds with few ranks, about 1 s with 1024 ranks on two cores): use it for set-up, not in
+ * inner loops.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this, once all living ranks have
  * arrived), TIMEOUT (this rank counts as arrived; call again to continue the wait), STATE (inside a
  * handler, or another thread is in a collective of this context), ARGUMENT (the worker belongs to
@@ -296,15 +307,15 @@ typedef struct heddle_worker_options {
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
                                             heddle_worker* worker);
 
-/* Waits for the worker's operations (as heddle_quiet), then, 2 s at most, until its peers have
- * taken the answers that they wait for, then closes it. If the number of its unfinished operations
- * does not fall for HEDDLE_CLOSE_TIMEOUT (60 s), it returns TIMEOUT and the worker stays open with
- * all its operations: call again later, or leave the context, which ends the rest. The usual
- * reason: their target ranks live and do not do their part (post a receive, open a worker, make
- * progress). The memory of the operations must live until then. Messages that arrive for the worker
- * later are dropped, and so are USER messages that no heddle_run_tasks has taken; a warning tells
- * how many. No other thread may be in a call on the worker; that includes a handler that its
- * heddle_run_tasks runs.
+/* Waits for the worker's operations (as heddle_quiet), then, for 2 s at most, until the transport
+ * has taken this worker's replies to requests of peers (gets, atomics, long messages), then closes
+ * it. If the number of its unfinished operations does not fall for HEDDLE_CLOSE_TIMEOUT (60 s), it
+ * returns TIMEOUT and the worker stays open with all its operations: call again later, or leave the
+ * context, which ends the rest. The usual reason: their target ranks live and do not do their part
+ * (post a receive, open a worker, make progress). The memory of the operations must live until
+ * then. Messages that arrive for the worker later are dropped, and so are USER messages that no
+ * heddle_run_tasks has taken; a warning tells how many. No other thread may be in a call on the
+ * worker; that includes a handler that its heddle_run_tasks runs.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open);
  * TIMEOUT (it stays open); what heddle_quiet returns (the worker is closed nevertheless). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
@@ -316,8 +327,8 @@ HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* ind
 HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing* mode);
 
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and
- * completes operations. Returns how many events it handled (0: nothing to do), or a negative
- * heddle_status. Errors: STATE (inside a handler). */
+ * completes operations. Returns how many events it handled (0: nothing to do, or another thread is
+ * inside the worker), or a negative heddle_status. Errors: STATE (inside a handler). */
 HEDDLE_API int heddle_worker_progress(heddle_worker worker);
 
 /* For a program's own loop:
@@ -359,7 +370,9 @@ typedef struct heddle_worker_stats {
   uint64_t again;    /* HEDDLE_AGAIN returned */
   uint64_t polls;    /* calls of progress */
   uint64_t received; /* active messages whose handler ran */
-  uint64_t dropped;  /* arrivals refused: malformed, unknown handler, out of range */
+  /* arrivals that were dropped: malformed, without a handler, out of range, or no memory for
+   * them */
+  uint64_t dropped;
   uint64_t failed;   /* operations completed with an error */
   uint64_t sends;    /* tagged messages accepted */
   uint64_t receives; /* receives that got a message */
@@ -369,9 +382,10 @@ typedef struct heddle_worker_stats {
   uint64_t stored;     /* USER messages that wait for heddle_run_tasks now */
   uint64_t aggregated; /* messages of all kinds that left in packets of several */
   uint64_t packets;    /* those packets */
-  /* messages that were only registered when they were posted (HEDDLE_SMALL_OFFLOAD) */
+  /* messages that were only queued when they were posted, for a helper to send
+   * (HEDDLE_SMALL_OFFLOAD) */
   uint64_t registered;
-  uint64_t helped; /* of these, those that a helper submitted */
+  uint64_t helped; /* of these, those that a helper has sent */
   /* long tagged messages sent that took a receive posted before (HEDDLE_TAG_READY) */
   uint64_t taken;
 } heddle_worker_stats;
@@ -380,7 +394,9 @@ HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_w
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-/* Runs once, from a call that makes progress on the worker. It may post; it may not make progress
+/* Runs once, on the thread that is inside the worker: usually in a call that makes progress on it;
+ * also on an executor or helper, in a call that posts (delegate), or in heddle_recv_cancel. It may
+ * post; it may not make progress
  * (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE or an error such as
  * HEDDLE_ERR_PEER_FAILED. */
 typedef void (*heddle_callback)(void* arg, heddle_status status);
@@ -409,7 +425,8 @@ typedef struct heddle_completion {
 
 typedef struct heddle_counter_options {
   size_t size;
-  /* set: only this exclusive worker's operations raise it, which spares an atomic instruction */
+  /* set: only this exclusive worker's operations raise it, which spares an atomic instruction. If
+   * the worker is not exclusive, or is helped, the counter is like any other */
   heddle_worker worker;
   /* not 0: operations that return HEDDLE_DONE raise it too, before they return. So it reaches the
    * number of accepted operations, and the program need not count those that returned
