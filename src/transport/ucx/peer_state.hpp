@@ -185,6 +185,8 @@ struct PeerState {
   void* flush_request = nullptr;  // UCX's, while the flush is under way
 
   [[nodiscard]] bool ready() const { return stage == Stage::ready; }
+  // What was posted before may still be flushed: its worker may be closed, the connection stays.
+  [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && endpoint != nullptr); }
   [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
   // The peer now knows this of the stream from it.
   void has_told(std::uint32_t consumed, std::uint32_t arrived) {

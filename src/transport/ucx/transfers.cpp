@@ -219,7 +219,7 @@ void* Transfers::change(Transfer* transfer) {
   List<Transfer> again = std::exchange(changing_, {});
   while (!again.empty()) {
     Transfer* transfer = again.take();
-    void* request = transfer->peer->ready() ? change(transfer) : UCS_STATUS_PTR(UCS_ERR_CANCELED);
+    void* request = transfer->peer->flushable() ? change(transfer) : UCS_STATUS_PTR(UCS_ERR_CANCELED);
     if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
       transfer->request = request;
       continue;
@@ -319,7 +319,7 @@ void Transfers::disconnect_all() {
 
 void Transfers::flush_all_dirty() {
   std::erase_if(dirty_, [this](PeerState* peer) {
-    const auto waits = [peer] { return peer->unflushed != nullptr && peer->ready(); };
+    const auto waits = [peer] { return peer->unflushed != nullptr && peer->flushable(); };
     if (!peer->flush_flies && waits()) flush(*peer);
     return !(peer->dirty = peer->flush_flies || waits());
   });
@@ -353,8 +353,11 @@ void Transfers::on_flushed(void* request, ucs_status_t status, void* user) {
 
 void Transfers::end_flush(PeerState& peer, base::Status status) {
   end_puts(std::exchange(peer.flushing, nullptr), status);
-  // On a broken connection nothing is flushed any more.
-  if (peer.stage == PeerState::Stage::broken) end_puts(std::exchange(peer.unflushed, nullptr), status);
+  // On a broken connection nothing is flushed any more: what this flush did not cover has failed,
+  // even if the flush itself went well.
+  if (peer.stage == PeerState::Stage::broken) {
+    end_puts(std::exchange(peer.unflushed, nullptr), status != HEDDLE_DONE ? status : peer.status);
+  }
 }
 
 void Transfers::end_puts(Transfer* put, base::Status status) {

@@ -314,6 +314,7 @@ bool Worker::send_waiting(Channel& channel) {
     if (code != UTOFU_SUCCESS) return false;
     channel.first = kept.next;
     --channel.waiting;
+    if (kept.bytes <= kPiggyback) give_buffer(buffer);  // the command has the message
   }
   return true;
 }
