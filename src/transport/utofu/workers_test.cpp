@@ -220,6 +220,42 @@ TEST(Workers, MoreRegionsThanNumbers) {
   }
 }
 
+// A message to a worker that is not open yet waits in a buffer of the pool. Were the buffer not given
+// back, half of the pool would be gone after as many connections, and nothing more would be accepted.
+TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
+  constexpr std::uint32_t kWorkers = 12;  // more than half of the pool, which has 16 buffers here
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
+                                             {"HEDDLE_UTOFU_MRQ_DEPTH", "64"},
+                                             {"HEDDLE_MAX_WORKERS", std::to_string(kWorkers)}};
+  Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
+  auto sender = sides[0].transport()->open_worker(0);
+  ASSERT_TRUE(sender.ok()) << base::last_message();
+  std::vector<std::unique_ptr<TransportWorker>> receivers;
+  for (std::uint32_t number = 0; number < kWorkers; ++number) {
+    const std::uint64_t text = 100 + number;
+    Command message(1, number, number);
+    message.set_message(nullptr, 0, &text, sizeof text);
+    ASSERT_EQ((*sender)->post({&message, 1}), 1U) << "the first message to worker " << number << " is not accepted";
+    auto receiver = sides[1].transport()->open_worker(number);
+    ASSERT_TRUE(receiver.ok()) << base::last_message();
+    receivers.push_back(std::move(*receiver));
+    const test::Deadline deadline;
+    for (bool arrived = false; !arrived;) {
+      ASSERT_FALSE(deadline.over());
+      Completion completion;
+      (*sender)->poll({&completion, 1});
+      if (receivers.back()->poll({&completion, 1}) == 0) {
+        sched_yield();
+        continue;
+      }
+      ASSERT_EQ(completion.event, Event::message);
+      EXPECT_EQ(completion.immediate, number);
+      arrived = true;
+    }
+  }
+}
+
 TEST(Workers, DepthsThatDifferAreTold) {
   bootstrap::inproc::Job job(kRanks);
   Side sides[kRanks] = {{job, 0, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "1024"}}},
