@@ -220,8 +220,9 @@ TEST(Workers, MoreRegionsThanNumbers) {
   }
 }
 
-// A message to a worker that is not open yet waits in a buffer of the pool. Were the buffer not given
-// back, half of the pool would be gone after as many connections, and nothing more would be accepted.
+// A message to a worker that is not open yet waits in a buffer of the pool. Were the buffer not
+// given back, half of the pool would be gone after as many connections, and nothing more would be
+// accepted.
 TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
   constexpr std::uint32_t kWorkers = 12;  // more than half of the pool, which has 16 buffers here
   bootstrap::inproc::Job job(kRanks);
