@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds for aarch64 (preset aarch64) and runs the tests of the rooms under qemu's user mode, as an A64FX.
-#     check_aarch64.sh            all rooms up to the transports, with the conformance suite, and the engine
-#     check_aarch64.sh --quick    without the conformance suite and the engine
+#     check_aarch64.sh            all rooms up to the transports, with the conformance suite, and workers
+#     check_aarch64.sh --quick    without the conformance suite and workers
 #     check_aarch64.sh ROOM…      these folders, such as src/queue or tests/api
 # It finds what does not compile or is wrong for this processor's word sizes, lines, calls and instructions. It does not find
 # what its weaker memory order would break: qemu on x86 keeps the order of x86. For that there are ThreadSanitizer and
@@ -9,11 +9,11 @@
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 
-rooms=(src/base src/queue src/wire src/memory src/bootstrap src/protocol src/transport/loopback src/transport/fault
+rooms=(src/base src/queue src/wire src/memory src/bootstrap src/engine src/protocol src/transport/loopback src/transport/fault
   src/transport/shm)
 case ${1:-} in
   --quick) ;;
-  '') rooms+=(src/transport src/engine) ;;
+  '') rooms+=(src/transport src/worker) ;;
   -*)
     echo "usage: check_aarch64.sh [--quick | ROOM…]" >&2
     exit 2
