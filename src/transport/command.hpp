@@ -88,7 +88,8 @@ struct Command {
   // Bytes of the whole packet of a message.
   [[nodiscard]] std::uint64_t packet_bytes() const { return wire::pad8(header_bytes) + bytes; }
 
-  // Makes it a message of this header and payload, inlined if that is possible.
+  // Makes a command that has no message yet one of this header and payload, inlined if that is
+  // possible.
   void set_message(const void* message_header, std::uint32_t message_header_bytes, const void* payload,
                    std::uint64_t payload_bytes) {
     if (payload_bytes == 8 && message_header_bytes == 0) [[likely]] {
