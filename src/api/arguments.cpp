@@ -55,8 +55,11 @@ Status Awaited::wait(const char* call, heddle_worker handle) {
   return base::fail(status, "%s: the operation has ended with %s", call, heddle_status_name(status));
 }
 
-Status refuse_counter(const Counter& counter) {
-  return counter.only() != 0
+Status explain_counter(const Worker& worker, const heddle_completion& completion) {
+  const Counter* counter = find_handle<Counter>(completion.counter.id);
+  if (counter == nullptr) return bad_handle("counter of the completion", completion.counter.id);
+  if (raised_by(*counter, worker)) return HEDDLE_DONE;
+  return counter->only() != 0
              ? base::fail(HEDDLE_ERR_ARGUMENT, "the counter of the completion was created for another worker")
              : base::fail(HEDDLE_ERR_ARGUMENT,
                           "the counter of the completion belongs to another context; create one in the worker's");
@@ -66,11 +69,6 @@ Status refuse_counter(const Counter& counter) {
 void raise_done(const heddle_completion& completion) {
   Counter* counter = find_handle<Counter>(completion.counter.id);
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
-}
-
-Status explain_counter(const Worker& worker, const heddle_completion& completion) {
-  engine::Completion resolved;
-  return resolve(worker, &completion, &resolved);
 }
 
 void describe_refused(Worker&, std::span<char> text) {

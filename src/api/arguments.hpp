@@ -60,23 +60,21 @@ Status guarded(Function&& function) noexcept {
 inline bool raised_by(const Counter& counter, const Worker& worker) {
   return counter.only() != 0 ? counter.only() == worker.core().handle.id : &counter.owner() == &worker.core().objects;
 }
-[[gnu::cold]] Status refuse_counter(const Counter& counter);
 
-// Resolves a completion. Error: its counter does not exist, or this worker may not raise it.
-inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
-  if (from == nullptr) return HEDDLE_DONE;
+// Resolves a completion. False: its counter does not exist, or this worker may not raise it.
+inline bool resolved(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+  if (from == nullptr) return true;
   to->fn = from->fn;
   to->arg = from->arg;
   to->when = from->when;
-  if (from->counter.id == 0) return HEDDLE_DONE;
+  if (from->counter.id == 0) return true;
   to->counter = find_handle<Counter>(from->counter.id);
-  if (to->counter == nullptr) [[unlikely]] {
-    return bad_handle("counter of the completion", from->counter.id);
-  }
-  if (!raised_by(*to->counter, worker)) [[unlikely]] {
-    return refuse_counter(*to->counter);
-  }
-  return HEDDLE_DONE;
+  return to->counter != nullptr && raised_by(*to->counter, worker);
+}
+// Explains why resolved() is false; DONE if it is not.
+[[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
+inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+  return resolved(worker, from, to) ? HEDDLE_DONE : explain_counter(worker, *from);
 }
 
 // True: the completion has no counter.
@@ -101,9 +99,6 @@ inline bool counter_fits(const Worker& worker, const heddle_completion* completi
   const Counter* counter = find_handle<Counter>(completion->counter.id);
   return counter != nullptr && (!counter->counts_done() || raised_by(*counter, worker));
 }
-
-// Explains why counter_fits() is false.
-[[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
 
 // Called at the end of a try_ function that got this completion: an operation that is done at once
 // raises a counter that also counts such operations.

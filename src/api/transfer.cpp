@@ -41,9 +41,28 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
   worker.counts().add_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
-// By commands: everything that is not direct, and every error.
+// By a command, if that is all there is to do: one that the transport does whole, on a worker
+// without a gate. False: nothing happened.
 template <Kind kind>
-[[gnu::noinline]] Status slow(Worker& worker, const engine::Block& block, const heddle_completion* completion) {
+[[gnu::always_inline]] inline bool by_one_command(Worker& worker, const engine::Block& block,
+                                                  const heddle_completion* completion, Status* status) {
+  if (worker.gate() != nullptr || block.bytes == 0 || !accessible(worker, *block.remote, block.offset, block.bytes)) {
+    return false;
+  }
+  transport::Command command;
+  engine::Completion told;
+  engine::Requester& requester = worker.core().requester;
+  if (!requester.fits_one(block, &command) || !resolved(worker, completion, &told)) [[unlikely]]
+    return false;
+  *status = requester.post_reachable<kind>(command, told);
+  return true;
+}
+
+// Everything that is not direct, and every error.
+template <Kind kind>
+[[gnu::noinline]] Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote,
+                              std::uint64_t offset, const heddle_completion* completion) {
+  const engine::Block block{kind, local, bytes, remote, offset};
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
     return explain_access(worker, *block.remote, block.offset, block.bytes);
   if (block.bytes == 0) {
@@ -52,26 +71,26 @@ template <Kind kind>
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
   }
-  engine::Completion resolved;
-  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
-  const Status status = engine::post(worker, block, resolved);
-  if (status == HEDDLE_AGAIN) return again(worker);
-  if (status >= 0) {
-    worker.counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, block.bytes);
-  }
-  return counted(status, completion);
+  engine::Completion told;
+  if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;
+  return engine::post(worker, block, told);
+}
+
+template <Kind kind>
+[[gnu::cold]] Status explain_arguments(heddle_worker worker, heddle_remote address) {
+  if (find_handle<Worker>(worker.id) == nullptr) return bad_handle("worker", worker.id);
+  if (find_handle<RemoteRegion>(address.region.id) == nullptr) return bad_handle("remote region", address.region.id);
+  return null_argument(kind == Kind::put ? "put" : "get", kind == Kind::put ? "source" : "target");
 }
 
 // Handles every case, and makes the text of every error.
 template <Kind kind>
-Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remote address,
-               const heddle_completion* completion) {
+[[gnu::always_inline]] inline Status try_any(heddle_worker handle, void* local, std::size_t bytes,
+                                             heddle_remote address, const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
-  if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (remote == nullptr) return bad_handle("remote region", address.region.id);
-  if (local == nullptr && bytes != 0) {
-    return null_argument(kind == Kind::put ? "put" : "get", kind == Kind::put ? "source" : "target");
+  if (worker == nullptr || remote == nullptr || (local == nullptr && bytes != 0)) [[unlikely]] {
+    return explain_arguments<kind>(handle, address);
   }
   if (remote->direct_range(address.offset, bytes)) {
     if (!counter_fits(*worker, completion)) return explain_counter(*worker, *completion);
@@ -80,7 +99,15 @@ Status try_any(heddle_worker handle, void* local, std::size_t bytes, heddle_remo
     tally<kind>(*worker, bytes);
     return counted(HEDDLE_DONE, completion);
   }
-  return slow<kind>(*worker, {kind, static_cast<std::byte*>(local), bytes, remote, address.offset}, completion);
+  auto* const here = static_cast<std::byte*>(local);
+  Status status = HEDDLE_DONE;
+  if (!by_one_command<kind>(*worker, {kind, here, bytes, remote, address.offset}, completion, &status)) {
+    status = slow<kind>(*worker, here, bytes, remote, address.offset, completion);
+    if (bytes == 0) return status;
+  }
+  if (status == HEDDLE_AGAIN) return again(*worker);
+  if (status >= 0) worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
+  return counted(status, completion);
 }
 
 // The same, out of line. The arguments are in the registers in which the C functions got them, so
@@ -93,11 +120,19 @@ template <Kind kind>
   return try_any<kind>(handle, local, bytes, {region, offset}, completion);
 }
 template <Kind kind>
+[[gnu::cold]] Status retry(heddle_worker handle, void* local, std::size_t bytes, heddle_remote_region region,
+                           std::uint64_t offset, const heddle_completion* completion) {
+  return blocking(kind == Kind::put ? "heddle_put" : "heddle_get", handle,
+                  [=] { return try_out_of_line<kind>(handle, local, bytes, region, offset, completion); });
+}
+template <Kind kind>
 [[gnu::noinline]] Status until_accepted(heddle_worker handle, void* local, std::size_t bytes,
                                         heddle_remote_region region, std::uint64_t offset,
                                         const heddle_completion* completion) {
-  return blocking(kind == Kind::put ? "heddle_put" : "heddle_get", handle,
-                  [&] { return try_any<kind>(handle, local, bytes, {region, offset}, completion); });
+  const Status first = try_any<kind>(handle, local, bytes, {region, offset}, completion);
+  if (first != HEDDLE_AGAIN) [[likely]]
+    return first;
+  return retry<kind>(handle, local, bytes, region, offset, completion);
 }
 
 // Moves one word if the memory is mapped and nothing is wrong: the most frequent case. False:

@@ -88,17 +88,18 @@ int Completer::progress() {
   return static_cast<int>(events);
 }
 
-void Completer::completed(const transport::Completion& completion) {
+inline void Completer::completed(const transport::Completion& completion) {
+  const bool done = completion.event == Event::done && completion.status == HEDDLE_DONE;
+  if (!done || !core_.operations.complete_plain(completion.token)) completed_otherwise(completion);
+}
+
+void Completer::completed_otherwise(const transport::Completion& completion) {
   if (OperationPool::role(completion.token) == Role::unnotified) {
     return core_.operations.end_unnotified(Unnotified::of(completion.token), completion.status);
   }
   Operation* operation = core_.operations.find(completion.token);
   // a carrier that outlived its operation
   if (completion.token == 0 || operation == nullptr) return;
-  const bool well = completion.event == Event::done && completion.status == HEDDLE_DONE;
-  if (well && OperationPool::role(completion.token) == Role::command && operation->ends_next()) [[likely]] {
-    return core_.operations.complete_plain(*operation);
-  }
   if (completion.event == Event::source_free || OperationPool::role(completion.token) == Role::carrier) {
     if (operation->unfreed > 0) --operation->unfreed;
     // A carrier that did not arrive is not answered; nor are those sent with it, since they went

@@ -45,6 +45,7 @@ class Completer {
 
  private:
   void completed(const transport::Completion& completion);
+  void completed_otherwise(const transport::Completion& completion);
   void take_in(std::span<const transport::Completion> polled);
   std::size_t deliver(std::span<const transport::Completion> arrivals);
   void arrived(const transport::Completion& completion);

@@ -67,6 +67,7 @@ struct Completion {
   Counter* counter = nullptr;
   heddle_when when = HEDDLE_WHEN_REMOTE;
 
+  [[nodiscard]] bool empty() const { return fn == nullptr && counter == nullptr; }
   // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
   [[nodiscard]] bool notifies() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
   // What fn throws ends the process, see handler.hpp.

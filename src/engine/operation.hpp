@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/completion.hpp"
@@ -106,39 +108,50 @@ struct LongMessage {
   std::uint64_t payload_bytes = 0;
 };
 
-// What every operation has.
-struct OperationState {
-  Completion completion;
-  Kind kind = Kind::put;
-  Operation* next = nullptr;  // in the worker's list, while `pending`
+// Together one word, so that they are set and compared at once.
+struct OperationFlags {
   bool live = false;
   // one command, whose end is its end: what is not in OperationState means nothing
   bool plain = false;
-  bool marked = false;  // has an entry in the MarkTable
-  bool fired = false;   // the completion has run
   bool posted = false;  // nothing is left to be posted
+  bool fired = false;   // the completion has run
   // in the worker's list of operations with something left to post, or to fire
   bool pending = false;
   bool signal_due = false;
-  OperationOwner* owner = nullptr;     // null: nobody
+  bool charged = false;      // a message of class USER that has credit
+  bool seen_closed = false;  // the worker that should answer was closed at the last look
+
+  [[nodiscard]] bool same(const OperationFlags& other) const {
+    return std::bit_cast<std::uint64_t>(*this) == std::bit_cast<std::uint64_t>(other);
+  }
+};
+
+// What every operation has.
+struct OperationState : OperationFlags {
+  static constexpr OperationFlags kPlain{.live = true, .plain = true, .posted = true};
+
   heddle_status status = HEDDLE_DONE;  // the first error
-  std::uint32_t rank = 0;              // kManyRanks: a list over several
+  std::uint32_t unfreed = 0;           // commands on their way whose source is still in use
+  std::uint32_t generation = 0;
+  std::uint32_t slot = 0;        // its index in the pool, for ever
+  std::uint32_t rank = 0;        // kManyRanks: a list over several
+  std::uint32_t unfinished = 0;  // commands and requests on their way
+  Kind kind = Kind::put;
+  bool marked = false;  // has an entry in the MarkTable
+  Completion completion;
+  std::uint64_t payload_bytes = 0;
+  heddle_peer target{};             // message
+  OperationOwner* owner = nullptr;  // null: nobody
+  Operation* next = nullptr;        // in the worker's list, while `pending`
   // whom `status` is about, if it is an error of a list; kManyRanks: unknown
   std::uint32_t error_rank = 0;
-  std::uint32_t generation = 0;
-  std::uint32_t unfinished = 0;  // commands and requests on their way
-  std::uint32_t unfreed = 0;     // of these, those whose source is still in use
   // rank and number of requests that wait for a reply (one rank at a time)
   std::uint32_t served_rank = 0;
   std::uint32_t served = 0;
   std::uint32_t served_worker = 0;
-  bool charged = false;      // a message of class USER that has credit
-  bool seen_closed = false;  // the worker that should answer was closed at the last look
-  heddle_peer target{};      // message
-  std::uint64_t payload_bytes = 0;
 
   // Only its end is left to come.
-  [[nodiscard]] bool ends_next() const { return plain && unfreed == 0 && !pending && !fired && status == HEDDLE_DONE; }
+  [[nodiscard]] bool ends_next() const { return same(kPlain) && unfreed == 0 && status == HEDDLE_DONE; }
   // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows
   // which.
   void fail(base::Status error, std::uint32_t of) {
@@ -221,62 +234,76 @@ struct Unnotified {
 
 // A fixed number of operations, reached by index; one thread. A stale token (its operation has
 // ended) is told by the generation.
+//
+// Invariant: a free slot has no flag, no error, no owner and no request that waits for a reply, so
+// that a plain operation need not reset what it does not use.
 class OperationPool {
  public:
-  explicit OperationPool(std::size_t count) : operations_(count), marks_(count) {
-    free_.reserve(count);
-    for (std::size_t i = count; i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));
+  explicit OperationPool(std::size_t count)
+      : operations_(count), marks_(count), free_(std::make_unique<std::uint32_t[]>(count)), free_count_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      operations_[i].slot = static_cast<std::uint32_t>(i);
+      free_[i] = static_cast<std::uint32_t>(count - 1 - i);
+    }
   }
 
   [[nodiscard]] Operation* take() {
-    if (free_.empty()) return nullptr;
-    Operation& operation = operations_[free_.back()];
-    free_.pop_back();
-    const std::uint32_t generation = (operation.generation + 1) & kGenerationMask;
+    if (empty()) return nullptr;
+    Operation& operation = take_slot();
+    const std::uint32_t generation = operation.generation;
+    const std::uint32_t slot = operation.slot;
     operation = Operation{};
     operation.generation = generation;
+    operation.slot = slot;
     operation.live = true;
     return &operation;
   }
-  // One that is plain and posted. Not of an empty pool.
-  [[nodiscard]] Operation* take_plain() {
-    Operation& operation = operations_[free_.back()];
-    free_.pop_back();
-    const std::uint32_t generation = (operation.generation + 1) & kGenerationMask;
-    static_cast<OperationState&>(operation) = OperationState{};
-    operation.generation = generation;
-    operation.live = operation.plain = operation.posted = true;
+  // One that is plain and posted, with its marks (null: none). What else belongs to its kind, the
+  // caller sets. Not of an empty pool.
+  [[nodiscard]] Operation& take_plain(const void* counter, const void* remote) {
+    Operation& operation = take_slot();
+    static_cast<OperationFlags&>(operation) = Operation::kPlain;
     operation.unfinished = 1;
-    return &operation;
+    operation.marked = counter != nullptr || remote != nullptr;
+    if (operation.marked) {
+      marks_.enter();
+      marks_.set_counter(operation.slot, counter);
+      marks_.set_remotes(operation.slot, remote, nullptr);
+    }
+    return operation;
   }
-  [[nodiscard]] bool empty() const { return free_.empty(); }
+  [[nodiscard]] bool empty() const { return free_count_ == 0; }
   // The token that the operation from the next take() will have, so that it need not be taken
   // before it is needed.
   [[nodiscard]] transport::Token next_token(Role role) const {
-    const std::uint32_t slot = free_.back();
-    const std::uint64_t generation = (operations_[slot].generation + 1) & kGenerationMask;
-    return static_cast<std::uint64_t>(role) << 60 | generation << 32 | slot;
+    const Operation& operation = operations_[free_[free_count_ - 1]];
+    return token_of(role, operation.generation + 1, operation.slot);
   }
   void give_back(Operation* operation) {
-    operation->live = false;
-    if (operation->marked) marks_.clear(index(*operation));
-    free_.push_back(static_cast<std::uint32_t>(index(*operation)));
+    if (operation->marked) marks_.clear(operation->slot);
+    if (!operation->plain) {
+      operation->owner = nullptr;
+      operation->served = 0;
+    }
+    operation->unfreed = 0;
+    operation->status = HEDDLE_DONE;
+    static_cast<OperationFlags&>(*operation) = {};
+    free_[free_count_++] = operation->slot;
   }
   // What the operation may touch until it is given back; see MarkTable.
   void mark_counter(Operation& operation, const void* counter) {
     enter(operation);
-    marks_.set_counter(index(operation), counter);
+    marks_.set_counter(operation.slot, counter);
   }
   void mark_remotes(Operation& operation, const void* data, const void* word) {
     enter(operation);
-    marks_.set_remotes(index(operation), data, word);
+    marks_.set_remotes(operation.slot, data, word);
   }
   [[nodiscard]] const MarkTable& marks() const { return marks_; }
   [[nodiscard]] MarkTable& marks() { return marks_; }
 
-  [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
-    return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(operation.generation) << 32 |
-           index(operation);
+  [[nodiscard]] static transport::Token token(const Operation& operation, Role role) {
+    return token_of(role, operation.generation, operation.slot);
   }
   static Role role(transport::Token token) { return static_cast<Role>(token >> 60); }
   // Null: not a token of a live operation.
@@ -287,22 +314,37 @@ class OperationPool {
     const bool same = operation.live && operation.generation == (token >> 32 & kGenerationMask);
     return same ? &operation : nullptr;
   }
-
-  [[nodiscard]] std::size_t index(const Operation& operation) const {
-    return static_cast<std::size_t>(&operation - operations_.data());
+  // Null: not a token of the command of an operation that has only its end to come.
+  [[nodiscard]] Operation* find_plain(transport::Token token) {
+    const std::uint64_t slot = token & 0xFFFFFFFFU;
+    if (slot >= operations_.size()) return nullptr;
+    Operation& operation = operations_[slot];
+    const bool same = token == token_of(Role::command, operation.generation, slot);
+    return same && operation.ends_next() ? &operation : nullptr;
   }
-  [[nodiscard]] std::size_t in_use() const { return operations_.size() - free_.size(); }
+
+  [[nodiscard]] std::size_t in_use() const { return operations_.size() - free_count_; }
   [[nodiscard]] std::vector<Operation>& all() { return operations_; }
 
  private:
   static constexpr std::uint32_t kGenerationMask = (1U << 28) - 1;
+  static transport::Token token_of(Role role, std::uint32_t generation, std::uint64_t slot) {
+    return static_cast<std::uint64_t>(role) << 60 | static_cast<std::uint64_t>(generation & kGenerationMask) << 32 |
+           slot;
+  }
+  Operation& take_slot() {
+    Operation& operation = operations_[free_[--free_count_]];
+    operation.generation = (operation.generation + 1) & kGenerationMask;
+    return operation;
+  }
   void enter(Operation& operation) {
     if (!operation.marked) marks_.enter();
     operation.marked = true;
   }
   std::vector<Operation> operations_;
   MarkTable marks_;
-  std::vector<std::uint32_t> free_;
+  std::unique_ptr<std::uint32_t[]> free_;  // slots: a stack of free_count_
+  std::size_t free_count_;
 };
 
 }  // namespace heddle::engine

@@ -38,28 +38,12 @@ base::Status Operations::keep(Operation& operation) {
   return HEDDLE_POSTED;
 }
 
-void Operations::reclaim(bool marked) {
-  if (marked && objects_.retired()) [[unlikely]]
-    objects_.reclaim();
-}
-
 void Operations::finish(Operation& operation) {
   const bool marked = operation.marked;
   if (operation.owner != nullptr) [[unlikely]]
     operation.owner->ended(operation);
   --total_;
   --(operation.rank == kManyRanks ? towards_many_ : towards_[operation.rank]);
-  pool_.give_back(&operation);
-  reclaim(marked);
-}
-
-void Operations::complete_plain(Operation& operation) {
-  const bool marked = operation.marked;
-  operation.fired = true;
-  operation.unfinished = 0;
-  if (operation.completion.notifies()) operation.completion.fire(HEDDLE_DONE);
-  --total_;
-  --towards_[operation.rank];
   pool_.give_back(&operation);
   reclaim(marked);
 }

@@ -19,11 +19,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "engine/objects.hpp"
 #include "engine/operation.hpp"
 
 namespace heddle::engine {
-
-class Objects;
 
 class Operations {
  public:
@@ -34,12 +33,13 @@ class Operations {
   // ---- begin ----
   // Null: no slot is free.
   Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
-  // Of one command that the transport has accepted, with next_token(). A slot is free.
-  Operation* begin_plain(Kind kind, std::uint32_t rank, const Completion& completion);
+  // Of one command that the transport has accepted, with next_token(), and that touches `remote`
+  // (null: none). A slot is free. The caller sets `unfreed`, `payload_bytes` and `target`.
+  Operation& begin_plain(Kind kind, std::uint32_t rank, const Completion& completion, const void* remote);
   [[nodiscard]] bool full() const { return pool_.empty(); }
   [[nodiscard]] transport::Token next_token() const { return pool_.next_token(Role::command); }
-  [[nodiscard]] transport::Token token(const Operation& operation, Role role) const {
-    return pool_.token(operation, role);
+  [[nodiscard]] static transport::Token token(const Operation& operation, Role role) {
+    return OperationPool::token(operation, role);
   }
   // What it may touch until its end. Null: nothing.
   void mark_remotes(Operation& operation, const void* data, const void* word) {
@@ -55,8 +55,9 @@ class Operations {
   [[nodiscard]] Operation* find(transport::Token token) { return pool_.find(token); }
   // One command or request of it has ended. `rank`: see Operation::fail().
   void complete(Operation& operation, base::Status status, std::uint32_t rank);
-  // Of one that has only its end to come, which is DONE.
-  void complete_plain(Operation& operation);
+  // The command of this token is done. False: nothing happened, since its operation has more than
+  // that to come, or there is none.
+  [[nodiscard]] bool complete_plain(transport::Token token);
   // The requests of this operation that wait for answers will not get any.
   void end_served(Operation& operation, base::Status status);
   // Fires and frees it if nothing is left.
@@ -80,7 +81,7 @@ class Operations {
   [[nodiscard]] OperationQueue& pending() { return pending_; }
   [[nodiscard]] const OperationQueue& pending() const { return pending_; }
   [[nodiscard]] std::vector<Operation>& slots() { return pool_.all(); }
-  [[nodiscard]] std::size_t index(const Operation& operation) const { return pool_.index(operation); }
+  [[nodiscard]] static std::size_t index(const Operation& operation) { return operation.slot; }
   [[nodiscard]] std::uint64_t failed() const { return failed_; }  // operations that have
   [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }
 
@@ -103,7 +104,11 @@ class Operations {
   void keep_error(std::uint32_t rank, base::Status status);
   void keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces);
   base::Status take_error(std::uint32_t rank);
-  void reclaim(bool marked);
+  // An operation with or without marks has ended.
+  void reclaim(bool marked) {
+    if (marked && objects_.retired()) [[unlikely]]
+      objects_.reclaim();
+  }
   void forget_unnotified();
 
   Objects& objects_;
@@ -120,16 +125,31 @@ class Operations {
   std::atomic<std::uint64_t> offers_{0};
 };
 
-inline Operation* Operations::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion) {
-  Operation* operation = pool_.take_plain();
-  operation->kind = kind;
-  operation->rank = rank;
-  operation->completion = completion;
-  if (kind == Kind::get) operation->completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
-  if (completion.counter != nullptr) pool_.mark_counter(*operation, completion.counter);
+inline Operation& Operations::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion,
+                                          const void* remote) {
+  Operation& operation = pool_.take_plain(completion.counter, remote);
+  operation.kind = kind;
+  operation.rank = rank;
+  operation.completion = completion;
+  if (kind == Kind::get) operation.completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
   ++total_;
   ++towards_[rank];
   return operation;
+}
+
+// A counter that was freed meanwhile is still there, and may be raised.
+inline bool Operations::complete_plain(transport::Token token) {
+  Operation* const operation = pool_.find_plain(token);
+  if (operation == nullptr) return false;
+  const bool marked = operation->marked;
+  operation->fired = true;
+  operation->unfinished = 0;
+  operation->completion.fire(HEDDLE_DONE);
+  --total_;
+  --towards_[operation->rank];
+  pool_.give_back(operation);
+  reclaim(marked);
+  return true;
 }
 
 inline void Operations::note_unnotified(Unnotified unnotified) {

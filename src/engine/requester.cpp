@@ -76,45 +76,18 @@ base::Status Requester::no_memory() {
   return fail_memory();
 }
 
-base::Status Requester::note_unnotified(Unnotified unnotified) {
-  operations_.note_unnotified(unnotified);
-  return HEDDLE_POSTED;
-}
-
 // Somebody is told of its end, or it is not a message.
 base::Status Requester::post_with_care(Command& command, const Completion& completion) {
-  if (command.opcode == Opcode::message) return post_notified(command, completion);
+  if (command.opcode == Opcode::message) return post_notified<Kind::message>(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
   if (!reachable(*command.remote)) [[unlikely]] {
     const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
     const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
     return try_transfer(kind, Pieces(block), remote.rank, completion);
   }
-  return completion.notifies() ? post_notified(command, completion) : post_unnotified(command, true);
-}
-
-// It needs a slot only when the transport has accepted it.
-base::Status Requester::post_notified(Command& command, const Completion& completion) {
-  if (operations_.full()) return HEDDLE_AGAIN;
-  command.wants_source_free = command.opcode != Opcode::get && completion.when == HEDDLE_WHEN_LOCAL;
-  command.token = operations_.next_token();
-  try {
-    if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
-  } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
-    return fail_memory();
-  }
-  if (command.done) return HEDDLE_DONE;
-  const bool message = command.opcode == Opcode::message;
-  const Kind kind = message ? Kind::message : command.opcode == Opcode::put ? Kind::put : Kind::get;
-  Operation& operation = *operations_.begin_plain(kind, command.rank, completion);
-  if (message) {
-    operation.target = {command.rank, command.worker};
-  } else {
-    operations_.mark_remotes(operation, RemoteRegion::of(command.remote), nullptr);
-  }
-  operation.payload_bytes = command.bytes;
-  operation.unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
-  return operations_.keep(operation);
+  if (!completion.notifies()) return post_unnotified(command, true);
+  return command.opcode == Opcode::put ? post_notified<Kind::put>(command, completion)
+                                       : post_notified<Kind::get>(command, completion);
 }
 
 std::size_t Requester::post(std::span<Command> commands) {

@@ -13,13 +13,11 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "engine/operation.hpp"
+#include "engine/operations.hpp"
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {
-
-class Operations;
 
 class Requester {
  public:
@@ -33,6 +31,12 @@ class Requester {
       return post_with_care(command, completion);
     }
     return post_unnotified(command, false);
+  }
+  // A put or get that whole() has made, of memory that the caller knows to be reachable. In its
+  // caller, since this is most of what Heddle does for it.
+  template <Kind kind>
+  [[gnu::always_inline]] base::Status post_reachable(transport::Command& command, const Completion& completion) {
+    return completion.empty() ? post_unnotified(command, true) : post_notified<kind>(command, completion);
   }
   // Prepares a command without a completion for post(span); a put or get is whole(). False: its
   // memory cannot be reached any more, post(command) says why.
@@ -48,12 +52,13 @@ class Requester {
   std::size_t post(std::span<transport::Command> prepared);
   // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
   [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
+    return !block.remote->direct_range(block.offset, block.bytes) && fits_one(block, command);
+  }
+  // The same of a block that is not direct.
+  [[nodiscard]] bool fits_one(const Block& block, transport::Command* command) const {
     const RemoteRegion& remote = *block.remote;
     const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
-    if ((remote.memory.opcodes & transport::bit(opcode)) == 0 || block.bytes > max_transfer_ ||
-        remote.direct_range(block.offset, block.bytes)) {
-      return false;
-    }
+    if ((remote.memory.opcodes & transport::bit(opcode)) == 0 || block.bytes > max_transfer_) return false;
     command->opcode = opcode;
     command->rank = remote.rank;
     command->worker = remote.server;
@@ -116,17 +121,19 @@ class Requester {
     return !remote.failed.load(std::memory_order_relaxed) && !remote.closed.load(std::memory_order_relaxed);
   }
   base::Status post_with_care(transport::Command& command, const Completion& completion);
-  base::Status post_notified(transport::Command& command, const Completion& completion);
-  base::Status post_unnotified(transport::Command& command, bool memory) {
+  template <Kind kind>
+  [[gnu::always_inline]] base::Status post_notified(transport::Command& command, const Completion& completion);
+  [[gnu::always_inline]] base::Status post_unnotified(transport::Command& command, bool memory) {
     command.token = Unnotified{command.rank, memory}.token();
     try {
       if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
     } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
       return no_memory();
     }
-    return command.done ? HEDDLE_DONE : note_unnotified({command.rank, memory});
+    if (command.done) return HEDDLE_DONE;
+    operations_.note_unnotified({command.rank, memory});
+    return HEDDLE_POSTED;
   }
-  base::Status note_unnotified(Unnotified unnotified);
   [[gnu::cold]] static base::Status no_memory();
   base::Status start(Operation& operation);
   bool advance_pieces(Operation& operation);
@@ -142,5 +149,28 @@ class Requester {
   const std::uint64_t max_transfer_;
   std::uint64_t next_message_ = 1;
 };
+
+// It needs a slot only when the transport has accepted it.
+template <Kind kind>
+inline base::Status Requester::post_notified(transport::Command& command, const Completion& completion) {
+  if (operations_.full()) return HEDDLE_AGAIN;
+  command.wants_source_free = kind != Kind::get && completion.when == HEDDLE_WHEN_LOCAL;
+  command.token = operations_.next_token();
+  try {
+    if (transport_.post({&command, 1}) == 0) return HEDDLE_AGAIN;
+  } catch (const std::bad_alloc&) {  // the first use of a peer connects to it
+    return no_memory();
+  }
+  if (command.done) return HEDDLE_DONE;
+  constexpr bool kMessage = kind == Kind::message;
+  const void* remote = kMessage ? nullptr : RemoteRegion::of(command.remote);
+  Operation& operation = operations_.begin_plain(kind, command.rank, completion, remote);
+  if constexpr (kMessage) operation.target = {command.rank, command.worker};
+  operation.payload_bytes = command.bytes;
+  if (completion.when != HEDDLE_WHEN_LOCAL) [[likely]]
+    return HEDDLE_POSTED;
+  operation.unfreed = command.wants_source_free && !command.source_free ? 1 : 0;
+  return operations_.keep(operation);
+}
 
 }  // namespace heddle::engine
