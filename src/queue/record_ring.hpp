@@ -26,6 +26,7 @@
 // "full".
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -103,6 +104,39 @@ class RecordProducer {
     write_header(record, type, immediate, bytes);
     return record + kRecordHeaderBytes;
   }
+
+  // Begins records one behind the other in room that is known of, with the ring's position in
+  // registers. While a Row is open nothing else is done with the ring; its records count as begun
+  // from end() on.
+  class Row {
+   public:
+    explicit Row(RecordProducer& ring)
+        : ring_(ring),
+          start_(ring.data_ + ring.place_),
+          at_(start_),
+          limit_(start_ + std::min<std::uint64_t>(ring.room_end_ - ring.index_, ring.capacity_ - ring.place_)) {}
+    // As begin_here().
+    [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+      std::byte* const record = at_;
+      const std::uint32_t space = record_space(bytes);
+      if (space > static_cast<std::uint64_t>(limit_ - record)) [[unlikely]]
+        return nullptr;
+      at_ = record + space;
+      write_header(record, type, immediate, bytes);
+      return record + kRecordHeaderBytes;
+    }
+    void end() {
+      const auto space = static_cast<std::uint32_t>(at_ - start_);
+      ring_.index_ += space;
+      ring_.place_ = ring_.place_ + space == ring_.capacity_ ? 0 : ring_.place_ + space;
+    }
+
+   private:
+    RecordProducer& ring_;
+    std::byte* const start_;
+    std::byte* at_;           // where the next record begins
+    std::byte* const limit_;  // of the room
+  };
 
   // The consumer has found the ring malformed, and takes nothing more: there will never be room.
   [[nodiscard]] bool refused() const { return control_->head.load(std::memory_order_acquire) == kRefusedHead; }

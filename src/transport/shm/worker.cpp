@@ -107,34 +107,43 @@ std::size_t Worker::post(std::span<Command> batch) {
 [[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
   Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
-  for (Command& command : batch) {
-    if (Outgoing* to = post_inlined(command); to != nullptr) [[likely]] {
+  while (accepted < batch.size()) {
+    Outgoing* to = ring_of(batch[accepted]);
+    const std::size_t row = to == nullptr ? 0 : post_row(*to, batch.subspan(accepted));
+    if (row != 0) [[likely]] {
       if (begun != to && begun != nullptr) [[unlikely]]
         begun->publish();
       begun = to;
+      accepted += row;
     } else {
-      Outgoing* before = begun;  // `begun` itself stays in a register
-      if (!post_other(command, accepted, before)) break;
-      begun = before;
+      if (!post_other(batch[accepted], accepted, begun)) break;
+      ++accepted;
     }
-    ++accepted;
   }
   if (begun != nullptr) begun->publish();
   return accepted;
 }
 
-// The ring in which it is, and is not visible yet. Null: it is something else, or has no room now.
-[[gnu::always_inline]] inline Outgoing* Worker::post_inlined(Command& message) {
-  Outgoing* to = ring_of(message);
-  if (to == nullptr) [[unlikely]]
-    return nullptr;
-  std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
-  if (room == nullptr) [[unlikely]]
-    return nullptr;
-  copy_words(room, message.packet, message.bytes);
-  message.done = true;
-  message.source_free = true;
-  return to;
+// Inlined messages from the front of the batch that go where the first one goes, by this ring. How
+// many: none if the ring has no room behind its last record that is known of.
+[[gnu::always_inline]] inline std::size_t Worker::post_row(Outgoing& to, std::span<Command> batch) {
+  const std::uint32_t rank = batch.front().rank;
+  const std::uint32_t worker = batch.front().worker;
+  queue::RecordProducer<>::Row row(to.ring);
+  std::size_t posted = 0;
+  for (Command& message : batch) {
+    if (!message.inlined || message.rank != rank || message.worker != worker) [[unlikely]]
+      break;
+    std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+    if (room == nullptr) [[unlikely]]
+      break;
+    copy_words(room, message.packet, message.bytes);
+    message.done = true;
+    message.source_free = true;
+    ++posted;
+  }
+  row.end();
+  return posted;
 }
 
 // False: the batch ends here.

@@ -44,7 +44,7 @@ class Worker final : public TransportWorker {
 
   std::size_t post_all(std::span<Command> batch);
   [[nodiscard]] Outgoing* ring_of(const Command& message) const;
-  Outgoing* post_inlined(Command& message);
+  static std::size_t post_row(Outgoing& to, std::span<Command> batch);
   bool post_other(Command& command, std::size_t accepted, Outgoing*& begun);
   bool post_one(Command& command, Outgoing*& begun);
   bool post_message(Command& command, Outgoing*& begun);
