@@ -35,6 +35,7 @@
 // thread that wants to help calls wake_up().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cassert>
@@ -130,6 +131,29 @@ class CommandQueue {
     *command = {next_, static_cast<std::uint32_t>(visible & kMostRecords), false};
     next_ += command->records;
     return true;
+  }
+
+  // Takes commands of one record while these are visible and visit(body) says yes, `most` at most.
+  // How many. What the next one is, or whether there is one, take() says.
+  template <class Visit>
+  std::size_t take_row(std::size_t most, Visit&& visit) {
+    std::size_t count = 0;
+    while (count < most) {
+      // Up to the end of the ring the first word of each must be the same.
+      const std::uint64_t wanted = lap(next_) << kRecordsBits | 1;
+      const std::size_t place = next_ & mask_;
+      const std::size_t row = std::min<std::size_t>(most - count, capacity() - place);
+      Record* record = &records_[place];
+      Record* const end = record + row;
+      while (record != end && record->visible.load(std::memory_order_acquire) == wanted && visit(record->body)) {
+        ++record;
+      }
+      const std::size_t taken = row - static_cast<std::size_t>(end - record);
+      next_ += taken;
+      count += taken;
+      if (taken != row) break;
+    }
+    return count;
   }
 
   // Takes back take() of the command at `position` and of all after it: the next take() gives that

@@ -86,7 +86,17 @@ class Inbox {
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message as it stands in the queue, followed by [Completion, if `notifies` is set], and the
+  // A message of at most kShortBytes of which nobody is told, followed by its packet, with zeros up
+  // to a multiple of 8: in one record.
+  struct ShortMessage {
+    std::uint32_t rank;
+    std::uint32_t worker;
+    std::uint32_t immediate;
+    std::uint32_t bytes;  // of the packet
+  };
+  static constexpr std::size_t kShortBytes = kBodyBytes - sizeof(Run) - sizeof(ShortMessage);
+
+  // Any other message as it stands in the queue, followed by [Completion, if `notifies` is set], and the
   // packet if it was copied, else header, pointer to the payload (8 bytes), and its length (8).
   struct QueuedMessage {
     std::uint32_t rank;
@@ -98,7 +108,6 @@ class Inbox {
     bool registered : 1;
   };
   static_assert(sizeof(QueuedMessage) == 16);
-  static constexpr std::size_t kOneRecordPacket = kBodyBytes - sizeof(Run) - sizeof(QueuedMessage);
 
   // A put or get. It has one record, unless it has both a callback and a counter.
   struct QueuedBlock {
@@ -146,6 +155,7 @@ class Inbox {
     what.ended(inbox.worker_, status);
     return status;
   }
+  static base::Status run_short(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
@@ -155,8 +165,9 @@ class Inbox {
   bool put_one(Run run, Write&& write);
   void wake_executor();
   std::size_t post_run(const Queued& first, std::size_t most);
-  [[nodiscard]] bool prepare(transport::Command& command) const;
-  bool read_prepared(const Queued& queued, std::byte* room);
+  [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
+  [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
+  base::Status start_message(transport::Command& command, const Completion& completion, base::Status cancel);
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;
