@@ -56,7 +56,7 @@ inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
 inline constexpr std::uint8_t kPaddingType = 1;
 
 constexpr std::uint32_t record_space(std::uint32_t bytes) {
-  return kRecordHeaderBytes + ((bytes + 7U) & ~7U);
+  return (bytes + kRecordHeaderBytes + 7U) & ~7U;
 }
 
 // The largest payload that a ring of `capacity` bytes accepts in every state, even while the

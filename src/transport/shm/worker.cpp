@@ -130,20 +130,22 @@ std::size_t Worker::post(std::span<Command> batch) {
   const std::uint32_t rank = batch.front().rank;
   const std::uint32_t worker = batch.front().worker;
   queue::RecordProducer<>::Row row(to.ring);
-  std::size_t posted = 0;
-  for (Command& message : batch) {
+  Command* next = batch.data();
+  Command* const end = next + batch.size();
+  do {
+    Command& message = *next;
     if (!message.inlined || message.rank != rank || message.worker != worker) [[unlikely]]
       break;
-    std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+    const std::uint64_t bytes = message.bytes;
+    std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
     if (room == nullptr) [[unlikely]]
       break;
-    copy_words(room, message.packet, message.bytes);
+    copy_words(room, message.packet, bytes);
     message.done = true;
     message.source_free = true;
-    ++posted;
-  }
+  } while (++next != end);
   row.end();
-  return posted;
+  return static_cast<std::size_t>(next - batch.data());
 }
 
 // False: the batch ends here.
