@@ -106,6 +106,24 @@ class CommandQueue {
     return command.wake;
   }
 
+  // A command of one record: claims it, has write(body) write it, and publishes it.
+  enum class Put : std::uint8_t {
+    full,  // nothing happened
+    done,
+    wake  // done, and what publish() says
+  };
+  template <class Write>
+  [[nodiscard]] Put put(Write&& write) {
+    const Command claimed = claim();
+    if (!claimed) return Put::full;
+    // What the queue's own words say is read before the body is written, which might be anything.
+    Record& record = at(claimed.position);
+    const std::uint64_t visible = lap(claimed.position) << kRecordsBits | 1;
+    write(record.body);
+    record.visible.store(visible, std::memory_order_release);
+    return claimed.wake ? Put::wake : Put::done;
+  }
+
   // Everything queued before this call has been executed when executed() has reached the result.
   // "Before": by this thread, or ordered before this call by other means.
   [[nodiscard]] std::uint64_t claimed() const { return tail_.load(std::memory_order_relaxed) >> 1; }
@@ -202,7 +220,7 @@ class CommandQueue {
 
   // `end` may be out of date, and then less than the head: the claim's compare-and-swap then fails.
   [[nodiscard]] bool fits(std::uint64_t end, std::uint64_t head) const {
-    return static_cast<std::int64_t>(end - head) <= static_cast<std::int64_t>(mask_ + 1);
+    return static_cast<std::int64_t>(end - 1 - head) <= static_cast<std::int64_t>(mask_);
   }
 
   [[nodiscard]] bool has_room(std::uint64_t end) {

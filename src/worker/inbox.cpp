@@ -27,15 +27,14 @@ void Inbox::wake_executor() {
 
 // False: the queue is full.
 template <class Write>
-bool Inbox::put_one(Run run, Write&& write) {
-  const Queued claimed = queue_.claim();
-  if (!claimed) return false;
-  std::byte* bytes = queue_.body(claimed).bytes;
-  std::memcpy(bytes, static_cast<const void*>(&run), sizeof run);
-  write(bytes + sizeof run);
-  if (queue_.publish(claimed)) [[unlikely]]
+inline bool Inbox::put_one(Run run, Write&& write) {
+  const Queue::Put put = queue_.put([&](queue::CommandBytes& body) {
+    std::memcpy(body.bytes, static_cast<const void*>(&run), sizeof run);
+    write(body.bytes + sizeof run);
+  });
+  if (put == Queue::Put::wake) [[unlikely]]
     wake_executor();
-  return true;
+  return put != Queue::Put::full;
 }
 
 namespace {
@@ -82,21 +81,25 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
 }
 
 base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
-  if (command.opcode != Opcode::message) {
-    const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
-    return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
-                     command.offset},
-               completion);
-  }
   if (!command.inlined || command.bytes > kShortBytes || registered || completion.notifies()) [[unlikely]] {
-    return put_message(command, completion, registered);
+    return put_other(command, completion, registered);
   }
   const bool put = put_one(&run_short, [&](std::byte* to) {
-    const ShortMessage head{command.rank, command.worker, command.immediate, static_cast<std::uint32_t>(command.bytes)};
+    const ShortMessage head{std::uint64_t{command.worker} << 32 | command.rank,
+                            command.bytes << 32 | command.immediate};
     std::memcpy(to, &head, sizeof head);
     transport::copy_words(to + sizeof head, command.packet, command.bytes);
   });
   return put ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+// Out of line, so that a short message costs no registers.
+[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const Completion& completion, bool registered) {
+  if (command.opcode == Opcode::message) return put_message(command, completion, registered);
+  const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+  return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
+                   command.offset},
+             completion);
 }
 
 base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
@@ -198,11 +201,11 @@ std::size_t Inbox::drain(bool by_helper) {
 inline bool Inbox::read_short(const std::byte* bytes, std::byte* room, bool* tagged) const {
   ShortMessage head;
   std::memcpy(&head, bytes, sizeof head);
-  auto* command = new (room) Command(head.rank, head.worker, head.immediate);
+  auto* command = new (room) Command(head.rank(), head.worker(), head.immediate());
   command->inlined = true;
-  command->bytes = head.bytes;
+  command->bytes = head.bytes();
   static_cast<void>(Requester::prepare(*command));  // of a message: always
-  transport::copy_words(command->packet, bytes + sizeof head, head.bytes);
+  transport::copy_words(command->packet, bytes + sizeof head, head.bytes());
   if (is_tagged(*command)) [[unlikely]] {
     *tagged = true;
     return worker_.tagged().ordered();
@@ -269,8 +272,8 @@ base::Status Inbox::execute(const Queued& queued, base::Status cancel) {
 base::Status Inbox::run_short(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
   ShortMessage head;
   std::memcpy(&head, bytes, sizeof head);
-  Command command(head.rank, head.worker, head.immediate);
-  command.set_message(nullptr, 0, bytes + sizeof head, head.bytes);
+  Command command(head.rank(), head.worker(), head.immediate());
+  command.set_message(nullptr, 0, bytes + sizeof head, head.bytes());
   return inbox.start_message(command, {}, cancel);
 }
 

@@ -89,10 +89,13 @@ class Inbox {
   // A message of at most kShortBytes of which nobody is told, followed by its packet, with zeros up
   // to a multiple of 8: in one record.
   struct ShortMessage {
-    std::uint32_t rank;
-    std::uint32_t worker;
-    std::uint32_t immediate;
-    std::uint32_t bytes;  // of the packet
+    std::uint64_t target;  // worker << 32 | rank
+    std::uint64_t what;    // bytes of the packet << 32 | immediate
+
+    [[nodiscard]] std::uint32_t rank() const { return static_cast<std::uint32_t>(target); }
+    [[nodiscard]] std::uint32_t worker() const { return static_cast<std::uint32_t>(target >> 32); }
+    [[nodiscard]] std::uint32_t immediate() const { return static_cast<std::uint32_t>(what); }
+    [[nodiscard]] std::uint32_t bytes() const { return static_cast<std::uint32_t>(what >> 32); }
   };
   static constexpr std::size_t kShortBytes = kBodyBytes - sizeof(Run) - sizeof(ShortMessage);
 
@@ -159,6 +162,7 @@ class Inbox {
   static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
+  base::Status put_other(const transport::Command& command, const Completion& completion, bool registered);
   base::Status put_message(const transport::Command& command, const Completion& completion, bool registered);
   bool put_parts(Run run, std::span<const Part> parts);
   template <class Write>
