@@ -94,13 +94,16 @@ std::size_t Worker::post(std::span<Command> batch) {
   Outgoing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
     return post_all(batch);
-  std::byte* room = to->ring.begin_here(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+  const std::uint64_t bytes = message.bytes;
+  queue::RecordProducer<>::Row row(to->ring);
+  std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
   if (room == nullptr) [[unlikely]]
     return post_all(batch);
-  copy_words(room, message.packet, message.bytes);
+  copy_words(room, message.packet, bytes);
   message.done = true;
   message.source_free = true;
-  to->publish();
+  row.publish();
+  to->bell.published();
   return 1;
 }
 
