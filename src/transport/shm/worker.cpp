@@ -17,6 +17,7 @@ base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::
 Worker::Worker(Device& device, std::uint32_t index)
     : device_(device),
       index_(index),
+      ranks_(device.size()),
       max_workers_(device.layout().max_workers),
       max_message_(queue::largest_record(device.layout().ring_capacity)),
       entry_(device.control().worker(index)),
@@ -80,7 +81,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
 // The ring to which an inlined message goes. Null: it is something else, or its target is not
 // connected.
 [[gnu::always_inline]] inline Outgoing* Worker::ring_of(const Command& message) const {
-  if (!message.inlined || message.rank >= failed_.size() || message.worker >= max_workers_) [[unlikely]]
+  if (!message.inlined || message.rank >= ranks_ || message.worker >= max_workers_) [[unlikely]]
     return nullptr;
   return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
 }
@@ -98,12 +99,17 @@ std::size_t Worker::post(std::span<Command> batch) {
   queue::RecordProducer<>::Row row(to->ring);
   std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
   if (room == nullptr) [[unlikely]]
-    return post_all(batch);
+    return post_all({&message, 1});
   copy_words(room, message.packet, bytes);
   message.done = true;
   message.source_free = true;
   row.publish();
-  to->bell.published();
+  return to->bell.wanted() ? pull_bell(*to) : 1;
+}
+
+// After one message. The result is post()'s, whose last call this is.
+[[gnu::cold, gnu::noinline]] std::size_t Worker::pull_bell(const Outgoing& to) {
+  to.bell.pull();
   return 1;
 }
 
