@@ -151,27 +151,20 @@ class CommandQueue {
     return true;
   }
 
-  // Takes commands of one record while these are visible and visit(body) says yes, `most` at most.
-  // How many. What the next one is, or whether there is one, take() says.
+  // Takes commands of one record while these are visible and visit(body) says yes, up to the end of
+  // the ring and `most` at most. How many. What the next one is, or whether there is one, take()
+  // says.
   template <class Visit>
   std::size_t take_row(std::size_t most, Visit&& visit) {
-    std::size_t count = 0;
-    while (count < most) {
-      // Up to the end of the ring the first word of each must be the same.
-      const std::uint64_t wanted = lap(next_) << kRecordsBits | 1;
-      const std::size_t place = next_ & mask_;
-      const std::size_t row = std::min<std::size_t>(most - count, capacity() - place);
-      Record* record = &records_[place];
-      Record* const end = record + row;
-      while (record != end && record->visible.load(std::memory_order_acquire) == wanted && visit(record->body)) {
-        ++record;
-      }
-      const std::size_t taken = row - static_cast<std::size_t>(end - record);
-      next_ += taken;
-      count += taken;
-      if (taken != row) break;
-    }
-    return count;
+    const std::uint64_t wanted = lap(next_) << kRecordsBits | 1;  // in each of them
+    const std::uint64_t place = next_ & mask_;
+    Record* const first = &records_[place];
+    Record* const end = first + std::min<std::size_t>(most, mask_ + 1 - place);
+    Record* record = first;
+    while (record != end && record->visible.load(std::memory_order_acquire) == wanted && visit(record->body)) ++record;
+    const auto taken = static_cast<std::size_t>(record - first);
+    next_ += taken;
+    return taken;
   }
 
   // Takes back take() of the command at `position` and of all after it: the next take() gives that
