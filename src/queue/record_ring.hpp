@@ -6,8 +6,9 @@
 //   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to
 //             8
 //
-// Positions are 64-bit indices that only grow; each side keeps its own index and its offset in the
-// data privately. The memory is shared, the objects RecordProducer and RecordConsumer are not.
+// Positions are 64-bit indices that only grow; each side keeps its own position privately: the
+// producer as the index at which the lap began and the place in the data. The memory is shared, the
+// objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
 //   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored

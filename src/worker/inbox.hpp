@@ -97,10 +97,12 @@ class Inbox {
     [[nodiscard]] std::uint32_t immediate() const { return static_cast<std::uint32_t>(what); }
     [[nodiscard]] std::uint32_t bytes() const { return static_cast<std::uint32_t>(what >> 32); }
   };
+  static_assert(sizeof(ShortMessage) == 16);
   static constexpr std::size_t kShortBytes = kBodyBytes - sizeof(Run) - sizeof(ShortMessage);
 
-  // Any other message as it stands in the queue, followed by [Completion, if `notifies` is set], and the
-  // packet if it was copied, else header, pointer to the payload (8 bytes), and its length (8).
+  // Any other message as it stands in the queue, followed by [Completion, if `notifies` is set],
+  // and the packet if it was copied, else header, pointer to the payload (8 bytes), and its length
+  // (8).
   struct QueuedMessage {
     std::uint32_t rank;
     std::uint32_t worker;
