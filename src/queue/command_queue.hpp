@@ -35,6 +35,7 @@
 // thread that wants to help calls wake_up().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cassert>
@@ -105,6 +106,24 @@ class CommandQueue {
     return command.wake;
   }
 
+  // A command of one record: claims it, has write(body) write it, and publishes it.
+  enum class Put : std::uint8_t {
+    full,  // nothing happened
+    done,
+    wake  // done, and what publish() says
+  };
+  template <class Write>
+  [[nodiscard]] Put put(Write&& write) {
+    const Command claimed = claim();
+    if (!claimed) return Put::full;
+    // What the queue's own words say is read before the body is written, which might be anything.
+    Record& record = at(claimed.position);
+    const std::uint64_t visible = lap(claimed.position) << kRecordsBits | 1;
+    write(record.body);
+    record.visible.store(visible, std::memory_order_release);
+    return claimed.wake ? Put::wake : Put::done;
+  }
+
   // Everything queued before this call has been executed when executed() has reached the result.
   // "Before": by this thread, or ordered before this call by other means.
   [[nodiscard]] std::uint64_t claimed() const { return tail_.load(std::memory_order_relaxed) >> 1; }
@@ -130,6 +149,22 @@ class CommandQueue {
     *command = {next_, static_cast<std::uint32_t>(visible & kMostRecords), false};
     next_ += command->records;
     return true;
+  }
+
+  // Takes commands of one record while these are visible and visit(body) says yes, up to the end of
+  // the ring and `most` at most. How many. What the next one is, or whether there is one, take()
+  // says.
+  template <class Visit>
+  std::size_t take_row(std::size_t most, Visit&& visit) {
+    const std::uint64_t wanted = lap(next_) << kRecordsBits | 1;  // in each of them
+    const std::uint64_t place = next_ & mask_;
+    Record* const first = &records_[place];
+    Record* const end = first + std::min<std::size_t>(most, mask_ + 1 - place);
+    Record* record = first;
+    while (record != end && record->visible.load(std::memory_order_acquire) == wanted && visit(record->body)) ++record;
+    const auto taken = static_cast<std::size_t>(record - first);
+    next_ += taken;
+    return taken;
   }
 
   // Takes back take() of the command at `position` and of all after it: the next take() gives that
@@ -178,7 +213,7 @@ class CommandQueue {
 
   // `end` may be out of date, and then less than the head: the claim's compare-and-swap then fails.
   [[nodiscard]] bool fits(std::uint64_t end, std::uint64_t head) const {
-    return static_cast<std::int64_t>(end - head) <= static_cast<std::int64_t>(mask_ + 1);
+    return static_cast<std::int64_t>(end - 1 - head) <= static_cast<std::int64_t>(mask_);
   }
 
   [[nodiscard]] bool has_room(std::uint64_t end) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -127,6 +128,75 @@ TEST(CommandQueue, WhatIsPutBackIsTakenAgain) {
     EXPECT_TRUE(holds(queue, two, 2, lap));
     queue.release(two);
     EXPECT_TRUE(queue.prepare_sleep() && queue.wake_up());
+  }
+}
+
+// Commands of one record, up to the end of the ring. The first of several records, or that the
+// visitor does not want, ends the row.
+TEST(CommandQueue, ARowIsWhatTakeWouldGive) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    base::Random random(seed);
+    Queue queue(static_cast<std::uint32_t>(2 + random.below(14)));
+    std::deque<std::pair<std::uint64_t, std::uint32_t>> model;
+    std::uint64_t number = 0;
+    std::uint64_t position = 0;
+    for (int step = 0; step < 3000; ++step) {
+      const std::uint32_t records = random.below(6) == 0 ? 2 : 1;
+      if (random.below(3) != 0) {
+        if (records == 2) {
+          const Queue::Command command = queue.claim(2);
+          if (!command) continue;
+          fill(queue, command, seed, ++number);
+          static_cast<void>(queue.publish(command));
+        } else {
+          const auto put = queue.put([&](Words& body) { body.word[0] = ++number; });
+          if (put == Queue::Put::full) continue;
+          ASSERT_EQ(put, Queue::Put::done) << "nobody sleeps";
+        }
+        model.emplace_back(number, records);
+        continue;
+      }
+      const std::size_t most = random.below(20);
+      const std::size_t wanted = random.below(20);
+      std::size_t visited = 0;
+      const std::size_t row = queue.take_row(most, [&](const Words& body) {
+        EXPECT_LT(visited, model.size());
+        EXPECT_EQ(model[visited].second, 1U);
+        EXPECT_EQ(body.word[0], model[visited].first);
+        return visited++ < wanted;
+      });
+      std::size_t expected = 0;
+      const std::size_t to_end = queue.capacity() - position % queue.capacity();
+      while (expected < std::min({most, wanted, to_end, model.size()}) && model[expected].second == 1) ++expected;
+      ASSERT_EQ(row, expected) << "seed " << seed << " step " << step;
+      Queue::Command next;
+      ASSERT_EQ(queue.take(&next), row < model.size()) << "seed " << seed << " step " << step;
+      if (next) {
+        ASSERT_EQ(next.position, position + row);
+        ASSERT_EQ(next.records, model[row].second);
+      }
+      const std::size_t released = row + (next ? 1 : 0);
+      for (std::size_t i = 0; i < released; ++i) {
+        position += model.front().second;
+        model.pop_front();
+      }
+      if (released != 0) queue.release({position - 1, 1});
+    }
+    EXPECT_GT(number, 300U);
+  }
+}
+
+TEST(CommandQueue, PutTellsOfAFullRingAndOfAConsumerThatSleeps) {
+  Queue queue(2);
+  ASSERT_TRUE(queue.prepare_sleep());
+  EXPECT_EQ(queue.put([](Words& body) { body.word[0] = 1; }), Queue::Put::wake);
+  EXPECT_EQ(queue.put([](Words& body) { body.word[0] = 2; }), Queue::Put::done);
+  EXPECT_EQ(queue.put([](Words&) { ADD_FAILURE() << "there is no room"; }), Queue::Put::full);
+  Queue::Command command;
+  for (std::uint64_t i = 1; i <= 2; ++i) {
+    ASSERT_TRUE(queue.take(&command));
+    EXPECT_EQ(command.records, 1U);
+    EXPECT_EQ(queue.body(command).word[0], i);
   }
 }
 

@@ -6,8 +6,9 @@
 //   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to
 //             8
 //
-// Positions are 64-bit indices that only grow; each side keeps its own index and its offset in the
-// data privately. The memory is shared, the objects RecordProducer and RecordConsumer are not.
+// Positions are 64-bit indices that only grow; each side keeps its own position privately: the
+// producer as the index at which the lap began and the place in the data. The memory is shared, the
+// objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
 //   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
@@ -26,6 +27,7 @@
 // "full".
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +57,7 @@ inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
 inline constexpr std::uint8_t kPaddingType = 1;
 
 constexpr std::uint32_t record_space(std::uint32_t bytes) {
-  return kRecordHeaderBytes + ((bytes + 7U) & ~7U);
+  return (bytes + kRecordHeaderBytes + 7U) & ~7U;
 }
 
 // The largest payload that a ring of `capacity` bytes accepts in every state, even while the
@@ -81,7 +83,7 @@ class RecordProducer {
   RecordProducer() = default;
   // `capacity` bytes at `data`, both multiples of 8; the ring is empty and has never been used.
   RecordProducer(RingControl<Atomic>* control, std::byte* data, std::uint32_t capacity)
-      : control_(control), data_(data), room_end_(capacity), capacity_(capacity) {}
+      : control_(control), data_(data), room_end_(capacity), capacity_(capacity), limit_(capacity) {}
 
   // Room for a record with `bytes` <= largest_record(); the caller fills the payload, then calls
   // publish(). Null: the ring is full. Several records may be begun before one publish().
@@ -89,55 +91,90 @@ class RecordProducer {
     std::byte* const payload = begin_here(type, immediate, bytes);
     return payload != nullptr ? payload : begin_after_look(type, immediate, bytes);
   }
-  // The same where the record fits behind the last one, into room that is known of: a few
-  // instructions, no call. Null: ask begin().
-  [[nodiscard]] std::byte* begin_here(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
-    const std::uint32_t space = record_space(bytes);
-    const std::uint32_t place = place_;
-    const std::uint64_t end = index_ + space;
-    if (end > room_end_ || space > capacity_ - place) [[unlikely]]
-      return nullptr;
-    std::byte* const record = data_ + place;
-    place_ = place + space == capacity_ ? 0 : place + space;
-    index_ = end;
-    write_header(record, type, immediate, bytes);
-    return record + kRecordHeaderBytes;
-  }
+
+  // Makes everything begun so far visible to the consumer.
+  void publish() { publish_up_to(place_); }
+
+  // Begins records one behind the other where they fit behind the last one, into room that is known
+  // of: no call, and the ring's position in a register. While a Row is open nothing else is done
+  // with the ring. It ends with end() or publish(); without either, nothing was begun.
+  class Row {
+   public:
+    explicit Row(RecordProducer& ring)
+        : ring_(ring), data_(ring.data_), at_(data_ + ring.place_), limit_(data_ + ring.limit_) {}
+    // As the ring's. Null: ask that one.
+    [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+      std::byte* const record = at_;
+      const std::uint32_t space = record_space(bytes);
+      if (space > static_cast<std::uint64_t>(limit_ - record)) [[unlikely]]
+        return nullptr;
+      at_ = record + space;
+      write_header(record, type, immediate, bytes);
+      return record + kRecordHeaderBytes;
+    }
+    // They count as begun.
+    void end() { ring_.place_ = place(); }
+    void publish() {
+      end();
+      ring_.publish_up_to(place());
+    }
+
+   private:
+    [[nodiscard]] std::uint32_t place() const { return static_cast<std::uint32_t>(at_ - data_); }
+
+    RecordProducer& ring_;
+    std::byte* const data_;
+    std::byte* at_;  // where the next record begins
+    std::byte* const limit_;
+  };
 
   // The consumer has found the ring malformed, and takes nothing more: there will never be room.
   [[nodiscard]] bool refused() const { return control_->head.load(std::memory_order_acquire) == kRefusedHead; }
 
-  // Makes everything begun so far visible to the consumer.
-  void publish() {
-    control_->tail.store(index_, std::memory_order_release);
-    // The consumer last read the next record's line a lap ago: acquire it for writing before it is
-    // needed.
-    base::prefetch_for_writing(data_ + (place_ + kAhead < capacity_ ? place_ + kAhead : 0));
-  }
-
-  [[nodiscard]] std::uint64_t index() const { return index_; }
+  [[nodiscard]] std::uint64_t index() const { return lap_ + place_; }
 
  private:
   static constexpr std::uint32_t kAhead = 256;
 
+  std::byte* begin_here(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    const std::uint32_t space = record_space(bytes);
+    const std::uint32_t place = place_;
+    if (space > limit_ - place) [[unlikely]]
+      return nullptr;
+    place_ = place + space;
+    write_header(data_ + place, type, immediate, bytes);
+    return data_ + place + kRecordHeaderBytes;
+  }
   [[gnu::noinline]] std::byte* begin_after_look(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
+    if (place_ == capacity_) next_lap();
     const std::uint32_t space = record_space(bytes);
     const std::uint32_t to_end = capacity_ - place_;
-    const std::uint64_t end = index_ + space + (space > to_end ? to_end : 0);
+    const std::uint64_t end = index() + space + (space > to_end ? to_end : 0);
     if (end > room_end_ && !look_for_room(end)) return nullptr;
     if (space > to_end) {
       write_header(data_ + place_, kPaddingType, 0, to_end - kRecordHeaderBytes);
-      index_ += to_end;
-      place_ = 0;
+      next_lap();
     }
+    limit_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(capacity_, room_end_ - lap_));
     return begin_here(type, immediate, bytes);
+  }
+  void next_lap() {
+    lap_ += capacity_;
+    place_ = 0;
+    limit_ = 0;
   }
   // Whether there is room up to the index `end` by now. An impossible head tells of none.
   bool look_for_room(std::uint64_t end) {
     const std::uint64_t head = control_->head.load(std::memory_order_acquire);
-    if (index_ - head > capacity_) return false;
+    if (index() - head > capacity_) return false;
     room_end_ = head + capacity_;
     return end <= room_end_;
+  }
+  void publish_up_to(std::uint32_t place) {
+    control_->tail.store(lap_ + place, std::memory_order_release);
+    // The consumer last read the next record's line a lap ago: acquire it for writing before it is
+    // needed.
+    base::prefetch_for_writing(data_ + (place + kAhead < capacity_ ? place + kAhead : 0));
   }
 
   static void write_header(std::byte* record, std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
@@ -147,10 +184,12 @@ class RecordProducer {
 
   RingControl<Atomic>* control_ = nullptr;
   std::byte* data_ = nullptr;
-  std::uint64_t index_ = 0;     // of the next record
+  std::uint64_t lap_ = 0;       // the index of data_[0]
   std::uint64_t room_end_ = 0;  // index up to which there is room, by the head that was last seen
   std::uint32_t capacity_ = 0;
-  std::uint32_t place_ = 0;  // of the next record in data_
+  std::uint32_t place_ = 0;  // of the next record in data_; capacity_ where a lap has ended
+  // Places up to it may be written: at least place_, and not beyond room_end_.
+  std::uint32_t limit_ = 0;
 };
 
 enum class Take : std::uint8_t { none, record, malformed };

@@ -142,6 +142,70 @@ TEST(RecordRing, AgreesWithADequeUnderRandomOperations) {
   }
 }
 
+// Rows of records, and records by themselves where a row has no room, give what single ones would.
+TEST(RecordRing, RowsAgreeWithADeque) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    base::Random random(seed);
+    Ring ring(static_cast<std::uint32_t>(64 + 8 * random.below(100)));
+    std::deque<std::pair<std::uint32_t, std::vector<std::byte>>> model;
+    std::uint32_t next = 0;
+    std::uint32_t in_rows = 0;
+    for (int step = 0; step < 4000; ++step) {
+      if (random.below(2) == 0) {
+        const bool published = random.below(2) == 0;
+        const std::uint64_t most = random.below(5);
+        std::size_t begun = 0;
+        RecordProducer<>::Row row(ring.producer);
+        for (; begun < most; ++begun) {
+          const auto payload = pattern(next, static_cast<std::uint32_t>(random.below(40)));
+          const auto bytes = static_cast<std::uint32_t>(payload.size());
+          if (bytes > largest_record(ring.capacity)) break;
+          std::byte* const room = row.begin(2, next, bytes);
+          if (room == nullptr) break;
+          if (bytes != 0) std::memcpy(room, payload.data(), bytes);
+          model.emplace_back(next++, payload);
+          ++in_rows;
+        }
+        if (published) {
+          row.publish();
+        } else {
+          row.end();
+          ring.producer.publish();
+        }
+        if (begun == most) continue;
+        const auto payload = pattern(next, static_cast<std::uint32_t>(random.below(largest_record(ring.capacity) + 1)));
+        if (push(ring, payload, next)) model.emplace_back(next++, payload);
+      } else {
+        Record record;
+        const Take taken = ring.consumer.take(&record);
+        ASSERT_EQ(taken, model.empty() ? Take::none : Take::record) << "seed " << seed << " step " << step;
+        if (taken == Take::record) {
+          ASSERT_EQ(record.immediate, model.front().first);
+          ASSERT_EQ(record.bytes, model.front().second.size());
+          ASSERT_TRUE(record.bytes == 0 || std::memcmp(record.data, model.front().second.data(), record.bytes) == 0);
+          model.pop_front();
+        }
+        ring.consumer.release();
+      }
+    }
+    EXPECT_GT(in_rows, 100U);
+    EXPECT_GT(next, in_rows) << "no row has ended at the end of the room";
+  }
+}
+
+TEST(RecordRing, ARowThatIsNotEndedHasBegunNothing) {
+  Ring ring(256);
+  {
+    RecordProducer<>::Row row(ring.producer);
+    ASSERT_NE(row.begin(2, 1, 8), nullptr);
+  }
+  ASSERT_TRUE(push(ring, {}, 2));
+  Record record;
+  ASSERT_EQ(ring.consumer.take(&record), Take::record);
+  EXPECT_EQ(record.immediate, 2U);
+  EXPECT_EQ(ring.consumer.take(&record), Take::none);
+}
+
 TEST(RecordRing, MalformedContentsAreReported) {
   const auto check = [](const char* what, auto spoil) {
     Ring ring(256);

@@ -16,6 +16,11 @@ void OffloadGate::end() {
   Gate::end();
 }
 
+// Handlers and callbacks of this worker. Tagged messages keep the order of the calls.
+base::Status OffloadGate::post_from_inside(transport::Command& command, const Completion& completion) {
+  return is_tagged(command) && queued() ? inbox().put(command, completion) : worker().post(command, completion);
+}
+
 // An executor that sleeps would not poll for what a handler has posted here. Nobody sets the bit
 // but who is inside.
 void OffloadGate::let_out() {

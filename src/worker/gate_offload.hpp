@@ -42,10 +42,9 @@ class OffloadGate final : public CoreGate {
 
  private:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    if (starts_here() && !(is_tagged(command) && queued())) [[unlikely]]
-      return worker().post(command, completion);
-    return inbox().put(command, completion);
+    return starts_here() ? post_from_inside(command, completion) : inbox().put(command, completion);
   }
+  base::Status post_from_inside(transport::Command& command, const Completion& completion);
   void let_out() override;
   // Only handlers and callbacks of this worker. Their thread knows by itself that it is in one,
   // while inside_ stands on a line that the executor writes all the time.

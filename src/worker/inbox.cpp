@@ -27,15 +27,14 @@ void Inbox::wake_executor() {
 
 // False: the queue is full.
 template <class Write>
-bool Inbox::put_one(Run run, Write&& write) {
-  const Queued claimed = queue_.claim();
-  if (!claimed) return false;
-  std::byte* bytes = queue_.body(claimed).bytes;
-  std::memcpy(bytes, static_cast<const void*>(&run), sizeof run);
-  write(bytes + sizeof run);
-  if (queue_.publish(claimed)) [[unlikely]]
+inline bool Inbox::put_one(Run run, Write&& write) {
+  const Queue::Put put = queue_.put([&](queue::CommandBytes& body) {
+    std::memcpy(body.bytes, static_cast<const void*>(&run), sizeof run);
+    write(body.bytes + sizeof run);
+  });
+  if (put == Queue::Put::wake) [[unlikely]]
     wake_executor();
-  return true;
+  return put != Queue::Put::full;
 }
 
 namespace {
@@ -82,22 +81,25 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
 }
 
 base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
-  if (command.opcode != Opcode::message) {
-    const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
-    return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
-                     command.offset},
-               completion);
+  if (!command.inlined || command.bytes > kShortBytes || registered || completion.notifies()) [[unlikely]] {
+    return put_other(command, completion, registered);
   }
-  if (!command.inlined || command.bytes > kOneRecordPacket || registered || completion.notifies()) [[unlikely]] {
-    return put_message(command, completion, registered);
-  }
-  const bool put = put_one(&run_message, [&](std::byte* to) {
-    const QueuedMessage head{
-        command.rank, command.worker, command.immediate, static_cast<std::uint16_t>(command.bytes), false, true, false};
+  const bool put = put_one(&run_short, [&](std::byte* to) {
+    const ShortMessage head{std::uint64_t{command.worker} << 32 | command.rank,
+                            command.bytes << 32 | command.immediate};
     std::memcpy(to, &head, sizeof head);
     transport::copy_words(to + sizeof head, command.packet, command.bytes);
   });
   return put ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+// Out of line, so that a short message costs no registers.
+[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const Completion& completion, bool registered) {
+  if (command.opcode == Opcode::message) return put_message(command, completion, registered);
+  const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
+  return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
+                   command.offset},
+             completion);
 }
 
 base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
@@ -195,46 +197,55 @@ std::size_t Inbox::drain(bool by_helper) {
   return started;
 }
 
-// False: the command must be posted alone.
-inline bool Inbox::prepare(Command& command) const {
-  return (worker_.tagged().ordered() || !is_tagged(command)) && Requester::prepare(command);
+// Makes the prepared command at `room`. False: it must be posted alone.
+inline bool Inbox::read_short(const std::byte* bytes, std::byte* room, bool* tagged) const {
+  ShortMessage head;
+  std::memcpy(&head, bytes, sizeof head);
+  auto* command = new (room) Command(head.rank(), head.worker(), head.immediate());
+  command->inlined = true;
+  command->bytes = head.bytes();
+  static_cast<void>(Requester::prepare(*command));  // of a message: always
+  transport::copy_words(command->packet, bytes + sizeof head, head.bytes());
+  if (is_tagged(*command)) [[unlikely]] {
+    *tagged = true;
+    return worker_.tagged().ordered();
+  }
+  return true;
 }
 
-// Makes the command at `room`. False: it is something else than a command of one record without a
-// completion, or cannot be posted with others.
-inline bool Inbox::read_prepared(const Queued& queued, std::byte* room) {
-  const std::byte* bytes = queue_.body(queued).bytes;
-  Run run = nullptr;
-  std::memcpy(static_cast<void*>(&run), bytes, sizeof run);
-  bytes += sizeof run;
-  if (run == &run_message) [[likely]] {
-    QueuedMessage head;
-    std::memcpy(&head, bytes, sizeof head);
-    if (queued.records != 1 || head.notifies || !head.copied || head.registered) return false;
-    auto* command = new (room) Command(head.rank, head.worker, head.immediate);
-    command->inlined = true;
-    command->bytes = head.bytes;
-    transport::copy_words(command->packet, bytes + sizeof head, head.bytes);
-    return prepare(*command);
-  }
-  if (run != &run_block) return false;
+// The same. False also: somebody is told of its end, or it is more than one command.
+bool Inbox::read_block(const std::byte* bytes, std::byte* room) const {
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
   auto* command = new (room) Command;
-  return !block.completion().notifies() && worker_.core().requester.whole(block.block(), command) && prepare(*command);
+  return !block.completion().notifies() && worker_.core().requester.whole(block.block(), command) &&
+         Requester::prepare(*command);
 }
 
-// Hands commands to the transport at once: `first` and those that follow it. How many were posted.
+// Hands commands to the transport at once: `first`, which was taken, and those that follow it. How
+// many were posted.
 std::size_t Inbox::post_run(const Queued& first, std::size_t most) {
   // Made one by one: most runs are short.
   alignas(Command) std::byte room[kBatch * sizeof(Command)];
   static_assert(std::is_trivially_destructible_v<Command>);
-  std::size_t count = 0;
-  for (Queued queued = first; read_prepared(queued, room + count * sizeof(Command));) {
-    if (++count == most || !queue_.take(&queued)) break;
-  }
-  if (count == 0) return 0;
-  const std::size_t posted = worker_.post(std::span(std::launder(reinterpret_cast<Command*>(room)), count));
+  std::byte* next = room;
+  bool tagged = false;
+  queue_.put_back(first.position);
+  const std::size_t count = queue_.take_row(most, [&](const queue::CommandBytes& body) {
+    Run run = nullptr;
+    std::memcpy(static_cast<void*>(&run), body.bytes, sizeof run);
+    const std::byte* bytes = body.bytes + sizeof run;
+    if (run == &run_short) [[likely]] {
+      if (!read_short(bytes, next, &tagged)) return false;
+    } else if (run != &run_block || !read_block(bytes, next)) {
+      return false;
+    }
+    next += sizeof(Command);
+    return true;
+  });
+  const std::span commands(std::launder(reinterpret_cast<Command*>(room)), count);
+  std::size_t posted = 0;
+  if (count != 0) posted = tagged ? worker_.post(commands) : worker_.core().requester.post(commands);
   const Queued done{first.position, static_cast<std::uint32_t>(posted)};
   // What was taken and not posted goes back; if nothing was posted the caller keeps the first.
   queue_.put_back(posted == 0 ? first.end() : done.end());
@@ -258,6 +269,14 @@ base::Status Inbox::execute(const Queued& queued, base::Status cancel) {
   return run(*this, bytes + sizeof run, cancel);
 }
 
+base::Status Inbox::run_short(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
+  ShortMessage head;
+  std::memcpy(&head, bytes, sizeof head);
+  Command command(head.rank(), head.worker(), head.immediate());
+  command.set_message(nullptr, 0, bytes + sizeof head, head.bytes());
+  return inbox.start_message(command, {}, cancel);
+}
+
 base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
   QueuedMessage head;
   std::memcpy(&head, bytes, sizeof head);
@@ -276,12 +295,17 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
     std::memcpy(static_cast<void*>(&command.local), bytes + head.bytes, sizeof command.local);
     std::memcpy(&command.bytes, bytes + head.bytes + sizeof command.local, sizeof command.bytes);
   }
-  Worker& worker = inbox.worker_;
   const std::uint64_t packet_bytes = command.packet_bytes();
-  const base::Status status = cancel == HEDDLE_DONE ? worker.post(command, completion) : cancel;
-  if (status < HEDDLE_DONE) worker.give_back(command);
-  worker.core().operations.end_queued(status, completion, head.rank);
+  const base::Status status = inbox.start_message(command, completion, cancel);
   if (head.registered && status != HEDDLE_AGAIN) inbox.small_->executed(packet_bytes, inbox.by_helper_);
+  return status;
+}
+
+base::Status Inbox::start_message(Command& command, const Completion& completion, base::Status cancel) {
+  const std::uint32_t rank = command.rank;
+  const base::Status status = cancel == HEDDLE_DONE ? worker_.post(command, completion) : cancel;
+  if (status < HEDDLE_DONE) worker_.give_back(command);
+  worker_.core().operations.end_queued(status, completion, rank);
   return status;
 }
 

@@ -86,8 +86,23 @@ class Inbox {
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message as it stands in the queue, followed by [Completion, if `notifies` is set], and the
-  // packet if it was copied, else header, pointer to the payload (8 bytes), and its length (8).
+  // A message of at most kShortBytes of which nobody is told, followed by its packet, with zeros up
+  // to a multiple of 8: in one record.
+  struct ShortMessage {
+    std::uint64_t target;  // worker << 32 | rank
+    std::uint64_t what;    // bytes of the packet << 32 | immediate
+
+    [[nodiscard]] std::uint32_t rank() const { return static_cast<std::uint32_t>(target); }
+    [[nodiscard]] std::uint32_t worker() const { return static_cast<std::uint32_t>(target >> 32); }
+    [[nodiscard]] std::uint32_t immediate() const { return static_cast<std::uint32_t>(what); }
+    [[nodiscard]] std::uint32_t bytes() const { return static_cast<std::uint32_t>(what >> 32); }
+  };
+  static_assert(sizeof(ShortMessage) == 16);
+  static constexpr std::size_t kShortBytes = kBodyBytes - sizeof(Run) - sizeof(ShortMessage);
+
+  // Any other message as it stands in the queue, followed by [Completion, if `notifies` is set],
+  // and the packet if it was copied, else header, pointer to the payload (8 bytes), and its length
+  // (8).
   struct QueuedMessage {
     std::uint32_t rank;
     std::uint32_t worker;
@@ -98,7 +113,6 @@ class Inbox {
     bool registered : 1;
   };
   static_assert(sizeof(QueuedMessage) == 16);
-  static constexpr std::size_t kOneRecordPacket = kBodyBytes - sizeof(Run) - sizeof(QueuedMessage);
 
   // A put or get. It has one record, unless it has both a callback and a counter.
   struct QueuedBlock {
@@ -146,17 +160,20 @@ class Inbox {
     what.ended(inbox.worker_, status);
     return status;
   }
+  static base::Status run_short(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
+  base::Status put_other(const transport::Command& command, const Completion& completion, bool registered);
   base::Status put_message(const transport::Command& command, const Completion& completion, bool registered);
   bool put_parts(Run run, std::span<const Part> parts);
   template <class Write>
   bool put_one(Run run, Write&& write);
   void wake_executor();
   std::size_t post_run(const Queued& first, std::size_t most);
-  [[nodiscard]] bool prepare(transport::Command& command) const;
-  bool read_prepared(const Queued& queued, std::byte* room);
+  [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
+  [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
+  base::Status start_message(transport::Command& command, const Completion& completion, base::Status cancel);
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;

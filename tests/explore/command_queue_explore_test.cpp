@@ -77,6 +77,7 @@ struct Shape {
   std::uint32_t records;   // of each command
   bool sleeps;             // the consumer sleeps; without, it polls
   bool hesitates = false;  // it takes the next command too, and puts it back
+  bool rows = false;       // put() and take_row(), of commands of one record
 };
 
 // The queue has been round once, so that every record holds an old lap and old data.
@@ -109,6 +110,10 @@ struct CommandModel final : Model {
 
   void produce(std::uint32_t self) {
     for (std::uint32_t i = 0; i < kShape.commands; ++i) {
+      if (kShape.rows) {
+        put(self, i);
+        continue;
+      }
       typename Queue::Command claim;
       while (!(claim = queue.claim(kShape.records))) pause();
       if (kBug == Bug::published_before_filled) static_cast<void>(queue.publish(claim));
@@ -120,7 +125,37 @@ struct CommandModel final : Model {
     }
   }
 
+  void put(std::uint32_t self, std::uint32_t command) {
+    using Put = typename Queue::Put;
+    Put done = Put::full;
+    while (done == Put::full) {
+      done = queue.put([&](Body& body) { body.value.store(pattern(self, command, 0)); });
+      if (done == Put::full) pause();
+    }
+    if (done == Put::wake) sleeper.wake();
+  }
+
+  void consume_rows() {
+    for (std::uint32_t taken = 0; taken < kCommands;) {
+      const std::size_t row = queue.take_row(2, [&](Body& body) {
+        const std::uint64_t value = body.value.load();
+        const auto producer = static_cast<std::uint32_t>(value / 100 - 1);
+        check(producer < kShape.producers, "the body is whole");
+        check(value == pattern(producer, got[producer], 0), "in each producer's order");
+        ++got[producer];
+        return true;
+      });
+      if (row == 0) {
+        wait();
+        continue;
+      }
+      queue.release({2 + taken, static_cast<std::uint32_t>(row)});
+      taken += static_cast<std::uint32_t>(row);
+    }
+  }
+
   void consume() {
+    if (kShape.rows) return consume_rows();
     for (std::uint32_t taken = 0; taken < kCommands; ++taken) {
       typename Queue::Command command;
       next(&command);
@@ -146,19 +181,21 @@ struct CommandModel final : Model {
   }
 
   void next(typename Queue::Command* command) {
-    while (!queue.take(command)) {
-      if (!kShape.sleeps) {
-        pause();
-      } else if (kBug == Bug::sleeps_without_asking) {
-        // The look at the queue is over; only now is the flag set, and not in one step with a look.
-        plain_asleep.store(1, std::memory_order_release);
-        static_cast<void>(sleeper.sleep(-1));
-      } else if (queue.prepare_sleep()) {
-        static_cast<void>(sleeper.sleep(-1));
-        static_cast<void>(queue.wake_up());
-      } else {
-        pause();  // claimed, and visible soon
-      }
+    while (!queue.take(command)) wait();
+  }
+
+  void wait() {
+    if (!kShape.sleeps) {
+      pause();
+    } else if (kBug == Bug::sleeps_without_asking) {
+      // The look at the queue is over; only now is the flag set, and not in one step with a look.
+      plain_asleep.store(1, std::memory_order_release);
+      static_cast<void>(sleeper.sleep(-1));
+    } else if (queue.prepare_sleep()) {
+      static_cast<void>(sleeper.sleep(-1));
+      static_cast<void>(queue.wake_up());
+    } else {
+      pause();  // claimed, and visible soon
     }
   }
 
@@ -180,6 +217,9 @@ constexpr Shape kTwoByOneAsleep{2, 1, 1, true};
 constexpr Shape kTwoByTwoAsleep{2, 2, 1, true};
 constexpr Shape kOneByThreeHesitant{1, 3, 1, false, true};
 constexpr Shape kTwoByOneHesitant{2, 1, 1, true, true};
+constexpr Shape kOneByThreeInRows{1, 3, 1, false, false, true};
+constexpr Shape kTwoByOneInRows{2, 1, 1, false, false, true};
+constexpr Shape kTwoByOneInRowsAsleep{2, 1, 1, true, false, true};
 
 // All schedules of the largest cases are more than there is time for: the largest are bounded in
 // their preemptions.
@@ -203,6 +243,15 @@ TEST(CommandQueue, HoldsWithSleepOverTwoProducers) {
 TEST(CommandQueue, HoldsWithAConsumerThatPutsBack) {
   expect_holds<CommandModel<Atomic, Bug::none, kOneByThreeHesitant>>("commands put back, full", kOrdered);
   expect_holds<CommandModel<Atomic, Bug::none, kTwoByOneHesitant>>("commands put back, sleep", kInterleaved);
+}
+
+TEST(CommandQueue, HoldsWithRows) {
+  expect_holds<CommandModel<Atomic, Bug::none, kOneByThreeInRows>>("commands in rows, full", kOrdered);
+  expect_holds<CommandModel<Atomic, Bug::none, kTwoByOneInRows>>("commands in rows, 2 producers", kOrdered);
+  expect_holds<CommandModel<Atomic, Bug::none, kTwoByOneInRowsAsleep>>("commands in rows, 2 producers, sleep",
+                                                                       kInterleaved);
+  expect_finds<CommandModel<RelaxedStores, Bug::none, kTwoByOneInRows>>("rows, no release", kOrdered, "race");
+  expect_finds<CommandModel<RelaxedLoads, Bug::none, kTwoByOneInRows>>("rows, no acquire", kOrdered, "race");
 }
 
 TEST(CommandQueue, PlantedBugsAreFound) {

@@ -88,6 +88,68 @@ TEST(RecordRing, HoldsInAllSchedules) {
   expect_holds<RingModel<Atomic, Bug::none, 2>>("ring, 2 records with padding and wrap, data delayed", kByData);
 }
 
+// Two records that become visible together, then one by itself: over the end of the ring, and full.
+template <template <class> class A>
+struct RowModel final : Model {
+  static constexpr std::uint32_t kCapacity = 64;
+  static constexpr std::uint32_t kRecords = 5;
+
+  queue::RingControl<A> control;
+  Memory data{0, kCapacity / 8, "data"};
+  queue::RecordProducer<A> producer{&control, data.for_writer(), kCapacity};
+  queue::RecordConsumer<A> consumer{&control, data.for_readers(), kCapacity};
+
+  RowModel() {
+    control.tail.name("tail");
+    control.head.name("head");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override { thread == 0 ? produce() : consume(); }
+
+  void produce() {
+    for (std::uint32_t next = 0; next < kRecords;) {
+      typename queue::RecordProducer<A>::Row row(producer);
+      std::uint32_t begun = 0;
+      for (; begun < 2 && next + begun < kRecords; ++begun) {
+        std::byte* const room = row.begin(2, next + begun, 8);
+        if (room == nullptr) break;
+        *room = std::byte(next + begun);
+      }
+      if (begun != 0) {
+        row.publish();
+      } else {
+        std::byte* room = nullptr;
+        while ((room = producer.begin(2, next, 8)) == nullptr) pause();
+        *room = std::byte(next);
+        producer.publish();
+        begun = 1;
+      }
+      next += begun;
+    }
+  }
+  void consume() {
+    for (std::uint32_t i = 0; i < kRecords; ++i) {
+      queue::Record record;
+      queue::Take taken = queue::Take::none;
+      while ((taken = consumer.take(&record)) == queue::Take::none) pause();
+      check(taken == queue::Take::record, "the ring is well formed");
+      data.note_read(record.data - queue::kRecordHeaderBytes, queue::kRecordHeaderBytes + record.bytes);
+      check(record.immediate == i && record.bytes == 8, "the header is whole");
+      check(*record.data == std::byte(i), "the payload is whole");
+      consumer.release();
+    }
+  }
+  void finish() override {
+    queue::Record record;
+    check(consumer.take(&record) == queue::Take::none, "nothing comes twice");
+  }
+};
+
+TEST(RecordRing, RowsHoldInAllSchedules) {
+  expect_holds<RowModel<Atomic>>("ring, rows, full", kOrdered);
+  expect_finds<RowModel<RelaxedStores>>("rows, no release", kOrdered, "race");
+}
+
 TEST(RecordRing, PlantedBugsAreFound) {
   expect_finds<RingModel<Atomic, Bug::published_before_filled, 3>>("published before filled", kOrdered, "race");
   expect_finds<RingModel<Atomic, Bug::published_before_filled, 2>>("published before filled, data delayed", kByData,

@@ -40,15 +40,17 @@ class BellPull {
   BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell)
       : looked_at_(looked_at), armed_(armed), bell_(bell) {}
   void published() const {
-    base::light_fence();
-    if (looked_at_->load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    if (wanted()) [[unlikely]]
       pull();
-    }
   }
-
- private:
+  // published() in two parts: whether to pull, after a publication.
+  [[nodiscard]] bool wanted() const {
+    base::light_fence();
+    return looked_at_->load(std::memory_order_relaxed) != 0;
+  }
   void pull() const;
 
+ private:
   std::atomic<std::uint32_t>* looked_at_ = nullptr;
   std::atomic<std::uint32_t>* armed_ = nullptr;
   queue::Bell<> bell_;

@@ -17,6 +17,7 @@ base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::
 Worker::Worker(Device& device, std::uint32_t index)
     : device_(device),
       index_(index),
+      ranks_(device.size()),
       max_workers_(device.layout().max_workers),
       max_message_(queue::largest_record(device.layout().ring_capacity)),
       entry_(device.control().worker(index)),
@@ -80,7 +81,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
 // The ring to which an inlined message goes. Null: it is something else, or its target is not
 // connected.
 [[gnu::always_inline]] inline Outgoing* Worker::ring_of(const Command& message) const {
-  if (!message.inlined || message.rank >= failed_.size() || message.worker >= max_workers_) [[unlikely]]
+  if (!message.inlined || message.rank >= ranks_ || message.worker >= max_workers_) [[unlikely]]
     return nullptr;
   return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
 }
@@ -94,47 +95,66 @@ std::size_t Worker::post(std::span<Command> batch) {
   Outgoing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
     return post_all(batch);
-  std::byte* room = to->ring.begin_here(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
+  const std::uint64_t bytes = message.bytes;
+  queue::RecordProducer<>::Row row(to->ring);
+  std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
   if (room == nullptr) [[unlikely]]
-    return post_all(batch);
-  copy_words(room, message.packet, message.bytes);
+    return post_all({&message, 1});
+  copy_words(room, message.packet, bytes);
   message.done = true;
   message.source_free = true;
-  to->publish();
+  row.publish();
+  return to->bell.wanted() ? pull_bell(*to) : 1;
+}
+
+// After one message. The result is post()'s, whose last call this is.
+[[gnu::cold, gnu::noinline]] std::size_t Worker::pull_bell(const Outgoing& to) {
+  to.bell.pull();
   return 1;
 }
 
 [[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
   Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
-  for (Command& command : batch) {
-    if (Outgoing* to = post_inlined(command); to != nullptr) [[likely]] {
+  while (accepted < batch.size()) {
+    Outgoing* to = ring_of(batch[accepted]);
+    const std::size_t row = to == nullptr ? 0 : post_row(*to, batch.subspan(accepted));
+    if (row != 0) [[likely]] {
       if (begun != to && begun != nullptr) [[unlikely]]
         begun->publish();
       begun = to;
+      accepted += row;
     } else {
-      Outgoing* before = begun;  // `begun` itself stays in a register
-      if (!post_other(command, accepted, before)) break;
-      begun = before;
+      if (!post_other(batch[accepted], accepted, begun)) break;
+      ++accepted;
     }
-    ++accepted;
   }
   if (begun != nullptr) begun->publish();
   return accepted;
 }
 
-// The ring in which it is, and is not visible yet. Null: it is something else, or has no room now.
-[[gnu::always_inline]] inline Outgoing* Worker::post_inlined(Command& message) {
-  Outgoing* to = ring_of(message);
-  if (to == nullptr) [[unlikely]]
-    return nullptr;
-  std::byte* room = to->ring.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(message.bytes));
-  if (room == nullptr) [[unlikely]]
-    return nullptr;
-  copy_words(room, message.packet, message.bytes);
-  message.done = true;
-  message.source_free = true;
-  return to;
+// Inlined messages from the front of the batch that go where the first one goes, by this ring. How
+// many: none if the ring has no room behind its last record that is known of.
+[[gnu::always_inline]] inline std::size_t Worker::post_row(Outgoing& to, std::span<Command> batch) {
+  const std::uint32_t rank = batch.front().rank;
+  const std::uint32_t worker = batch.front().worker;
+  queue::RecordProducer<>::Row row(to.ring);
+  Command* next = batch.data();
+  Command* const end = next + batch.size();
+  do {
+    Command& message = *next;
+    if (!message.inlined || message.rank != rank || message.worker != worker) [[unlikely]]
+      break;
+    const std::uint64_t bytes = message.bytes;
+    std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
+    if (room == nullptr) [[unlikely]]
+      break;
+    copy_words(room, message.packet, bytes);
+    message.done = true;
+    message.source_free = true;
+  } while (++next != end);
+  row.end();
+  return static_cast<std::size_t>(next - batch.data());
 }
 
 // False: the batch ends here.

@@ -42,9 +42,10 @@ class Worker final : public TransportWorker {
   // transfer chunks copied for peers in one poll, per ring
   static constexpr std::size_t kServed = 4;
 
+  static std::size_t pull_bell(const Outgoing& to);
   std::size_t post_all(std::span<Command> batch);
   [[nodiscard]] Outgoing* ring_of(const Command& message) const;
-  Outgoing* post_inlined(Command& message);
+  static std::size_t post_row(Outgoing& to, std::span<Command> batch);
   bool post_other(Command& command, std::size_t accepted, Outgoing*& begun);
   bool post_one(Command& command, Outgoing*& begun);
   bool post_message(Command& command, Outgoing*& begun);
@@ -65,6 +66,7 @@ class Worker final : public TransportWorker {
 
   Device& device_;
   std::uint32_t index_;
+  std::uint32_t ranks_;
   std::uint32_t max_workers_;
   std::uint32_t max_message_;
   WorkerEntry& entry_;
