@@ -15,7 +15,12 @@ std::uint64_t packet_bytes(const Command& command) {
 }  // namespace
 
 Outgoing::Outgoing(Port& port, Device& device, std::uint32_t slots)
-    : port_(port), device_(device), window_(device.window()), packets_(kPackets), sendings_(slots), room_(slots) {
+    : port_(port),
+      device_(device),
+      window_(device.window()),
+      packets_(kPackets),
+      sendings_(slots),
+      room_(port.completions().messages()) {
   by_value_.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   by_value_.flags = UCP_AM_SEND_FLAG_EAGER;
 }
@@ -27,7 +32,7 @@ std::size_t Outgoing::post(Command& command) {
   // Behind packets that UCX still has, only another packet is sure to stay in order.
   if (!command.inlined || peer == nullptr || peer->in_flight != 0) return post_otherwise(command) ? 1 : 0;
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
-  if (is_full(*peer, cost) || room_ == 0 || port_.completions().crowded()) [[unlikely]]
+  if (is_full(*peer, cost) || !room_.has(1)) [[unlikely]]
     return post_otherwise(command) ? 1 : 0;
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
@@ -75,7 +80,7 @@ inline ucs_status_t Outgoing::send_by_value(PeerState& peer, unsigned id, std::s
     }
     if (full || peer->waiting_count == kWaitingPackets) return false;
   }
-  if (room_ == 0 || packets_.front() == nullptr || port_.completions().crowded()) return false;
+  if (!room_.has(1) || packets_.front() == nullptr) return false;
   send_as_packet(*peer, command, bytes);
   remember(*peer, command.token, cost_of(bytes));
   command.source_free = true;
@@ -97,7 +102,7 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
 
 // A message, the last that was sent, is done when the peer says that it has arrived.
 inline void Outgoing::remember(PeerState& peer, Token token, std::uint32_t cost) {
-  --room_;
+  room_.take();
   Sending* last = peer.undelivered.last;
   if (last == nullptr || last->token != token || last->cost != cost) [[unlikely]]
     return remember_anew(peer, token, cost);
@@ -132,7 +137,7 @@ void Outgoing::end(PeerState& peer, std::uint32_t delivered, base::Status status
     const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);
     const std::uint32_t done = first.count - left;
     port_.completions().done(first.token, status, done);
-    room_ += done;
+    room_.give(done);
     first.end += done * first.cost;
     first.count = left;
     if (left != 0) return;
@@ -157,7 +162,9 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
     const auto packet = static_cast<std::uint32_t>(packet_bytes(command));
     bytes += part_bytes(packet);
     cost += cost_of(packet);
-    if (packet > kMostPart || bytes > kMostBundle || cost > window_ || count == room_) break;
+    if (packet > kMostPart || bytes > kMostBundle || cost > window_ ||
+        !room_.has(static_cast<std::uint32_t>(count) + 1))
+      break;
     ++count;
   }
   return count;
@@ -167,7 +174,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
   PeerState* peer = port_.endpoints().ready(batch.front().rank, batch.front().worker);
-  if (peer == nullptr || packets_.front() == nullptr || port_.completions().crowded()) return 0;
+  if (peer == nullptr || packets_.front() == nullptr) return 0;
   const std::size_t count = bundle_of(batch, *peer);
   if (count < 2) return 0;
   Packet* packet = begin_packet(*peer, kBundleId, 0);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/ucx/completions.hpp"
 #include "transport/ucx/peer_state.hpp"
 
 namespace heddle::transport::ucx {
@@ -47,7 +48,7 @@ class Outgoing {
   // How many packets and credits UCX has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
   // Messages that may not have arrived.
-  [[nodiscard]] std::uint32_t undelivered() const { return sendings_.count() - room_; }
+  [[nodiscard]] std::uint32_t undelivered() const { return room_.taken(); }
 
  private:
   static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
@@ -78,7 +79,7 @@ class Outgoing {
   Pool<Packet> packets_;
   Pool<Sending> sendings_;
   std::uint32_t flying_ = 0;
-  std::uint32_t room_;  // how many messages more may not have arrived
+  Room& room_;  // for messages that may not have arrived
 };
 
 }  // namespace heddle::transport::ucx

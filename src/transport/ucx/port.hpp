@@ -126,7 +126,10 @@ class Port {
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
   std::size_t post_one(Command& command) {
-    return command.opcode == Opcode::message ? outgoing_.post(command) : transfers_.post(command);
+    if (command.opcode == Opcode::message) return outgoing_.post(command);
+    if (command.opcode == Opcode::put) return Transfers::put(*this, command);
+    if (command.opcode == Opcode::get) return Transfers::get(*this, command);
+    return Transfers::post(*this, command);
   }
   std::size_t post_batch(std::span<Command> batch);
   [[nodiscard]] bool has_more_to_do(std::uint32_t poll) const {
