@@ -126,7 +126,7 @@ class Port {
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
   std::size_t post_one(Command& command) {
-    if (command.opcode == Opcode::message) return outgoing_.post(command);
+    if (command.opcode == Opcode::message) return Outgoing::post(*this, command);
     if (command.opcode == Opcode::put) return Transfers::put(*this, command);
     if (command.opcode == Opcode::get) return Transfers::get(*this, command);
     return Transfers::post(*this, command);
