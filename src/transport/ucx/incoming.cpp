@@ -66,6 +66,7 @@ void Incoming::make_room_for(std::size_t peers) {
 }
 
 base::Status Incoming::listen() {
+  static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
   static_assert(sizeof(Record) == kRecordHead && sizeof(LentKept) <= kRecordHead);
   const auto listen = [this](unsigned id, Receive* receive) {
     return ucx::listen(port_.call(), port_.worker(), id, receive, &port_);
@@ -121,17 +122,20 @@ ucs_status_t Incoming::on_message(void* arg, const void* header, std::size_t hea
   Port& port = *static_cast<Port*>(arg);
   if (!is_ours({header_bytes, data, bytes, param}, kLeastKept - 1)) [[unlikely]]
     return on_other_message(arg, header, header_bytes, data, bytes, param);
-  const Head head = read_head(data);
-  PeerState* peer = port.endpoints().known(head.rank, head.worker);
-  const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof head);
+  // Each word is read where it is needed, so that no register must be saved.
+  const auto head = [data](std::size_t offset) { return read_word(data, offset); };
+  PeerState* peer = port.endpoints().known(head(offsetof(Head, rank)), head(offsetof(Head, worker)));
+  const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof(Head));
   const std::uint32_t cost = cost_of(packet_bytes);
-  if (peer == nullptr || !peer->streams() || peer->pass != head.pass || !peer->knows(head.consumed, head.arrived) ||
-      !port.incoming().is_next(*peer, head.position, cost) || !port.completions().has_room()) [[unlikely]]
+  if (peer == nullptr || peer->lent == 0 || peer->pass != head(offsetof(Head, pass)) ||
+      !peer->knows(head(offsetof(Head, consumed)), head(offsetof(Head, arrived))) ||
+      !port.incoming().is_next(*peer, head(offsetof(Head, position)), cost) || !port.completions().has_room())
+      [[unlikely]]
     return on_other_message(arg, header, header_bytes, data, bytes, param);
   std::byte* place = port.incoming().make_place(*peer, cost) + sizeof(Record);
-  hand_out(port, *peer, place, packet_bytes, head.immediate);
+  hand_out(port, *peer, place, packet_bytes, head(offsetof(Head, immediate)));
   peer->lent += cost;
-  const auto* packet = static_cast<const std::byte*>(data) + sizeof head;
+  const auto* packet = static_cast<const std::byte*>(data) + sizeof(Head);
   if (packet_bytes != 8) return copy(place, packet, packet_bytes);
   std::memcpy(place, packet, 8);
   return UCS_OK;
@@ -207,7 +211,6 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
     return take_unread(peer, position, cost);
   if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
     return false;
-  port_.credits().note_arrival(peer);
   std::byte* place = make_place(peer, cost);
   const auto* record = new (place) Record{arrival.bytes, arrival.immediate, arrival.keep};
   place += sizeof *record;
@@ -216,7 +219,8 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
   } else if (arrival.keep == nullptr && arrival.bytes != 0) {
     std::memcpy(place, arrival.data, arrival.bytes);
   }
-  if (peer.records != 0 || !port_.completions().has_room()) [[unlikely]] {
+  // If a poll has room left, it has handed out all that was queued.
+  if (!port_.completions().has_room()) [[unlikely]] {
     queue(peer, place - sizeof *record);
   } else {
     lend(peer, *record, place);
@@ -235,6 +239,7 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
 }
 
 [[gnu::noinline]] void Incoming::queue(PeerState& peer, const std::byte* place) {
+  port_.credits().note_arrival(peer);
   if (peer.records++ == 0) peer.read_at = static_cast<std::uint32_t>(place - peer.ring.get());
   if (!std::exchange(peer.queued, true)) queued_.push_back(&peer);
 }
@@ -250,8 +255,6 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
 
 inline void Incoming::hand_out(Port& port, PeerState& peer, const std::byte* place, std::uint32_t bytes,
                                std::uint32_t immediate) {
-  const std::uint32_t rank = peer.rank;
-  const std::uint32_t worker = peer.worker;
   Completion* to = port.completions().place();
   to->event = Event::message;
   to->status = HEDDLE_DONE;
@@ -259,12 +262,11 @@ inline void Incoming::hand_out(Port& port, PeerState& peer, const std::byte* pla
   to->data = place;
   to->bytes = bytes;
   to->immediate = immediate;
-  to->rank = rank;
-  to->worker = worker;
+  std::memcpy(&to->rank, &peer.rank, 2 * sizeof to->rank);  // and the worker, which follows
 }
 
-// `place`: of its bytes.
-inline void Incoming::lend(PeerState& peer, const Record& record, std::byte* place) {
+// `record`: by value, since its place may be overwritten. `place`: of its bytes.
+inline void Incoming::lend(PeerState& peer, Record record, std::byte* place) {
   const std::byte* data = record.kept == nullptr ? place : lend_kept(place - sizeof record, record.kept);
   hand_out(port_, peer, data, record.bytes, record.immediate);
   if (peer.lent == 0) note_lent(peer);
@@ -279,6 +281,7 @@ inline void Incoming::lend(PeerState& peer, const Record& record, std::byte* pla
 
 [[gnu::noinline]] void Incoming::note_lent(PeerState& peer) {
   lending_.push_back(&peer);
+  port_.credits().note_arrival(peer);
 }
 
 void Incoming::hand_out_queued() {

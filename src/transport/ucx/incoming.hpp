@@ -67,7 +67,7 @@ class Incoming {
   static void hand_out(Port& port, PeerState& peer, const std::byte* place, std::uint32_t bytes,
                        std::uint32_t immediate);
   void queue(PeerState& peer, const std::byte* place);
-  void lend(PeerState& peer, const Record& record, std::byte* place);
+  void lend(PeerState& peer, Record record, std::byte* place);
   const std::byte* lend_kept(std::byte* place, void* kept);
   void note_lent(PeerState& peer);
   bool open_ring(PeerState& peer);

@@ -32,12 +32,13 @@ std::size_t Outgoing::post(Port& port, Command& command) {
   // Behind packets that UCX still has, only another packet is sure to stay in order.
   if (peer == nullptr || !peer->by_value || !command.inlined) [[unlikely]]
     return post_otherwise(port, command);
-  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
+  const std::uint64_t bytes = command.bytes;
+  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
   if (port.outgoing().is_full(*peer, cost) || !port.completions().messages().has(1)) [[unlikely]]
     return post_otherwise(port, command);
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
-  if (send_by_value(port, *peer, kMessageId, sizeof(Head) + command.bytes) != UCS_OK) [[unlikely]]
+  if (send_by_value(port, *peer, kMessageId, sizeof(Head) + bytes) != UCS_OK) [[unlikely]]
     return post_otherwise(port, command);
   peer->next.position += cost;
   peer->used = true;

@@ -141,7 +141,7 @@ static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
 struct PeerState {
   enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
   Port* port = nullptr;
-  std::uint32_t rank = 0;
+  std::uint32_t rank = 0;  // and the worker behind it, as in Completion
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;  // broken: with which everything sent fails
@@ -196,8 +196,6 @@ struct PeerState {
     told = consumed;
     told_arrived = arrived;
   }
-  // Nothing needs to be done before its next message is handed out: it was heard and has a ring.
-  [[nodiscard]] bool streams() const { return lent != 0 && telling && records == 0; }
   // A head that says this of the stream to the peer says nothing new.
   [[nodiscard]] bool knows(std::uint32_t consumed, std::uint32_t arrived) const {
     return (std::uint64_t{arrived} << 32 | consumed) == (std::uint64_t{delivered} << 32 | acked);

@@ -60,6 +60,7 @@ class Port {
     if (batch.size() != 1) return post_batch(batch);
     return post_one(batch.front());
   }
+  // Waits for the helper to leave: a caller whose post() was refused calls this next.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   [[nodiscard]] bool arm();
 
