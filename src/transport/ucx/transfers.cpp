@@ -125,8 +125,8 @@ inline bool Transfers::put(Port& port, Command& command, const Key& key) {
   PeerState& peer = *key.peer;
   void* request = port.call().put_nbx(peer.endpoint, command.local, command.bytes,
                                       command.remote->handle[2] + command.offset, key.key, &port.transfers().params_);
-  Transfer* last = peer.unflushed;
-  if (request != nullptr || last == nullptr || last->token != command.token || last->flags != kPutLeft) [[unlikely]]
+  Transfer* last = peer.joinable;
+  if (request != nullptr || last == nullptr || last->token != command.token) [[unlikely]]
     return begin(port, command, request);
   ++last->count;
   port.completions().transfers().take();
@@ -160,6 +160,7 @@ bool Transfers::update(Command& command, const Key& key) {
   if (!command.source_free && command.wants_source_free) transfer->flags |= Transfer::owes_source;
   if (!puts) return true;
   transfer->next = std::exchange(peer.unflushed, transfer);
+  peer.joinable = request == nullptr ? transfer : nullptr;
   if (!std::exchange(peer.dirty, true)) self.dirty_.push_back(&peer);
   return true;
 }
@@ -357,6 +358,7 @@ void Transfers::flush_all_dirty() {
 
 void Transfers::flush(PeerState& peer) {
   peer.flushing = std::exchange(peer.unflushed, nullptr);
+  peer.joinable = nullptr;
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params.cb.send = on_flushed;
@@ -386,6 +388,7 @@ void Transfers::end_flush(PeerState& peer, base::Status status) {
   // On a broken connection nothing is flushed any more: what this flush did not cover has failed,
   // even if the flush itself went well.
   if (peer.stage == PeerState::Stage::broken) {
+    peer.joinable = nullptr;
     end_puts(std::exchange(peer.unflushed, nullptr), status != HEDDLE_DONE ? status : peer.status);
   }
 }
