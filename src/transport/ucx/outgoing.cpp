@@ -31,15 +31,15 @@ std::size_t Outgoing::post(Port& port, Command& command) {
   PeerState* peer = port.endpoints().known(command.rank, command.worker);
   // Behind packets that UCX still has, only another packet is sure to stay in order.
   if (peer == nullptr || !peer->by_value || !command.inlined) [[unlikely]]
-    return post_otherwise(port, command);
+    return post_otherwise(port, command) ? 1 : 0;
   const std::uint64_t bytes = command.bytes;
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
   if (port.outgoing().is_full(*peer, cost) || !port.completions().messages().has(1)) [[unlikely]]
-    return post_otherwise(port, command);
+    return post_otherwise(port, command) ? 1 : 0;
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
   if (send_by_value(port, *peer, kMessageId, sizeof(Head) + bytes) != UCS_OK) [[unlikely]]
-    return post_otherwise(port, command);
+    return post_otherwise(port, command) ? 1 : 0;
   peer->next.position += cost;
   peer->used = true;
   remember(port, *peer, command.token, cost);
@@ -60,24 +60,21 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
 }
 
 // Not by value, or not now.
-[[gnu::noinline]] std::size_t Outgoing::post_otherwise(Port& port, Command& command) {
-  return port.outgoing().begin_otherwise(command) ? 1 : 0;
-}
-
-bool Outgoing::begin_otherwise(Command& command) {
+[[gnu::noinline]] bool Outgoing::post_otherwise(Port& port, Command& command) {
+  Outgoing& self = port.outgoing();
   base::Status why = HEDDLE_DONE;
-  PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
-  if (peer == nullptr) return port_.completions().refuse(command, why);
+  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage)
       [[unlikely]] {
-    return port_.completions().refuse(
+    return port.completions().refuse(
         command, base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the ucx transport takes %u",
                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
   }
   const auto bytes = static_cast<std::uint32_t>(packet_bytes(command));
-  const bool full = is_full(*peer, cost_of(bytes));
+  const bool full = self.is_full(*peer, cost_of(bytes));
   if (!peer->ready() || full) [[unlikely]] {
-    if (peer->ready() && device_.directory().known_closed(peer->rank, peer->worker)) {
+    if (peer->ready() && self.device_.directory().known_closed(peer->rank, peer->worker)) {
       peer->stage = PeerState::Stage::closed;
       peer->note_way();
     }
@@ -88,9 +85,9 @@ bool Outgoing::begin_otherwise(Command& command) {
     }
     if (full || peer->waiting_count == kWaitingPackets) return false;
   }
-  if (!room_.has(1) || packets_.front() == nullptr) return false;
-  send_as_packet(*peer, command, bytes);
-  remember(port_, *peer, command.token, cost_of(bytes));
+  if (!self.room_.has(1) || self.packets_.front() == nullptr) return false;
+  self.send_as_packet(*peer, command, bytes);
+  remember(port, *peer, command.token, cost_of(bytes));
   command.source_free = true;
   return true;
 }
@@ -181,8 +178,8 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
 std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
-  PeerState* peer = port_.endpoints().ready(batch.front().rank, batch.front().worker);
-  if (peer == nullptr || packets_.front() == nullptr) return 0;
+  PeerState* peer = port_.endpoints().known(batch.front().rank, batch.front().worker);
+  if (peer == nullptr || !peer->ready() || packets_.front() == nullptr) return 0;
   const std::size_t count = bundle_of(batch, *peer);
   if (count < 2) return 0;
   Packet* packet = begin_packet(*peer, kBundleId, 0);

@@ -54,8 +54,7 @@ class Outgoing {
   static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
   static constexpr std::uint32_t kPackets = 48;
 
-  static std::size_t post_otherwise(Port& port, Command& command);
-  bool begin_otherwise(Command& command);
+  static bool post_otherwise(Port& port, Command& command);
   [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t cost) const {
     return peer.next.position - peer.acked + cost > window_;
   }

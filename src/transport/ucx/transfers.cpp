@@ -40,7 +40,7 @@ std::size_t Transfers::put(Port& port, Command& command) {
   if (!turn.inside()) return 0;
   const Key* key = usual(port, command);
   if (key == nullptr) [[unlikely]]
-    return post_otherwise(port, command);
+    return post_otherwise(port, command) ? 1 : 0;
   return put(port, command, *key) ? 1 : 0;
 }
 
@@ -49,42 +49,39 @@ std::size_t Transfers::get(Port& port, Command& command) {
   if (!turn.inside()) return 0;
   const Key* key = usual(port, command);
   if (key == nullptr) [[unlikely]]
-    return post_otherwise(port, command);
+    return post_otherwise(port, command) ? 1 : 0;
   return get(port, command, *key) ? 1 : 0;
 }
 
 std::size_t Transfers::post(Port& port, Command& command) {
   const Port::Turn turn(port, std::try_to_lock);
-  return turn.inside() ? post_otherwise(port, command) : 0;
+  return turn.inside() && post_otherwise(port, command) ? 1 : 0;
 }
 
-[[gnu::noinline]] std::size_t Transfers::post_otherwise(Port& port, Command& command) {
-  return port.transfers().begin_otherwise(command) ? 1 : 0;
-}
-
-bool Transfers::begin_otherwise(Command& command) {
+[[gnu::noinline]] bool Transfers::post_otherwise(Port& port, Command& command) {
+  Transfers& self = port.transfers();
   if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
   base::Status why = check(command);
-  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
-  PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
-  if (peer == nullptr) return port_.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.bytes == 0) {
     command.done = command.source_free = true;
     return true;
   }
   if (!peer->ready()) {
     // A worker that is closed serves nobody any more.
-    return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+    return peer->stage == PeerState::Stage::closed && port.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
   }
-  if (!room_.has(1)) return false;
-  const Key* key = keys_.find(command);
-  if (key == nullptr) key = keys_.unpack(command, *peer, &why);
-  if (key == nullptr) return port_.completions().refuse(command, why);
-  if (command.opcode == Opcode::atomic) return update(command, *key);
-  return command.opcode == Opcode::put ? put(port_, command, *key) : get(port_, command, *key);
+  if (!self.room_.has(1)) return false;
+  const Key* key = self.keys_.find(command);
+  if (key == nullptr) key = self.keys_.unpack(command, *peer, &why);
+  if (key == nullptr) return port.completions().refuse(command, why);
+  if (command.opcode == Opcode::atomic) return self.update(command, *key);
+  return command.opcode == Opcode::put ? put(port, command, *key) : get(port, command, *key);
 }
 
-base::Status Transfers::check(const Command& command) const {
+base::Status Transfers::check(const Command& command) {
   if (command.opcode >= Opcode::kCount) return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
   if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
   if (command.opcode == Opcode::atomic) {

@@ -64,10 +64,9 @@ class Transfers {
   // A put whose source is free, and that waits for a flush.
   static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
 
-  static std::size_t post_otherwise(Port& port, Command& command);
-  bool begin_otherwise(Command& command);
+  static bool post_otherwise(Port& port, Command& command);
   [[nodiscard]] static const Key* usual(Port& port, const Command& command);
-  base::Status check(const Command& command) const;
+  static base::Status check(const Command& command);
   static bool put(Port& port, Command& command, const Key& key);
   static bool get(Port& port, Command& command, const Key& key);
   bool update(Command& command, const Key& key);
