@@ -55,9 +55,8 @@ class Completions {
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
   // The poll ends, or there is none: later completions are kept. Returns how many there were.
   std::size_t end() {
-    const std::size_t n = written();
-    begin_ = out_ = end_ = nullptr;
-    return n;
+    end_ = out_;  // no room any more
+    return written();
   }
 
   // Of `count` commands with one token.

@@ -113,7 +113,7 @@ inline bool Transfers::get(Port& port, Command& command, const Key& key) {
   void* request = port.call().get_nbx(key.peer->endpoint, command.local, command.bytes,
                                       command.remote->handle[2] + command.offset, key.key, &port.transfers().params_);
   if (request != nullptr) [[unlikely]]
-    return begin(port, command, request);
+    return begin(port, *key.peer, command, request);
   command.done = command.source_free = true;
   return true;
 }
@@ -124,7 +124,7 @@ inline bool Transfers::put(Port& port, Command& command, const Key& key) {
                                       command.remote->handle[2] + command.offset, key.key, &port.transfers().params_);
   Transfer* last = peer.joinable;
   if (request != nullptr || last == nullptr || last->token != command.token) [[unlikely]]
-    return begin(port, command, request);
+    return begin(port, peer, command, request);
   ++last->count;
   port.completions().transfers().take();
   command.source_free = true;
@@ -135,20 +135,19 @@ bool Transfers::update(Command& command, const Key& key) {
   Transfer* transfer = pool_.front();
   transfer->peer = key.peer;
   void* request = begin_update(command, transfer, key);
-  if (request != nullptr) return begin(port_, command, request);
+  if (request != nullptr) return begin(port_, *key.peer, command, request);
   transfer->local = nullptr;
   command.done = command.source_free = true;
   return true;
 }
 
 // `request`: UCX's; null: of a put, with whose source UCX has finished.
-[[gnu::noinline]] bool Transfers::begin(Port& port, Command& command, void* request) {
+[[gnu::noinline]] bool Transfers::begin(Port& port, PeerState& peer, Command& command, void* request) {
   Transfers& self = port.transfers();
   if (UCS_PTR_IS_ERR(request)) return self.not_started(command, UCS_PTR_STATUS(request));
   const bool puts = command.opcode == Opcode::put;
   command.source_free = !puts || request == nullptr;
   Transfer* transfer = self.take_slot();
-  PeerState& peer = *port.endpoints().known(command.rank, command.worker);
   transfer->peer = &peer;
   transfer->token = command.token;
   transfer->request = request;

@@ -70,7 +70,7 @@ class Transfers {
   static bool put(Port& port, Command& command, const Key& key);
   static bool get(Port& port, Command& command, const Key& key);
   bool update(Command& command, const Key& key);
-  static bool begin(Port& port, Command& command, void* request);
+  static bool begin(Port& port, PeerState& peer, Command& command, void* request);
   bool not_started(Command& command, ucs_status_t status);
   void* begin_update(const Command& command, Transfer* transfer, const Key& key);
   void* fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key);
