@@ -116,8 +116,8 @@ ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t header_byte
   return UCS_OK;
 }
 
-// A short message of a peer state that has lent a message to this poll, so that it was heard and has
-// a ring, is handed out here. This calls nothing, and so saves no registers.
+// A short message of a peer state that has lent a message to this poll, so that it was heard and
+// has a ring, is handed out here. This calls nothing, and so saves no registers.
 ucs_status_t Incoming::on_message(void* arg, const void* header, std::size_t header_bytes, void* data,
                                   std::size_t bytes, const ucp_am_recv_param_t* param) {
   Port& port = *static_cast<Port*>(arg);

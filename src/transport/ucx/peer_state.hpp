@@ -180,7 +180,7 @@ struct PeerState {
 
   // Transfers.
   Transfer* unflushed = nullptr;  // puts, linked by `next`
-  Transfer* joinable = nullptr;   // the last of these, if its source is free: others may share its slot
+  Transfer* joinable = nullptr;   // the last of these, if its source is free: others share its slot
   Transfer* flushing = nullptr;
   bool dirty = false;  // there are puts that are not flushed
   bool flush_flies = false;

@@ -105,8 +105,8 @@ std::size_t Port::poll(std::span<Completion> completions) {
     do_more(poll);
   if (credits_.has_to_tell()) {
     if (credits_.is_due(!streams_)) credits_.tell_all();
-    // This poll may be the last for long, and has taken from UCX the event that would have woken the
-    // helper.
+    // This poll may be the last for long, and has taken from UCX the event that would have woken
+    // the helper.
     if (quiet() && credits_.has_to_tell()) [[unlikely]]
       leaves_something();
   }
