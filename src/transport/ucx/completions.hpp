@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "transport/common/backlog.hpp"
@@ -14,25 +15,48 @@
 
 namespace heddle::transport::ucx {
 
+// How many commands of one kind may still be accepted. None while too many completions are kept.
+class Room {
+ public:
+  explicit Room(std::uint32_t slots) : slots_(static_cast<std::int32_t>(slots)), left_(slots_) {}
+  [[nodiscard]] bool has(std::uint32_t count) const { return left_ >= static_cast<std::int32_t>(count); }
+  void take() { --left_; }
+  void give(std::uint32_t count) { left_ += static_cast<std::int32_t>(count); }
+  [[nodiscard]] std::uint32_t taken() const { return static_cast<std::uint32_t>(slots_ - left_ - (shut_ ? kShut : 0)); }
+  void shut(bool shut) {
+    left_ += (shut_ ? kShut : 0) - (shut ? kShut : 0);
+    shut_ = shut;
+  }
+
+ private:
+  static constexpr std::int32_t kShut = 1 << 30;  // more than any room
+  const std::int32_t slots_;
+  std::int32_t left_;  // less than none: shut
+  bool shut_ = false;
+};
+
 class Completions {
  public:
   // `slots`: transfers, and as many messages.
-  explicit Completions(std::size_t slots) : kept_(kRefusals, kRefusals + 3 * slots) {}
+  explicit Completions(std::uint32_t slots)
+      : transfers_(slots), messages_(slots), kept_(kRefusals, kRefusals + 3 * std::size_t{slots}) {}
+
+  [[nodiscard]] Room& transfers() { return transfers_; }
+  [[nodiscard]] Room& messages() { return messages_; }
 
   // A poll begins: what was kept comes first.
   void begin(std::span<Completion> out) {
     begin_ = out_ = out.data();
     end_ = out_ + out.size();
     if (!kept_.empty()) [[unlikely]]
-      out_ += kept_.drain(out);
+      out_ += drain(out);
   }
   // How many there are so far.
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
   // The poll ends, or there is none: later completions are kept. Returns how many there were.
   std::size_t end() {
-    const std::size_t n = written();
-    begin_ = out_ = end_ = nullptr;
-    return n;
+    end_ = out_;  // no room any more
+    return written();
   }
 
   // Of `count` commands with one token.
@@ -42,32 +66,51 @@ class Completions {
   [[nodiscard]] Completion* place() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
 
-  // Too much is kept to accept more.
-  [[nodiscard]] bool crowded() const { return kept_.full(); }
   [[nodiscard]] bool empty() const { return kept_.empty(); }
   // Nobody polls any more: drops what is kept.
   void forget() {
-    for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(kept_.drain(nobody));
+    for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(drain(nobody));
   }
 
   // Outside a poll. Accepts a command that fails: its completion comes from the next poll. False:
   // not accepted.
-  [[gnu::cold]] bool refuse(Command& command, base::Status status) { return kept_.refuse(command, status); }
+  [[gnu::cold]] bool refuse(Command& command, base::Status status) {
+    const bool accepted = kept_.refuse(command, status);
+    weigh();
+    return accepted;
+  }
 
  private:
   static constexpr std::size_t kRefusals = 256;
+  static constexpr std::size_t kFront = offsetof(Completion, data);
 
   void tell(Token token, base::Status status, Event event, std::uint32_t count) {
+    const auto room = static_cast<std::size_t>(end_ - out_);
+    const std::uint32_t written = count < room ? count : static_cast<std::uint32_t>(room);
+    // The front of a completion is all that these have, and one store of a vector.
+    const Completion told{event, status, token};
     Completion* out = out_;
-    for (; count != 0 && out != end_; --count, ++out) {
-      out->event = event;
-      out->status = status;
-      out->token = token;
-    }
-    out_ = out;
+    out_ += written;
+    for (; out != out_; ++out) std::memcpy(static_cast<void*>(out), static_cast<const void*>(&told), kFront);
+    if (written != count) [[unlikely]]
+      keep(token, status, event, count - written);
+  }
+  [[gnu::noinline]] void keep(Token token, base::Status status, Event event, std::uint32_t count) {
     for (; count != 0; --count) kept_.put(token, status, event);
+    weigh();
+  }
+  [[gnu::noinline]] std::size_t drain(std::span<Completion> out) {
+    const std::size_t drained = kept_.drain(out);
+    weigh();
+    return drained;
+  }
+  void weigh() {
+    transfers_.shut(kept_.full());
+    messages_.shut(kept_.full());
   }
 
+  Room transfers_;
+  Room messages_;
   Completion* begin_ = nullptr;
   Completion* out_ = nullptr;
   Completion* end_ = nullptr;

@@ -36,9 +36,9 @@ class Credits {
   [[nodiscard]] bool owes_the_living() const;
   void send_owed();
   [[nodiscard]] bool has_to_tell() const { return !telling_.empty(); }
-  // By every poll; `idle`: the poll has brought nothing. True: arrivals were not told for long.
+  // By every poll, if has_to_tell(); `idle`: the poll has brought nothing. True: arrivals were not
+  // told for long.
   [[nodiscard]] bool is_due(bool idle) {
-    if (telling_.empty()) return false;
     waited_ += idle ? kIdlePoll : 1;
     return waited_ >= kTellPolls;
   }

@@ -162,12 +162,14 @@ bool Endpoints::greet(PeerState& peer) {
 
 void Endpoints::become_ready(PeerState& peer) {
   peer.stage = PeerState::Stage::ready;
+  peer.note_way();
   port_.outgoing().send_waiting(peer);
 }
 
 // It is not ready any more, and never will be.
 void Endpoints::end(PeerState& peer, PeerState::Stage stage, base::Status status) {
   peer.stage = stage;
+  peer.note_way();
   peer.status = status;
   port_.outgoing().drop_waiting(peer);
   port_.outgoing().end_all(peer, status);

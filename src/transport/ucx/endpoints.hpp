@@ -17,11 +17,6 @@ class Endpoints {
  public:
   Endpoints(Port& port, Device& device);
 
-  // Null: it is not ready, or there is none.
-  [[nodiscard]] PeerState* ready(std::uint32_t rank, std::uint32_t worker) const {
-    PeerState* peer = known(rank, worker);
-    return peer != nullptr && peer->ready() ? peer : nullptr;
-  }
   // Null: nothing is known, or there can be no such worker.
   [[nodiscard]] PeerState* known(std::uint32_t rank, std::uint32_t worker) const {
     if (rank >= size_ || worker >= max_workers_) [[unlikely]]

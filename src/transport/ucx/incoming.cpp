@@ -17,12 +17,27 @@ struct Incoming::Record {
 };
 
 // What UCX brings.
-struct Incoming::Came {
+struct Came {
   std::size_t header_bytes;
   const void* data;
   std::size_t bytes;
   const ucp_am_recv_param_t* param;
 };
+
+namespace {
+
+// It has a head, of which at most `most` bytes follow.
+bool is_ours(const Came& came, std::size_t most) {
+  return (came.param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && came.header_bytes == 0 &&
+         came.bytes - sizeof(Head) <= most;  // too few wrap
+}
+
+[[gnu::noinline]] ucs_status_t copy(std::byte* place, const std::byte* packet, std::size_t bytes) {
+  std::memcpy(place, packet, bytes);
+  return UCS_OK;
+}
+
+}  // namespace
 
 // A message as it arrives.
 struct Incoming::Arrival {
@@ -51,9 +66,10 @@ void Incoming::make_room_for(std::size_t peers) {
 }
 
 base::Status Incoming::listen() {
+  static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
   static_assert(sizeof(Record) == kRecordHead && sizeof(LentKept) <= kRecordHead);
   const auto listen = [this](unsigned id, Receive* receive) {
-    return ucx::listen(port_.call(), port_.worker(), id, receive, this);
+    return ucx::listen(port_.call(), port_.worker(), id, receive, &port_);
   };
   base::Status status = listen(kMessageId, on_message);
   if (status == HEDDLE_DONE) status = listen(kBundleId, on_bundle);
@@ -77,8 +93,7 @@ base::Status Incoming::listen() {
 // Reads the head, of which at most `most` bytes follow. The sender, after taking what the head says
 // of the other direction; null: it is malformed.
 inline PeerState* Incoming::hear(const Came& came, std::size_t most, const char* what, Head* head) {
-  if ((came.param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || came.header_bytes != 0 ||
-      came.bytes - sizeof *head > most) [[unlikely]] {  // too few wrap
+  if (!is_ours(came, most)) [[unlikely]] {
     malformed(what, "that is none");
     return nullptr;
   }
@@ -97,13 +112,39 @@ inline PeerState* Incoming::hear(const Came& came, std::size_t most, const char*
 ucs_status_t Incoming::on_credit(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
   Head head;
-  static_cast<void>(static_cast<Incoming*>(arg)->hear({header_bytes, data, bytes, param}, 0, "a credit", &head));
+  static_cast<void>(static_cast<Port*>(arg)->incoming().hear({header_bytes, data, bytes, param}, 0, "a credit", &head));
   return UCS_OK;
 }
 
-ucs_status_t Incoming::on_message(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
-                                  const ucp_am_recv_param_t* param) {
-  Incoming& self = *static_cast<Incoming*>(arg);
+// A short message of a peer state that has lent a message to this poll, so that it was heard and
+// has a ring, is handed out here. This calls nothing, and so saves no registers.
+ucs_status_t Incoming::on_message(void* arg, const void* header, std::size_t header_bytes, void* data,
+                                  std::size_t bytes, const ucp_am_recv_param_t* param) {
+  Port& port = *static_cast<Port*>(arg);
+  if (!is_ours({header_bytes, data, bytes, param}, kLeastKept - 1)) [[unlikely]]
+    return on_other_message(arg, header, header_bytes, data, bytes, param);
+  // Each word is read where it is needed, so that no register must be saved.
+  const auto head = [data](std::size_t offset) { return read_word(data, offset); };
+  PeerState* peer = port.endpoints().known(head(offsetof(Head, rank)), head(offsetof(Head, worker)));
+  const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof(Head));
+  const std::uint32_t cost = cost_of(packet_bytes);
+  if (peer == nullptr || peer->lent == 0 || !peer->telling || peer->pass != head(offsetof(Head, pass)) ||
+      !peer->knows(head(offsetof(Head, consumed)), head(offsetof(Head, arrived))) ||
+      !port.incoming().is_next(*peer, head(offsetof(Head, position)), cost) || !port.completions().has_room())
+      [[unlikely]]
+    return on_other_message(arg, header, header_bytes, data, bytes, param);
+  std::byte* place = port.incoming().make_place(*peer, cost) + sizeof(Record);
+  hand_out(port, *peer, place, packet_bytes, head(offsetof(Head, immediate)));
+  peer->lent += cost;
+  const auto* packet = static_cast<const std::byte*>(data) + sizeof(Head);
+  if (packet_bytes != 8) return copy(place, packet, packet_bytes);
+  std::memcpy(place, packet, 8);
+  return UCS_OK;
+}
+
+[[gnu::noinline]] ucs_status_t Incoming::on_other_message(void* arg, const void*, std::size_t header_bytes, void* data,
+                                                          std::size_t bytes, const ucp_am_recv_param_t* param) {
+  Incoming& self = static_cast<Port*>(arg)->incoming();
   Head head;
   PeerState* peer = self.hear({header_bytes, data, bytes, param}, kMostMessage, "a message", &head);
   if (peer == nullptr) [[unlikely]]
@@ -130,7 +171,7 @@ ucs_status_t Incoming::on_message(void* arg, const void*, std::size_t header_byt
 
 ucs_status_t Incoming::on_bundle(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* param) {
-  Incoming& self = *static_cast<Incoming*>(arg);
+  Incoming& self = static_cast<Port*>(arg)->incoming();
   Head head;
   PeerState* peer = self.hear({header_bytes, data, bytes, param}, kMostBundle - sizeof head, "a bundle", &head);
   if (peer != nullptr && !self.take_bundle(*peer, head.position, static_cast<const std::byte*>(data) + sizeof head,
@@ -150,19 +191,29 @@ bool Incoming::take_bundle(PeerState& peer, std::uint32_t position, const std::b
   return true;
 }
 
+inline bool Incoming::is_next(const PeerState& peer, std::uint32_t position, std::uint32_t cost) const {
+  return position == peer.next.arrived && position - peer.next.consumed + cost <= limit_;
+}
+
+// In the ring, of a message that has arrived.
+inline std::byte* Incoming::make_place(PeerState& peer, std::uint32_t cost) {
+  peer.next.arrived += cost;
+  std::byte* place = peer.ring.get() + peer.write_at;
+  const std::uint32_t behind = peer.write_at + cost;
+  peer.write_at = behind < window_ ? behind : 0;
+  return place;
+}
+
 // False: it is not the next message of its stream, exceeds the window, or there is no memory for
 // it.
 inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arrival& arrival) {
   const std::uint32_t cost = cost_of(arrival.bytes);
-  if (position != peer.next.arrived || position - peer.next.consumed + cost > limit_) [[unlikely]]
+  if (!is_next(peer, position, cost)) [[unlikely]]
     return take_unread(peer, position, cost);
   if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
     return false;
-  peer.next.arrived += cost;
   port_.credits().note_arrival(peer);
-  std::byte* place = peer.ring.get() + peer.write_at;
-  const std::uint32_t behind = peer.write_at + cost;
-  peer.write_at = behind < window_ ? behind : 0;
+  std::byte* place = make_place(peer, cost);
   const auto* record = new (place) Record{arrival.bytes, arrival.immediate, arrival.keep};
   place += sizeof *record;
   if (arrival.bytes == 8) {  // a call of memcpy costs more than that
@@ -170,7 +221,8 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
   } else if (arrival.keep == nullptr && arrival.bytes != 0) {
     std::memcpy(place, arrival.data, arrival.bytes);
   }
-  if (peer.records != 0 || !port_.completions().has_room()) [[unlikely]] {
+  // If a poll has room left, it has handed out all that was queued.
+  if (!port_.completions().has_room()) [[unlikely]] {
     queue(peer, place - sizeof *record);
   } else {
     lend(peer, *record, place);
@@ -202,22 +254,24 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
 
 // ---- handing out --------------------------------------------------------------------------------
 
-// `place`: of its bytes.
-inline void Incoming::lend(PeerState& peer, const Record& record, std::byte* place) {
-  Completion* to = port_.completions().place();
+inline void Incoming::hand_out(Port& port, PeerState& peer, const std::byte* place, std::uint32_t bytes,
+                               std::uint32_t immediate) {
+  Completion* to = port.completions().place();
   to->event = Event::message;
   to->status = HEDDLE_DONE;
   to->token = 0;
   to->data = place;
-  to->bytes = record.bytes;
-  to->immediate = record.immediate;
-  to->rank = peer.rank;
-  to->worker = peer.worker;
-  const std::uint32_t cost = cost_of(record.bytes);
-  if (record.kept != nullptr) [[unlikely]]
-    to->data = lend_kept(place - sizeof record, record.kept);
+  to->bytes = bytes;
+  to->immediate = immediate;
+  std::memcpy(&to->rank, &peer.rank, 2 * sizeof to->rank);  // and the worker, which follows
+}
+
+// `record`: by value, since its place may be overwritten. `place`: of its bytes.
+inline void Incoming::lend(PeerState& peer, Record record, std::byte* place) {
+  const std::byte* data = record.kept == nullptr ? place : lend_kept(place - sizeof record, record.kept);
+  hand_out(port_, peer, data, record.bytes, record.immediate);
   if (peer.lent == 0) note_lent(peer);
-  peer.lent += cost;
+  peer.lent += cost_of(record.bytes);
 }
 
 [[gnu::noinline]] const std::byte* Incoming::lend_kept(std::byte* place, void* kept) {

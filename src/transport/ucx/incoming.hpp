@@ -16,6 +16,7 @@
 namespace heddle::transport::ucx {
 
 class Device;
+struct Came;
 
 class Incoming {
  public:
@@ -47,12 +48,12 @@ class Incoming {
   // of UCX's buffers than they have bytes.
   static constexpr std::uint32_t kLeastKept = 1024;
 
-  struct Came;
   struct Record;
   struct Arrival;
   using Receive = ucs_status_t(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
                                const ucp_am_recv_param_t* param);
   static Receive on_message;
+  static Receive on_other_message;
   static Receive on_bundle;
   static Receive on_credit;
   [[nodiscard]] PeerState* hear(const Came& came, std::size_t most, const char* what, Head* head);
@@ -61,8 +62,12 @@ class Incoming {
                                        const ucp_am_recv_param_t* param);
   [[nodiscard]] bool take_unread(PeerState& peer, std::uint32_t position, std::uint32_t cost);
   [[nodiscard]] bool take_bundle(PeerState& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
+  [[nodiscard]] bool is_next(const PeerState& peer, std::uint32_t position, std::uint32_t cost) const;
+  std::byte* make_place(PeerState& peer, std::uint32_t cost);
+  static void hand_out(Port& port, PeerState& peer, const std::byte* place, std::uint32_t bytes,
+                       std::uint32_t immediate);
   void queue(PeerState& peer, const std::byte* place);
-  void lend(PeerState& peer, const Record& record, std::byte* place);
+  void lend(PeerState& peer, Record record, std::byte* place);
   const std::byte* lend_kept(std::byte* place, void* kept);
   void note_lent(PeerState& peer);
   bool open_ring(PeerState& peer);

@@ -31,6 +31,14 @@ class Symbols {
   bool complete_ = true;
 };
 
+// A function that throws nothing: its callers on the hot path keep no frame for that.
+template <class Function>
+struct Quiet;
+template <class Result, class... Arguments>
+struct Quiet<Result (*)(Arguments...)> {
+  using Type = Result (*)(Arguments...) noexcept;
+};
+
 // The functions that the transport calls, typed by the header, so that a library of another shape
 // does not compile.
 struct Functions : Symbols {
@@ -60,10 +68,10 @@ struct Functions : Symbols {
   decltype(&::ucp_mem_map) mem_map = find("ucp_mem_map");
   decltype(&::ucp_mem_unmap) mem_unmap = find("ucp_mem_unmap");
   decltype(&::ucp_mem_query) mem_query = find("ucp_mem_query");
-  decltype(&::ucp_am_send_nbx) am_send_nbx = find("ucp_am_send_nbx");
+  Quiet<decltype(&::ucp_am_send_nbx)>::Type am_send_nbx = find("ucp_am_send_nbx");
   decltype(&::ucp_am_data_release) am_data_release = find("ucp_am_data_release");
-  decltype(&::ucp_put_nbx) put_nbx = find("ucp_put_nbx");
-  decltype(&::ucp_get_nbx) get_nbx = find("ucp_get_nbx");
+  Quiet<decltype(&::ucp_put_nbx)>::Type put_nbx = find("ucp_put_nbx");
+  Quiet<decltype(&::ucp_get_nbx)>::Type get_nbx = find("ucp_get_nbx");
   decltype(&::ucp_atomic_op_nbx) atomic_op_nbx = find("ucp_atomic_op_nbx");
   decltype(&::ucp_request_check_status) request_check_status = find("ucp_request_check_status");
   decltype(&::ucp_request_free) request_free = find("ucp_request_free");

@@ -15,37 +15,44 @@ std::uint64_t packet_bytes(const Command& command) {
 }  // namespace
 
 Outgoing::Outgoing(Port& port, Device& device, std::uint32_t slots)
-    : port_(port), device_(device), window_(device.window()), packets_(kPackets), sendings_(slots), room_(slots) {
+    : port_(port),
+      device_(device),
+      window_(device.window()),
+      packets_(kPackets),
+      sendings_(slots),
+      room_(port.completions().messages()) {
   by_value_.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   by_value_.flags = UCP_AM_SEND_FLAG_EAGER;
 }
 
-std::size_t Outgoing::post(Command& command) {
-  const Port::Turn turn(port_, std::try_to_lock);
+std::size_t Outgoing::post(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
   if (!turn.inside()) return 0;
-  PeerState* peer = port_.endpoints().ready(command.rank, command.worker);
+  PeerState* peer = port.endpoints().known(command.rank, command.worker);
   // Behind packets that UCX still has, only another packet is sure to stay in order.
-  if (!command.inlined || peer == nullptr || peer->in_flight != 0) return post_otherwise(command) ? 1 : 0;
-  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
-  if (is_full(*peer, cost) || room_ == 0 || port_.completions().crowded()) [[unlikely]]
-    return post_otherwise(command) ? 1 : 0;
+  if (peer == nullptr || !peer->by_value || !command.inlined) [[unlikely]]
+    return post_otherwise(port, command) ? 1 : 0;
+  const std::uint64_t bytes = command.bytes;
+  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
+  if (port.outgoing().is_full(*peer, cost) || !port.completions().messages().has(1)) [[unlikely]]
+    return post_otherwise(port, command) ? 1 : 0;
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
-  if (send_by_value(*peer, kMessageId, sizeof(Head) + command.bytes) != UCS_OK) [[unlikely]]
-    return post_otherwise(command) ? 1 : 0;
+  if (send_by_value(port, *peer, kMessageId, sizeof(Head) + bytes) != UCS_OK) [[unlikely]]
+    return post_otherwise(port, command) ? 1 : 0;
   peer->next.position += cost;
   peer->used = true;
-  remember(*peer, command.token, cost);
+  remember(port, *peer, command.token, cost);
   command.source_free = true;
   return 1;
 }
 
 // The head, and what is behind it. UCX has copied it, or has not taken it.
-inline ucs_status_t Outgoing::send_by_value(PeerState& peer, unsigned id, std::size_t bytes) {
+inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigned id, std::size_t bytes) {
   // what is sent, not what is there later: a message to oneself may arrive within the call
   const std::uint32_t consumed = peer.next.consumed;
   const std::uint32_t arrived = peer.next.arrived;
-  void* request = port_.call().am_send_nbx(peer.endpoint, id, nullptr, 0, &peer.next, bytes, &by_value_);
+  void* request = port.call().am_send_nbx(peer.endpoint, id, nullptr, 0, &peer.next, bytes, &port.outgoing().by_value_);
   if (request != nullptr) [[unlikely]]
     return UCS_PTR_STATUS(request);
   peer.has_told(consumed, arrived);
@@ -53,21 +60,24 @@ inline ucs_status_t Outgoing::send_by_value(PeerState& peer, unsigned id, std::s
 }
 
 // Not by value, or not now.
-[[gnu::noinline]] bool Outgoing::post_otherwise(Command& command) {
+[[gnu::noinline]] bool Outgoing::post_otherwise(Port& port, Command& command) {
+  Outgoing& self = port.outgoing();
   base::Status why = HEDDLE_DONE;
-  PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
-  if (peer == nullptr) return port_.completions().refuse(command, why);
+  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage)
       [[unlikely]] {
-    return port_.completions().refuse(
+    return port.completions().refuse(
         command, base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the ucx transport takes %u",
                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
   }
   const auto bytes = static_cast<std::uint32_t>(packet_bytes(command));
-  const bool full = is_full(*peer, cost_of(bytes));
+  const bool full = self.is_full(*peer, cost_of(bytes));
   if (!peer->ready() || full) [[unlikely]] {
-    if (peer->ready() && device_.directory().known_closed(peer->rank, peer->worker))
+    if (peer->ready() && self.device_.directory().known_closed(peer->rank, peer->worker)) {
       peer->stage = PeerState::Stage::closed;
+      peer->note_way();
+    }
     // a message to a closed worker is lost, which is no error
     if (peer->stage == PeerState::Stage::closed) {
       command.done = command.source_free = true;
@@ -75,9 +85,9 @@ inline ucs_status_t Outgoing::send_by_value(PeerState& peer, unsigned id, std::s
     }
     if (full || peer->waiting_count == kWaitingPackets) return false;
   }
-  if (room_ == 0 || packets_.front() == nullptr || port_.completions().crowded()) return false;
-  send_as_packet(*peer, command, bytes);
-  remember(*peer, command.token, cost_of(bytes));
+  if (!self.room_.has(1) || self.packets_.front() == nullptr) return false;
+  self.send_as_packet(*peer, command, bytes);
+  remember(port, *peer, command.token, cost_of(bytes));
   command.source_free = true;
   return true;
 }
@@ -96,16 +106,16 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
 }
 
 // A message, the last that was sent, is done when the peer says that it has arrived.
-inline void Outgoing::remember(PeerState& peer, Token token, std::uint32_t cost) {
-  --room_;
+inline void Outgoing::remember(Port& port, PeerState& peer, Token token, std::uint32_t cost) {
+  port.completions().messages().take();
   Sending* last = peer.undelivered.last;
   if (last == nullptr || last->token != token || last->cost != cost) [[unlikely]]
-    return remember_anew(peer, token, cost);
+    return remember_anew(port, peer, token, cost);
   ++last->count;
 }
 
-[[gnu::noinline]] void Outgoing::remember_anew(PeerState& peer, Token token, std::uint32_t cost) {
-  Sending* sending = sendings_.take();
+[[gnu::noinline]] void Outgoing::remember_anew(Port& port, PeerState& peer, Token token, std::uint32_t cost) {
+  Sending* sending = port.outgoing().sendings_.take();
   sending->token = token;
   sending->end = peer.next.position;
   sending->cost = cost;
@@ -132,7 +142,7 @@ void Outgoing::end(PeerState& peer, std::uint32_t delivered, base::Status status
     const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);
     const std::uint32_t done = first.count - left;
     port_.completions().done(first.token, status, done);
-    room_ += done;
+    room_.give(done);
     first.end += done * first.cost;
     first.count = left;
     if (left != 0) return;
@@ -157,7 +167,9 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
     const auto packet = static_cast<std::uint32_t>(packet_bytes(command));
     bytes += part_bytes(packet);
     cost += cost_of(packet);
-    if (packet > kMostPart || bytes > kMostBundle || cost > window_ || count == room_) break;
+    if (packet > kMostPart || bytes > kMostBundle || cost > window_ ||
+        !room_.has(static_cast<std::uint32_t>(count) + 1))
+      break;
     ++count;
   }
   return count;
@@ -166,8 +178,8 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
 std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
-  PeerState* peer = port_.endpoints().ready(batch.front().rank, batch.front().worker);
-  if (peer == nullptr || packets_.front() == nullptr || port_.completions().crowded()) return 0;
+  PeerState* peer = port_.endpoints().known(batch.front().rank, batch.front().worker);
+  if (peer == nullptr || !peer->ready() || packets_.front() == nullptr) return 0;
   const std::size_t count = bundle_of(batch, *peer);
   if (count < 2) return 0;
   Packet* packet = begin_packet(*peer, kBundleId, 0);
@@ -180,7 +192,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
     write_packet(command, to + sizeof part);
     packet->bytes += room;
     peer->next.position += cost_of(part.bytes);
-    remember(*peer, command.token, cost_of(part.bytes));
+    remember(port_, *peer, command.token, cost_of(part.bytes));
     command.source_free = true;
   }
   send_packet(*peer, packet);
@@ -188,7 +200,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
 }
 
 ucs_status_t Outgoing::send_credit(PeerState& peer, bool by_value) {
-  const ucs_status_t status = send_by_value(peer, kCreditId, sizeof(Head));
+  const ucs_status_t status = send_by_value(port_, peer, kCreditId, sizeof(Head));
   if (status == UCS_OK) return status;
   if (status != UCS_ERR_NO_RESOURCE) {
     Endpoints::on_broken(&peer, peer.endpoint, status);
@@ -223,6 +235,7 @@ ucs_status_t Outgoing::hand_over(PeerState& peer, unsigned id, std::span<const s
   if (UCS_PTR_IS_ERR(request)) Endpoints::on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
   if (!UCS_PTR_IS_PTR(request)) return UCS_PTR_STATUS(request);
   ++peer.in_flight;
+  peer.note_way();
   ++flying_;
   port_.leaves_something();
   return UCS_INPROGRESS;
@@ -232,6 +245,7 @@ void Outgoing::on_credit_sent(void* request, ucs_status_t status, void* user) {
   auto& peer = *static_cast<PeerState*>(user);
   if (status == UCS_OK) peer.used = true;
   --peer.in_flight;
+  peer.note_way();
   --peer.port->outgoing().flying_;
   peer.port->call().request_free(request);
 }

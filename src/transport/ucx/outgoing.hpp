@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/ucx/completions.hpp"
 #include "transport/ucx/peer_state.hpp"
 
 namespace heddle::transport::ucx {
@@ -20,8 +21,8 @@ class Outgoing {
   // `slots`: messages that may not have arrived.
   Outgoing(Port& port, Device& device, std::uint32_t slots);
 
-  // By the owner, outside. How many were accepted: 0 or 1.
-  [[nodiscard]] std::size_t post(Command& command);
+  // By the owner, outside. How many were accepted: 0 or 1. Static as Transfers::put().
+  [[nodiscard]] static std::size_t post(Port& port, Command& command);
   // Sends short messages to one worker, from the front of the batch, together: UCX and the kernel
   // are called once. Returns how many. 0: there are no two, or it is better done one by one.
   [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
@@ -29,7 +30,7 @@ class Outgoing {
   // A message of the peer tells up to where it has consumed the stream towards it, and up to where
   // that has arrived. False: that is impossible.
   [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
-    if (head.consumed == peer.acked && head.arrived == peer.delivered) return true;
+    if (peer.knows(head.consumed, head.arrived)) return true;
     return learn(peer, head.consumed, head.arrived);
   }
 
@@ -47,20 +48,20 @@ class Outgoing {
   // How many packets and credits UCX has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
   // Messages that may not have arrived.
-  [[nodiscard]] std::uint32_t undelivered() const { return sendings_.count() - room_; }
+  [[nodiscard]] std::uint32_t undelivered() const { return room_.taken(); }
 
  private:
   static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
   static constexpr std::uint32_t kPackets = 48;
 
-  bool post_otherwise(Command& command);
+  static bool post_otherwise(Port& port, Command& command);
   [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t cost) const {
     return peer.next.position - peer.acked + cost > window_;
   }
-  ucs_status_t send_by_value(PeerState& peer, unsigned id, std::size_t bytes);
+  static ucs_status_t send_by_value(Port& port, PeerState& peer, unsigned id, std::size_t bytes);
   void send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes);
-  void remember(PeerState& peer, Token token, std::uint32_t cost);
-  void remember_anew(PeerState& peer, Token token, std::uint32_t cost);
+  static void remember(Port& port, PeerState& peer, Token token, std::uint32_t cost);
+  static void remember_anew(Port& port, PeerState& peer, Token token, std::uint32_t cost);
   bool learn(PeerState& peer, std::uint32_t consumed, std::uint32_t arrived);
   void end(PeerState& peer, std::uint32_t delivered, base::Status status);
   [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const PeerState& peer) const;
@@ -78,7 +79,7 @@ class Outgoing {
   Pool<Packet> packets_;
   Pool<Sending> sendings_;
   std::uint32_t flying_ = 0;
-  std::uint32_t room_;  // how many messages more may not have arrived
+  Room& room_;  // for messages that may not have arrived
 };
 
 }  // namespace heddle::transport::ucx

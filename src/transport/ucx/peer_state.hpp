@@ -141,7 +141,7 @@ static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
 struct PeerState {
   enum class Stage : std::uint8_t { unopened, connecting, greeting, ready, closed, broken };
   Port* port = nullptr;
-  std::uint32_t rank = 0;
+  std::uint32_t rank = 0;  // and the worker behind it, as in Completion
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;  // broken: with which everything sent fails
@@ -159,6 +159,7 @@ struct PeerState {
   std::uint32_t acked = 0;
   std::uint32_t delivered = 0;
   std::uint32_t in_flight = 0;  // packets and credits that UCX has
+  bool by_value = false;        // ready, and UCX has none: a short message may leave at once
   std::uint32_t waiting_count = 0;
   List<Packet> waiting;  // accepted before there was a connection
   List<Sending> undelivered;
@@ -179,6 +180,7 @@ struct PeerState {
 
   // Transfers.
   Transfer* unflushed = nullptr;  // puts, linked by `next`
+  Transfer* joinable = nullptr;   // the last of these, if its source is free: others share its slot
   Transfer* flushing = nullptr;
   bool dirty = false;  // there are puts that are not flushed
   bool flush_flies = false;
@@ -187,11 +189,17 @@ struct PeerState {
   [[nodiscard]] bool ready() const { return stage == Stage::ready; }
   // What was posted before may still be flushed: its worker may be closed, the connection stays.
   [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && endpoint != nullptr); }
+  // To be called when its stage or in_flight has changed.
+  void note_way() { by_value = ready() && in_flight == 0; }
   [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
   // The peer now knows this of the stream from it.
   void has_told(std::uint32_t consumed, std::uint32_t arrived) {
     told = consumed;
     told_arrived = arrived;
+  }
+  // A head that says this of the stream to the peer says nothing new.
+  [[nodiscard]] bool knows(std::uint32_t consumed, std::uint32_t arrived) const {
+    return (std::uint64_t{arrived} << 32 | consumed) == (std::uint64_t{delivered} << 32 | acked);
   }
   [[nodiscard]] bool all_told() const { return told == next.consumed && told_arrived == next.arrived; }
 };

@@ -87,6 +87,7 @@ std::size_t Port::post_batch(std::span<Command> batch) {
 std::size_t Port::poll(std::span<Completion> completions) {
   if (completions.empty()) [[unlikely]]
     return 0;
+  const Turn turn(*this);
   incoming_.release_lent();
   completions_.begin(completions);
   incoming_.hand_out();
@@ -100,13 +101,15 @@ std::size_t Port::poll(std::span<Completion> completions) {
   transfers_.change_again();
   const std::uint32_t poll = polls() + 1;
   polls_.store(poll, std::memory_order_relaxed);
-  if (credits_.is_due(!streams_)) credits_.tell_all();
   if (has_more_to_do(poll)) [[unlikely]]
     do_more(poll);
-  // This poll may be the last for long, and has taken from UCX the event that would have woken the
-  // helper.
-  if (credits_.has_to_tell() && quiet()) [[unlikely]]
-    leaves_something();
+  if (credits_.has_to_tell()) {
+    if (credits_.is_due(!streams_)) credits_.tell_all();
+    // This poll may be the last for long, and has taken from UCX the event that would have woken
+    // the helper.
+    if (quiet() && credits_.has_to_tell()) [[unlikely]]
+      leaves_something();
+  }
   return completions_.end();
 }
 
@@ -115,7 +118,9 @@ std::size_t Port::poll(std::span<Completion> completions) {
 inline void Port::ask_ucx() {
   const bool streams = std::exchange(streams_, progress());
   if (!streams || !streams_) return;
-  for (int round = 1; round < kMostRounds && completions_.has_room() && progress(); ++round) continue;
+  for (int round = 1; round < kMostRounds && completions_.has_room(); ++round) {
+    if (call_.worker_progress(worker_) == 0) return;  // progress() has disarmed already
+  }
 }
 
 // What not every poll does.

@@ -60,6 +60,7 @@ class Port {
     if (batch.size() != 1) return post_batch(batch);
     return post_one(batch.front());
   }
+  // Waits for the helper to leave: a caller whose post() was refused calls this next.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   [[nodiscard]] bool arm();
 
@@ -126,7 +127,10 @@ class Port {
   Port(Device& device, std::uint32_t index, std::uint32_t slots);
   base::Status open();
   std::size_t post_one(Command& command) {
-    return command.opcode == Opcode::message ? outgoing_.post(command) : transfers_.post(command);
+    if (command.opcode == Opcode::message) return Outgoing::post(*this, command);
+    if (command.opcode == Opcode::put) return Transfers::put(*this, command);
+    if (command.opcode == Opcode::get) return Transfers::get(*this, command);
+    return Transfers::post(*this, command);
   }
   std::size_t post_batch(std::span<Command> batch);
   [[nodiscard]] bool has_more_to_do(std::uint32_t poll) const {

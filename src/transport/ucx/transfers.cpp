@@ -18,57 +18,70 @@ static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDD
 }  // namespace
 
 Transfers::Transfers(Port& port, Device& device, std::uint32_t slots)
-    : port_(port), device_(device), pool_(slots), room_(slots), keys_(port.call(), device) {
+    : port_(port), device_(device), room_(port.completions().transfers()), pool_(slots), keys_(port.call(), device) {
   for (Transfer& transfer : pool_.all()) transfer.port = &port;
   params_.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params_.cb.send = on_local;
+  params_.user_data = pool_.front();
 }
 
-// A put or get of at least one byte in which check() would find nothing wrong, except perhaps its
-// rank.
-inline bool Transfers::is_block(const Command& command) {
-  return (command.opcode == Opcode::put || command.opcode == Opcode::get) && !command.alone &&
-         command.remote != nullptr && command.offset <= command.remote->bytes &&
-         command.bytes - 1 < command.remote->bytes - command.offset;  // 0 bytes wrap
+// The key of a put or get of at least one byte that can begin now, and in which check() would find
+// nothing wrong. Null: post_otherwise() finds out more.
+inline const Key* Transfers::usual(Port& port, const Command& command) {
+  if (command.alone || command.remote == nullptr || command.offset > command.remote->bytes ||
+      command.bytes - 1 >= command.remote->bytes - command.offset)  // 0 bytes wrap
+    return nullptr;
+  const Key* key = port.transfers().keys_.find(command);
+  return key != nullptr && key->peer->ready() && port.completions().transfers().has(1) ? key : nullptr;
 }
 
-inline bool Transfers::has_room() const {
-  return room_ != 0 && !port_.completions().crowded();
-}
-
-std::size_t Transfers::post(Command& command) {
-  const Port::Turn turn(port_, std::try_to_lock);
+std::size_t Transfers::put(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
   if (!turn.inside()) return 0;
-  if (!is_block(command)) [[unlikely]]
-    return post_otherwise(command) ? 1 : 0;
-  const Key* key = keys_.find(command);
-  if (key == nullptr || !key->peer->ready() || !has_room()) [[unlikely]]
-    return post_otherwise(command) ? 1 : 0;
-  return move(command, *key) ? 1 : 0;
+  const Key* key = usual(port, command);
+  if (key == nullptr) [[unlikely]]
+    return post_otherwise(port, command) ? 1 : 0;
+  return put(port, command, *key) ? 1 : 0;
 }
 
-[[gnu::noinline]] bool Transfers::post_otherwise(Command& command) {
+std::size_t Transfers::get(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
+  if (!turn.inside()) return 0;
+  const Key* key = usual(port, command);
+  if (key == nullptr) [[unlikely]]
+    return post_otherwise(port, command) ? 1 : 0;
+  return get(port, command, *key) ? 1 : 0;
+}
+
+std::size_t Transfers::post(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
+  return turn.inside() && post_otherwise(port, command) ? 1 : 0;
+}
+
+[[gnu::noinline]] bool Transfers::post_otherwise(Port& port, Command& command) {
+  Transfers& self = port.transfers();
   if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
   base::Status why = check(command);
-  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
-  PeerState* peer = port_.endpoints().use(command.rank, command.worker, &why);
-  if (peer == nullptr) return port_.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.bytes == 0) {
     command.done = command.source_free = true;
     return true;
   }
   if (!peer->ready()) {
     // A worker that is closed serves nobody any more.
-    return peer->stage == PeerState::Stage::closed && port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+    return peer->stage == PeerState::Stage::closed && port.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
   }
-  if (!has_room()) return false;
-  const Key* key = keys_.find(command);
-  if (key == nullptr) key = keys_.unpack(command, *peer, &why);
-  if (key == nullptr) return port_.completions().refuse(command, why);
-  return command.opcode == Opcode::atomic ? update(command, *key) : move(command, *key);
+  if (!self.room_.has(1)) return false;
+  const Key* key = self.keys_.find(command);
+  if (key == nullptr) key = self.keys_.unpack(command, *peer, &why);
+  if (key == nullptr) return port.completions().refuse(command, why);
+  if (command.opcode == Opcode::atomic) return self.update(command, *key);
+  return command.opcode == Opcode::put ? put(port, command, *key) : get(port, command, *key);
 }
 
-base::Status Transfers::check(const Command& command) const {
+base::Status Transfers::check(const Command& command) {
   if (command.opcode >= Opcode::kCount) return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
   if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
   if (command.opcode == Opcode::atomic) {
@@ -96,23 +109,24 @@ base::Status Transfers::check(const Command& command) const {
 
 // Each uses the first free slot, which stays free if nothing is under way afterwards.
 
-inline bool Transfers::move(Command& command, const Key& key) {
+inline bool Transfers::get(Port& port, Command& command, const Key& key) {
+  void* request = port.call().get_nbx(key.peer->endpoint, command.local, command.bytes,
+                                      command.remote->handle[2] + command.offset, key.key, &port.transfers().params_);
+  if (request != nullptr) [[unlikely]]
+    return begin(port, *key.peer, command, request);
+  command.done = command.source_free = true;
+  return true;
+}
+
+inline bool Transfers::put(Port& port, Command& command, const Key& key) {
   PeerState& peer = *key.peer;
-  params_.user_data = pool_.front();
-  const std::uint64_t address = command.remote->handle[2] + command.offset;
-  const Functions& call = port_.call();
-  if (command.opcode == Opcode::get) {
-    void* request = call.get_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
-    if (request != nullptr) return begin(command, peer, request);
-    command.done = command.source_free = true;
-    return true;
-  }
-  void* request = call.put_nbx(peer.endpoint, command.local, command.bytes, address, key.key, &params_);
-  Transfer* last = peer.unflushed;
-  if (request != nullptr || last == nullptr || last->token != command.token || last->flags != kPutLeft) [[unlikely]]
-    return begin(command, peer, request);
+  void* request = port.call().put_nbx(peer.endpoint, command.local, command.bytes,
+                                      command.remote->handle[2] + command.offset, key.key, &port.transfers().params_);
+  Transfer* last = peer.joinable;
+  if (request != nullptr || last == nullptr || last->token != command.token) [[unlikely]]
+    return begin(port, peer, command, request);
   ++last->count;
-  --room_;
+  port.completions().transfers().take();
   command.source_free = true;
   return true;
 }
@@ -121,19 +135,19 @@ bool Transfers::update(Command& command, const Key& key) {
   Transfer* transfer = pool_.front();
   transfer->peer = key.peer;
   void* request = begin_update(command, transfer, key);
-  if (request != nullptr) return begin(command, *key.peer, request);
+  if (request != nullptr) return begin(port_, *key.peer, command, request);
   transfer->local = nullptr;
   command.done = command.source_free = true;
   return true;
 }
 
 // `request`: UCX's; null: of a put, with whose source UCX has finished.
-[[gnu::noinline]] bool Transfers::begin(Command& command, PeerState& peer, void* request) {
-  if (UCS_PTR_IS_ERR(request)) return not_started(command, UCS_PTR_STATUS(request));
+[[gnu::noinline]] bool Transfers::begin(Port& port, PeerState& peer, Command& command, void* request) {
+  Transfers& self = port.transfers();
+  if (UCS_PTR_IS_ERR(request)) return self.not_started(command, UCS_PTR_STATUS(request));
   const bool puts = command.opcode == Opcode::put;
   command.source_free = !puts || request == nullptr;
-  Transfer* transfer = pool_.take();
-  --room_;
+  Transfer* transfer = self.take_slot();
   transfer->peer = &peer;
   transfer->token = command.token;
   transfer->request = request;
@@ -142,8 +156,21 @@ bool Transfers::update(Command& command, const Key& key) {
   if (!command.source_free && command.wants_source_free) transfer->flags |= Transfer::owes_source;
   if (!puts) return true;
   transfer->next = std::exchange(peer.unflushed, transfer);
-  if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
+  peer.joinable = request == nullptr ? transfer : nullptr;
+  if (!std::exchange(peer.dirty, true)) self.dirty_.push_back(&peer);
   return true;
+}
+
+Transfer* Transfers::take_slot() {
+  room_.take();
+  Transfer* transfer = pool_.take();
+  params_.user_data = pool_.front();
+  return transfer;
+}
+
+void Transfers::give_slot(Transfer* transfer) {
+  pool_.give_back(transfer);
+  params_.user_data = transfer;
 }
 
 [[gnu::cold]] bool Transfers::not_started(Command& command, ucs_status_t status) {
@@ -262,7 +289,7 @@ void Transfers::on_local(void* request, ucs_status_t status, void* user) {
 // Each command that it stands for.
 inline void Transfers::tell(const Transfer& transfer, base::Status status) {
   port_.completions().done(transfer.token, status, transfer.count);
-  room_ += transfer.count;
+  room_.give(transfer.count);
 }
 
 inline void Transfers::finish(Transfer* transfer) {
@@ -272,12 +299,12 @@ inline void Transfers::finish(Transfer* transfer) {
     tell(*transfer, transfer->status);
   } else {
     --orphans_;
-    ++room_;
+    room_.give(1);
   }
   transfer->flags = 0;
   transfer->status = HEDDLE_DONE;
   transfer->local = nullptr;
-  pool_.give_back(transfer);
+  give_slot(transfer);
 }
 
 [[gnu::cold]] void Transfers::orphan(PeerState& peer) {
@@ -288,7 +315,7 @@ inline void Transfers::finish(Transfer* transfer) {
     transfer.flags &= ~std::uint32_t{Transfer::owes_source};
     tell(transfer, HEDDLE_ERR_PEER_FAILED);
     ++orphans_;  // it keeps its slot
-    --room_;
+    room_.take();
   }
 }
 
@@ -327,6 +354,7 @@ void Transfers::flush_all_dirty() {
 
 void Transfers::flush(PeerState& peer) {
   peer.flushing = std::exchange(peer.unflushed, nullptr);
+  peer.joinable = nullptr;
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params.cb.send = on_flushed;
@@ -356,6 +384,7 @@ void Transfers::end_flush(PeerState& peer, base::Status status) {
   // On a broken connection nothing is flushed any more: what this flush did not cover has failed,
   // even if the flush itself went well.
   if (peer.stage == PeerState::Stage::broken) {
+    peer.joinable = nullptr;
     end_puts(std::exchange(peer.unflushed, nullptr), status != HEDDLE_DONE ? status : peer.status);
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/ucx/completions.hpp"
 #include "transport/ucx/keys.hpp"
 #include "transport/ucx/peer_state.hpp"
 
@@ -20,11 +21,14 @@ class Transfers {
   Transfers(Port& port, Device& device, std::uint32_t slots);
   void make_room_for(std::size_t peers) { make_room(&dirty_, peers); }
 
-  // By the owner, outside. How many were accepted: 0 or 1.
-  [[nodiscard]] std::size_t post(Command& command);
+  // By the owner, outside. How many were accepted: 0 or 1. Static: all that the first two use is
+  // at a fixed distance from the port.
+  [[nodiscard]] static std::size_t put(Port& port, Command& command);
+  [[nodiscard]] static std::size_t get(Port& port, Command& command);
+  [[nodiscard]] static std::size_t post(Port& port, Command& command);
 
   // Transfers that were not reported as done yet.
-  [[nodiscard]] std::uint32_t under_way() const { return pool_.count() - room_ - orphans_; }
+  [[nodiscard]] std::uint32_t under_way() const { return room_.taken() - orphans_; }
   // UCX still has transfers that were reported as failed, since it cannot be made to forget them
   // (orphan()).
   [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
@@ -60,14 +64,13 @@ class Transfers {
   // A put whose source is free, and that waits for a flush.
   static constexpr std::uint32_t kPutLeft = Transfer::active | Transfer::is_put | Transfer::local_done;
 
-  bool post_otherwise(Command& command);
-  // There is a slot, and room for its completions.
-  [[nodiscard]] bool has_room() const;
-  static bool is_block(const Command& command);
-  base::Status check(const Command& command) const;
-  bool move(Command& command, const Key& key);  // put, get
+  static bool post_otherwise(Port& port, Command& command);
+  [[nodiscard]] static const Key* usual(Port& port, const Command& command);
+  static base::Status check(const Command& command);
+  static bool put(Port& port, Command& command, const Key& key);
+  static bool get(Port& port, Command& command, const Key& key);
   bool update(Command& command, const Key& key);
-  bool begin(Command& command, PeerState& peer, void* request);
+  static bool begin(Port& port, PeerState& peer, Command& command, void* request);
   bool not_started(Command& command, ucs_status_t status);
   void* begin_update(const Command& command, Transfer* transfer, const Key& key);
   void* fetch(Transfer* transfer, ucp_atomic_op_t op, std::uint64_t address, ucp_rkey_h key);
@@ -87,13 +90,14 @@ class Transfers {
   void end_puts(Transfer* put, base::Status status);
   void tell(const Transfer& transfer, base::Status status);
   void finish(Transfer* transfer);
+  Transfer* take_slot();
+  void give_slot(Transfer* transfer);
 
   Port& port_;
   Device& device_;
-  ucp_request_param_t params_{};  // of every put and get, but for the slot
+  Room& room_;  // there are at least as many free slots
   Pool<Transfer> pool_;
-  // How many may still be accepted. There are at least as many free slots.
-  std::uint32_t room_;
+  ucp_request_param_t params_{};  // of every put and get, with the first free slot
   std::uint32_t orphans_ = 0;
   std::vector<PeerState*> dirty_;  // with puts that are not flushed
   List<Transfer> changing_;        // atomics to be retried

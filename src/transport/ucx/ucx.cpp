@@ -22,11 +22,7 @@ class Worker final : public TransportWorker {
   }
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override { return port_->post(batch); }
-  // Waits for the helper to leave: a caller whose post() was refused calls this next.
-  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override {
-    const Port::Turn turn(*port_);
-    return port_->poll(completions);
-  }
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override { return port_->poll(completions); }
   void peer_failed(std::uint32_t rank) override {
     const Port::Turn turn(*port_);
     port_->endpoints().peer_failed(rank);

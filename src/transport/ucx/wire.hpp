@@ -89,13 +89,14 @@ struct Head {
   std::uint32_t padding = 0;
 };
 static_assert(sizeof(Head) == 32);
+inline std::uint32_t read_word(const void* data, std::size_t offset) {
+  std::uint32_t read = 0;
+  std::memcpy(&read, static_cast<const std::byte*>(data) + offset, sizeof read);
+  return read;
+}
 inline Head read_head(const void* data) {
   // word by word, so that the head stays in registers
-  const auto word = [data](std::size_t i) {
-    std::uint32_t read = 0;
-    std::memcpy(&read, static_cast<const std::byte*>(data) + i * sizeof read, sizeof read);
-    return read;
-  };
+  const auto word = [data](std::size_t i) { return read_word(data, i * sizeof(std::uint32_t)); };
   return {word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
 }
 
