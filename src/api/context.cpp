@@ -1,5 +1,4 @@
 // Contexts, jobs in one process, set-up collectives, counters, the names of statuses.
-#include <algorithm>
 #include <cstring>
 
 #include "api/arguments.hpp"

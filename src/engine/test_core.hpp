@@ -5,9 +5,6 @@
 
 #include <cstring>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "bootstrap/inproc/inproc.hpp"

@@ -180,7 +180,6 @@ class KeyTable {
     keys_ = 0;
   }
 
-  [[nodiscard]] std::uint32_t buckets() const { return bucket_count_; }
   [[nodiscard]] std::uint32_t keys() const { return keys_; }
 
  private:

@@ -57,9 +57,6 @@ inline constexpr std::uint64_t kWholeTag = ~0ULL;
 constexpr Source source_of(heddle_peer peer) {
   return static_cast<std::uint64_t>(peer.rank) << 32 | peer.worker;
 }
-constexpr Source any_worker_of(std::uint32_t rank) {
-  return source_of({rank, kAnyNumber});
-}
 constexpr heddle_peer peer_of(Source worker) {
   return {static_cast<std::uint32_t>(worker >> 32), static_cast<std::uint32_t>(worker)};
 }
@@ -71,7 +68,7 @@ constexpr std::uint32_t rank_of(Source source) {
 struct Wanted {
   std::uint64_t tag = 0;
   std::uint64_t mask = kWholeTag;  // bits of the tag that count
-  Source source = kAnySource;      // source_of(a worker), any_worker_of(a rank), or kAnySource
+  Source source = kAnySource;      // kAnyNumber as the worker: any of the rank; or kAnySource
 };
 
 // The two kinds of nodes. The caller derives its request and its buffered message from them (and

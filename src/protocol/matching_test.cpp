@@ -14,6 +14,10 @@
 namespace heddle::engine {
 namespace {
 
+constexpr Source any_worker_of(std::uint32_t rank) {
+  return source_of({rank, kAnyNumber});
+}
+
 constexpr Source kOne = source_of({1, 0});
 constexpr Source kTwo = source_of({2, 0});
 

@@ -1,8 +1,6 @@
 #include "protocol/tasks.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <utility>

@@ -1,14 +1,10 @@
 #include "worker/context.hpp"
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "base/fence.hpp"
 #include "base/membarrier.hpp"
 #include "base/nearest.hpp"
 #include "base/timeout.hpp"

@@ -1,13 +1,11 @@
 // One process's membership in a job: what all its workers share.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/environment.hpp"

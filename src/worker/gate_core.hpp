@@ -6,8 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
-#include <utility>
 
 #include "queue/delegation.hpp"
 #include "queue/helper_claim.hpp"

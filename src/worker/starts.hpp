@@ -7,8 +7,6 @@
 //                          the error by which it ends unstarted
 #pragma once
 
-#include <cstring>
-
 #include "engine/handler.hpp"
 #include "worker/worker.hpp"
 

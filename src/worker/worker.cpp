@@ -1,6 +1,5 @@
 #include "worker/worker.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <new>
 

@@ -5,8 +5,12 @@
 
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "api/test_job.hpp"
+#include "base/test_sanitizer.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::test {
 namespace {
@@ -37,6 +41,27 @@ TEST_F(Arguments, ABarrierTakesNoWorkerOfAnotherContext) {
   Worker worker = other.open_worker();
   other.barrier(worker);
   worker = {};
+}
+
+// A counter of one worker has one writer. A worker that is opened later, where the first was in
+// memory, is another one.
+TEST_F(Arguments, ACounterOfAWorkerIsNotThatOfALaterOneInItsPlace) {
+  constexpr int kWorkers = 60;
+  std::vector<std::pair<const void*, Counter>> earlier;
+  bool same_place = false;
+  for (int i = 0; i < kWorkers && !same_place; ++i) {
+    Worker worker = context_.open_worker(HEDDLE_SHARING_EXCLUSIVE);
+    const void* place = &engine::find_handle<engine::Worker>(worker.handle().id)->core();
+    for (const auto& [place_before, counter] : earlier) {
+      const heddle_completion completion = counter.completion();
+      expect_error(worker.put(bytes_of(value_), remote_.at(0), &completion), HEDDLE_ERR_ARGUMENT, "another worker");
+      same_place = same_place || place_before == place;
+    }
+    earlier.emplace_back(place, context_.counter_of_all(worker));
+    const heddle_completion own = earlier.back().second.completion();
+    EXPECT_GE(worker.put(bytes_of(value_), remote_.at(0), &own), HEDDLE_DONE) << heddle_last_error();
+  }
+  EXPECT_TRUE(same_place || base::kAddressSanitizer) << "no worker came to lie where an earlier one was";
 }
 
 // A context keeps a counter while its own workers name it: one of another context could be gone

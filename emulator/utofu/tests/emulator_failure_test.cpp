@@ -4,12 +4,19 @@
 #include <utofu.h>
 #include <utofu_emulator.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
+#include "utofu/machine.hpp"
+#include "utofu/packet.hpp"
+#include "utofu/settings.hpp"
 #include "utofu/tests/world_of.hpp"
+#include "utofu/world.hpp"
 
 namespace tofu_emulator::test {
 namespace {
@@ -165,6 +172,69 @@ TEST(Peers, ThatFreeTheirVcqAreGone) {
       }
     }
     CHECK(place.barrier());
+    return 0;
+  };
+  EXPECT_EQ(run_world(2, {}, body), (std::vector<int>{0, 0}));
+}
+
+// Process 1 without the emulator's engine: it answers the get of process 0 with a packet that fits
+// the length that it names itself, and not what was asked for.
+int answer_beyond(Place& place, std::uint32_t asked) {
+  Settings settings;
+  std::string problem;
+  CHECK(read_settings(&settings, &problem));
+  const Machine machine(settings);
+  const std::unique_ptr<World> world = World::join(settings, machine, &problem);
+  CHECK(world != nullptr);
+  const std::uint32_t self = place.process();
+  VcqPlace own;
+  own.node = machine.node_of(self);
+  own.cq = machine.share(self, own.tni).first;
+  CHECK(world->claim_cq(own.node, own.tni, own.cq));
+  world->entry(self).engine_runs.store(1, std::memory_order_release);
+  place.note(self, 0) = machine.vcq_id(own);
+  CHECK(place.barrier());
+
+  auto requests = world->consumer(0, self, Channel::requests);
+  heddle::queue::Record record;
+  CHECK(heddle::test::within_time([&] { return requests.take(&record) == heddle::queue::Take::record; }));
+  CHECK(static_cast<PacketKind>(record.type) == PacketKind::get);
+  PacketHead head;
+  std::memcpy(&head, record.data, sizeof head);
+  CHECK(head.length == asked);
+  head.length = 2 * asked;
+  head.offset = asked;
+  head.bytes = static_cast<std::uint16_t>(asked);
+  auto responses = world->producer(self, 0, Channel::responses);
+  std::byte* const packet = responses.begin(static_cast<std::uint8_t>(PacketKind::got), 0, sizeof head + asked);
+  CHECK(packet != nullptr);
+  std::memcpy(packet, &head, sizeof head);
+  std::memset(packet + sizeof head, 0xAB, asked);
+  responses.publish();
+  ProcessEntry& target = world->entry(0);
+  target.filled[static_cast<std::size_t>(Channel::responses)][0].fetch_or(std::uint64_t{1} << self,
+                                                                          std::memory_order_seq_cst);
+  Doorbell<>(&target.doorbell).ring();
+  CHECK(place.barrier());
+  world->entry(self).engine_runs.store(0, std::memory_order_release);
+  return 0;
+}
+
+// A packet of data is checked against the get that it answers, too.
+TEST(Peers, ThatAnswerMoreThanAGetAskedForWriteNothing) {
+  const auto body = [](Place& place) {
+    constexpr std::uint32_t kAsked = 256;
+    if (place.process() == 1) return answer_beyond(place, kAsked);
+    Peer peer;
+    CHECK(peer.open(place) == 0);
+    CHECK(utofu_get(peer.vcq, place.note(1, 0), peer.stadd, 64, kAsked, 1, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                    nullptr) == UTOFU_SUCCESS);
+    utofu_mrq_notice notice{};
+    CHECK(poll_until([&] { return utofu_poll_mrq(peer.vcq, 0, &notice); }) == UTOFU_ERR_MRQ_LCL_MEMORY);
+    CHECK(std::ranges::all_of(peer.memory, [](std::uint8_t byte) { return byte == 0; }));
+    CHECK(place.barrier());
+    CHECK(utofu_dereg_mem(peer.vcq, peer.stadd, 0) == UTOFU_SUCCESS);
+    CHECK(utofu_free_vcq(peer.vcq) == UTOFU_SUCCESS);
     return 0;
   };
   EXPECT_EQ(run_world(2, {}, body), (std::vector<int>{0, 0}));

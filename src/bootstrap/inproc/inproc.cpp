@@ -1,48 +1,104 @@
 #include "bootstrap/inproc/inproc.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
+#include <string>
+#include <vector>
 
+#include "base/fd.hpp"
 #include "bootstrap/common.hpp"
 
 namespace heddle::bootstrap::inproc {
 
+class Member;
+
+// The seats of all ranks, their cards and the exchange under way. It does for a member, which it
+// knows by its rank, what that member's Bootstrap functions promise.
+class Table {
+ public:
+  explicit Table(std::uint32_t size);
+
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] const JobSecret& secret() const { return secret_; }
+  [[nodiscard]] bool in_use();
+  // Dead or left.
+  [[nodiscard]] bool failed(std::uint32_t rank) const {
+    return rank < size_ && gone_[rank].load(std::memory_order_acquire);
+  }
+
+  // The member of the seat that it takes.
+  [[nodiscard]] base::Result<std::unique_ptr<Member>> join(std::uint32_t rank);
+  [[nodiscard]] base::Status publish(std::uint32_t rank, const Card& card);
+  // For the member of rank `mine`.
+  [[nodiscard]] base::Result<Card> fetch(std::uint32_t mine, std::uint32_t rank);
+  [[nodiscard]] base::Status exchange_start(std::uint32_t rank, std::span<const std::byte> mine);
+  [[nodiscard]] base::Status exchange_test(std::uint32_t rank, std::vector<std::vector<std::byte>>* all);
+  [[nodiscard]] std::vector<std::uint32_t> awaited(std::uint32_t rank);
+  // It died or left.
+  void remove(std::uint32_t rank);
+  // The same; its member ends.
+  void end(std::uint32_t rank);
+
+ private:
+  struct Seat {
+    Member* member = nullptr;  // while a bootstrap is open on it
+    bool taken = false;        // each rank joins once
+    bool published = false;
+    base::Fd card_fd;
+    Card card;                               // card.fd unused
+    std::shared_ptr<const Gathered> result;  // of the exchange that this rank has yet to take
+  };
+
+  // With mutex_ held.
+  void remove_locked(std::uint32_t rank);
+  void finish_round();
+
+  const std::uint32_t size_;
+  base::Status status_ = HEDDLE_DONE;
+  std::string why_;  // of status_
+  JobSecret secret_{};
+  // Release when raised, once, before the members' epochs; partner: the acquire load in failed().
+  std::unique_ptr<std::atomic<bool>[]> gone_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<Seat> seats_;
+  Gather gather_;
+};
+
 // One rank's bootstrap.
 class Member final : public Bootstrap {
  public:
-  Member(Job& job, std::uint32_t rank) : job_(job), rank_(rank) {}
+  Member(Table& table, std::uint32_t rank) : table_(table), rank_(rank) {}
   // A rank whose bootstrap is destroyed without leave() counts as dead.
-  ~Member() override {
-    const std::lock_guard lock(job_.mutex_);
-    job_.remove(rank_);
-    job_.seats_[rank_].member = nullptr;
-  }
+  ~Member() override { table_.end(rank_); }
 
   [[nodiscard]] const char* name() const override { return "inproc"; }
   [[nodiscard]] std::uint32_t rank() const override { return rank_; }
-  [[nodiscard]] std::uint32_t size() const override { return job_.size_; }
-  [[nodiscard]] const JobSecret& secret() const override { return job_.secret_; }
-  [[nodiscard]] base::Status publish(const Card& card) override;
-  [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
-  [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
-  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
-  [[nodiscard]] std::vector<std::uint32_t> awaited() override;
-  [[nodiscard]] bool failed(std::uint32_t rank) const override { return job_.failed(rank); }
-  void leave() override {
-    const std::lock_guard lock(job_.mutex_);
-    job_.remove(rank_);
+  [[nodiscard]] std::uint32_t size() const override { return table_.size(); }
+  [[nodiscard]] const JobSecret& secret() const override { return table_.secret(); }
+  [[nodiscard]] base::Status publish(const Card& card) override { return table_.publish(rank_, card); }
+  [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override { return table_.fetch(rank_, rank); }
+  [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override {
+    return table_.exchange_start(rank_, mine);
   }
+  [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override {
+    return table_.exchange_test(rank_, all);
+  }
+  [[nodiscard]] std::vector<std::uint32_t> awaited() override { return table_.awaited(rank_); }
+  [[nodiscard]] bool failed(std::uint32_t rank) const override { return table_.failed(rank); }
+  void leave() override { table_.remove(rank_); }
   [[noreturn]] void abort(int code, const char* message) override;
 
   void note_gone() { raise_failure_epoch(); }
   void note_result() { ring_bell(); }
 
  private:
-  Job& job_;
+  Table& table_;
   const std::uint32_t rank_;
 };
 
-Job::Job(std::uint32_t size)
+Table::Table(std::uint32_t size)
     : size_(size),
       gone_(std::make_unique<std::atomic<bool>[]>(std::min(size, kMaxRanks))),
       seats_(std::min(size, kMaxRanks)),
@@ -61,25 +117,41 @@ Job::Job(std::uint32_t size)
   }
 }
 
-Job::~Job() = default;
-
-bool Job::failed(std::uint32_t rank) const {
-  return rank < size_ && gone_[rank].load(std::memory_order_acquire);
-}
-
-bool Job::in_use() {
+bool Table::in_use() {
   const std::lock_guard lock(mutex_);
   return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.member != nullptr; });
 }
 
-base::Status Job::fail(std::uint32_t rank) {
+base::Result<std::unique_ptr<Member>> Table::join(std::uint32_t rank) {
+  if (status_ != HEDDLE_DONE) return base::fail(status_, "%s", why_.c_str());
   if (const base::Status status = check_rank(rank, size_); status != HEDDLE_DONE) return status;
   const std::lock_guard lock(mutex_);
-  remove(rank);
-  return HEDDLE_DONE;
+  Seat& seat = seats_[rank];
+  if (seat.taken) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "rank %u of this inproc job has been joined before; each rank joins once",
+                      rank);
+  }
+  auto member = std::make_unique<Member>(*this, rank);
+  for (std::uint32_t other = 0; other < size_; ++other) {
+    if (other != rank && gather_.is_gone(other)) member->note_gone();
+  }
+  seat.taken = true;
+  seat.member = member.get();
+  return member;
 }
 
-void Job::remove(std::uint32_t rank) {
+void Table::remove(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  remove_locked(rank);
+}
+
+void Table::end(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  remove_locked(rank);
+  seats_[rank].member = nullptr;
+}
+
+void Table::remove_locked(std::uint32_t rank) {
   if (gather_.is_gone(rank)) return;
   gather_.gone(rank);
   gone_[rank].store(true, std::memory_order_release);
@@ -93,7 +165,7 @@ void Job::remove(std::uint32_t rank) {
   finish_round();
 }
 
-void Job::finish_round() {
+void Table::finish_round() {
   if (!gather_.complete()) return;
   std::vector<std::uint32_t> waiting;
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
@@ -106,51 +178,51 @@ void Job::finish_round() {
   }
 }
 
-base::Status Member::publish(const Card& card) {
+base::Status Table::publish(std::uint32_t rank, const Card& card) {
   if (const base::Status status = check_card(card); status != HEDDLE_DONE) return status;
   auto copy = duplicate(card.fd);
   if (!copy) return copy.status();
-  const std::lock_guard lock(job_.mutex_);
-  Job::Seat& seat = job_.seats_[rank_];
-  if (seat.published) return base::fail(HEDDLE_ERR_STATE, "rank %u has published its card already", rank_);
+  const std::lock_guard lock(mutex_);
+  Seat& seat = seats_[rank];
+  if (seat.published) return base::fail(HEDDLE_ERR_STATE, "rank %u has published its card already", rank);
   seat.published = true;
-  if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
+  if (gather_.is_gone(rank)) return fail_gone(rank);
   seat.card = {-1, card.pid, card.bytes, card.object};
   seat.card_fd = std::move(*copy);
   return HEDDLE_DONE;
 }
 
-base::Result<Card> Member::fetch(std::uint32_t rank) {
-  if (const base::Status status = check_rank(rank, size()); status != HEDDLE_DONE) return status;
-  const std::lock_guard lock(job_.mutex_);
-  const Job::Seat& seat = job_.seats_[rank];
-  if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
-  if (job_.gather_.is_gone(rank)) return fail_gone(rank);
+base::Result<Card> Table::fetch(std::uint32_t mine, std::uint32_t rank) {
+  if (const base::Status status = check_rank(rank, size_); status != HEDDLE_DONE) return status;
+  const std::lock_guard lock(mutex_);
+  const Seat& seat = seats_[rank];
+  if (gather_.is_gone(mine)) return fail_gone(mine);
+  if (gather_.is_gone(rank)) return fail_gone(rank);
   if (!seat.published) return HEDDLE_AGAIN;
   auto copy = duplicate(seat.card_fd.get());
   if (!copy) return copy.status();
   return Card{copy->release(), seat.card.pid, seat.card.bytes, seat.card.object};
 }
 
-base::Status Member::exchange_start(std::span<const std::byte> mine) {
+base::Status Table::exchange_start(std::uint32_t rank, std::span<const std::byte> mine) {
   if (const base::Status status = check_exchange(mine.size()); status != HEDDLE_DONE) return status;
-  const std::lock_guard lock(job_.mutex_);
-  if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
-  if (job_.seats_[rank_].result != nullptr || !job_.gather_.arrive(rank_, {mine.begin(), mine.end()})) {
-    return base::fail(HEDDLE_ERR_STATE, "rank %u is in an exchange already; one at a time", rank_);
+  const std::lock_guard lock(mutex_);
+  if (gather_.is_gone(rank)) return fail_gone(rank);
+  if (seats_[rank].result != nullptr || !gather_.arrive(rank, {mine.begin(), mine.end()})) {
+    return base::fail(HEDDLE_ERR_STATE, "rank %u is in an exchange already; one at a time", rank);
   }
-  job_.finish_round();
+  finish_round();
   return HEDDLE_DONE;
 }
 
-base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
-  std::unique_lock lock(job_.mutex_);
-  std::shared_ptr<const Gathered> result = std::move(job_.seats_[rank_].result);
-  job_.seats_[rank_].result = nullptr;
+base::Status Table::exchange_test(std::uint32_t rank, std::vector<std::vector<std::byte>>* all) {
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<const Gathered> result = std::move(seats_[rank].result);
+  seats_[rank].result = nullptr;
   if (result == nullptr) {
-    if (job_.gather_.is_gone(rank_)) return fail_gone(rank_);
-    if (job_.gather_.has_arrived(rank_)) return HEDDLE_AGAIN;
-    return base::fail(HEDDLE_ERR_STATE, "rank %u tests an exchange that it has not started", rank_);
+    if (gather_.is_gone(rank)) return fail_gone(rank);
+    if (gather_.has_arrived(rank)) return HEDDLE_AGAIN;
+    return base::fail(HEDDLE_ERR_STATE, "rank %u tests an exchange that it has not started", rank);
   }
   lock.unlock();
   const std::uint32_t missing = result->missing;
@@ -162,39 +234,49 @@ base::Status Member::exchange_test(std::vector<std::vector<std::byte>>* all) {
   return missing == Gathered::kNobody ? HEDDLE_DONE : fail_missing(missing);
 }
 
-std::vector<std::uint32_t> Member::awaited() {
-  const std::lock_guard lock(job_.mutex_);
+std::vector<std::uint32_t> Table::awaited(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
   std::vector<std::uint32_t> ranks;
-  if (!job_.gather_.has_arrived(rank_)) return ranks;
-  for (std::uint32_t rank = 0; rank < job_.size_; ++rank) {
-    if (!job_.gather_.has_arrived(rank) && !job_.gather_.is_gone(rank)) ranks.push_back(rank);
+  if (!gather_.has_arrived(rank)) return ranks;
+  for (std::uint32_t other = 0; other < size_; ++other) {
+    if (!gather_.has_arrived(other) && !gather_.is_gone(other)) ranks.push_back(other);
   }
   return ranks;
 }
 
 // All ranks live in this process, so its end is the end of the job.
 void Member::abort(int code, const char* message) {
-  for (std::uint32_t rank = 0; rank < size(); ++rank) static_cast<void>(job_.fail(rank));
+  for (std::uint32_t rank = 0; rank < size(); ++rank) table_.remove(rank);
   print_abort(rank_, code, message);
   std::abort();
 }
 
+Job::Job(std::uint32_t size) : table_(std::make_unique<Table>(size)) {}
+
+Job::~Job() = default;
+
+std::uint32_t Job::size() const {
+  return table_->size();
+}
+
+base::Status Job::fail(std::uint32_t rank) {
+  if (const base::Status status = check_rank(rank, size()); status != HEDDLE_DONE) return status;
+  table_->remove(rank);
+  return HEDDLE_DONE;
+}
+
+bool Job::in_use() {
+  return table_->in_use();
+}
+
+bool Job::failed(std::uint32_t rank) const {
+  return table_->failed(rank);
+}
+
 base::Result<std::unique_ptr<Bootstrap>> open(Job& job, std::uint32_t rank) {
-  if (job.status_ != HEDDLE_DONE) return base::fail(job.status_, "%s", job.why_.c_str());
-  if (const base::Status status = check_rank(rank, job.size_); status != HEDDLE_DONE) return status;
-  const std::lock_guard lock(job.mutex_);
-  Job::Seat& seat = job.seats_[rank];
-  if (seat.taken) {
-    return base::fail(HEDDLE_ERR_BOOTSTRAP, "rank %u of this inproc job has been joined before; each rank joins once",
-                      rank);
-  }
-  auto member = std::make_unique<Member>(job, rank);
-  for (std::uint32_t other = 0; other < job.size_; ++other) {
-    if (other != rank && job.gather_.is_gone(other)) member->note_gone();
-  }
-  seat.taken = true;
-  seat.member = member.get();
-  return std::unique_ptr<Bootstrap>(std::move(member));
+  auto member = job.table().join(rank);
+  if (!member) return member.status();
+  return std::unique_ptr<Bootstrap>(std::move(*member));
 }
 
 }  // namespace heddle::bootstrap::inproc

@@ -2,8 +2,12 @@
 // speak over PMI_FD.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
+#include "base/clock.hpp"
 #include "bootstrap/hosted/launcher.hpp"
 #include "bootstrap/pmi/line.hpp"
 
@@ -13,6 +17,7 @@ struct Given {
   int fd = -1;  // not closed
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
+  base::Clock* clock = nullptr;  // outlives the client; null: the system's
 };
 
 class Client final : public hosted::Launcher {
@@ -33,13 +38,15 @@ class Client final : public hosted::Launcher {
   explicit Client(const Given& given) : given_(given) {}
   base::Status greet();
   base::Status send(const std::string& line) const;
-  // Receives the next line, which must be this command and report no failure. timeout_ms: -1: for
-  // ever.
-  base::Result<Line> expect(std::string_view command, int timeout_ms);
-  base::Result<Line> ask(const std::string& line, std::string_view answer, int timeout_ms);
+  // Receives the next line, which must be this command and report no failure. timeout_ns: for the
+  // whole line; -1: for ever.
+  base::Result<Line> expect(std::string_view command, std::int64_t timeout_ns);
+  base::Result<Line> ask(const std::string& line, std::string_view answer, std::int64_t timeout_ns);
   base::Result<std::string> get(const char* key);
 
   const Given given_;
+  base::SystemClock system_clock_;
+  base::Clock& clock_ = given_.clock != nullptr ? *given_.clock : system_clock_;
   std::string space_;     // the job's name for its keys
   std::string received_;  // received, not yet split into lines
 };

@@ -160,6 +160,40 @@ TEST(pmi_client, bad_greetings_are_told) {
   }
 }
 
+// A server of which one more byte arrives with each second.
+class SlowServer final : public base::Clock {
+ public:
+  explicit SlowServer(std::string answer) : answer_(std::move(answer)) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    client_.reset(ends[0]);
+    server_.reset(ends[1]);
+  }
+  [[nodiscard]] Given given() { return {client_.get(), 0, 2, this}; }
+  [[nodiscard]] std::size_t seconds() const { return seconds_; }
+
+  std::uint64_t now_ns() override {
+    if (seconds_ < answer_.size()) {
+      EXPECT_EQ(::send(server_.get(), &answer_[seconds_], 1, MSG_NOSIGNAL), 1);
+    }
+    return ++seconds_ * 1'000'000'000;
+  }
+
+ private:
+  const std::string answer_;
+  base::Fd client_;
+  base::Fd server_;
+  std::size_t seconds_ = 0;
+};
+
+// The time-out is one for the whole answer, and does not begin anew with each piece of it.
+TEST(pmi_client, an_answer_that_comes_too_slowly_is_none) {
+  SlowServer slow("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 msg=" + std::string(500, 'x') + "\n");
+  EXPECT_EQ(Client::open(slow.given()).status(), HEDDLE_ERR_BOOTSTRAP);
+  EXPECT_NE(std::strstr(base::last_message(), "has not answered for 60 s"), nullptr) << base::last_message();
+  EXPECT_LT(slow.seconds(), 100U);
+}
+
 // Changed bytes anywhere: the client returns a value or an error, and does not wait for bytes that
 // do not come.
 TEST(pmi_client, garbage_does_no_harm) {

@@ -41,7 +41,7 @@ base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environme
   if (!rank) return rank.status();
   const auto size = read_number("PMI_SIZE", kMaxRanks);
   if (!size) return size.status();
-  const Given given{static_cast<int>(*fd), *rank, *size};
+  const Given given{static_cast<int>(*fd), *rank, *size, environment.clock};
   if (const auto status = claim_socket(given.fd, {kFdVariable, "PMI_*"}); status != HEDDLE_DONE) return status;
   return hosted::open(
       [&]() -> base::Result<std::unique_ptr<hosted::Launcher>> {

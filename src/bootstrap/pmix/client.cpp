@@ -45,6 +45,17 @@ pmix_proc_t Client::whole_job() const {
   return all;
 }
 
+// Frees a value that the library has allocated, which it does with malloc. What values of other
+// types than text hold is known to the library alone.
+void Client::release(pmix_value_t* value) const {
+  if (library_.value_destruct != nullptr) {
+    library_.value_destruct(value);
+  } else if (value->type == PMIX_STRING) {
+    std::free(value->data.string);
+  }
+  std::free(value);
+}
+
 base::Result<std::uint32_t> Client::number(const char* key) {
   const pmix_proc_t all = whole_job();
   pmix_value_t* value = nullptr;
@@ -52,8 +63,7 @@ base::Result<std::uint32_t> Client::number(const char* key) {
   if (got != PMIX_SUCCESS || value == nullptr) return failed(key, got);
   const bool good = value->type == PMIX_UINT32;
   const std::uint32_t number = good ? value->data.uint32 : 0;
-  // The library allocates values with malloc; a number has nothing more to free.
-  if (good) std::free(value);
+  release(value);
   if (!good) return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMIx gives a \"%s\" that is not a number", key);
   return number;
 }
@@ -88,12 +98,12 @@ base::Result<std::string> Client::share(const std::string& value) {
   pmix_value_t* told = nullptr;
   const pmix_status_t got = library_.get(&first, kContactKey, nullptr, 0, &told);
   if (got != PMIX_SUCCESS || told == nullptr) return failed("PMIx_Get", got);
-  if (told->type != PMIX_STRING || told->data.string == nullptr) {
+  const bool good = told->type == PMIX_STRING && told->data.string != nullptr;
+  std::string text = good ? told->data.string : "";
+  release(told);
+  if (!good) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher's PMIx gives a contact of rank 0 that is not a text");
   }
-  std::string text = told->data.string;
-  std::free(told->data.string);
-  std::free(told);
   return text;
 }
 

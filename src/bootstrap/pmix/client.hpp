@@ -26,6 +26,7 @@ class Client final : public hosted::Launcher {
   base::Status greet();
   base::Status failed(const char* call, pmix_status_t status) const;
   [[nodiscard]] pmix_proc_t whole_job() const;
+  void release(pmix_value_t* value) const;
   base::Result<std::uint32_t> number(const char* key);
 
   const Library& library_;

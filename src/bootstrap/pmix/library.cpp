@@ -31,6 +31,7 @@ base::Result<const Library*> Library::load() {
                      find(handle, "PMIx_Error_string", &library.error_string) &&
                      find(handle, "PMIx_Get_version", &library.version);
   if (!whole) return HEDDLE_ERR_BOOTSTRAP;
+  library.value_destruct = reinterpret_cast<decltype(library.value_destruct)>(::dlsym(handle, "PMIx_Value_destruct"));
   return static_cast<const Library*>(&library);
 }
 

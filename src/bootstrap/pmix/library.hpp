@@ -17,6 +17,8 @@ struct Library {
   decltype(&PMIx_Get) get = nullptr;
   decltype(&PMIx_Error_string) error_string = nullptr;
   decltype(&PMIx_Get_version) version = nullptr;
+  // From PMIx 4.2 on; null: there is none.
+  void (*value_destruct)(pmix_value_t* value) = nullptr;
 
   // Stays loaded until the process ends. BOOTSTRAP: not found, or it lacks a function.
   static base::Result<const Library*> load();

@@ -91,7 +91,7 @@ base::Status Share::exchange_test(std::vector<std::vector<std::byte>>*) {
 }
 
 base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far) {
-  const std::array<const bootstrap::Card*, kWays> cards = {&near.card_, &far.card_};
+  const std::array<const bootstrap::Card*, kWays> cards = {&near.card(), &far.card()};
   if (cards[0]->fd >= 0 && cards[1]->fd >= 0) {
     return base::fail(HEDDLE_ERR_CONFIG, "%s and %s both show their peers a descriptor, and a rank can show one",
                       settings.names[0].c_str(), settings.names[1].c_str());

@@ -42,6 +42,8 @@ class Share final : public bootstrap::Bootstrap {
   void set_common_bell(const queue::Bell<>* bell) { common_bell_ = bell; }
   // Once; the descriptor stays the caller's.
   [[nodiscard]] base::Status publish(const bootstrap::Card& card) override;
+  // What was published, for publish_both(); empty: nothing yet.
+  [[nodiscard]] const bootstrap::Card& card() const { return card_; }
   // CONFIG, VERSION: that rank has other settings. Otherwise as `whole`.
   [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override;
   // Not supported: a transport takes no part in the job's exchanges.
@@ -56,9 +58,6 @@ class Share final : public bootstrap::Bootstrap {
   }
 
  private:
-  friend base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near,
-                                   const Share& far);
-
   bootstrap::Bootstrap& whole_;
   const Settings& settings_;
   const std::size_t way_;

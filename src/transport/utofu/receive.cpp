@@ -315,6 +315,8 @@ void Worker::release_lent() {
   return_credits();
 }
 
+// Credit that is lost would stall its sender for ever, once it is a whole ring's: whatever the
+// library's reason was not to take it, the next poll tries again.
 void Worker::return_credits() {
   std::size_t kept = 0;
   for (const std::uint32_t number : owing_) {
@@ -323,13 +325,22 @@ void Worker::return_credits() {
     const int code = calls_.put_piggyback8(handle_, ring.vcq, ring.next, ring.credit_stadd, sizeof(std::uint64_t),
                                            ring.owed, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
     tcq_due_ = true;
-    if (code == UTOFU_ERR_BUSY) {
-      owing_[kept++] = number;
-    } else {
+    if (code == UTOFU_SUCCESS) {
       ring.owed = 0;
+      continue;
     }
+    owing_[kept++] = number;
+    if (code != UTOFU_ERR_BUSY) report_refused_credit(ring, code);
   }
   owing_.resize(kept);
+}
+
+[[gnu::cold]] void Worker::report_refused_credit(const Ring& ring, int code) {
+  if (std::exchange(credit_refused_, true)) return;
+  device_.environment().log.line(base::Level::warn,
+                                 "worker %u cannot return credit to worker %u of rank %u, and tries again: uTofu "
+                                 "refuses the put: %s (%d)",
+                                 index_, ring.worker, ring.rank, error_name(code), code);
 }
 
 }  // namespace heddle::transport::utofu

@@ -204,6 +204,7 @@ class Worker final : public TransportWorker {
   void hand_out_ring(std::uint32_t number, Out& out);
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
   void return_credits();
+  void report_refused_credit(const Ring& ring, int code);
 
   // What every operation reads, kept together.
   const utofu_vcq_hdl_t handle_;
@@ -245,6 +246,7 @@ class Worker final : public TransportWorker {
   std::vector<Completion> backlog_;     // completions for the next poll
   std::uint64_t polls_ = 0;
   std::uint64_t malformed_ = 0;
+  bool credit_refused_ = false;  // by the library, and that was logged
 };
 
 // What the fast paths do before they call uTofu. `operation`: the first free one.

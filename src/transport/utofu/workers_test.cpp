@@ -272,6 +272,48 @@ TEST(Workers, DepthsThatDifferAreTold) {
   sides[1].transport()->free(*region);
 }
 
+// Credit that the library has refused to return is returned later: the sender gets on.
+TEST(Workers, RefusedCreditIsNotLost) {
+  void* library = dlopen(HEDDLE_SILENT_TOFUCOM, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto refuse = reinterpret_cast<void (*)(std::uint32_t)>(dlsym(library, "silent_tofucom_refuse"));
+  ASSERT_NE(refuse, nullptr);
+  bootstrap::inproc::Job job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+                                             {"HEDDLE_MAX_WORKERS", "1"}};
+  Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
+  std::unique_ptr<TransportWorker> workers[kRanks];
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    ASSERT_NE(sides[rank].transport(), nullptr);
+    auto opened = sides[rank].transport()->open_worker(0);
+    ASSERT_TRUE(opened.ok()) << base::last_message();
+    workers[rank] = std::move(*opened);
+  }
+  constexpr std::uint32_t kMessages = 10 * kMostSlots;
+  refuse(4);  // each returns credit for half a ring
+  const test::Deadline deadline;
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+  while (received < kMessages && !deadline.over()) {
+    Command message;
+    message.rank = 1;
+    message.immediate = sent;
+    if (sent < kMessages && workers[0]->post({&message, 1}) == 1) ++sent;
+    for (const auto& worker : workers) {
+      Completion completions[8];
+      const std::size_t count = worker->poll(completions);
+      for (const Completion& completion : std::span(completions).first(count)) {
+        ASSERT_EQ(completion.status, HEDDLE_DONE) << base::last_message();
+        if (completion.event == Event::message) {
+          ASSERT_EQ(completion.immediate, received++);
+        }
+      }
+      if (count == 0) sched_yield();
+    }
+  }
+  EXPECT_EQ(received, kMessages) << sent << " sent";
+}
+
 // Operations to a rank that has died, for which the NIC gives no answer, fail after ten seconds.
 // The worker can be closed, though the NIC may still use the memory of these operations.
 TEST(Workers, SilentNodeThatDied) {

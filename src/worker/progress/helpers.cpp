@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <system_error>
-#include <utility>
 
 #include "base/fence.hpp"
 #include "base/futex.hpp"
