@@ -45,7 +45,7 @@ void find_machine(Facts* facts) {
 }
 
 TransportFacts try_transport(const transport::Entry& entry, const base::Environment& environment) {
-  TransportFacts found{entry.name, entry.help, "", "", {}};
+  TransportFacts found{entry.name, entry.help, "", "", {}, entry.for_tests};
   auto alone = bootstrap::open({"single", nullptr, 0}, environment);
   if (!alone) {
     found.problem = base::last_message();

@@ -24,6 +24,7 @@ struct TransportFacts {
   std::string problem;
   std::string set_up;  // its description of itself
   transport::Capabilities can;
+  bool for_tests = false;
 };
 
 struct SettingFacts {

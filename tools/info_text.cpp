@@ -155,7 +155,7 @@ void print_brief(const Facts& facts) {
   std::printf("\ntransports\n");
   if (!facts.settings_problem.empty()) std::printf("  not opened, because %s\n", facts.settings_problem.c_str());
   for (const TransportFacts& transport : facts.transports) {
-    if (transport.name.starts_with("loopback")) continue;  // for tests
+    if (transport.for_tests) continue;
     print_line(transport.name.c_str(), transport.problem,
                transport.help + (transport.set_up == transport.can.name ? "" : "\n              " + transport.set_up));
   }
