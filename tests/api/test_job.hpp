@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -12,12 +13,13 @@
 
 #include "base/test_waits.hpp"
 #include "heddle/heddle.hpp"
+#include "transport/transport.hpp"
 
 namespace heddle::test {
 
 // A named set of HEDDLE_* settings with a transport, as one parameter of a test.
 struct Setting {
-  const char* name;
+  std::string name;  // letters, digits and _, for GoogleTest
   const char* transport;
   std::vector<std::pair<const char*, const char*>> variables;
 };
@@ -99,29 +101,35 @@ inline const std::vector<Setting>& all_settings() {
   static const char* const only = std::getenv("TEST_TRANSPORT");
   static const std::vector<Setting> given = {{"given", only, {}}};
   if (only != nullptr) return given;
-  static const std::vector<Setting> settings = {
-      {"shm", "shm", {}},
-      {"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
-      {"shm_bounce",
-       "shm",
-       {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
-      {"loopback", "loopback", {}},
-      {"loopback_messages", "loopback-messages", {}},
-      {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
-      {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
-      {"fault_loopback",
-       "fault+loopback",
-       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-      {"fault_messages",
-       "fault+loopback-messages",
-       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-      {"fault_shm",
-       "fault+shm",
-       {{"HEDDLE_SHM_DIRECT", "0"},
-        {"HEDDLE_FAULT_DELAY", "3"},
-        {"HEDDLE_FAULT_REORDER", "1"},
-        {"HEDDLE_FAULT_AGAIN", "20"}}},
-  };
+  // Every transport that needs nothing, as it is; then what changes the way of an operation.
+  static const std::vector<Setting> settings = [] {
+    std::vector<Setting> all;
+    for (const transport::Entry& entry : transport::table()) {
+      std::string name = entry.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      if (entry.anywhere) all.push_back({name, entry.name, {}});
+    }
+    all.insert(all.end(),
+               {{"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
+                {"shm_bounce",
+                 "shm",
+                 {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+                {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
+                {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
+                {"fault_loopback",
+                 "fault+loopback",
+                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+                {"fault_messages",
+                 "fault+loopback-messages",
+                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+                {"fault_shm",
+                 "fault+shm",
+                 {{"HEDDLE_SHM_DIRECT", "0"},
+                  {"HEDDLE_FAULT_DELAY", "3"},
+                  {"HEDDLE_FAULT_REORDER", "1"},
+                  {"HEDDLE_FAULT_AGAIN", "20"}}}});
+    return all;
+  }();
   return settings;
 }
 
