@@ -17,7 +17,7 @@ constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
     {Var::transport, "HEDDLE_TRANSPORT", Type::text, "auto",
-     "transport of the job: shm, ucx, utofu, loopback or loopback-messages; NEAR,FAR: the ranks of one's own node by "
+     "transport of the job: a name that `heddle info transports` lists; NEAR,FAR: the ranks of one's own node by "
      "NEAR, the others by FAR; fault+NAME adds the faults of HEDDLE_FAULT_*; auto: by where the ranks are, from "
      "HEDDLE_TRANSPORTS"},
     {Var::transports, "HEDDLE_TRANSPORTS", Type::text, "",
