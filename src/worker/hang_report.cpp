@@ -56,8 +56,8 @@ struct What {
   const char* name;
   const char* towards;
 };
-What what(Kind kind) {
-  switch (kind) {
+What what(const Operation& operation) {
+  switch (operation.kind) {
     case Kind::put:
       return {"put", "to"};
     case Kind::get:
@@ -66,10 +66,8 @@ What what(Kind kind) {
       return {"atomic", "on"};
     case Kind::message:
       return {"message", "to"};
-    case Kind::offer:
-      return {"tagged message", "to"};
-    case Kind::am_offer:
-      return {"large message", "to"};
+    case Kind::protocol:
+      return {operation.owner->words().name, "to"};
     case Kind::protocol_work:  // not of the pool
       break;
   }
@@ -85,8 +83,7 @@ std::uint64_t bytes_of(const Operation& operation) {
     case Kind::atomic:
       return wire::atomic_bytes(operation.atomic_op);
     case Kind::message:
-    case Kind::offer:
-    case Kind::am_offer:
+    case Kind::protocol:
       return operation.payload_bytes;
     case Kind::protocol_work:
       break;
@@ -186,13 +183,13 @@ void Worker::report_unnotified() {
 }
 
 void Worker::report_operation(const Operation& operation) {
-  const auto [name, towards] = what(operation.kind);
+  const auto [name, towards] = what(operation);
   const Text rank = rank_text(context_, operation.rank);
   const char* posted = operation.posted ? "posted" : "partly posted";
   std::array<char, 256> stage;
   if (operation.served > 0) {
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
-    const char* awaited = operation.kind == Kind::offer ? "waits to be received by" : "waits for the answer of";
+    const char* awaited = operation.kind == Kind::protocol ? operation.owner->words().waits : "waits for the answer of";
     std::snprintf(stage.data(), stage.size(), "%s; %s rank %u, where a thread must make progress on worker %u%s",
                   posted, awaited, operation.served_rank, operation.served_worker, closed ? " (which is closed)" : "");
   } else if (operation.unfinished > 0 || operation.unfreed > 0) {
