@@ -52,9 +52,10 @@ void print_machine(const Facts& facts) {
 }
 
 void print_engine(const Facts& facts) {
-  std::printf("\nengine\n  hand-over        %s\n",
-              facts.hand_over ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
-                              : "no, this kernel has no membarrier: exclusive workers are not helped");
+  std::printf("\nengine\n  sharing modes    %s\n", facts.modes.c_str());
+  std::printf("  hand-over        %s\n", facts.hand_over
+                                             ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
+                                             : "no, this kernel has no membarrier: exclusive workers are not helped");
 }
 
 std::string large_text(const transport::Capabilities& can) {

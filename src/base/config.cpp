@@ -34,7 +34,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "how a process joins its job: auto (whatever has started it), local (heddle run), pmix, pmi, or single (a job of "
      "one)"},
     {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
-     "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive, shared, offload, delegate or mutex"},
+     "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: a name that `heddle info engine` lists"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
      "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},
     {Var::executors,

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "worker/gate.hpp"
+#include "worker/modes.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {
@@ -21,22 +22,6 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 unsigned long long number(std::uint64_t value) {
   return value;
-}
-
-const char* mover(Sharing sharing) {
-  switch (sharing) {
-    case Sharing::exclusive:
-      return "exclusive: this thread advances it";
-    case Sharing::shared:
-      return "shared: this thread advances it, or who is inside";
-    case Sharing::offload:
-      return "offload: its executor advances it, and this thread";
-    case Sharing::delegate:
-      return "delegate: this thread advances it, or who is inside";
-    case Sharing::mutex:
-      return "mutex: this thread advances it, or who is inside";
-  }
-  return "";
 }
 
 using Text = std::array<char, 128>;
@@ -111,8 +96,9 @@ void Watch::report(const char* awaited) {
   if (worker_ == nullptr) {
     log.say("%s has waited %llu s%s%s", call_, seconds, colon, awaited);
   } else {
-    log.say("%s has waited %llu s on worker %u (%s)%s%s", call_, seconds, worker_->index(), mover(worker_->sharing()),
-            colon, awaited);
+    const Mode& mode = *mode_numbered(static_cast<std::uint32_t>(worker_->sharing()));
+    log.say("%s has waited %llu s on worker %u (%s: %s)%s%s", call_, seconds, worker_->index(), mode.name,
+            mode.moved_by, colon, awaited);
   }
   if (scope_ == Scope::all) {
     context_.report_operations();

@@ -14,6 +14,7 @@
 #include "base/test_waits.hpp"
 #include "heddle/heddle.hpp"
 #include "transport/transport.hpp"
+#include "worker/modes.hpp"
 
 namespace heddle::test {
 
@@ -95,6 +96,26 @@ class Job {
   const char* transport_;
   heddle_inproc_job handle_{};
 };
+
+// The sharing modes, in the order of their numbers; and those that any thread may use.
+inline std::vector<heddle_sharing> all_modes() {
+  std::vector<heddle_sharing> all;
+  for (const engine::Mode& mode : engine::modes()) all.push_back(static_cast<heddle_sharing>(mode.sharing));
+  return all;
+}
+inline std::vector<heddle_sharing> shared_modes() {
+  std::vector<heddle_sharing> all = all_modes();
+  std::erase(all, HEDDLE_SHARING_EXCLUSIVE);
+  return all;
+}
+inline const char* name_of_mode(heddle_sharing sharing) {
+  return engine::mode_numbered(static_cast<std::uint32_t>(sharing))->name;
+}
+inline std::vector<const char*> names_of(const std::vector<heddle_sharing>& modes) {
+  std::vector<const char*> names;
+  for (const heddle_sharing mode : modes) names.push_back(name_of_mode(mode));
+  return names;
+}
 
 // TEST_TRANSPORT=NAME: that one alone; the rest of its setting is in the environment.
 inline const std::vector<Setting>& all_settings() {
