@@ -11,6 +11,7 @@
 #include "base/nearest.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "heddle/heddle.h"
+#include "worker/modes.hpp"
 
 namespace heddle::tools {
 namespace {
@@ -45,7 +46,7 @@ void find_machine(Facts* facts) {
 }
 
 TransportFacts try_transport(const transport::Entry& entry, const base::Environment& environment) {
-  TransportFacts found{entry.name, entry.help, "", "", {}};
+  TransportFacts found{entry.name, entry.help, "", "", {}, entry.for_tests};
   auto alone = bootstrap::open({"single", nullptr, 0}, environment);
   if (!alone) {
     found.problem = base::last_message();
@@ -97,7 +98,10 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
   };
   if (wanted(Section::version)) find_version(&facts);
   if (wanted(Section::machine)) find_machine(&facts);
-  if (wanted(Section::engine)) facts.hand_over = base::membarrier_private_ready();
+  if (wanted(Section::engine)) {
+    facts.modes = engine::mode_names();
+    facts.hand_over = base::membarrier_private_ready();
+  }
   if (wanted(Section::transports) || wanted(Section::settings)) {
     const auto config = base::Config::read();
     if (!config) facts.settings_problem = base::last_message();

@@ -24,6 +24,7 @@ struct TransportFacts {
   std::string problem;
   std::string set_up;  // its description of itself
   transport::Capabilities can;
+  bool for_tests = false;
 };
 
 struct SettingFacts {
@@ -42,6 +43,7 @@ struct Facts {
   std::string build;
   std::optional<base::Topology> machine;
   std::string machine_problem;
+  std::string modes;       // names of the sharing modes
   bool hand_over = false;  // HEDDLE_PROGRESS can help exclusive workers
   std::vector<TransportFacts> transports;
   std::string settings_problem;  // an invalid value: transports were not opened

@@ -101,7 +101,7 @@ std::string machine(const Facts& facts) {
 }
 
 std::string engine(const Facts& facts) {
-  return Object().flag("hand_over", facts.hand_over).json();
+  return Object().text("sharing_modes", facts.modes).flag("hand_over", facts.hand_over).json();
 }
 
 const char* sleeping_name(transport::Sleeping sleeping) {

@@ -52,9 +52,10 @@ void print_machine(const Facts& facts) {
 }
 
 void print_engine(const Facts& facts) {
-  std::printf("\nengine\n  hand-over        %s\n",
-              facts.hand_over ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
-                              : "no, this kernel has no membarrier: exclusive workers are not helped");
+  std::printf("\nengine\n  sharing modes    %s\n", facts.modes.c_str());
+  std::printf("  hand-over        %s\n", facts.hand_over
+                                             ? "yes: HEDDLE_PROGRESS helps exclusive workers, at no barrier of theirs"
+                                             : "no, this kernel has no membarrier: exclusive workers are not helped");
 }
 
 std::string large_text(const transport::Capabilities& can) {
@@ -155,7 +156,7 @@ void print_brief(const Facts& facts) {
   std::printf("\ntransports\n");
   if (!facts.settings_problem.empty()) std::printf("  not opened, because %s\n", facts.settings_problem.c_str());
   for (const TransportFacts& transport : facts.transports) {
-    if (transport.name.starts_with("loopback")) continue;  // for tests
+    if (transport.for_tests) continue;
     print_line(transport.name.c_str(), transport.problem,
                transport.help + (transport.set_up == transport.can.name ? "" : "\n              " + transport.set_up));
   }

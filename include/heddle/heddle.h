@@ -164,9 +164,8 @@ typedef struct heddle_context_options {
   size_t size; /* sizeof(heddle_context_options), so that the structure can grow */
   /* "auto" (or null): HEDDLE_BOOTSTRAP; "local", "pmix", "pmi", "single", "inproc" */
   const char* bootstrap;
-  /* null: HEDDLE_TRANSPORT; "shm", "ucx", "utofu", "loopback", "loopback-messages", "NEAR,FAR",
-   * "fault+NAME". "shm,ucx": shm within a node, ucx between nodes. loopback and fault are for
-   * tests */
+  /* null: HEDDLE_TRANSPORT; or a NAME that `heddle info transports` lists; "NEAR,FAR": NEAR within
+   * a node, FAR between nodes, such as "shm,ucx"; "fault+NAME": with faults, for tests */
   const char* transport;
   heddle_inproc_job job; /* for "inproc": the job, and which of its ranks this context is */
   uint32_t rank;

@@ -4,21 +4,25 @@
 
 #include "api/arguments.hpp"
 #include "api/options.hpp"
+#include "worker/modes.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
+namespace engine = heddle::engine;
 
 namespace {
 
 Status read_sharing(const Context& context, heddle_sharing asked, Sharing* sharing) {
-  if (asked < HEDDLE_SHARING_DEFAULT || asked > HEDDLE_SHARING_MUTEX) {
-    return base::fail(
-        HEDDLE_ERR_UNSUPPORTED,
-        "sharing mode %d is not one of this version; it has 1 to %d (exclusive, shared, offload, delegate, "
-        "mutex)",
-        static_cast<int>(asked), static_cast<int>(HEDDLE_SHARING_MUTEX));
+  if (asked == HEDDLE_SHARING_DEFAULT) {
+    *sharing = context.default_sharing();
+    return HEDDLE_DONE;
   }
-  *sharing = asked == HEDDLE_SHARING_DEFAULT ? context.default_sharing() : static_cast<Sharing>(asked);
+  const engine::Mode* mode = engine::mode_numbered(static_cast<std::uint32_t>(asked));
+  if (mode == nullptr) {
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "sharing mode %d is not one of this version; it has, from 1, %s",
+                      static_cast<int>(asked), engine::mode_names().c_str());
+  }
+  *sharing = mode->sharing;
   return HEDDLE_DONE;
 }
 

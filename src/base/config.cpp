@@ -17,7 +17,7 @@ constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
     {Var::transport, "HEDDLE_TRANSPORT", Type::text, "auto",
-     "transport of the job: shm, ucx, utofu, loopback or loopback-messages; NEAR,FAR: the ranks of one's own node by "
+     "transport of the job: a name that `heddle info transports` lists; NEAR,FAR: the ranks of one's own node by "
      "NEAR, the others by FAR; fault+NAME adds the faults of HEDDLE_FAULT_*; auto: by where the ranks are, from "
      "HEDDLE_TRANSPORTS"},
     {Var::transports, "HEDDLE_TRANSPORTS", Type::text, "",
@@ -34,7 +34,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "how a process joins its job: auto (whatever has started it), local (heddle run), pmix, pmi, or single (a job of "
      "one)"},
     {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
-     "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: exclusive, shared, offload, delegate or mutex"},
+     "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: a name that `heddle info engine` lists"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
      "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},
     {Var::executors,

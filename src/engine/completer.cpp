@@ -48,7 +48,7 @@ void Completer::arrived(const transport::Completion& completion) {
 
 // How many of the protocol at the front took them at once.
 inline std::size_t Completer::deliver(std::span<const transport::Completion> arrivals) {
-  Protocol* const protocol = rows_[wire::row_of(arrivals.front().immediate)];
+  Protocol* const protocol = rows_[wire::row_of(wire::kind_of(arrivals.front().immediate))];
   return protocol == nullptr ? 0 : protocol->deliver(arrivals);
 }
 

@@ -28,6 +28,8 @@ class Completer {
   // Throws std::bad_alloc.
   void add(std::uint32_t row, Protocol& protocol);
   [[nodiscard]] const std::vector<Protocol*>& protocols() const { return protocols_; }
+  // Null: nobody's.
+  [[nodiscard]] Protocol* at(std::uint32_t row) const { return rows_[row]; }
 
   // Number of events, or ERR_STATE from inside a handler.
   int progress();

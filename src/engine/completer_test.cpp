@@ -44,6 +44,7 @@ class CompleterTest : public test::PlayedCore {
   }
   Double first;
   Double second;
+  Double numbered;  // with no row
 };
 
 TEST_F(CompleterTest, HandsArrivalsToTheProtocolOfTheirRow) {
@@ -55,6 +56,22 @@ TEST_F(CompleterTest, HandsArrivalsToTheProtocolOfTheirRow) {
   EXPECT_EQ(first.last_immediate, wire::immediate_of(wire::Kind::reply));
   EXPECT_EQ(second.log, "arrived 1 3;");
   EXPECT_EQ(core.stats.dropped, 0U);
+}
+
+TEST_F(CompleterTest, EachNumberHasARowOfItsOwn) {
+  const std::uint32_t last = wire::kExtensions - 1;
+  completer.add(wire::row_of(wire::extension(last)), numbered);
+  played.arrive(1, wire::extension(last), nullptr, 0);
+  played.arrive(1, wire::extension(0), nullptr, 0);
+  EXPECT_EQ(progress(), 2);
+  EXPECT_EQ(numbered.log, "arrived 1 0;");
+  EXPECT_EQ(second.log, "arrived 1 0;");
+  played.arrive(1, wire::extension(1), nullptr, 0);                  // nobody's
+  played.arrive(1, wire::extension(wire::kExtensions), nullptr, 0);  // no number: a part
+  EXPECT_EQ(progress(), 2);
+  EXPECT_EQ(core.stats.dropped, 2U);
+  EXPECT_EQ(completer.at(wire::row_of(wire::extension(last))), &numbered);
+  EXPECT_EQ(completer.at(wire::row_of(wire::extension(1))), nullptr);
 }
 
 TEST_F(CompleterTest, DropsWhatNobodyUnderstands) {

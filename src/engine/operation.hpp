@@ -24,7 +24,8 @@ struct Piece {
   std::uint64_t bytes = 0;
 };
 
-enum class Kind : std::uint8_t { put, get, atomic, message, offer, am_offer, protocol_work };
+// protocol: what only the owner knows. protocol_work: see Core::want_advance().
+enum class Kind : std::uint8_t { put, get, atomic, message, protocol, protocol_work };
 
 // A put or get of one block.
 struct Block {
@@ -91,6 +92,13 @@ class OperationOwner {
   virtual void failed(const Operation& operation) { static_cast<void>(operation); }
   // Its slot is about to be freed.
   virtual void ended(Operation& operation) { static_cast<void>(operation); }
+  // For a report, of one of Kind::protocol: what it is to a program, and what it does while its
+  // peer has not answered.
+  struct Words {
+    const char* name;
+    const char* waits;
+  };
+  [[nodiscard]] virtual Words words() const { return {"operation", "waits for the answer of"}; }
 
  protected:
   OperationOwner() = default;

@@ -2,9 +2,8 @@
 // that it begins for them. The completer hands it what has arrived; progress, failures and closing
 // reach it here.
 //
-// To add one: a class in a file of its own, its row in wire/packet.hpp (row_of), and that row in
-// the table of Worker's constructor. What only answers a peer is posted with token 0, so that
-// nobody's flush waits for it.
+// To add one: a class in a file of its own and its row in worker/protocols.cpp. What only answers a
+// peer is posted with token 0, so that nobody's flush waits for it.
 //
 // All of it is for the thread inside the worker.
 #pragma once
@@ -31,7 +30,7 @@ class Protocol : public OperationOwner {
   [[nodiscard]] virtual bool arrived(heddle_peer source, std::uint32_t immediate,
                                      std::span<const std::byte> packet) = 0;
   // The same for those at the front that are of its common kind, at once: how many it took. 0: the
-  // first comes by arrived().
+  // first comes by arrived(), as all do that are not told by their kind alone.
   [[nodiscard]] virtual std::size_t deliver(std::span<const transport::Completion> arrivals) {
     static_cast<void>(arrivals);
     return 0;

@@ -163,8 +163,7 @@ bool Requester::advance(Operation& operation) {
         return advance_message(operation);
       case Kind::atomic:
         return advance_word(operation);
-      case Kind::offer:
-      case Kind::am_offer:
+      case Kind::protocol:
       case Kind::protocol_work:
         return false;  // never here: posted whole, and not of the pool
     }

@@ -34,7 +34,7 @@ void ActiveMessages::give_back(heddle_peer target, const LongMessage& message) {
 // Of a message of class USER in parts, or of one that was offered. One that was never posted is its
 // caller's.
 void ActiveMessages::ended(Operation& operation) {
-  if (operation.kind == Kind::am_offer) rendezvous_.ended(operation);
+  if (operation.kind == Kind::protocol) rendezvous_.ended(operation);
   if (operation.charged && operation.status != HEDDLE_DONE) [[unlikely]] {
     give_credit_back(operation.target, operation.header_bytes, operation.payload_bytes);
   }

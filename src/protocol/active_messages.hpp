@@ -67,6 +67,7 @@ class ActiveMessages final : public Protocol {
   void begin_cancel() override { rendezvous_.cancel_waiting(); }
   void report() const override;
   void ended(Operation& operation) override;
+  [[nodiscard]] Words words() const override { return {"large message", "waits for the answer of"}; }
 
  private:
   bool arrived_part(heddle_peer source, std::span<const std::byte> packet);

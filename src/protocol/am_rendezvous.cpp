@@ -54,7 +54,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
     lent_.reset(new (std::nothrow) LentMemory[core_.operations.slots().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = core_.operations.begin(Kind::am_offer, target.rank, completion);
+  Operation* operation = core_.operations.begin(Kind::protocol, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
   auto lent = core_.objects.lend(target.rank, const_cast<std::byte*>(message.payload), message.payload_bytes);

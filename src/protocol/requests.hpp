@@ -3,6 +3,7 @@
 // one's own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -14,6 +15,7 @@ namespace heddle::engine {
 
 class Requests final : public Protocol {
  public:
+  static constexpr std::array kRows = {wire::row_of(wire::Kind::request), wire::row_of(wire::Kind::reply)};
   explicit Requests(Core& core) : core_(core) {}
 
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;

@@ -75,7 +75,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
     offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = core_.operations.begin(Kind::offer, request.target.rank, completion);
+  Operation* operation = core_.operations.begin(Kind::protocol, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
   auto lent = core_.objects.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);

@@ -133,6 +133,7 @@ class Tagged final : public Protocol {
   // Of an operation that offered its source: nothing reads or copies the source any more.
   void failed(const Operation& operation) override;
   void ended(Operation& operation) override;
+  [[nodiscard]] Words words() const override { return {"tagged message", "waits to be received by"}; }
 
   // ---- any thread ----
   // A posted receive may still raise it; rarely also true for another counter.

@@ -18,12 +18,28 @@ namespace heddle::transport {
 namespace {
 
 constexpr std::array kTable = {
-    Entry{.name = "shm", .help = "processes of one machine through shared memory", .open = shm::open, .one_node = true},
-    Entry{"utofu", "Tofu interconnect D through libtofucom, or its emulator", utofu::open, utofu::one_thread},
-    Entry{"ucx", "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches", ucx::open},
-    Entry{"loopback", "ranks of one process, the reference for tests", loopback::open},
-    Entry{"loopback-messages", "loopback with messages only: everything else is built by the protocol layer",
-          loopback::open_messages_only},
+    Entry{.name = "shm",
+          .help = "processes of one machine through shared memory",
+          .open = shm::open,
+          .one_node = true,
+          .anywhere = true},
+    Entry{.name = "utofu",
+          .help = "Tofu interconnect D through libtofucom, or its emulator",
+          .open = utofu::open,
+          .one_thread = utofu::one_thread},
+    Entry{.name = "ucx",
+          .help = "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches",
+          .open = ucx::open},
+    Entry{.name = "loopback",
+          .help = "ranks of one process, the reference for tests",
+          .open = loopback::open,
+          .anywhere = true,
+          .for_tests = true},
+    Entry{.name = "loopback-messages",
+          .help = "loopback with messages only: everything else is built by the protocol layer",
+          .open = loopback::open_messages_only,
+          .anywhere = true,
+          .for_tests = true},
 };
 
 constexpr std::string_view kFaultPrefix = "fault+";

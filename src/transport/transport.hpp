@@ -295,7 +295,8 @@ class Transport {
   virtual void ring() {}
 };
 
-// One row of table.cpp per transport.
+// One row of table.cpp per transport. Every list of transports comes from the rows: those in
+// messages, in `heddle info` and in the tests.
 struct Entry {
   const char* name;
   const char* help;
@@ -304,6 +305,9 @@ struct Entry {
   // Whether its capabilities will have one_thread set: known before it is opened. Null: no.
   bool (*one_thread)(const base::Environment& environment) = nullptr;
   bool one_node = false;  // it reaches the ranks of its own node only
+  // It opens on every machine, without a setting: the tests of the C API run over it.
+  bool anywhere = false;
+  bool for_tests = false;  // not for programs: the summary of `heddle info` leaves it out
 };
 std::span<const Entry> table();
 

@@ -23,12 +23,11 @@ namespace heddle::wire {
 //   active_message  bits 0–9: handler, bits 10–16: header bytes
 //   tagged          see tagged.hpp
 //   fragment        bit 28: not a part of a large active message but the offer of one; bit 27:
-//                   for the extension of the worker
+//                   for a protocol without a kind of its own, whose number is in bits 0–2
 //   user            of class USER. bit 17 clear: a message, as active_message; set: a grant, a
 //                   reply whose value is credit in bytes
 //   the others      zero
-// All kinds are taken. One more protocol takes a bit of `fragment` and a row in row_of(), as the
-// extension does.
+// All kinds are taken. One more protocol takes a number: extension().
 enum class Kind : std::uint32_t {
   invalid = 0,
   active_message = 1,
@@ -59,13 +58,20 @@ constexpr std::uint32_t encode_am(std::uint32_t handler, std::uint32_t header_by
   return immediate_of(Kind::active_message) | header_bytes << kHeaderShift | handler;
 }
 
-inline constexpr std::uint32_t kExtension = immediate_of(Kind::fragment) | 1U << 27;
+// Messages to a protocol that has a number and no kind of its own.
+inline constexpr std::uint32_t kExtensions = 8;
+constexpr std::uint32_t extension(std::uint32_t number) {
+  return immediate_of(Kind::fragment) | 1U << 27 | number;
+}
+// That of the room above the worker.
+inline constexpr std::uint32_t kExtension = extension(0);
 
-// Rows of the engine's table of arrivals: one for each kind, and one for messages to the extension.
+// Rows of the engine's table of arrivals: one for each kind, and one for each number.
 inline constexpr std::uint32_t kExtensionRow = 8;
-inline constexpr std::uint32_t kRows = 9;
+inline constexpr std::uint32_t kRows = kExtensionRow + kExtensions;
 constexpr std::uint32_t row_of(std::uint32_t immediate) {
-  return immediate == kExtension ? kExtensionRow : immediate >> kKindShift;
+  const std::uint32_t number = immediate - kExtension;
+  return number < kExtensions ? kExtensionRow + number : immediate >> kKindShift;
 }
 constexpr std::uint32_t row_of(Kind kind) {
   return static_cast<std::uint32_t>(kind);

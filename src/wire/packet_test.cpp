@@ -155,6 +155,9 @@ TEST(Packet, NoticesOfPartitionedOperationsAreWhole) {
   EXPECT_FALSE(decode_partitioned(packet_of(head, sizeof(PartitionedPlaces) - 1)));
   EXPECT_EQ(kind_of(kExtension), Kind::fragment);
   EXPECT_NE(kExtension, kAmOffer);
+  for (const std::uint32_t others : {kAmOffer, immediate_of(Kind::fragment)})
+    EXPECT_EQ(row_of(others), row_of(Kind::fragment));
+  EXPECT_EQ(row_of(extension(kExtensions - 1)), kRows - 1);
 }
 
 TEST(Packet, TheChargeOfATaggedMessageCoversWhatIsKeptOfIt) {

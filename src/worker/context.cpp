@@ -9,6 +9,7 @@
 #include "base/nearest.hpp"
 #include "base/timeout.hpp"
 #include "base/wait.hpp"
+#include "worker/modes.hpp"
 #include "worker/one_thread.hpp"
 #include "worker/worker.hpp"
 
@@ -44,12 +45,12 @@ base::Status Context::open_parts(const ContextOptions& options) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_LOG=\"%s\" is none of error, warn, info, debug", wanted.c_str());
   }
   const std::string& sharing = environment().config.text(base::Var::sharing);
-  const auto named = sharing_named(sharing);
-  if (!named) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHARING=\"%s\" is not exclusive, shared, offload, delegate or mutex",
-                      sharing.c_str());
+  const Mode* named = mode_named(sharing);
+  if (named == nullptr) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHARING=\"%s\" is no sharing mode; there are %s", sharing.c_str(),
+                      mode_names().c_str());
   }
-  default_sharing_ = *named;
+  default_sharing_ = named->sharing;
   const std::string& offload = environment().config.text(base::Var::small_offload);
   const auto small_offload = offload_policy_named(offload);
   if (!small_offload) {

@@ -9,6 +9,7 @@
 #include "worker/gate_mutex.hpp"
 #include "worker/gate_offload.hpp"
 #include "worker/gate_shared.hpp"
+#include "worker/modes.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -19,33 +20,48 @@ namespace {
 constexpr std::uint32_t kVisitNs = 200;
 constexpr std::uint32_t kClaimNs = 1000;
 
-// One row per sharing mode.
-struct Mode {
-  Sharing sharing;
-  bool queues;     // it has a queue, whatever the small-message offload
-  bool registers;  // messages may be left there for helpers, though their callers could post them
-  std::uint32_t visit_ns;
-  std::unique_ptr<Gate> (*make)(Worker& worker, std::unique_ptr<Inbox> inbox);
-};
-
 template <class Kind>
 std::unique_ptr<Gate> make_gate(Worker& worker, std::unique_ptr<Inbox> inbox) {
   return std::make_unique<Kind>(worker, std::move(inbox));
 }
 
-constexpr std::array<Mode, 5> kModes = {{
-    {Sharing::exclusive, false, true, kClaimNs, make_gate<ExclusiveGate>},
-    {Sharing::shared, false, true, kVisitNs, make_gate<SharedGate>},
-    {Sharing::delegate, true, true, kVisitNs, make_gate<DelegateGate>},
-    {Sharing::offload, true, false, kVisitNs, make_gate<OffloadGate>},
-    {Sharing::mutex, false, true, kVisitNs, make_gate<MutexGate>},
-}};
+constexpr std::array kTable = {
+    Mode{Sharing::exclusive, "exclusive", "this thread advances it", false, true, kClaimNs, make_gate<ExclusiveGate>},
+    Mode{Sharing::shared, "shared", "this thread advances it, or who is inside", false, true, kVisitNs,
+         make_gate<SharedGate>},
+    Mode{Sharing::offload, "offload", "its executor advances it, and this thread", true, false, kVisitNs,
+         make_gate<OffloadGate>},
+    Mode{Sharing::delegate, "delegate", "this thread advances it, or who is inside", true, true, kVisitNs,
+         make_gate<DelegateGate>},
+    Mode{Sharing::mutex, "mutex", "this thread advances it, or who is inside", false, true, kVisitNs,
+         make_gate<MutexGate>},
+};
+static_assert(std::ranges::is_sorted(kTable, {}, &Mode::sharing));
 
 }  // namespace
 
+std::span<const Mode> modes() {
+  return kTable;
+}
+
+const Mode* mode_named(std::string_view name) {
+  const auto found = std::ranges::find(kTable, name, [](const Mode& mode) { return std::string_view(mode.name); });
+  return found == kTable.end() ? nullptr : &*found;
+}
+
+const Mode* mode_numbered(std::uint32_t number) {
+  const auto found = std::ranges::find(kTable, number, [](const Mode& mode) { return std::uint32_t(mode.sharing); });
+  return found == kTable.end() ? nullptr : &*found;
+}
+
+std::string mode_names() {
+  std::string names;
+  for (const Mode& mode : kTable) (names += names.empty() ? "" : ", ") += mode.name;
+  return names;
+}
+
 std::unique_ptr<Gate> Gate::make(Worker& worker, Sharing sharing, std::uint32_t records, OffloadPolicy small) {
-  const Mode& mode =
-      *std::find_if(kModes.begin(), kModes.end(), [&](const Mode& row) { return row.sharing == sharing; });
+  const Mode& mode = *mode_numbered(static_cast<std::uint32_t>(sharing));
   std::unique_ptr<SmallOffload> policy;
   if (mode.registers && small != OffloadPolicy::off) policy = std::make_unique<SmallOffload>(small, mode.visit_ns);
   std::unique_ptr<Inbox> inbox;

@@ -1,6 +1,6 @@
 // The gate of a worker that several threads use: who may be inside its requester and completer, and
 // what the others do. One class for each sharing mode, in a file of its own (gate_*.hpp); the table
-// of them is at the end of gate.cpp.
+// of them is in gate.cpp.
 //
 //   exclusive  the owner never finds anybody but a helper, who leaves soon
 //   mutex      others wait (the baseline that the other modes are measured against)

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "worker/gate.hpp"
+#include "worker/modes.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {
@@ -21,22 +22,6 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 unsigned long long number(std::uint64_t value) {
   return value;
-}
-
-const char* mover(Sharing sharing) {
-  switch (sharing) {
-    case Sharing::exclusive:
-      return "exclusive: this thread advances it";
-    case Sharing::shared:
-      return "shared: this thread advances it, or who is inside";
-    case Sharing::offload:
-      return "offload: its executor advances it, and this thread";
-    case Sharing::delegate:
-      return "delegate: this thread advances it, or who is inside";
-    case Sharing::mutex:
-      return "mutex: this thread advances it, or who is inside";
-  }
-  return "";
 }
 
 using Text = std::array<char, 128>;
@@ -56,8 +41,8 @@ struct What {
   const char* name;
   const char* towards;
 };
-What what(Kind kind) {
-  switch (kind) {
+What what(const Operation& operation) {
+  switch (operation.kind) {
     case Kind::put:
       return {"put", "to"};
     case Kind::get:
@@ -66,10 +51,8 @@ What what(Kind kind) {
       return {"atomic", "on"};
     case Kind::message:
       return {"message", "to"};
-    case Kind::offer:
-      return {"tagged message", "to"};
-    case Kind::am_offer:
-      return {"large message", "to"};
+    case Kind::protocol:
+      return {operation.owner->words().name, "to"};
     case Kind::protocol_work:  // not of the pool
       break;
   }
@@ -85,8 +68,7 @@ std::uint64_t bytes_of(const Operation& operation) {
     case Kind::atomic:
       return wire::atomic_bytes(operation.atomic_op);
     case Kind::message:
-    case Kind::offer:
-    case Kind::am_offer:
+    case Kind::protocol:
       return operation.payload_bytes;
     case Kind::protocol_work:
       break;
@@ -114,8 +96,9 @@ void Watch::report(const char* awaited) {
   if (worker_ == nullptr) {
     log.say("%s has waited %llu s%s%s", call_, seconds, colon, awaited);
   } else {
-    log.say("%s has waited %llu s on worker %u (%s)%s%s", call_, seconds, worker_->index(), mover(worker_->sharing()),
-            colon, awaited);
+    const Mode& mode = *mode_numbered(static_cast<std::uint32_t>(worker_->sharing()));
+    log.say("%s has waited %llu s on worker %u (%s: %s)%s%s", call_, seconds, worker_->index(), mode.name,
+            mode.moved_by, colon, awaited);
   }
   if (scope_ == Scope::all) {
     context_.report_operations();
@@ -186,13 +169,13 @@ void Worker::report_unnotified() {
 }
 
 void Worker::report_operation(const Operation& operation) {
-  const auto [name, towards] = what(operation.kind);
+  const auto [name, towards] = what(operation);
   const Text rank = rank_text(context_, operation.rank);
   const char* posted = operation.posted ? "posted" : "partly posted";
   std::array<char, 256> stage;
   if (operation.served > 0) {
     const bool closed = transport_->closed({operation.served_rank, operation.served_worker});
-    const char* awaited = operation.kind == Kind::offer ? "waits to be received by" : "waits for the answer of";
+    const char* awaited = operation.kind == Kind::protocol ? operation.owner->words().waits : "waits for the answer of";
     std::snprintf(stage.data(), stage.size(), "%s; %s rank %u, where a thread must make progress on worker %u%s",
                   posted, awaited, operation.served_rank, operation.served_worker, closed ? " (which is closed)" : "");
   } else if (operation.unfinished > 0 || operation.unfreed > 0) {

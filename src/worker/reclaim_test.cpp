@@ -7,6 +7,7 @@
 
 #include "bootstrap/inproc/inproc.hpp"
 #include "worker/context.hpp"
+#include "worker/modes.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {
@@ -48,7 +49,12 @@ TEST_P(Reclaim, AsksOnlyWorkersThatAreWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Reclaim, testing::Values(Sharing::shared, Sharing::delegate, Sharing::offload));
+std::vector<Sharing> all_modes() {
+  std::vector<Sharing> all;
+  for (const Mode& mode : modes()) all.push_back(mode.sharing);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Modes, Reclaim, testing::ValuesIn(all_modes()));
 
 }  // namespace
 }  // namespace heddle::engine

@@ -5,33 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string_view>
 
 #include "base/cache_line.hpp"
 #include "base/thread_number.hpp"
 
 namespace heddle::engine {
 
-// See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing.
+// See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing. A mode that no
+// other file asks for needs no name here: Sharing{6}.
 enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex };
-
-struct SharingName {
-  Sharing sharing;
-  std::string_view name;
-};
-inline constexpr std::array<SharingName, 5> kSharingNames = {{{Sharing::exclusive, "exclusive"},
-                                                              {Sharing::shared, "shared"},
-                                                              {Sharing::offload, "offload"},
-                                                              {Sharing::delegate, "delegate"},
-                                                              {Sharing::mutex, "mutex"}}};
-
-inline std::optional<Sharing> sharing_named(std::string_view name) {
-  for (const SharingName& row : kSharingNames) {
-    if (row.name == name) return row.sharing;
-  }
-  return std::nullopt;
-}
 
 // What was posted on a worker.
 struct Tally {

@@ -1,10 +1,13 @@
 #include "worker/worker.hpp"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
 
 #include "base/log.hpp"
 #include "worker/gate.hpp"
+#include "worker/protocols.hpp"
 
 namespace heddle::engine {
 
@@ -13,10 +16,8 @@ base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32
   auto transport = context.transport().open_worker(index);
   if (!transport) return transport.status();
   std::unique_ptr<Worker> worker(new Worker(context, index, traits, std::move(*transport)));
-  if (context.extension() != nullptr) {
-    worker->extension_ = context.extension()(*worker);
-    worker->completer_.add(wire::kExtensionRow, *worker->extension_);
-  }
+  for (const ProtocolEntry& entry : protocol_table()) worker->add(entry.open, entry.rows);
+  if (context.extension() != nullptr) worker->add(context.extension(), std::array{wire::kExtensionRow});
   if (traits.sharing != Sharing::exclusive || traits.helped) {
     worker->counts_.share();
     // As many records as operations: the queue is full when that many wait.
@@ -45,15 +46,17 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       core_(context.objects(), index, *transport_, traits.sharing == Sharing::exclusive && !traits.helped),
       messages_(core_),
       tagged_(core_),
-      requests_(core_),
       completer_(core_, aggregator_) {
-  // The table of protocols. The extension's row follows.
+  // Those whose functions the worker calls. open() adds the others.
   completer_.add(wire::row_of(wire::Kind::active_message), messages_);
   completer_.add(wire::row_of(wire::Kind::fragment), messages_);
   completer_.add(wire::row_of(wire::Kind::user), messages_);
   completer_.add(wire::row_of(wire::Kind::tagged), tagged_);
-  completer_.add(wire::row_of(wire::Kind::request), requests_);
-  completer_.add(wire::row_of(wire::Kind::reply), requests_);
+}
+
+void Worker::add(OpenExtension open_one, std::span<const std::uint32_t> rows) {
+  others_.push_back(open_one(*this));
+  for (const std::uint32_t row : rows) completer_.add(row, *others_.back());
 }
 
 Worker::~Worker() {

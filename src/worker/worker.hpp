@@ -2,7 +2,7 @@
 //
 //   Core            transport, operations, requester, answers: what the parts share
 //   Completer       what has arrived and ended, by a table of protocols
-//   protocols       active messages, tagged messages, requests to the owner, and the extension's
+//   protocols       active messages, tagged messages, those of protocols.cpp, and the extension's
 //   Gate            who may be inside, where several threads use the worker (gate.hpp)
 //
 // Direct operations are done by the inline functions of api/ without coming here. Everything else
@@ -15,12 +15,12 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/wait.hpp"
 #include "engine/completer.hpp"
 #include "engine/core.hpp"
 #include "protocol/active_messages.hpp"
-#include "protocol/requests.hpp"
 #include "protocol/tagged.hpp"
 #include "worker/context.hpp"
 #include "worker/hang_report.hpp"
@@ -133,13 +133,17 @@ class Worker final : public NamesObjects {
   [[nodiscard]] const Completer& completer() const { return completer_; }
   [[nodiscard]] ActiveMessages& messages() { return messages_; }
   [[nodiscard]] Tagged& tagged() { return tagged_; }
-  // Null: there is none.
-  [[nodiscard]] Protocol* extension() const { return extension_.get(); }
+  // The protocol that has this number, see wire::extension(). Null: there is none. 0: that of the
+  // room above.
+  [[nodiscard]] Protocol* extension(std::uint32_t number = 0) const {
+    return completer_.at(wire::kExtensionRow + number);
+  }
 
  private:
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
+  void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
   // hang_report.cpp
   void report_inside();
   void report_operation(const Operation& operation);
@@ -162,8 +166,7 @@ class Worker final : public NamesObjects {
   Core core_;
   ActiveMessages messages_;
   Tagged tagged_;
-  Requests requests_;
-  std::unique_ptr<Protocol> extension_;
+  std::vector<std::unique_ptr<Protocol>> others_;  // of the table, and the extension
   Completer completer_;
 };
 

@@ -216,7 +216,7 @@ std::vector<Parameter> all_parameters() {
   std::vector<Parameter> all;
   for (const Setting& setting : all_settings()) all.emplace_back(setting, "exclusive");
   const Setting shm{"shm", "shm", {}};
-  for (const char* sharing : {"shared", "offload", "delegate", "mutex"}) all.emplace_back(shm, sharing);
+  for (const char* sharing : names_of(shared_modes())) all.emplace_back(shm, sharing);
   all.emplace_back(with({"shm_aggregation", "shm", {}}, {{"HEDDLE_AGGREGATION", "1"}}), "exclusive");
   all.emplace_back(with({"shm_small_offload", "shm", {}}, {{"HEDDLE_SMALL_OFFLOAD", "on"}}), "delegate");
   all.emplace_back(with({"shm_adaptive", "shm", {}}, {{"HEDDLE_PROGRESS", "adaptive"}}), "exclusive");
@@ -290,7 +290,7 @@ TEST_P(AmThreads, SendAndRunTasksSideBySide) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, AmThreads, testing::Values("shared", "offload", "delegate", "mutex"));
+INSTANTIATE_TEST_SUITE_P(Modes, AmThreads, testing::ValuesIn(names_of(shared_modes())));
 
 // ---- bounds -------------------------------------------------------------------------------------
 

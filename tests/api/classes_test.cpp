@@ -17,11 +17,6 @@ namespace {
 constexpr std::uint32_t kUser = HEDDLE_AM_USER + 7;
 constexpr std::uint32_t kNetwork = 7;
 
-const char* name_of_mode(heddle_sharing sharing) {
-  constexpr const char* kNames[] = {"default", "exclusive", "shared", "offload", "delegate", "mutex"};
-  return kNames[sharing];
-}
-
 bool taken(Status status) {
   return status == HEDDLE_DONE || status == HEDDLE_POSTED;
 }
@@ -527,10 +522,8 @@ std::string name_of_parameter(const testing::TestParamInfo<Parameter>& test) {
   return name;
 }
 
-constexpr auto kModes = {HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED, HEDDLE_SHARING_OFFLOAD,
-                         HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX};
 INSTANTIATE_TEST_SUITE_P(All, Classes,
-                         testing::Combine(testing::ValuesIn(kModes), testing::Values("shm", "loopback-messages"),
+                         testing::Combine(testing::ValuesIn(all_modes()), testing::Values("shm", "loopback-messages"),
                                           testing::Values("none")),
                          name_of_parameter);
 // Messages arrive and grants are sent on the helper's thread too.
@@ -539,7 +532,7 @@ INSTANTIATE_TEST_SUITE_P(Helped, Classes,
                                           testing::Values("shm"), testing::Values("dedicated:1")),
                          name_of_parameter);
 INSTANTIATE_TEST_SUITE_P(All, Inside,
-                         testing::Combine(testing::ValuesIn(kModes), testing::Values("loopback-messages"),
+                         testing::Combine(testing::ValuesIn(all_modes()), testing::Values("loopback-messages"),
                                           testing::Values("none")),
                          name_of_parameter);
 

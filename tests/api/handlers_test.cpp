@@ -164,11 +164,6 @@ struct InHandler {
   }
 };
 
-std::string name_of_mode(const testing::TestParamInfo<heddle_sharing>& mode) {
-  constexpr const char* kNames[] = {"", "exclusive", "shared", "offload", "delegate", "mutex"};
-  return kNames[mode.param];
-}
-
 class Ending : public testing::TestWithParam<heddle_sharing> {
  protected:
   Worker open() { return context_.open_worker(GetParam()); }
@@ -225,10 +220,8 @@ TEST_P(Ending, AUserHandlerMayLeaveAnotherContext) {
   EXPECT_EQ(other.handle().id, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Ending,
-                         testing::Values(HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED, HEDDLE_SHARING_OFFLOAD,
-                                         HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX),
-                         name_of_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, Ending, testing::ValuesIn(all_modes()),
+                         [](const auto& mode) { return name_of_mode(mode.param); });
 
 }  // namespace
 }  // namespace heddle::test

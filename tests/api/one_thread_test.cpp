@@ -46,8 +46,9 @@ TEST_P(OneThread, EveryModeIsOffloadAndSaysSo) {
                         {"HEDDLE_PROGRESS", "dedicated:1"}});
   const Job job(1, GetParam());
   const Context context = job.join(0);
-  for (const heddle_sharing asked : {HEDDLE_SHARING_DEFAULT, HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED,
-                                     HEDDLE_SHARING_OFFLOAD, HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX}) {
+  std::vector<heddle_sharing> modes = all_modes();
+  modes.push_back(HEDDLE_SHARING_DEFAULT);
+  for (const heddle_sharing asked : modes) {
     const Worker worker = context.open_worker(options_of(asked));
     EXPECT_EQ(worker.mode(), HEDDLE_SHARING_OFFLOAD) << asked;
     EXPECT_EQ(heddle_worker_mode(worker.handle(), nullptr), HEDDLE_ERR_ARGUMENT);
@@ -57,8 +58,7 @@ TEST_P(OneThread, EveryModeIsOffloadAndSaysSo) {
 TEST(WorkerMode, IsTheOneThatWasAskedFor) {
   const Job job(1, "loopback");
   const Context context = job.join(0);
-  for (const heddle_sharing asked : {HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED, HEDDLE_SHARING_OFFLOAD,
-                                     HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX}) {
+  for (const heddle_sharing asked : all_modes()) {
     EXPECT_EQ(context.open_worker(options_of(asked)).mode(), asked);
   }
   EXPECT_EQ(context.open_worker().mode(), HEDDLE_SHARING_EXCLUSIVE);

@@ -16,11 +16,6 @@ namespace {
 
 using Parameter = std::tuple<heddle_sharing, Setting>;
 
-const char* name_of_mode(heddle_sharing sharing) {
-  constexpr const char* kNames[] = {"default", "exclusive", "shared", "offload", "delegate", "mutex"};
-  return kNames[sharing];
-}
-
 class Sharing : public testing::TestWithParam<Parameter> {
  protected:
   static constexpr std::uint32_t kThreads = 4;
@@ -259,9 +254,7 @@ std::vector<Setting> settings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Sharing,
-                         testing::Combine(testing::Values(HEDDLE_SHARING_SHARED, HEDDLE_SHARING_OFFLOAD,
-                                                          HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX),
-                                          testing::ValuesIn(settings())),
+                         testing::Combine(testing::ValuesIn(shared_modes()), testing::ValuesIn(settings())),
                          [](const testing::TestParamInfo<Parameter>& test) {
                            return std::string(name_of_mode(std::get<0>(test.param))) + "_" +
                                   std::get<1>(test.param).name;
@@ -409,7 +402,8 @@ TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
   const Job job(1, "loopback");
   const Context context = job.join(0);
   heddle_worker worker{};
-  heddle_worker_options options{sizeof options, static_cast<heddle_sharing>(6), 0, HEDDLE_CHOICE_DEFAULT};
+  const auto beyond = static_cast<heddle_sharing>(all_modes().back() + 1);
+  heddle_worker_options options{sizeof options, beyond, 0, HEDDLE_CHOICE_DEFAULT};
   EXPECT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_ERR_UNSUPPORTED);
   const std::vector<std::pair<const char*, const char*>> many{{"HEDDLE_SHARING", "many"}};
   const Variables variables(many);

@@ -136,7 +136,7 @@ std::vector<Setting> few_settings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, TaggedSharing,
-                         testing::Combine(testing::Values("shared", "offload", "delegate", "mutex"),
+                         testing::Combine(testing::ValuesIn(names_of(shared_modes())),
                                           testing::ValuesIn(few_settings())),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -12,12 +13,14 @@
 
 #include "base/test_waits.hpp"
 #include "heddle/heddle.hpp"
+#include "transport/transport.hpp"
+#include "worker/modes.hpp"
 
 namespace heddle::test {
 
 // A named set of HEDDLE_* settings with a transport, as one parameter of a test.
 struct Setting {
-  const char* name;
+  std::string name;  // letters, digits and _, for GoogleTest
   const char* transport;
   std::vector<std::pair<const char*, const char*>> variables;
 };
@@ -94,34 +97,60 @@ class Job {
   heddle_inproc_job handle_{};
 };
 
+// The sharing modes, in the order of their numbers; and those that any thread may use.
+inline std::vector<heddle_sharing> all_modes() {
+  std::vector<heddle_sharing> all;
+  for (const engine::Mode& mode : engine::modes()) all.push_back(static_cast<heddle_sharing>(mode.sharing));
+  return all;
+}
+inline std::vector<heddle_sharing> shared_modes() {
+  std::vector<heddle_sharing> all = all_modes();
+  std::erase(all, HEDDLE_SHARING_EXCLUSIVE);
+  return all;
+}
+inline const char* name_of_mode(heddle_sharing sharing) {
+  return engine::mode_numbered(static_cast<std::uint32_t>(sharing))->name;
+}
+inline std::vector<const char*> names_of(const std::vector<heddle_sharing>& modes) {
+  std::vector<const char*> names;
+  for (const heddle_sharing mode : modes) names.push_back(name_of_mode(mode));
+  return names;
+}
+
 // TEST_TRANSPORT=NAME: that one alone; the rest of its setting is in the environment.
 inline const std::vector<Setting>& all_settings() {
   static const char* const only = std::getenv("TEST_TRANSPORT");
   static const std::vector<Setting> given = {{"given", only, {}}};
   if (only != nullptr) return given;
-  static const std::vector<Setting> settings = {
-      {"shm", "shm", {}},
-      {"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
-      {"shm_bounce",
-       "shm",
-       {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
-      {"loopback", "loopback", {}},
-      {"loopback_messages", "loopback-messages", {}},
-      {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
-      {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
-      {"fault_loopback",
-       "fault+loopback",
-       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-      {"fault_messages",
-       "fault+loopback-messages",
-       {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-      {"fault_shm",
-       "fault+shm",
-       {{"HEDDLE_SHM_DIRECT", "0"},
-        {"HEDDLE_FAULT_DELAY", "3"},
-        {"HEDDLE_FAULT_REORDER", "1"},
-        {"HEDDLE_FAULT_AGAIN", "20"}}},
-  };
+  // Every transport that needs nothing, as it is; then what changes the way of an operation.
+  static const std::vector<Setting> settings = [] {
+    std::vector<Setting> all;
+    for (const transport::Entry& entry : transport::table()) {
+      std::string name = entry.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      if (entry.anywhere) all.push_back({name, entry.name, {}});
+    }
+    all.insert(all.end(),
+               {{"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
+                {"shm_bounce",
+                 "shm",
+                 {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+                {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
+                {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
+                {"fault_loopback",
+                 "fault+loopback",
+                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+                {"fault_messages",
+                 "fault+loopback-messages",
+                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
+                {"fault_shm",
+                 "fault+shm",
+                 {{"HEDDLE_SHM_DIRECT", "0"},
+                  {"HEDDLE_FAULT_DELAY", "3"},
+                  {"HEDDLE_FAULT_REORDER", "1"},
+                  {"HEDDLE_FAULT_AGAIN", "20"}}}});
+    return all;
+  }();
   return settings;
 }
 

@@ -32,13 +32,15 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
   return name + "_" + std::to_string(info.param.sharing);
 }
 
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const heddle_sharing mode : all_modes()) all.push_back({"shm", mode});
+  for (const char* transport : {"loopback", "fault+shm"}) all.push_back({transport, HEDDLE_SHARING_EXCLUSIVE});
+  return all;
+}
+
 class Waiting : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Modes, Waiting,
-                         testing::Values(Case{"shm", HEDDLE_SHARING_EXCLUSIVE}, Case{"shm", HEDDLE_SHARING_SHARED},
-                                         Case{"shm", HEDDLE_SHARING_OFFLOAD}, Case{"shm", HEDDLE_SHARING_DELEGATE},
-                                         Case{"shm", HEDDLE_SHARING_MUTEX}, Case{"loopback", HEDDLE_SHARING_EXCLUSIVE},
-                                         Case{"fault+shm", HEDDLE_SHARING_EXCLUSIVE}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(Modes, Waiting, testing::ValuesIn(cases()), case_name);
 
 // Processor time is counted, so others on the machine do not matter. Each kind of wait, ended by
 // rank 1 after a while.

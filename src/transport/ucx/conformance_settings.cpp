@@ -1,0 +1,32 @@
+// The ways of UCX for the conformance suite. CMakeLists.txt runs them one by one.
+#include "transport/conformance_settings.hpp"
+#include "transport/test_ucx.hpp"
+
+namespace heddle::transport::conformance {
+namespace {
+
+const Variables kTcp = {{"HEDDLE_UCX_TLS", "tcp"}};
+const Variables kSysv = {{"HEDDLE_UCX_TLS", "sysv,self"}};
+const Variables kPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
+const Variables kRcVerbs = {{"HEDDLE_UCX_TLS", "rc_v"}};  // tests/roce
+const Variables kUdVerbs = {{"HEDDLE_UCX_TLS", "ud_v"}};
+const Variables kSmallWindow = {{"HEDDLE_UCX_WINDOW_BYTES", "24K"}};
+
+const Given kGiven([]() -> std::vector<Setting> {
+  const std::string no_ucx = ucx::why_no_ucx();
+  const std::string no_verbs = ucx::why_no_verbs();
+  return {
+      {"ucx tcp", "ucx", kTcp, false, no_ucx},
+      {"ucx small window", "ucx", both(kTcp, kSmallWindow), false, no_ucx},
+      {"ucx posix", "ucx", kPosix, false, no_ucx},
+      {"ucx sysv", "ucx", kSysv, false, no_ucx},
+      {"ucx rc verbs", "ucx", kRcVerbs, false, no_verbs},
+      {"ucx ud verbs", "ucx", kUdVerbs, false, no_verbs},
+      {"joint shm ucx", "shm,ucx", both(kPairs, kTcp), false, no_ucx},
+      {"joint shm ucx alone", "shm,ucx", both(kAlone, kTcp), false, no_ucx},
+      {"fault ucx everything", "fault+ucx", both(kTcp, kEverything), false, no_ucx},
+  };
+});
+
+}  // namespace
+}  // namespace heddle::transport::conformance
