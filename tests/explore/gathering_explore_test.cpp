@@ -262,7 +262,8 @@ struct InboxModel final : Model {
   bool stalled_ = false;
   std::uint64_t started_ = 0;
   Queued overtaker_{};  // planted: has been started, and stands in the queue
-  std::array<std::array<bool, kShape.messages>, kShape.producers> put_here{};  // each by its producer
+  // each by its producer
+  std::array<std::array<bool, kShape.messages>, kShape.producers> put_here{};
 
   InboxModel() {
     ticks.name("the transport's room");
