@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <deque>
+#include <new>
 #include <vector>
 
 #include "bootstrap/inproc/inproc.hpp"
@@ -22,20 +23,24 @@ class PlayedTransport final : public transport::TransportWorker {
     transport::Opcode opcode;
     transport::Token token;
     std::vector<std::byte> packet;  // message
+    transport::Command command;     // as it came; what it points to may be gone
   };
 
   [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override {
     std::size_t taken = 0;
+    ++posts;
     for (transport::Command& command : batch) {
+      if (posted.size() >= memory) throw std::bad_alloc();
       if (posted.size() >= room) break;
-      Posted one{command.rank, command.immediate, command.opcode, command.token, {}};
+      Posted one{command.rank, command.immediate, command.opcode, command.token, {}, command};
       if (command.opcode == transport::Opcode::message) {
         one.packet.resize(command.packet_bytes() + 8);
         transport::write_packet(command, one.packet.data());
         one.packet.resize(command.packet_bytes());
       }
       posted.push_back(std::move(one));
-      command.done = command.source_free = done_at_once;
+      command.done = done_at_once;
+      command.source_free = done_at_once || free_at_once;
       ++taken;
     }
     return taken;
@@ -65,14 +70,15 @@ class PlayedTransport final : public transport::TransportWorker {
     events_.push_back(std::move(event));
   }
   void complete(transport::Token token, base::Status status = HEDDLE_DONE) {
-    Event event;
-    event.completion.token = token;
-    event.completion.status = status;
-    events_.push_back(std::move(event));
+    tell(transport::Event::done, token, status);
   }
+  void free_source(transport::Token token) { tell(transport::Event::source_free, token, HEDDLE_DONE); }
 
-  std::size_t room = 1000;  // commands
+  std::size_t room = 1000;    // commands
+  std::size_t memory = 1000;  // commands until it throws bad_alloc
   bool done_at_once = true;
+  bool free_at_once = false;
+  std::size_t posts = 0;  // calls of post()
   std::vector<Posted> posted;
   std::vector<std::uint32_t> failed;
 
@@ -81,6 +87,13 @@ class PlayedTransport final : public transport::TransportWorker {
     transport::Completion completion;
     std::vector<std::uint64_t> words;
   };
+  void tell(transport::Event what, transport::Token token, base::Status status) {
+    Event event;
+    event.completion.event = what;
+    event.completion.token = token;
+    event.completion.status = status;
+    events_.push_back(std::move(event));
+  }
   std::deque<Event> events_;
   std::deque<std::vector<std::uint64_t>> lent_;  // by the last poll
 };
