@@ -122,8 +122,11 @@ template <Kind kind>
 template <Kind kind>
 [[gnu::cold]] Status retry(heddle_worker handle, void* local, std::size_t bytes, heddle_remote_region region,
                            std::uint64_t offset, const heddle_completion* completion) {
-  return blocking(kind == Kind::put ? "heddle_put" : "heddle_get", handle,
-                  [=] { return try_out_of_line<kind>(handle, local, bytes, region, offset, completion); });
+  Worker* worker = find_handle<Worker>(handle.id);
+  return worker->until(
+      {kind == Kind::put ? "heddle_put" : "heddle_get"},
+      [=] { return try_out_of_line<kind>(handle, local, bytes, region, offset, completion); },
+      [=](std::span<char> text) { describe_refused(*worker, text); });
 }
 template <Kind kind>
 [[gnu::noinline]] Status until_accepted(heddle_worker handle, void* local, std::size_t bytes,

@@ -209,8 +209,9 @@ bool Completer::note_closed() {
     if (closed && operation.seen_closed) {
       core_.operations.end_served(operation, HEDDLE_ERR_CANCELLED);
       ended = true;
+    } else {
+      operation.seen_closed = closed;
     }
-    operation.seen_closed = closed;
   }
   closed_next_ = at == all.size() ? 0 : at + 1;
   return ended;

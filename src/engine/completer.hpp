@@ -29,7 +29,7 @@ class Completer {
   void add(std::uint32_t row, Protocol& protocol);
   [[nodiscard]] const std::vector<Protocol*>& protocols() const { return protocols_; }
   // Null: nobody's.
-  [[nodiscard]] Protocol* at(std::uint32_t row) const { return rows_[row]; }
+  [[nodiscard]] Protocol* at(std::uint32_t row) const { return row < rows_.size() ? rows_[row] : nullptr; }
 
   // Number of events, or ERR_STATE from inside a handler.
   int progress();

@@ -24,7 +24,8 @@ constexpr std::array kTable = {
 constexpr bool is_sound() {
   std::array<bool, wire::kRows> taken{};
   taken[wire::kExtensionRow] = true;  // the room above
-  for (const wire::Kind kind : {wire::Kind::active_message, wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
+  for (const wire::Kind kind : {wire::Kind::invalid, wire::Kind::packet, wire::Kind::active_message,
+                                wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
     taken[wire::row_of(kind)] = true;
   for (const ProtocolEntry& entry : kTable) {
     for (const std::uint32_t row : entry.rows) {
