@@ -6,6 +6,17 @@
 
 namespace heddle::transport::shm {
 
+// Nothing is to be taken from it now. Most looks of a thread that waits end here.
+inline bool Worker::rests(Incoming& from) {
+  if (from.rest != 0) {
+    --from.rest;
+    return true;
+  }
+  if (from.ring.look() != queue::Take::none || failed_[from.peer->rank] != 0) return false;
+  from.pace(0);
+  return true;
+}
+
 std::size_t Worker::poll(std::span<Completion> completions) {
   if (!lent_.empty()) release_lent();
   if (entry_.attention.load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -19,7 +30,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   // was moved to its position.
   for (std::size_t i = 0; i < hot && n < completions.size(); ++i) {
     const std::size_t position = turn_ + i < hot ? turn_ + i : turn_ + i - hot;
-    if (position < incoming_.size()) n += drain(position, completions.subspan(n));
+    if (position < incoming_.size() && !rests(*incoming_[position])) n += drain(position, completions.subspan(n));
   }
   if (incoming_.size() > kHot) n += drain_cold(completions.subspan(n));
   return n;
@@ -47,10 +58,6 @@ void Worker::release_lent() {
 
 std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   Incoming& from = *incoming_[position];
-  if (from.rest != 0) {
-    --from.rest;
-    return 0;
-  }
   std::size_t n = 0;
   std::size_t served = 0;
   queue::Take taken = queue::Take::record;
@@ -108,7 +115,7 @@ std::size_t Worker::drain_cold(std::span<Completion> out) {
   for (std::size_t i = 0; i < kColdPortion && n < out.size() && incoming_.size() > kHot; ++i) {
     if (cold_ < kHot || cold_ >= incoming_.size()) cold_ = kHot;
     const Incoming* from = incoming_[cold_];
-    const std::size_t got = drain(cold_, out.subspan(n));
+    const std::size_t got = rests(*incoming_[cold_]) ? 0 : drain(cold_, out.subspan(n));
     n += got;
     if (got != 0 && cold_ < incoming_.size() && incoming_[cold_] == from) {
       std::swap(incoming_[cold_], incoming_[victim_]);

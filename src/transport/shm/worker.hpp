@@ -59,6 +59,7 @@ class Worker final : public TransportWorker {
   void read_ring_list(std::uint32_t rank);
   void not_met(std::uint32_t rank, base::Status status);
   void accept(Peer& peer, const RingEntry& entry);
+  bool rests(Incoming& from);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
   void drop(std::size_t position);
