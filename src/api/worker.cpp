@@ -117,6 +117,28 @@ Status import_region(Context& context, const void* buffer, size_t bytes, heddle_
   return HEDDLE_DONE;
 }
 
+// Imports the region of each rank into all[rank]; or none, then all of them are null. Each rank
+// begins with its own, so that not all ask for the same card at once, and asks for some ahead.
+Status import_all(Context& context, const std::vector<std::vector<std::byte>>& parts, heddle_remote_region* all) {
+  constexpr size_t kAhead = 32;
+  const size_t size = parts.size();
+  const auto at = [&](size_t i) { return static_cast<uint32_t>((context.rank() + i) % size); };
+  std::fill_n(all, size, heddle_remote_region{});
+  for (size_t i = 0; i < size + kAhead; ++i) {
+    if (i < size) context.transport().prepare_import(at(i));
+    if (i < kAhead) continue;
+    const uint32_t rank = at(i - kAhead);
+    const Status status = import_region(context, parts[rank].data(), parts[rank].size(), &all[rank]);
+    if (status == HEDDLE_DONE) continue;
+    for (size_t undo = 0; undo < size; ++undo) {
+      if (all[undo].id != 0) heddle_remote_region_release(all[undo]);
+    }
+    std::fill_n(all, size, heddle_remote_region{});
+    return status;
+  }
+  return HEDDLE_DONE;
+}
+
 }  // namespace
 
 heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region) {
@@ -189,15 +211,7 @@ heddle_status heddle_region_exchange(heddle_context handle, heddle_region region
     std::vector<std::vector<std::byte>> parts;
     const Status arrived = context->exchange({heddle::engine::Collective::region_exchange, packed}, &parts);
     if (arrived != HEDDLE_DONE) return arrived;
-    std::fill_n(all, parts.size(), heddle_remote_region{});
-    for (size_t rank = 0; rank < parts.size(); ++rank) {
-      const Status status = import_region(*context, parts[rank].data(), parts[rank].size(), &all[rank]);
-      if (status == HEDDLE_DONE) continue;
-      for (size_t undo = 0; undo < rank; ++undo) heddle_remote_region_release(all[undo]);
-      std::fill_n(all, parts.size(), heddle_remote_region{});
-      return status;
-    }
-    return HEDDLE_DONE;
+    return import_all(*context, parts, all);
   });
 }
 

@@ -5,6 +5,7 @@
 // path. All functions may be called from any thread unless noted.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -16,6 +17,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "queue/bell.hpp"
 
 namespace heddle::bootstrap {
@@ -79,6 +81,10 @@ class Bootstrap {
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
   // The same without a descriptor: fd is -1. Where fetch() opens one, it is not opened.
   [[nodiscard]] virtual base::Result<Card> fetch_bytes(std::uint32_t rank);
+  // A fetch() of this rank will follow: what it needs is asked for already. Optional.
+  virtual void ask_ahead(std::uint32_t rank) { static_cast<void>(rank); }
+  // Rings when fetch() may say something new of any rank. Null: it has to be called now and then.
+  [[nodiscard]] virtual const queue::Bell<>* card_bell() const { return nullptr; }
   // For set-up: calls fetch(), and waits until it does not return AGAIN.
   [[nodiscard]] base::Result<Card> fetch_wait(std::uint32_t rank);
 
@@ -139,6 +145,30 @@ class Bootstrap {
   // the innermost lock; held while the bell rings, so that a bell that was replaced rings no more
   std::mutex bell_mutex_;
   const queue::Bell<>* bell_ = nullptr;
+};
+
+// For who waits, during set-up, until fetch() or what needs it does not return AGAIN: begin, try,
+// take(), try, take() …
+class CardWait {
+ public:
+  explicit CardWait(const queue::Bell<>* bell) : bell_(bell), seen_(bell != nullptr ? bell->rings() : 0) {}
+
+  // Sleeps until a card has come since the last look, or for a while.
+  void take() {
+    if (bell_ == nullptr) return nap_.take();
+    bell_->wait(seen_, ns_);
+    seen_ = bell_->rings();
+    ns_ = std::min(2 * ns_, kMostNs);
+  }
+
+ private:
+  // Another thread may have been in the way of the request, or of the import: then nothing rings.
+  static constexpr std::int64_t kMostNs = 4'000'000;
+  std::int64_t ns_ = 50'000;
+
+  const queue::Bell<>* bell_;
+  std::uint32_t seen_;
+  base::Nap nap_;
 };
 
 struct Options {

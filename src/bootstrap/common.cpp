@@ -43,11 +43,11 @@ base::Result<Card> Bootstrap::fetch_bytes(std::uint32_t rank) {
 }
 
 base::Result<Card> Bootstrap::fetch_wait(std::uint32_t rank) {
-  base::Nap nap;
+  CardWait wait(card_bell());
   for (;;) {
     auto card = fetch(rank);
     if (card.status() != HEDDLE_AGAIN) return card;
-    nap.take();
+    wait.take();
   }
 }
 

@@ -126,7 +126,8 @@ base::Result<RemoteRegion*> Objects::add_remote(const wire::PackedRegion& name, 
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name.rank);
   }
   auto added = remotes_.add(std::move(remote));
-  note_failures();  // the owner may have died between the check and the entry in the list
+  // the owner may have died between the check and the entry in the list
+  if (job_.failed(name.rank)) note_failures();
   return added;
 }
 

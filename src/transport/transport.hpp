@@ -246,14 +246,18 @@ class Transport {
   // PEER_FAILED: the peer has died.
   // AGAIN: its card has not arrived yet; call again.
   [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
+  // An import of that rank will follow: what it needs is asked for already. Optional.
+  virtual void prepare_import(std::uint32_t rank) { static_cast<void>(rank); }
+  // Rings when try_import() may say something new. Null: it has to be called now and then.
+  [[nodiscard]] virtual const queue::Bell<>* card_bell() const { return nullptr; }
   // The same, but waits for the card, which other ranks pass on. Not for threads that make
   // progress.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) {
-    base::Nap nap;
+    bootstrap::CardWait wait(card_bell());
     for (;;) {
       auto memory = try_import(rank, key);
       if (memory.status() != HEDDLE_AGAIN) return memory;
-      nap.take();
+      wait.take();
     }
   }
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const WideKey& key) {

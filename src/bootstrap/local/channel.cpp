@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace heddle::bootstrap::local {
 namespace {
@@ -80,13 +81,13 @@ base::Status send_remaining(int socket, const Header& header, std::span<const st
 
 Reader::Fill Reader::fill(int socket, int flags) {
   if (begin_ > 0) {
-    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
-    begin_ = 0;
+    std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              buffer_.begin() + static_cast<std::ptrdiff_t>(end_), buffer_.begin());
+    end_ -= std::exchange(begin_, 0);
   }
-  const std::size_t old = buffer_.size();
-  buffer_.resize(old + kChunk);
+  if (buffer_.size() < end_ + kChunk) buffer_.resize(end_ + kChunk);
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kFdsPerRead * sizeof(int)) + CMSG_SPACE(sizeof(ucred))> control{};
-  iovec part{buffer_.data() + old, kChunk};
+  iovec part{buffer_.data() + end_, kChunk};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -97,7 +98,7 @@ Reader::Fill Reader::fill(int socket, int flags) {
     got = ::recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
   const bool nothing = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-  buffer_.resize(old + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  end_ += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
   if (nothing) return Fill::nothing;
   if (got <= 0) return Fill::closed;
   sender_ = -1;
@@ -130,7 +131,7 @@ base::Status Reader::next(Frame* frame) {
   if (malformed_ || fds_.size() > kMaxWaitingFds) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "more descriptors than frames that say that they have one");
   }
-  const auto bytes = std::span<const std::byte>(buffer_).subspan(begin_);
+  const auto bytes = std::span<const std::byte>(buffer_).subspan(begin_, end_ - begin_);
   if (bytes.size() < sizeof(Header)) return HEDDLE_AGAIN;
   const auto header = decode_header(bytes, direction_, size_);
   if (!header) return header.status();

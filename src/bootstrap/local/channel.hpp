@@ -48,10 +48,11 @@ class Reader {
 
   Direction direction_;
   std::uint32_t size_;
-  std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;     // of what no frame has consumed yet
-  std::deque<base::Fd> fds_;  // not valid: lost
-  bool malformed_ = false;    // more than one descriptor came with a message
+  std::vector<std::byte> buffer_;  // longer than what is there, so that it is not zeroed each time
+  std::size_t begin_ = 0;          // of what no frame has consumed yet
+  std::size_t end_ = 0;            // of what is there
+  std::deque<base::Fd> fds_;       // not valid: lost
+  bool malformed_ = false;         // more than one descriptor came with a message
   pid_t sender_ = -1;
 };
 

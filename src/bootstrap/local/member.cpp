@@ -151,6 +151,15 @@ base::Result<Card> Member::fetch(std::uint32_t rank) {
   return Card{arrived.fd.release(), arrived.pid, std::move(arrived.bytes), nullptr};
 }
 
+void Member::ask_ahead(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  if (rank >= size_ || failed(rank) || keeper_ != Gathered::kNobody) return;
+  CardBox& box = boxes_[rank];
+  // a descriptor that was lost earlier: there may be room now
+  if (box.state == CardBox::State::arrived && box.fd_lost) box = {};
+  if (box.state == CardBox::State::idle) static_cast<void>(ask(rank));
+}
+
 base::Status Member::exchange_start(std::span<const std::byte> mine) {
   if (const base::Status status = check_exchange(mine.size()); status != HEDDLE_DONE) return status;
   {
@@ -220,6 +229,7 @@ void Member::count_all_gone(std::uint32_t missing) {
       raise_failure_epoch();
     }
   }
+  card_bell_.ring();
   if (told) ring_bell();
 }
 
@@ -242,6 +252,7 @@ base::Status Member::take_card(Frame& frame) {
   if (box.state != CardBox::State::asked) return base::fail(HEDDLE_ERR_PROTOCOL, "sent a card that nobody asked for");
   if (failed(frame.header.rank)) return base::fail(HEDDLE_ERR_PROTOCOL, "sent the card of a rank that is gone");
   box = {CardBox::State::arrived, std::move(frame.fd), frame.fd_lost, frame.header.value, std::move(frame.payload)};
+  card_bell_.ring();
   return HEDDLE_DONE;
 }
 
@@ -276,6 +287,7 @@ base::Status Member::take_gone(std::uint32_t rank) {
   gone_[rank].store(true, std::memory_order_release);
   raise_failure_epoch();
   boxes_[rank] = {};
+  card_bell_.ring();
   return HEDDLE_DONE;
 }
 

@@ -38,6 +38,8 @@ class Member : public Bootstrap {
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
+  void ask_ahead(std::uint32_t rank) override;
+  [[nodiscard]] const queue::Bell<>* card_bell() const override { return &card_bell_; }
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
   [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;
   [[nodiscard]] bool failed(std::uint32_t rank) const override {
@@ -97,6 +99,9 @@ class Member : public Bootstrap {
   // Release when set, before the socket is shut down; partner: the acquire load of the listening
   // thread at its end.
   std::atomic<bool> closing_{false};
+
+  queue::BellWords<> card_words_;
+  const queue::Bell<> card_bell_{&card_words_};
 
   // one frame at a time; held while the socket takes a long one, so fetch() only tries it
   std::mutex send_mutex_;

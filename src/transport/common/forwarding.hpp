@@ -52,6 +52,8 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return inner_->try_import(rank, key);
   }
+  void prepare_import(std::uint32_t rank) override { inner_->prepare_import(rank); }
+  [[nodiscard]] const queue::Bell<>* card_bell() const override { return inner_->card_bell(); }
   void release(const RemoteMemory& memory) override { inner_->release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override { return inner_->common_words(); }
   [[nodiscard]] SessionQueues* sessions() override { return inner_->sessions(); }

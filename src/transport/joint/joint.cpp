@@ -41,6 +41,9 @@ class Joint final : public Transport {
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return of(rank).try_import(rank, key);
   }
+  void prepare_import(std::uint32_t rank) override { of(rank).prepare_import(rank); }
+  // Both get their cards by one bootstrap.
+  [[nodiscard]] const queue::Bell<>* card_bell() const override { return inner_[kNear]->card_bell(); }
   void release(const RemoteMemory& memory) override { of(memory.rank).release(memory); }
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   // Both ring NEAR's bell.

@@ -46,6 +46,8 @@ class Share final : public bootstrap::Bootstrap {
   [[nodiscard]] const bootstrap::Card& card() const { return card_; }
   // CONFIG, VERSION: that rank has other settings. Otherwise as `whole`.
   [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override;
+  void ask_ahead(std::uint32_t rank) override { whole_.ask_ahead(rank); }
+  [[nodiscard]] const queue::Bell<>* card_bell() const override { return whole_.card_bell(); }
   // Not supported: a transport takes no part in the job's exchanges.
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override;
   [[nodiscard]] base::Status exchange_test(std::vector<std::vector<std::byte>>* all) override;

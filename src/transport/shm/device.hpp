@@ -83,6 +83,11 @@ class Device {
   // yet, or another thread sets a peer up; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM,
   // NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
+  // Asks for the card that peer() of this rank will need.
+  void prepare_peer(std::uint32_t rank) {
+    if (rank != rank_ && peers_[rank].load(std::memory_order_acquire) == nullptr) bootstrap_.ask_ahead(rank);
+  }
+  [[nodiscard]] const queue::Bell<>* card_bell() const { return bootstrap_.card_bell(); }
 
   // Makes a new, empty ring from this process to a peer's worker and announces it.
   [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,
