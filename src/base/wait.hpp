@@ -52,6 +52,23 @@ class Crowd {
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
+  // How long a wait spins before it yields, where crowded(). To spin pays if what a thread waits
+  // for usually comes sooner than two context switches take, though another thread may want the
+  // core: the waits find out. So one in kTrial spins for longer than it should, as far as is known.
+  // Which one, `now` (any clock) decides.
+  [[nodiscard]] std::uint64_t spin_ns(std::uint64_t now) const {
+    const std::uint64_t known = spin_.load(std::memory_order_relaxed);
+    return now / kTrialGrain % kTrial == 0 ? std::max(known, kTrialNs) : known;
+  }
+  // A wait has spun for `ns`, and that was long enough, or it has yielded.
+  void spun(std::uint64_t ns, bool enough) {
+    const std::uint64_t known = spin_.load(std::memory_order_relaxed);
+    const std::uint64_t next =
+        enough ? std::max(known, std::min(2 * ns, kMostCrowdedNs)) : std::max(known / 2, kShortestSpinNs);
+    if (next != known) spin_.store(next, std::memory_order_relaxed);
+  }
+  static constexpr std::uint64_t kLongestSpinNs = 20'000;
+  static constexpr std::uint64_t kShortestSpinNs = 1'000;
   // Call it after yielded(). True: the thread has shared its core for a while, although there
   // should be a core for each. The system leaves two threads that yield to each other on one core
   // for ever, since neither of them waits in its run queue for long.
@@ -85,6 +102,12 @@ class Crowd {
   std::atomic<std::uint32_t> level_{0};
   std::atomic<std::int64_t> longest_nap_{kLongestNapNs};
   std::atomic<bool> roomy_{false};  // as far as known, a core for each that may wait
+  // about two context switches: to spin for longer costs more than to yield
+  static constexpr std::uint64_t kMostCrowdedNs = 5'000;
+  static constexpr std::uint64_t kTrial = 64;
+  static constexpr std::uint64_t kTrialGrain = 64;
+  static constexpr std::uint64_t kTrialNs = 5'000;
+  std::atomic<std::uint64_t> spin_{kShortestSpinNs};
   std::atomic<std::uint32_t> shared_{0};
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
@@ -98,7 +121,8 @@ void step_aside();
 // something; then, if nap_ns() says so, sleep.
 //
 // Spins, yields, sleeps. With more threads than cores the partner may need this very core, and time
-// spent spinning delays every thread on it; so a Waiter that knows of a crowd hardly spins. A
+// spent spinning delays every thread on it; so a Waiter that knows of a crowd spins for as long as
+// that has paid lately. A
 // thread that is alone on its core is back from sched_yield() in half a microsecond, so yielding
 // costs it little. A thread that has waited in vain for long sleeps for a sixteenth of the time it
 // has waited: an event that does not wake it is noticed late by no more than that, and the core is
@@ -111,20 +135,25 @@ class Waiter {
       : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
     if (timeout_ns_ == 0) since_clock_ = kClockPeriod;  // the first call reads the clock
-    if (crowd_ != nullptr && crowd_->crowded()) spins_ = kFewSpins;
+    learns_ = crowd_ != nullptr && crowd_->crowded();
   }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  ~Waiter() { end_spell(); }
 
   // Continues the wait of an earlier Waiter that ended in vain and had waited since `idle_since`.
   void resume(std::uint64_t idle_since) {
     idle_since_ = idle_since;
-    attempts_ = spins_;
+    attempts_ = kMostLooks;
   }
   // Since when (Clock) it has waited in vain; 0: it has not yielded since the last busy().
   [[nodiscard]] std::uint64_t idle_since() const { return idle_since_; }
 
   // False: the time is over.
   [[nodiscard]] bool busy() {
+    end_spell();
     attempts_ = 0;
+    spinning_since_ = 0;
     idle_since_ = 0;
     idle_ns_ = 0;
     return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
@@ -132,11 +161,9 @@ class Waiter {
 
   // False: the time is over.
   [[nodiscard]] bool idle() {
-    if (++attempts_ < spins_) {
-      if (attempts_ > kFree) cpu_relax();
-      return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
-    }
-    return yield();
+    if (attempts_ >= kMostLooks || (++attempts_ % kLooks == 0 && !spins_on())) return yield();
+    if (attempts_ > kFree) cpu_relax();
+    return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
   }
 
   // Call it after idle(): how long to sleep now; 0: not at all. If it is not 0, idle() has not
@@ -150,10 +177,10 @@ class Waiter {
   }
 
  private:
-  // spins without a pause: the answer is one cache transfer away
+  // looks without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kFree = 64;
-  static constexpr std::uint32_t kSpins = 100;  // five microseconds: about two context switches
-  static constexpr std::uint32_t kFewSpins = 16;
+  static constexpr std::uint32_t kLooks = 32;       // between two looks at the clock
+  static constexpr std::uint32_t kMostLooks = 800;  // if the clock stands still
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
@@ -165,8 +192,23 @@ class Waiter {
     return left_ns_ > 0;
   }
 
+  // The time to spin is not over.
+  [[gnu::noinline]] bool spins_on() {
+    const std::uint64_t now = clock_.now_ns();
+    if (spinning_since_ == 0) {
+      spinning_since_ = now;
+      if (learns_) spin_ns_ = crowd_->spin_ns(now);
+      if (timeout_ns_ > 0) spin_ns_ = std::min(spin_ns_, static_cast<std::uint64_t>(timeout_ns_));
+    }
+    return spin_ns_ > Crowd::kShortestSpinNs && now - spinning_since_ < spin_ns_;
+  }
+  // What it waited for has come, or the wait is over.
+  void end_spell() {
+    if (learns_ && spinning_since_ != 0) crowd_->spun(clock_.now_ns() - spinning_since_, idle_since_ == 0);
+  }
+
   [[gnu::noinline]] bool yield() {
-    attempts_ = spins_;
+    attempts_ = kMostLooks;
     std::uint64_t now = clock_.now_ns();
     if (idle_since_ == 0) idle_since_ = now;
     idle_ns_ = now - idle_since_;
@@ -189,7 +231,9 @@ class Waiter {
   std::uint64_t start_ns_ = 0;
   std::uint64_t idle_since_ = 0;  // time of the first yield; 0: none since the last busy()
   std::uint64_t idle_ns_ = 0;     // since then
-  std::uint32_t spins_ = kSpins;
+  bool learns_ = false;
+  std::uint64_t spin_ns_ = Crowd::kLongestSpinNs;
+  std::uint64_t spinning_since_ = 0;  // the first look at the clock since the last busy(); 0: none
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;
 };

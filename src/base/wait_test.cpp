@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
+
 namespace heddle::base {
 namespace {
 
@@ -67,6 +69,60 @@ TEST(Crowd, LearnsFromWhatAYieldTakes) {
   EXPECT_FALSE(crowd.crowded());
   crowd.expect(2, 1);
   EXPECT_TRUE(crowd.crowded());
+}
+
+// Looks, with `ns` between two of them, until the waiter yields.
+std::uint64_t spun_before_yield(Crowd& crowd, std::uint64_t ns, std::uint64_t at = 0) {
+  if (crowd.crowded()) crowd.yielded(4000);  // it stays crowded
+  ManualClock clock;
+  clock.advance_ns(kMs + 64 + 64 * at);  // a trial is where this is 0 modulo 32 * 64
+  Waiter waiter(clock, -1, &crowd);
+  std::uint64_t spun = 0;
+  while (waiter.idle_since() == 0) {
+    EXPECT_TRUE(waiter.idle());
+    clock.advance_ns(ns);
+    spun += ns;
+  }
+  return spun;
+}
+
+TEST(Waiter, SpinsTwentyMicrosecondsOnACoreOfItsOwn) {
+  Crowd crowd;
+  const std::uint64_t spun = spun_before_yield(crowd, 100);
+  EXPECT_GE(spun, 20'000U);
+  EXPECT_LE(spun, 27'000U);
+}
+
+TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
+  Crowd crowd;
+  crowd.expect(2, 1);
+  const auto waits = [&](int count) {
+    std::uint64_t longest = 0;
+    for (int i = 0; i < count; ++i) longest = std::max(longest, spun_before_yield(crowd, 100, i));
+    return longest;
+  };
+  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "at first";
+  const std::uint64_t trial = waits(128);
+  EXPECT_GE(trial, 8'000U) << "now and then it tries to spin longer";
+  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "in vain";
+
+  // What it waits for comes a microsecond later than it spins for: a trial finds out.
+  ManualClock clock;
+  clock.advance_ns(kMs + 64);
+  int yielded = 0;
+  for (int i = 0; i < 200; ++i) {
+    crowd.yielded(4000);
+    Waiter waiter(clock, -1, &crowd);
+    for (int look = 0; look < 48 && waiter.idle_since() == 0; ++look) {
+      clock.advance_ns(63);
+      EXPECT_TRUE(waiter.idle());
+    }
+    yielded += waiter.idle_since() != 0 ? 1 : 0;
+  }
+  EXPECT_LE(yielded, 90) << "until the first trial";
+  EXPECT_GE(spun_before_yield(crowd, 100), 5'000U);
+  waits(128);
+  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "it does not pay any more";
 }
 
 TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
