@@ -1,5 +1,6 @@
 #include "openshmem/patience.hpp"
 
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -24,6 +25,16 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 std::atomic<std::uint32_t> g_crowd{0};  // relaxed: a hint
 std::uint64_t g_report_ns = 0;          // written before anybody waits
 
+// As far as known there is a core for each PE. Written before anybody waits.
+bool g_roomy = false;
+// Yields in a row that another thread took the core in; and when to step aside again at the
+// earliest, and how long after that. Relaxed: hints, whose updates may be lost.
+constexpr std::uint32_t kMostShared = 16;
+constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
+std::atomic<std::uint32_t> g_shared{0};
+std::atomic<std::uint64_t> g_not_before_ns{0};
+std::atomic<std::uint64_t> g_pause_ns{1'000'000};
+
 std::uint64_t now_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -38,9 +49,39 @@ void learn(std::uint64_t away_ns) {
   if (next != level) g_crowd.store(next, std::memory_order_relaxed);
 }
 
+// Two threads that yield to each other stay on one core for ever, however many others are free,
+// since neither waits in its run queue for long. True: this one should go.
+bool should_step_aside(std::uint64_t away_ns, std::uint64_t now) {
+  if (away_ns < kTwoSwitchesNs || !g_roomy) {
+    if (g_shared.load(std::memory_order_relaxed) != 0) g_shared.store(0, std::memory_order_relaxed);
+    return false;
+  }
+  const std::uint32_t shared = g_shared.load(std::memory_order_relaxed) + 1;
+  g_shared.store(shared, std::memory_order_relaxed);
+  if (shared < kMostShared || now < g_not_before_ns.load(std::memory_order_relaxed)) return false;
+  // Where it does not help, because all cores are busy, it is tried less and less often.
+  const std::uint64_t pause = g_pause_ns.load(std::memory_order_relaxed);
+  g_pause_ns.store(std::min(2 * pause, kLongestPauseNs), std::memory_order_relaxed);
+  g_not_before_ns.store(now + pause, std::memory_order_relaxed);
+  g_shared.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+// Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
+// is the same afterwards.
+void step_aside() {
+  cpu_set_t all;
+  if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0) return;
+  cpu_set_t others = all;
+  if (const int here = sched_getcpu(); here >= 0) CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) == 0 || pthread_setaffinity_np(pthread_self(), sizeof others, &others) != 0) return;
+  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+}
+
 }  // namespace
 
 void expect_crowd(bool crowded) {
+  g_roomy = !crowded;
   g_crowd.store(crowded ? kMostLevel : 0, std::memory_order_relaxed);
 }
 
@@ -76,7 +117,9 @@ bool Patience::give_way() {
   const std::uint64_t waited = before - since_ns_;
   if (waited < kBeforeNapsNs) {
     sched_yield();
-    learn(now_ns() - before);
+    const std::uint64_t now = now_ns();
+    learn(now - before);
+    if (should_step_aside(now - before, now)) step_aside();
     return false;
   }
   // Meanwhile the engine's helpers answer messages. A store into the awaited word is noticed late,
