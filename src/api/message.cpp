@@ -124,8 +124,11 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   heddle::engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
-  const Status status = post_message(worker, target, message, immediate, resolved);
+  const bool at_once =
+      resolved.told_when_accepted(heddle::transport::Command::inlines(message.header_bytes, message.payload_bytes));
+  Status status = post_message(worker, target, message, immediate, at_once ? heddle::engine::kNoCompletion : resolved);
   if (status == HEDDLE_AGAIN) return again(worker);
+  if (at_once && status == HEDDLE_POSTED) status = HEDDLE_DONE;
   return status < 0 ? status : counted(accepted(worker, message, status), completion);
 }
 

@@ -69,7 +69,13 @@ template <bool kShared>
                                               const heddle_completion* completion) {
   engine::Completion resolved;
   Status status = resolve(worker, completion, &resolved);
-  if (status == HEDDLE_DONE) status = post_reserved<kShared>(worker, request, resolved);
+  if (status == HEDDLE_DONE) {
+    const bool inlined =
+        request.bytes <= worker.tagged().eager() && transport::Command::inlines(sizeof request.tag, request.bytes);
+    const bool at_once = resolved.told_when_accepted(inlined);
+    status = post_reserved<kShared>(worker, request, at_once ? engine::kNoCompletion : resolved);
+    if (at_once && status == HEDDLE_POSTED) status = HEDDLE_DONE;
+  }
   return counted(told(worker, request, status, kShared), completion);
 }
 
@@ -154,6 +160,30 @@ Status status_of(heddle_receive* receive) {
   return std::atomic_ref(receive->status).load(std::memory_order_acquire);
 }
 
+// heddle_recv_wait of one that has not ended, or with an error.
+[[gnu::noinline]] Status wait_for(Worker& worker, heddle_receive* receive, int64_t timeout_ns) {
+  const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
+  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](std::span<char> text) {
+    std::snprintf(text.data(), text.size(),
+                  "nothing for this receive has come, or not all of it; its sender must send, and make progress");
+  });
+  if (status == HEDDLE_ERR_TIMEOUT) {
+    return base::fail(status, "heddle_recv_wait: after %lld ns no message has come",
+                      static_cast<long long>(timeout_ns));
+  }
+  if (status != HEDDLE_DONE) return status;
+  const Status outcome = status_of(receive);
+  if (outcome == HEDDLE_DONE) return outcome;
+  if (outcome == HEDDLE_AGAIN) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "the receive is not posted: the call that should have said HEDDLE_AGAIN");
+  }
+  if (receive->source.rank == HEDDLE_ANY) {
+    return base::fail(outcome, "the receive, from anybody, has ended with %s", heddle_status_name(outcome));
+  }
+  return base::fail(outcome, "the receive from rank %u has ended with %s", receive->source.rank,
+                    heddle_status_name(outcome));
+}
+
 }  // namespace
 
 heddle_status heddle_try_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
@@ -193,26 +223,7 @@ heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, in
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv_wait", "receive");
-  const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  const Status status = worker->until({"heddle_recv_wait", timeout_ns}, ended, [&](std::span<char> text) {
-    std::snprintf(text.data(), text.size(),
-                  "nothing for this receive has come, or not all of it; its sender must send, and make progress");
-  });
-  if (status == HEDDLE_ERR_TIMEOUT) {
-    return base::fail(status, "heddle_recv_wait: after %lld ns no message has come",
-                      static_cast<long long>(timeout_ns));
-  }
-  if (status != HEDDLE_DONE) return status;
-  const Status outcome = status_of(receive);
-  if (outcome == HEDDLE_DONE) return outcome;
-  if (outcome == HEDDLE_AGAIN) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "the receive is not posted: the call that should have said HEDDLE_AGAIN");
-  }
-  if (receive->source.rank == HEDDLE_ANY) {
-    return base::fail(outcome, "the receive, from anybody, has ended with %s", heddle_status_name(outcome));
-  }
-  return base::fail(outcome, "the receive from rank %u has ended with %s", receive->source.rank,
-                    heddle_status_name(outcome));
+  return status_of(receive) == HEDDLE_DONE ? HEDDLE_DONE : wait_for(*worker, receive, timeout_ns);
 }
 
 heddle_status heddle_try_recv_cancel(heddle_worker handle, heddle_receive* receive) {

@@ -70,6 +70,8 @@ struct Completion {
   [[nodiscard]] bool empty() const { return fn == nullptr && counter == nullptr; }
   // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
   [[nodiscard]] bool notifies() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
+  // Of a message whose source is free as soon as it is accepted: it is told by DONE.
+  [[nodiscard]] bool told_when_accepted(bool inlined) const { return inlined && when == HEDDLE_WHEN_LOCAL; }
   // What fn throws ends the process, see handler.hpp.
   void fire(heddle_status status) const noexcept {
     if (counter != nullptr) counter->raise(status);

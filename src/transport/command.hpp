@@ -83,6 +83,10 @@ struct Command {
       : rank(to_rank), worker(to_worker), immediate(with_immediate) {}
   // NOLINTEND(cppcoreguidelines-pro-type-member-init,modernize-use-default-member-init,clang-analyzer-optin.cplusplus.UninitializedObject)
 
+  // A message of these lengths is inlined: its source is free when it is accepted.
+  [[nodiscard]] static constexpr bool inlines(std::uint32_t message_header_bytes, std::uint64_t payload_bytes) {
+    return payload_bytes <= kInlineBytes && wire::pad8(message_header_bytes) + payload_bytes <= kInlineBytes;
+  }
   // What the payload of a message is copied from.
   [[nodiscard]] const void* source() const { return inlined ? packet : local; }
   // Bytes of the whole packet of a message.
@@ -121,7 +125,7 @@ struct Command {
 [[gnu::noinline]] inline void Command::set_other_message(const void* message_header, std::uint32_t message_header_bytes,
                                                          const void* payload, std::uint64_t payload_bytes) {
   const std::uint32_t room = wire::pad8(message_header_bytes);
-  if (payload_bytes > kInlineBytes || room + payload_bytes > kInlineBytes) {
+  if (!inlines(message_header_bytes, payload_bytes)) {
     inlined = false;
     header = message_header;
     header_bytes = message_header_bytes;

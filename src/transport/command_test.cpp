@@ -32,6 +32,7 @@ TEST(Command, APacketIsHeaderZerosAndPayloadAndNothingBehindIt) {
       Command command(1, 2, 3);
       command.set_message(header.data(), static_cast<std::uint32_t>(header_bytes), payload.data(), payload_bytes);
       ASSERT_EQ(command.inlined, expected.size() <= Command::kInlineBytes) << header_bytes << ' ' << payload_bytes;
+      ASSERT_EQ(command.inlined, Command::inlines(static_cast<std::uint32_t>(header_bytes), payload_bytes));
       ASSERT_EQ(command.packet_bytes(), expected.size());
       // An inlined packet may bring zeros up to a multiple of 8.
       const std::size_t most = command.inlined ? (expected.size() + 7) / 8 * 8 : expected.size();
