@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/quiet_thread.hpp"
 #include "base/topology.hpp"
@@ -20,6 +21,10 @@ constexpr int kIdleRounds = 200;
 // Rounds without events before it gives its core to others, for the answer may have to be computed
 // there.
 constexpr int kWaitRounds = 1000;
+// How long it stands aside for threads that do its work, at first and at most: that long what they
+// leave behind may wait.
+constexpr std::int64_t kAsideNs = 50'000;
+constexpr std::int64_t kMostAsideNs = 200'000;
 // A transport that cannot ring is looked at so often.
 constexpr std::int64_t kDeafSleepNs = 1'000'000;
 // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
@@ -131,6 +136,7 @@ void ExecutorLoop::wake() {
 
 void ExecutorLoop::run() {
   int fruitless = 0;
+  std::int64_t aside_ns = kAsideNs;
   for (;;) {
     if (orders_.load(std::memory_order_acquire)) [[unlikely]] {
       take_orders();
@@ -140,8 +146,15 @@ void ExecutorLoop::run() {
     for (OffloadGate* gate : gates_) found = std::max(found, gate->execute_round(role_));
     if (found == OffloadGate::Round::busy) {
       fruitless = 0;
+      aside_ns = kAsideNs;
       continue;
     }
+    if (found == OffloadGate::Round::aside) {
+      sleep_aside(aside_ns);
+      aside_ns = std::min(2 * aside_ns, kMostAsideNs);
+      continue;
+    }
+    aside_ns = kAsideNs;
     ++fruitless;
     if (found == OffloadGate::Round::idle && fruitless > kIdleRounds) {
       fruitless = 0;
@@ -168,6 +181,16 @@ void ExecutorLoop::sleep() {
     }
   }
   for (OffloadGate* gate : gates_) gate->end_sleep(role_);
+}
+
+// At least one gate stands aside, and none has work. Producers of the others wake this thread.
+void ExecutorLoop::sleep_aside(std::int64_t ns) {
+  bool may = true;
+  for (OffloadGate* gate : gates_) may = gate->aside() || gate->prepare_sleep(ExecutorRole::commands) ? may : false;
+  if (may) static_cast<void>(sleeper_.sleep(ns));
+  for (OffloadGate* gate : gates_) {
+    if (!gate->aside()) gate->end_sleep(ExecutorRole::commands);
+  }
 }
 
 // True: whatever any of the gates wants from now on wakes this thread.

@@ -99,6 +99,7 @@ class ExecutorLoop {
   void wait_for(Call& call);
   void run_calls(Call* first);
   void sleep();
+  void sleep_aside(std::int64_t ns);
   [[nodiscard]] bool prepare_sleep();
 
   const ExecutorRole role_;

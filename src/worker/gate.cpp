@@ -91,6 +91,13 @@ bool Gate::enter() {
   return true;
 }
 
+bool Gate::enter_at_once() {
+  if (!let_in_at_once()) return false;
+  mark_inside();
+  count_entry();
+  return true;
+}
+
 bool Gate::enter_unless_held() {
   if (!let_in_unless_held()) return false;
   mark_inside();
@@ -132,12 +139,17 @@ void Gate::leave_as_helper() {
 int Gate::progress() {
   if (inside_of() != nullptr || inside()) [[unlikely]]
     return refuse_progress();
-  if (!may_advance() || !enter()) return 0;
+  if (!may_advance() || !enter_at_once()) return 0;
   count_poll();
   const std::size_t started = inbox_ != nullptr ? drain() : 0;
   const int events = worker_.completer().progress();
   leave();
   return events < 0 ? events : events + static_cast<int>(started);
+}
+
+void CallStart::ended(Worker& worker, base::Status status) const {
+  if (status <= HEDDLE_DONE && worker.gate() != nullptr) worker.gate()->call_ends();
+  worker.core().operations.end_queued(status, completion, rank);
 }
 
 // ---- small-message offload ----------------------------------------------------------------------

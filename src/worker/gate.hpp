@@ -76,10 +76,14 @@ class Gate {
   template <class Start>
   base::Status start(const Start& what) {
     if constexpr (std::is_same_v<Start, CallStart>) {
-      if (!may_call()) return enqueue([&] { return inbox_->put(what); });
+      call_begins();
+      const base::Status status = may_call() ? start_any(what) : enqueue([&] { return inbox_->put(what); });
+      // else it waits in the queue
+      if (status != HEDDLE_POSTED) call_ends();
+      return status;
+    } else {
+      return start_any(what);
     }
-    constexpr bool kTagged = std::is_same_v<Start, OfferStart>;
-    return start_or_queue<kTagged>([&] { return what.start(worker_); }, [&] { return inbox_->put(what); });
   }
   // 0 if another thread is inside.
   int progress();
@@ -121,6 +125,12 @@ class Gate {
   }
   // Calls of heddle_run_on_engine may run on this thread.
   [[nodiscard]] virtual bool may_call() const { return true; }
+  // A call is about to be queued for the thread that may run it; it has run, or will not be.
+  virtual void call_begins() {}
+  virtual void call_ends() {}
+  // Where another thread is inside, it is one that goes on polling, and arms the worker before it
+  // sleeps.
+  [[nodiscard]] virtual bool executor_polls() const { return false; }
   // What is inside may go on by this thread: not where another one makes all calls of the
   // transport's library. From begin() on.
   [[nodiscard]] virtual bool may_advance() const { return true; }
@@ -158,6 +168,8 @@ class Gate {
   // Lets the calling thread in, which is not inside. False: not now.
   virtual bool let_in() = 0;
   virtual bool let_in_unless_held() { return let_in(); }
+  // The same for progress, which skips a worker that somebody is inside of.
+  virtual bool let_in_at_once() { return let_in(); }
   // The calling thread, which is inside no more, lets others in.
   virtual void let_out() = 0;
   virtual bool let_in_helper(std::uint32_t number, bool urgent) = 0;
@@ -224,6 +236,11 @@ class Gate {
     }
     return queues() ? enqueue(put) : HEDDLE_AGAIN;
   }
+  template <class Start>
+  base::Status start_any(const Start& what) {
+    constexpr bool kTagged = std::is_same_v<Start, OfferStart>;
+    return start_or_queue<kTagged>([&] { return what.start(worker_); }, [&] { return inbox_->put(what); });
+  }
   template <class Put>
   base::Status enqueue(Put&& put) {
     const base::Status status = put();
@@ -235,6 +252,7 @@ class Gate {
   // What waits in the queue goes first. True: some of it still waits.
   bool behind() { return queued() && (drain(), queued()); }
   bool enter_unless_held();
+  bool enter_at_once();
   bool enter_as_helper(std::uint32_t number, bool urgent);
   void leave_as_helper();
   static void add_one(std::atomic<std::uint64_t>& count) {

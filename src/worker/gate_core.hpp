@@ -20,6 +20,7 @@ class CoreGate : public Gate {
  protected:
   using Gate::Gate;
 
+  bool let_in_at_once() override { return door_.try_enter() || (helper_.claimed() && enter_after_helper()); }
   bool let_in() override { return try_enter() || (helper_.claimed() && enter_after_helper()); }
   void let_out() override {
     mark_outside();

@@ -1,6 +1,11 @@
 #include "worker/gate_offload.hpp"
 
 namespace heddle::engine {
+namespace {
+
+constexpr std::uint64_t kPollsOfAWait = 8;
+
+}  // namespace
 
 OffloadGate::OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox)
     : CoreGate(worker, std::move(inbox), true), one_thread_(worker.context().one_thread()) {}
@@ -34,11 +39,28 @@ bool OffloadGate::wake_completer() {
   return executor_->apart() ? std::exchange(completer_asleep_, false) : inbox().wake_up();
 }
 
+// Where threads share cores, one that waits would have to give its core to the executor, and the
+// executor would have to give it back, for each thing that it waits for. But such a thread does the
+// executor's work by itself whenever it polls. So the executor stays away as long as somebody has
+// polled several times since its last look, which is at most kMostAsideNs ago (ExecutorLoop).
+// Somebody who computes and polls now and then is not enough.
+bool OffloadGate::stands_aside() {
+  const std::uint64_t others = polls() - own_polls_;
+  const bool polled = others - std::exchange(seen_polls_, others) >= kPollsOfAWait;
+  const bool before = aside_.load(std::memory_order_relaxed);
+  const bool now =
+      polled && calls_.load(std::memory_order_relaxed) == 0 && (before || worker().context().crowd().crowded());
+  if (now != before) aside_.store(now, std::memory_order_relaxed);
+  return now;
+}
+
 OffloadGate::Round OffloadGate::execute_round(ExecutorRole role) {
+  if (role == ExecutorRole::both && stands_aside()) return Round::aside;
   if (!enter()) return Round::waiting;
   std::size_t done = role != ExecutorRole::completions ? drain() : 0;
   if (role != ExecutorRole::commands) {
     count_poll();
+    ++own_polls_;
     completer_asleep_ = false;
     done += static_cast<std::size_t>(worker().completer().progress());
   }

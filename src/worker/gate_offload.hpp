@@ -5,8 +5,14 @@
 // its sleep wakes it. Who polls (the executor or its completer) sleeps only while nothing is under
 // way, with the worker armed: what arrives rings, and who is inside meanwhile and leaves something
 // under way wakes it too.
+//
+// Where threads share cores the executor stands aside for those that wait, which do its work
+// meanwhile (stands_aside()). It sleeps for a short time then, with neither the sleeping bit set
+// nor the worker armed: only a call for its thread ends that sleep. So what the last waiter leaves
+// behind waits until that time is over.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -22,15 +28,24 @@ class OffloadGate final : public CoreGate {
   void begin() override;
   void end() override;
   [[nodiscard]] bool may_call() const override { return executor_->starts_here(); }
+  void call_begins() override {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    if (aside()) executor_->wake();
+  }
+  void call_ends() override { calls_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] bool executor_polls() const override { return !aside(); }
   [[nodiscard]] bool may_advance() const override { return !one_thread_ || executor_->starts_here(); }
 
   // ---- the executor ----
   enum class Round : std::uint8_t {
     idle,
+    aside,    // threads that wait do its work
     waiting,  // for what only polling will tell, or who is inside
     busy
   };
   Round execute_round(ExecutorRole role);
+  // The last round was Round::aside.
+  [[nodiscard]] bool aside() const { return aside_.load(std::memory_order_relaxed); }
   // True: the next producer will wake who takes commands; who leaves something under way, and what
   // arrives (once the transport has settled, and if is_quiet() then), will wake who polls. Whatever
   // it says, end_sleep() follows.
@@ -59,6 +74,17 @@ class OffloadGate final : public CoreGate {
 
   const bool one_thread_;         // Context::one_thread()
   Executor* executor_ = nullptr;  // from begin() to end()
+  // ---- the executor's: whether it stands aside for threads that wait
+  [[nodiscard]] bool stands_aside();
+  std::uint64_t own_polls_ = 0;
+  std::uint64_t seen_polls_ = 0;  // of others, at the last look
+  // Written by the executor, read by any thread. Relaxed: who misses it waits until the executor
+  // looks again, which is soon.
+  std::atomic<bool> aside_{false};
+  // Calls that wait for the executor's thread, or are about to: it does not stand aside for long
+  // while there is one. Relaxed: as aside_.
+  std::atomic<std::uint32_t> calls_{0};
+
   // for the thread inside: or about to sleep: a thread that only polls
   bool completer_asleep_ = false;
 };

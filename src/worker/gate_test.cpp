@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <thread>
 
@@ -83,6 +84,50 @@ TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
   }));
   EXPECT_EQ(gate.queued_records(), 0U);
   EXPECT_GT(gate.entries(), before);
+}
+
+// Where threads share cores, the executor leaves its work to those that poll, but not for longer
+// than they do; and what only its thread may do it does nevertheless.
+TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
+  bootstrap::inproc::Job job(2);
+  const Rank mine(&job, 0, Sharing::offload);
+  const Rank theirs(&job, 1, Sharing::exclusive);
+  Gate& gate = *mine.worker->gate();
+  std::atomic<bool> stop{false};
+  std::thread waiter([&] {
+    while (!stop.load(std::memory_order_relaxed)) {
+      mine.context->crowd().yielded(1'000'000);  // another thread had the core for so long
+      EXPECT_GE(mine.worker->progress(), 0);
+    }
+  });
+  std::atomic<int> calls{0};
+  int called = 0;
+  const auto call = [&] {
+    const auto count = [](void* arg) { static_cast<std::atomic<int>*>(arg)->fetch_add(1); };
+    if (start(*mine.worker, CallStart{count, &calls, 0, {}}) == HEDDLE_POSTED) ++called;
+  };
+  // A call wakes it, should it sleep already.
+  EXPECT_TRUE(test::within_time([&] { return !gate.executor_polls(); }, call)) << "it stands aside";
+  for (int i = 0; i < 100; ++i) {
+    const int before = called;
+    call();
+    ASSERT_EQ(called, before + 1);
+    ASSERT_TRUE(test::within_time([&] { return calls.load() == called; })) << "it comes back for a call";
+  }
+  const auto arrives = [&](std::uint64_t tag) {
+    heddle_receive receive{};
+    receive.status = HEDDLE_POSTED;
+    EXPECT_EQ(theirs.worker->tagged().receive({tag, ~0ULL, source_of({0, 0})}, {nullptr, 0, &receive, {}}),
+              HEDDLE_POSTED);
+    EXPECT_GE(send(*mine.worker, tag), HEDDLE_DONE);
+    return test::within_time([&] { return receive.status != HEDDLE_POSTED; },
+                             [&] { EXPECT_GE(theirs.worker->progress(), 0); });
+  };
+  EXPECT_TRUE(arrives(1)) << "who polls starts it";
+  stop = true;
+  waiter.join();
+  EXPECT_TRUE(arrives(2)) << "the executor is back";
+  EXPECT_TRUE(test::within_time([&] { return gate.executor_polls(); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sharing::offload),

@@ -69,9 +69,7 @@ struct CallStart {
     worker.core().note_moved();
     return HEDDLE_DONE;
   }
-  void ended(Worker& worker, base::Status status) const {
-    worker.core().operations.end_queued(status, completion, rank);
-  }
+  void ended(Worker& worker, base::Status status) const;  // gate.cpp
 };
 
 // An active message that is longer than one of the transport's. Credit and offer are reserved.

@@ -223,8 +223,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
 
 // Who is inside may only be posting, or have polled before something came; and when it leaves,
 // nothing is armed. So what has come may wait for this thread's next look, and where the look is
-// refused that has to be soon. Not in offload mode: there the executor is the one inside, which
-// polls, and arms the worker before it sleeps.
+// refused that has to be soon. Unless the executor is the one inside.
 Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
@@ -236,7 +235,7 @@ Worker::Rest Worker::lie_down() {
   };
   if (gate_ == nullptr) {
     look();
-  } else if (!gate_->look(look) && sharing_ != Sharing::offload) {
+  } else if (!gate_->look(look) && !gate_->executor_polls()) {
     return Rest::brief;
   }
   return quiet ? Rest::whole : Rest::none;
