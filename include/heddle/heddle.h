@@ -404,7 +404,9 @@ typedef enum heddle_when {
   /* put: visible at the target. get, fetching atomics: result is here. message: delivered to the
    * target's memory, its handler will run when the target makes progress */
   HEDDLE_WHEN_REMOTE = 0,
-  HEDDLE_WHEN_LOCAL = 1 /* the source may be reused */
+  /* the source may be reused. A message of at most 56 bytes, header included, is copied when it is
+   * accepted: DONE says so, and an error that it meets on its way is told by flush and quiet */
+  HEDDLE_WHEN_LOCAL = 1
 } heddle_when;
 
 /* What happens when an operation is finished: fn(arg, status) runs if fn is set; the counter is

@@ -2,6 +2,7 @@
 // in every sharing mode.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -46,6 +47,45 @@ struct Receipt {
 };
 
 const std::vector<std::size_t> kSizes = {0, 1, 7, 8, 9, 64, 1000, 4096, 8176, 8184, 8200, 20'000, 300'000, 1'000'000};
+
+// One buffer for all messages: it is overwritten as soon as the library says that it may be.
+// Whatever the length is from which a message is fetched by its receiver.
+TEST_P(TaggedMessages, ASourceIsReusedAsSoonAsItsLocalCompletionIsTold) {
+  for (const char* eager : {"16", "40", "4096"}) {
+    const std::vector<std::pair<const char*, const char*>> setting = {{"HEDDLE_TAG_EAGER_BYTES", eager}};
+    const Variables more(setting);
+    run(2, [](Context& context, Worker& worker) {
+      constexpr std::size_t kMost = 80;
+      if (context.rank() == 0) {
+        std::vector<std::byte> source(kMost);
+        for (std::size_t bytes = 0; bytes <= kMost; ++bytes) {
+          const std::vector<std::byte> data = pattern(bytes, static_cast<unsigned>(bytes));
+          std::copy(data.begin(), data.end(), source.begin());
+          std::atomic<int> told{0};
+          const auto tell = [](void* arg, heddle_status status) {
+            EXPECT_EQ(status, HEDDLE_DONE);
+            static_cast<std::atomic<int>*>(arg)->fetch_add(1);
+          };
+          const heddle_completion completion{tell, &told, {}, HEDDLE_WHEN_LOCAL};
+          const Status status = heddle_send(worker.handle(), {1, 0}, bytes, source.data(), bytes, &completion);
+          accepted(status);
+          while (status == HEDDLE_POSTED && told == 0) turn(worker);
+          EXPECT_EQ(told, status == HEDDLE_POSTED ? 1 : 0) << "DONE is told by nothing else";
+          std::fill(source.begin(), source.end(), std::byte{0xAB});
+        }
+        accepted(heddle_quiet(worker.handle()));
+      } else {
+        for (std::size_t bytes = 0; bytes <= kMost; ++bytes) {
+          Receipt receipt(kMost);
+          accepted(worker.recv(exactly(0, bytes), receipt.data, &receipt.receive));
+          accepted(heddle_recv_wait(worker.handle(), &receipt.receive, kLong));
+          receipt.data.resize(bytes);
+          EXPECT_EQ(receipt.data, pattern(bytes, static_cast<unsigned>(bytes))) << bytes << " bytes";
+        }
+      }
+    });
+  }
+}
 
 TEST_P(TaggedMessages, AllSizesArriveWholeWhetherExpectedOrNot) {
   run(3, [](Context& context, Worker& worker) {

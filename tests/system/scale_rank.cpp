@@ -1,6 +1,7 @@
 // A rank for scale_test.cpp. Each worker, driven by a thread of its own or all by one, sends
 // numbered messages to the same worker of its neighbours in a ring and to worker 0 of rank 0.
 // Arguments: workers, threads (workers or 1), messages.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -182,6 +184,35 @@ void say_memory(const Job& job) {
   say("bytes", static_cast<long long>(bytes));
 }
 
+// Every rank imports a region of every other, which is their first contact. Rank 0 says how often
+// the ranks slept for that, all together.
+void meet(const Job& job) {
+  constexpr std::size_t kBytes = 64;
+  heddle_region mine{};
+  done(heddle_region_alloc(job.context, kBytes, &mine), "region");
+  const auto sleeps = [] {
+    rusage usage{};
+    check(::getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
+    return usage.ru_nvcsw;
+  };
+  const long before = sleeps();
+  std::vector<heddle_remote_region> all(job.size);
+  done(heddle_region_exchange(job.context, mine, all.data()), "region exchange");
+  const long slept = sleeps() - before;
+  for (std::uint32_t rank = 0; rank < job.size; ++rank) {
+    std::uint32_t owner = 0;
+    std::uint64_t bytes = 0;
+    done(heddle_remote_region_rank(all[rank], &owner), "rank of a region");
+    done(heddle_remote_region_bytes(all[rank], &bytes), "bytes of a region");
+    check(owner == rank && bytes == kBytes, "a region of another rank");
+    done(heddle_remote_region_release(all[rank]), "release");
+  }
+  std::vector<long> everyone(job.size);
+  done(heddle_context_exchange(job.context, &slept, sizeof slept, everyone.data()), "exchange");
+  if (job.rank == 0) say("slept", std::accumulate(everyone.begin(), everyone.end(), 0L));
+  done(heddle_region_release(mine), "release");
+}
+
 void run(Job& job, bool threads) {
   done(heddle_context_join(nullptr, &job.context), "join");
   done(heddle_context_rank(job.context, &job.rank), "rank");
@@ -195,6 +226,7 @@ void run(Job& job, bool threads) {
   job.workers.resize(job.workers_per_rank);
   for (heddle_worker& worker : job.workers) done(heddle_worker_open(job.context, nullptr, &worker), "worker");
   done(heddle_context_barrier(job.context, {}, Deadline::kNs), "barrier");
+  meet(job);
   if (threads) {
     std::vector<std::thread> drivers;
     for (std::uint32_t i = 0; i < job.workers_per_rank; ++i) drivers.emplace_back(drive, std::ref(job), i, 1);
