@@ -131,6 +131,21 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return counted(status, completion);  // on an error the engine has also set the receive's status
 }
 
+// Inline in both forms, as try_send().
+[[gnu::always_inline]] inline Status try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data,
+                                              std::size_t bytes, heddle_receive* receive,
+                                              const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (receive == nullptr) return null_argument("recv", "receive");
+  if (data == nullptr && bytes != 0) return null_argument("recv", "data");
+  engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
+  if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
+    return not_posted(*worker, receive, status);
+  receive->status = HEDDLE_POSTED;  // set first, since another thread may execute the receive
+  return post_receive(*worker, what, completion);
+}
+
 // Runs look_inside() inside the worker, after everything queued before; AGAIN if that is impossible
 // now.
 template <class Look>
@@ -197,26 +212,22 @@ heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag
   if (first != HEDDLE_AGAIN) [[likely]] {
     return first;
   }
-  return blocking("heddle_send", worker, [&] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
+  return blocking("heddle_send", worker, [=] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
 }
 
-heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
+heddle_status heddle_try_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
                               heddle_receive* receive, const heddle_completion* completion) {
-  Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (receive == nullptr) return null_argument("recv", "receive");
-  if (data == nullptr && bytes != 0) return null_argument("recv", "data");
-  engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
-  if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
-    return not_posted(*worker, receive, status);
-  receive->status = HEDDLE_POSTED;  // set first, since another thread may execute the receive
-  return post_receive(*worker, what, completion);
+  return try_recv(worker, wanted, data, bytes, receive, completion);
 }
 
 heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
                           heddle_receive* receive, const heddle_completion* completion) {
+  const Status first = try_recv(worker, wanted, data, bytes, receive, completion);
+  if (first != HEDDLE_AGAIN) [[likely]] {
+    return first;
+  }
   return blocking("heddle_recv", worker,
-                  [&] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
+                  [=] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
 }
 
 heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, int64_t timeout_ns) {
