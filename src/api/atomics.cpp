@@ -53,6 +53,30 @@ inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t
          (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
 }
 
+// Inline in both forms; the blocking form hardly ever needs more than this.
+[[gnu::always_inline]] inline Status try_fetch(heddle_worker handle, heddle_atomic_op op, heddle_remote target,
+                                               const heddle_fetch* fetch, const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (remote == nullptr) return bad_handle("remote region", target.region.id);
+  if (fetch == nullptr) return null_argument("fetch_atomic", "fetch");
+  if (fetch->result == nullptr) return null_argument("fetch_atomic", "fetch->result");
+  if (wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_fits(*worker, completion)) [[likely]] {
+    const uint64_t old = memory::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
+    if (op >= HEDDLE_ADD64) {
+      std::memcpy(fetch->result, &old, 8);
+      return done(*worker, 8, completion);
+    }
+    const auto low = static_cast<uint32_t>(old);
+    std::memcpy(fetch->result, &low, 4);
+    return done(*worker, 4, completion);
+  }
+  return slow(*worker,
+              {static_cast<uint32_t>(op), remote, target.offset, fetch->operand, fetch->compare, fetch->result}, true,
+              completion);
+}
+
 }  // namespace
 }  // namespace heddle::api
 
@@ -72,29 +96,9 @@ heddle_status heddle_try_atomic(heddle_worker handle, heddle_atomic_op op, heddl
   return slow(*worker, {static_cast<uint32_t>(op), remote, target.offset, operand, 0, nullptr}, false, completion);
 }
 
-heddle_status heddle_try_fetch_atomic(heddle_worker handle, heddle_atomic_op op, heddle_remote target,
+heddle_status heddle_try_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                       const heddle_fetch* fetch, const heddle_completion* completion) {
-  Worker* worker = find_handle<Worker>(handle.id);
-  RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
-  if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (remote == nullptr) return bad_handle("remote region", target.region.id);
-  if (fetch == nullptr) return null_argument("fetch_atomic", "fetch");
-  if (fetch->result == nullptr) return null_argument("fetch_atomic", "fetch->result");
-  if (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset) && counter_fits(*worker, completion))
-      [[likely]] {
-    const uint64_t old =
-        heddle::memory::execute_atomic(op, remote->direct + target.offset, fetch->operand, fetch->compare);
-    if (op >= HEDDLE_ADD64) {
-      std::memcpy(fetch->result, &old, 8);
-      return done(*worker, 8, completion);
-    }
-    const auto low = static_cast<uint32_t>(old);
-    std::memcpy(fetch->result, &low, 4);
-    return done(*worker, 4, completion);
-  }
-  return slow(*worker,
-              {static_cast<uint32_t>(op), remote, target.offset, fetch->operand, fetch->compare, fetch->result}, true,
-              completion);
+  return try_fetch(worker, op, target, fetch, completion);
 }
 
 heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target, uint64_t operand,
@@ -104,8 +108,12 @@ heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_re
 
 heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                   const heddle_fetch* fetch, const heddle_completion* completion) {
+  const Status first = try_fetch(worker, op, target, fetch, completion);
+  if (first != HEDDLE_AGAIN) [[likely]] {
+    return first;
+  }
   return blocking("heddle_fetch_atomic", worker,
-                  [&] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
+                  [=] { return heddle_try_fetch_atomic(worker, op, target, fetch, completion); });
 }
 
 heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op, heddle_remote target,

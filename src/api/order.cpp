@@ -94,6 +94,7 @@ heddle_status heddle_flush(heddle_worker handle, uint32_t rank) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (rank >= worker->size()) return bad_rank(*worker, rank);
+  if (const Status status = worker->try_flush(rank); status != HEDDLE_AGAIN) return status;
   return worker->until(
       {"heddle_flush"}, [&] { return worker->try_flush(rank); },
       [&](std::span<char> text) {
@@ -110,6 +111,7 @@ heddle_status heddle_try_quiet(heddle_worker handle) {
 heddle_status heddle_quiet(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (const Status status = worker->try_quiet(); status != HEDDLE_AGAIN) return status;
   return worker->until({"heddle_quiet"}, [&] { return worker->try_quiet(); });
 }
 
@@ -123,6 +125,7 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
     return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
+  if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
   const auto describe = [&](std::span<char> text) {
     std::snprintf(text.data(), text.size(), "the counter is %llu, awaited %llu",
                   static_cast<unsigned long long>(counter->value()), static_cast<unsigned long long>(value));

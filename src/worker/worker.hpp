@@ -144,8 +144,6 @@ class Worker final : public NamesObjects {
          std::unique_ptr<transport::TransportWorker> transport);
 
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
-  template <class Attempt, class Describe>
-  base::Status until_later(const Wait& wait, Attempt& attempt, Describe& describe);
   // hang_report.cpp
   void report_inside();
   void report_operation(const Operation& operation);
@@ -172,18 +170,14 @@ class Worker final : public NamesObjects {
   Completer completer_;
 };
 
+// Out of line: what calls it hardly ever waits, and should save no registers for that.
 template <class Attempt, class Describe>
-[[gnu::always_inline]] inline base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
-  const base::Status first = attempt();
-  return first != HEDDLE_AGAIN ? first : until_later(wait, attempt, describe);
-}
-
-// The attempt has failed once.
-template <class Attempt, class Describe>
-[[gnu::noinline]] base::Status Worker::until_later(const Wait& wait, Attempt& attempt, Describe& describe) {
+[[gnu::noinline]] base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
   for (;;) {
+    const base::Status status = attempt();
+    if (status != HEDDLE_AGAIN) return status;
     if (inside_of() != nullptr) [[unlikely]] {
       return refuse_wait(wait.call);
     }
@@ -194,7 +188,6 @@ template <class Attempt, class Describe>
       context_.nap(this, ns);
     }
     watch.round(describe, waiter.nap_ns() > 0);
-    if (const base::Status status = attempt(); status != HEDDLE_AGAIN) return status;
   }
 }
 
