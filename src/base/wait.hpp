@@ -161,7 +161,9 @@ class Waiter {
 
   // False: the time is over.
   [[nodiscard]] bool idle() {
-    if (attempts_ >= kMostLooks || (++attempts_ % kLooks == 0 && !spins_on())) return yield();
+    if (attempts_ >= kMostLooks) return yield();
+    ++attempts_;
+    if (attempts_ % kLooks == 0 && !spins_on()) return yield();
     if (attempts_ > kFree) cpu_relax();
     return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
   }
