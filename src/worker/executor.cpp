@@ -149,7 +149,8 @@ void ExecutorLoop::run() {
       aside_ns = kAsideNs;
       continue;
     }
-    if (found == OffloadGate::Round::aside) {
+    if (found == OffloadGate::Round::aside_briefly) aside_ns = kAsideNs;
+    if (found == OffloadGate::Round::aside || found == OffloadGate::Round::aside_briefly) {
       sleep_aside(aside_ns);
       aside_ns = std::min(2 * aside_ns, kMostAsideNs);
       continue;

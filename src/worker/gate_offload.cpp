@@ -4,6 +4,8 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint64_t kPollsOfAWait = 8;
+// 200 us at most, if nobody waits any more.
+constexpr std::uint32_t kLooksBetweenWaits = 4;
 
 }  // namespace
 
@@ -41,21 +43,30 @@ bool OffloadGate::wake_completer() {
 
 // Where threads share cores, one that waits would have to give its core to the executor, and the
 // executor would have to give it back, for each thing that it waits for. But such a thread does the
-// executor's work by itself whenever it polls. So the executor stays away as long as somebody has
-// polled several times since its last look, which is at most kMostAsideNs ago (ExecutorLoop).
-// Somebody who computes and polls now and then is not enough.
-bool OffloadGate::stands_aside() {
+// executor's work by itself whenever it polls. So the executor stays away while others poll, and
+// for some looks more, since they may be between two waits. Somebody who computes and polls now and
+// then is not enough.
+OffloadGate::Others OffloadGate::look_at_others() {
   const std::uint64_t others = polls() - own_polls_;
-  const bool polled = others - std::exchange(seen_polls_, others) >= kPollsOfAWait;
-  const bool before = aside_.load(std::memory_order_relaxed);
-  const bool now =
-      polled && calls_.load(std::memory_order_relaxed) == 0 && (before || worker().context().crowd().crowded());
-  if (now != before) aside_.store(now, std::memory_order_relaxed);
-  return now;
+  const bool wait = others - std::exchange(seen_polls_, others) >= kPollsOfAWait;
+  if (calls_.load(std::memory_order_relaxed) != 0 || !(aside() || worker().context().crowd().crowded())) {
+    looks_left_ = 0;
+    return Others::do_not_wait;
+  }
+  if (wait) looks_left_ = kLooksBetweenWaits + 1;
+  if (looks_left_ == 0) return Others::do_not_wait;
+  --looks_left_;
+  return wait ? Others::wait : Others::waited_lately;
+}
+
+void OffloadGate::stand_aside(bool now) {
+  if (now != aside()) aside_.store(now, std::memory_order_relaxed);
 }
 
 OffloadGate::Round OffloadGate::execute_round(ExecutorRole role) {
-  if (role == ExecutorRole::both && stands_aside()) return Round::aside;
+  const Others others = role == ExecutorRole::both ? look_at_others() : Others::do_not_wait;
+  stand_aside(others == Others::wait);
+  if (aside()) return Round::aside;
   if (!enter()) return Round::waiting;
   std::size_t done = role != ExecutorRole::completions ? drain() : 0;
   if (role != ExecutorRole::commands) {
@@ -67,7 +78,9 @@ OffloadGate::Round OffloadGate::execute_round(ExecutorRole role) {
   const bool open = role == ExecutorRole::commands ? inbox().stalled() : wanted_by_work();
   leave();
   if (done != 0) return Round::busy;
-  return open ? Round::waiting : Round::idle;
+  if (open) return Round::waiting;
+  stand_aside(others == Others::waited_lately);
+  return aside() ? Round::aside_briefly : Round::idle;
 }
 
 bool OffloadGate::prepare_sleep(ExecutorRole role) {

@@ -39,12 +39,13 @@ class OffloadGate final : public CoreGate {
   // ---- the executor ----
   enum class Round : std::uint8_t {
     idle,
-    aside,    // threads that wait do its work
-    waiting,  // for what only polling will tell, or who is inside
+    aside,          // threads that wait do its work
+    aside_briefly,  // they may, soon: they did lately
+    waiting,        // for what only polling will tell, or who is inside
     busy
   };
   Round execute_round(ExecutorRole role);
-  // The last round was Round::aside.
+  // The last round was Round::aside or aside_briefly.
   [[nodiscard]] bool aside() const { return aside_.load(std::memory_order_relaxed); }
   // True: the next producer will wake who takes commands; who leaves something under way, and what
   // arrives (once the transport has settled, and if is_quiet() then), will wake who polls. Whatever
@@ -75,9 +76,12 @@ class OffloadGate final : public CoreGate {
   const bool one_thread_;         // Context::one_thread()
   Executor* executor_ = nullptr;  // from begin() to end()
   // ---- the executor's: whether it stands aside for threads that wait
-  [[nodiscard]] bool stands_aside();
+  enum class Others : std::uint8_t { do_not_wait, waited_lately, wait };
+  Others look_at_others();
+  void stand_aside(bool now);
   std::uint64_t own_polls_ = 0;
   std::uint64_t seen_polls_ = 0;  // of others, at the last look
+  std::uint32_t looks_left_ = 0;  // at which those who have waited count as waiting
   // Written by the executor, read by any thread. Relaxed: who misses it waits until the executor
   // looks again, which is soon.
   std::atomic<bool> aside_{false};
