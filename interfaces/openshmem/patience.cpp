@@ -15,6 +15,10 @@ constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this core
 // after this many yields during which no other thread ran, the core counts as free again
 constexpr std::uint32_t kMostLevel = 8;
 constexpr std::uint64_t kTwoSwitchesNs = 1'500;
+// Whoever keeps the core for so long computes, and does not wait. For how long nobody yields then.
+constexpr std::uint64_t kSliceNs = 300'000;
+constexpr std::uint64_t kStrangersNs = 100'000'000;
+constexpr std::uint64_t kStrangerSpinNs = 20'000;
 constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
 constexpr std::uint64_t kNapShare = 16;
 constexpr std::uint64_t kShortestNapNs = 50'000;
@@ -34,6 +38,7 @@ constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
 std::atomic<std::uint32_t> g_shared{0};
 std::atomic<std::uint64_t> g_not_before_ns{0};
 std::atomic<std::uint64_t> g_pause_ns{1'000'000};
+std::atomic<std::uint64_t> g_strangers_until_ns{0};
 
 std::uint64_t now_ns() {
   timespec now{};
@@ -115,10 +120,16 @@ bool Patience::give_way() {
   const std::uint64_t before = now_ns();
   if (since_ns_ == 0) since_ns_ = before;
   const std::uint64_t waited = before - since_ns_;
-  if (waited < kBeforeNapsNs) {
+  const bool strangers = before < g_strangers_until_ns.load(std::memory_order_relaxed);
+  if (strangers && waited < kStrangerSpinNs) return false;
+  if (!strangers && waited < kBeforeNapsNs) {
     sched_yield();
     const std::uint64_t now = now_ns();
     learn(now - before);
+    // To yield to a thread that computes is to wait until its slice is over.
+    if (now - before >= kSliceNs && g_roomy) {
+      g_strangers_until_ns.store(now + kStrangersNs, std::memory_order_relaxed);
+    }
     if (should_step_aside(now - before, now)) step_aside();
     return false;
   }

@@ -67,6 +67,18 @@ class Crowd {
         enough ? std::max(known, std::min(2 * ns, kMostCrowdedNs)) : std::max(known / 2, kShortestSpinNs);
     if (next != known) spin_.store(next, std::memory_order_relaxed);
   }
+  // A thread that waits was without its core for `ns`, until `now`. Somebody who computes keeps it
+  // for so long: to yield to him is to wait until his slice is over, for nothing that this thread
+  // waits for. A thread that sleeps, and is woken, has its core back at once. Where there are more
+  // ranks than cores it may have been many that wait, who are to have the core.
+  void was_away(std::uint64_t ns, std::uint64_t now) {
+    if (ns < kSliceNs || !roomy_.load(std::memory_order_relaxed)) return;
+    strangers_until_.store(now + kStrangersNs, std::memory_order_relaxed);
+  }
+  // Do not yield: spin, then sleep. From time to time a yield is tried again.
+  [[nodiscard]] bool strangers(std::uint64_t now) const {
+    return now < strangers_until_.load(std::memory_order_relaxed);
+  }
   static constexpr std::uint64_t kLongestSpinNs = 20'000;
   static constexpr std::uint64_t kShortestSpinNs = 1'000;
   // Call it after yielded(). True: the thread has shared its core for a while, although there
@@ -93,6 +105,9 @@ class Crowd {
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
+  static constexpr std::uint64_t kSliceNs = 300'000;
+  // Thirty slices or so: one of them is the price of trying.
+  static constexpr std::uint64_t kStrangersNs = 100'000'000;
   // after so many yields to no other thread the core counts as free again
   static constexpr std::uint32_t kMost = 8;
   // more than ten times the core time that one sleep costs
@@ -111,6 +126,7 @@ class Crowd {
   std::atomic<std::uint32_t> shared_{0};
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
+  std::atomic<std::uint64_t> strangers_until_{0};
 };
 
 // Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
@@ -197,9 +213,11 @@ class Waiter {
   // The time to spin is not over.
   [[gnu::noinline]] bool spins_on() {
     const std::uint64_t now = clock_.now_ns();
+    if (spinning_since_ != 0 && crowd_ != nullptr) crowd_->was_away(now - looked_ns_, now);
+    looked_ns_ = now;
     if (spinning_since_ == 0) {
       spinning_since_ = now;
-      if (learns_) spin_ns_ = crowd_->spin_ns(now);
+      if (learns_ && !crowd_->strangers(now)) spin_ns_ = crowd_->spin_ns(now);
       if (timeout_ns_ > 0) spin_ns_ = std::min(spin_ns_, static_cast<std::uint64_t>(timeout_ns_));
     }
     return spin_ns_ > Crowd::kShortestSpinNs && now - spinning_since_ < spin_ns_;
@@ -214,12 +232,14 @@ class Waiter {
     std::uint64_t now = clock_.now_ns();
     if (idle_since_ == 0) idle_since_ = now;
     idle_ns_ = now - idle_since_;
+    if (crowd_ != nullptr && crowd_->strangers(now)) idle_ns_ = std::max(idle_ns_, kBeforeNapsNs);
     if (idle_ns_ < kBeforeNapsNs) {
       const std::uint64_t before = now;
       sched_yield();
       now = clock_.now_ns();
       if (crowd_ != nullptr) {
         crowd_->yielded(now - before);
+        crowd_->was_away(now - before, now);
         if (crowd_->should_step_aside(now - before, now)) step_aside();
       }
     }
@@ -235,6 +255,7 @@ class Waiter {
   std::uint64_t idle_ns_ = 0;     // since then
   bool learns_ = false;
   std::uint64_t spin_ns_ = Crowd::kLongestSpinNs;
+  std::uint64_t looked_ns_ = 0;       // at the clock, while it spins
   std::uint64_t spinning_since_ = 0;  // the first look at the clock since the last busy(); 0: none
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;

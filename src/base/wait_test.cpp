@@ -125,6 +125,49 @@ TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
   EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "it does not pay any more";
 }
 
+// To yield to a thread that computes costs a slice of its, for nothing.
+TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  Crowd crowd;
+  crowd.expect(2, 2);
+  EXPECT_FALSE(crowd.strangers(clock.now_ns()));
+  crowd.was_away(299'999, clock.now_ns());
+  EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "that may have been threads that wait, too";
+  crowd.was_away(300'000, clock.now_ns());
+  EXPECT_TRUE(crowd.strangers(clock.now_ns()));
+  {
+    Waiter waiter(clock, -1, &crowd);
+    for (int i = 0; i < 300; ++i) EXPECT_TRUE(waiter.idle());
+    EXPECT_EQ(waiter.nap_ns(), 0) << "it spins first";
+    EXPECT_GT(nap_after(waiter, clock, 0), 0);
+  }
+  clock.advance_ns(100 * kMs);
+  EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "and it tries again";
+  Waiter waiter(clock, -1, &crowd);
+  EXPECT_EQ(nap_after(waiter, clock, 0), 0);
+}
+
+TEST(Waiter, AGapBetweenTwoLooksTellsOfOneWhoComputes) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  Crowd crowd;
+  crowd.expect(2, 2);
+  Waiter waiter(clock, -1, &crowd);
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(waiter.idle());
+  EXPECT_FALSE(crowd.strangers(clock.now_ns()));
+  clock.advance_ns(3 * kMs);
+  for (int i = 0; i < 32; ++i) EXPECT_TRUE(waiter.idle());
+  EXPECT_TRUE(crowd.strangers(clock.now_ns()));
+}
+
+TEST(Crowd, WhereThereAreMoreRanksThanCoresThoseWhoWaitHaveTheCore) {
+  Crowd crowd;
+  crowd.expect(3, 2);
+  crowd.was_away(10 * kMs, kMs);
+  EXPECT_FALSE(crowd.strangers(kMs));
+}
+
 TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
   Crowd crowd;
   EXPECT_EQ(crowd.brief_nap_ns(), 50'000);
