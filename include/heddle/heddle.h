@@ -270,7 +270,11 @@ typedef enum heddle_sharing {
   /* the thread inside the worker also executes the commands that others queue meanwhile: for many
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
-  HEDDLE_SHARING_MUTEX = 5 /* one lock around everything: the baseline to measure against */
+  HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
+  /* as exclusive while one thread uses it, but safe: when others come, as shared. A thread that
+   * finds another one's worker takes it over, which costs it a membarrier; after four owners all
+   * share it until it is closed */
+  HEDDLE_SHARING_AUTO = 6
 } heddle_sharing;
 
 /* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside

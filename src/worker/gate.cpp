@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "worker/gate_auto.hpp"
 #include "worker/gate_delegate.hpp"
 #include "worker/gate_exclusive.hpp"
 #include "worker/gate_mutex.hpp"
@@ -35,6 +36,7 @@ constexpr std::array kTable = {
          make_gate<DelegateGate>},
     Mode{Sharing::mutex, "mutex", "this thread advances it, or who is inside", false, true, kVisitNs,
          make_gate<MutexGate>},
+    Mode{Sharing::automatic, "auto", "this thread advances it, or who is inside", false, true, kClaimNs, make_gate<AutoGate>},
 };
 static_assert(std::ranges::is_sorted(kTable, {}, &Mode::sharing));
 

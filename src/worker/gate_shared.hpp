@@ -10,14 +10,11 @@
 
 namespace heddle::engine {
 
-class SharedGate final : public CoreGate {
+class SharedGate : public CoreGate {
  public:
   SharedGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
 
- private:
-  // Looks at a busy worker: a holder that was descheduled, or runs handlers, is not waited for.
-  static constexpr int kLooks = 64;
-
+ protected:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
     if (!door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
@@ -28,6 +25,11 @@ class SharedGate final : public CoreGate {
       wake_helpers();
     return status;
   }
+
+ private:
+  // Looks at a busy worker: a holder that was descheduled, or runs handlers, is not waited for.
+  static constexpr int kLooks = 64;
+
   bool try_enter() override {
     if (door().try_enter()) return true;
     for (int i = 0; i < kLooks; ++i) {

@@ -12,8 +12,8 @@
 namespace heddle::engine {
 
 // See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing. A mode that no
-// other file asks for needs no name here: Sharing{6}.
-enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex };
+// other file asks for needs no name here: Sharing{7}.
+enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex, automatic };
 
 // What was posted on a worker.
 struct Tally {

@@ -117,6 +117,8 @@ class Engine {
     if (options_.races) plain_load(location);
   }
 
+  // The thread whose step this is.
+  [[nodiscard]] std::uint32_t running() const { return running_; }
   void pause() { point({running_, Kind::pause, kNoLocation}); }
   void step() { point({running_, Kind::step, kNoLocation}); }
   void barrier();

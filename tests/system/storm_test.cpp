@@ -29,7 +29,7 @@ std::string case_name(const testing::TestParamInfo<Case>& about) {
 
 std::vector<Case> every_mode_and_policy() {
   std::vector<Case> all;
-  for (const char* sharing : {"exclusive", "shared", "offload", "delegate", "mutex"}) {
+  for (const char* sharing : {"exclusive", "shared", "offload", "delegate", "mutex", "auto"}) {
     for (const char* progress : {"none", "dedicated:1", "idle", "adaptive"}) all.push_back({sharing, progress});
   }
   return all;

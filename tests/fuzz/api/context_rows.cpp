@@ -149,7 +149,7 @@ void open_worker(Rank& rank) {
   heddle_worker_options options{};
   options.sharing = rank.settings().mode != HEDDLE_SHARING_DEFAULT && rank.chance(90)
                         ? rank.settings().mode
-                        : rank.enumeration<heddle_sharing>(HEDDLE_SHARING_MUTEX);
+                        : rank.enumeration<heddle_sharing>(HEDDLE_SHARING_AUTO);
   options.no_help = rank.chance(20) ? rank.odd() : 0;
   options.aggregation = rank.enumeration<heddle_choice>(2);
   auto* worker = rank.maybe_null(rank.keep_one(heddle_worker{}));

@@ -1,0 +1,110 @@
+// Who owns something that mostly one thread uses, and that others may come to use. While it has an
+// owner, that thread enters and leaves by plain stores (handover.hpp). A thread that is not the
+// owner takes it over, which costs it a membarrier; after kOwners owners nobody owns it any more,
+// and all share it by a lock of the caller's.
+//
+//   places_[0] … places_[kOwners]    a Handover for each owner, one after the other; the first has
+//                                    none
+//   current_                         the place of the present owner; null: it is shared
+//
+// Invariants
+//   A place's owner is written before current_ names the place, and never again. current_ only goes
+//   on, place by place, to null at last, moved by a thread that has the claim of the place that it
+//   leaves.
+//   Inside is the owner of current_ between enter() and leave(), or who has the claim of current_:
+//   the hand-over admits one of them. When current_ moves, the owner of the old place is outside,
+//   since the mover has the claim. An owner who enters its old place later sees the claim, waits
+//   for it to be released, and then sees that current_ has moved: it leaves. A helper or mover that
+//   claims an old place sees the same. So what is written to an old place concerns nobody.
+//   When shared() is true, nobody is inside by a place, nor ever will be.
+//
+// Where the kernel has no membarrier it is shared from the beginning.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "queue/handover.hpp"
+
+namespace heddle::queue {
+
+// `kOwners`: threads that may own it, one after the other: whoever prepares it, who tries it, who
+// uses it.
+template <template <class> class Atomic = std::atomic, class System = SystemHandover, std::uint32_t kOwners = 4>
+class Bias {
+ public:
+  struct alignas(base::kCacheLine) Place {
+    const void* owner = nullptr;
+    Handover<Atomic, System> handover;
+  };
+
+  explicit Bias(bool possible) : current_(possible ? places_.data() : nullptr) {}
+  Bias(const Bias&) = delete;
+  Bias& operator=(const Bias&) = delete;
+
+  // For ever, once it has been true.
+  [[nodiscard]] bool shared() const { return current_.load(std::memory_order_acquire) == nullptr; }
+
+  // `me`: what names the calling thread, which is not inside. Not null: it is the owner, and is
+  // inside until leave(). It waits for a helper that is inside.
+  [[nodiscard]] Place* enter(const void* me) {
+    Place* const place = current_.load(std::memory_order_acquire);
+    if (place == nullptr || place->owner != me) return nullptr;
+    place->handover.enter();
+    // relaxed: who moved it has released the claim that enter() has seen released
+    if (current_.load(std::memory_order_relaxed) == place) [[likely]]
+      return place;
+    place->handover.leave();
+    return nullptr;
+  }
+  static void leave(Place* place) { place->handover.leave(); }
+
+  // Makes the calling thread, which is not inside, the owner, or the thing shared. `number`: as for
+  // Handover. False: somebody is inside, or about to be; nothing has happened, or another thread
+  // has done it.
+  [[nodiscard]] bool take_over(const void* me, std::uint32_t number) {
+    Place* const place = current_.load(std::memory_order_acquire);
+    if (place == nullptr) return true;
+    if (!place->handover.try_claim_urgently(number)) return false;
+    const bool mine = current_.load(std::memory_order_relaxed) == place;
+    if (mine) {
+      Place* const next = place == &places_.back() ? nullptr : place + 1;
+      if (next != nullptr) next->owner = me;
+      current_.store(next, std::memory_order_release);
+    }
+    place->handover.release();
+    return mine;
+  }
+
+  // A helper: as the hand-over's claims. Not null: inside until give_back(). Null: not now, or it
+  // is shared.
+  [[nodiscard]] Place* claim(std::uint32_t number, bool urgent) {
+    Place* const place = current_.load(std::memory_order_acquire);
+    if (place == nullptr) return nullptr;
+    if (!(urgent ? place->handover.try_claim_urgently(number) : place->handover.try_claim(number))) return nullptr;
+    if (current_.load(std::memory_order_relaxed) == place) return place;
+    place->handover.release();
+    return nullptr;
+  }
+  static void give_back(Place* place) { place->handover.release(); }
+
+  // ---- any thread; hints
+  void fetch_helper(std::int64_t sleep_ns) {
+    if (Place* const place = current_.load(std::memory_order_acquire); place != nullptr) {
+      place->handover.fetch_helper(sleep_ns);
+    }
+  }
+  [[nodiscard]] bool looks_inside() const {
+    const Place* const place = current_.load(std::memory_order_acquire);
+    return place != nullptr && place->handover.looks_inside();
+  }
+
+ private:
+  std::array<Place, kOwners + 1> places_;
+  // Release by who moves it, acquire by all: what the owner before has written, and the new one's
+  // name.
+  Atomic<Place*> current_;
+};
+
+}  // namespace heddle::queue
