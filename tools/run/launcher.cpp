@@ -199,7 +199,7 @@ void Launcher::watch_changed() {
 void Launcher::await() {
   std::array<pollfd, 5> few{};
   std::size_t count = 0;
-  const auto also = [&](int fd, short events) { few[count++] = {fd, events, 0}; };  // -1: not looked at
+  const auto also = [&](int fd, short events) { few[count++] = {fd, events, 0}; };  // -1: none
   also(interests_.fd(), POLLIN);
   also(failures_.get(), POLLIN);
   also(signals_.get(), POLLIN);
