@@ -29,9 +29,14 @@ struct Segment {
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
 
-  // An element of direct or mapped. Relaxed: what the address leads to is not of this process.
+  // An element of direct or mapped. It changes once, from null, so that it may be read at any time
+  // and twice; a plain load, which the compiler may merge with another of the same operation.
   [[gnu::always_inline]] static std::byte* of(std::byte* const* all, int world) {
+#if defined(__SANITIZE_THREAD__)
     return __atomic_load_n(&all[world], __ATOMIC_RELAXED);
+#else
+    return all[world];
+#endif
   }
 
   // Size of an absent segment. It lies at address 0 and its direct[] are all null, so that

@@ -78,6 +78,20 @@ template <Kind kind>
   return counted(status, completion);
 }
 
+template <Kind kind>
+Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote, std::uint64_t offset,
+            const heddle_completion* completion);
+
+// The owner of the region has not been met yet.
+template <Kind kind>
+[[gnu::cold, gnu::noinline]] Status first_access(Worker& worker, const engine::Block& block,
+                                                 const heddle_completion* completion) {
+  const Status status = meet(*block.remote);
+  if (status != HEDDLE_DONE) return status == HEDDLE_AGAIN ? again(worker) : status;
+  if (block.remote->direct_range(block.offset, block.bytes)) return copy_directly<kind>(worker, block, completion);
+  return slow<kind>(worker, block.local, block.bytes, block.remote, block.offset, completion);
+}
+
 // Everything that is not direct, and every error.
 template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote,
@@ -86,17 +100,13 @@ template <Kind kind>
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]] {
     const Status status = explain_access(worker, *block.remote, block.offset, block.bytes);
     if (status != HEDDLE_DONE) return status;
+    if (bytes > 0 && unmet(*remote)) return first_access<kind>(worker, block, completion);
   }
   if (block.bytes == 0) {
     // With no bytes, a counter that no longer exists is not an error; one that will be raised must
     // belong to this worker.
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
-  }
-  if (unmet(*remote)) [[unlikely]] {
-    if (const Status status = meet(*remote); status != HEDDLE_DONE)
-      return asked<kind>(worker, status, bytes, completion);
-    if (remote->direct_range(offset, bytes)) return copy_directly<kind>(worker, block, completion);
   }
   engine::Completion told;
   if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;
