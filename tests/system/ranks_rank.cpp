@@ -253,7 +253,7 @@ void absent(const std::string& how) {
   expect(flushed, HEDDLE_ERR_PEER_FAILED, "message to the absent");
   expect(heddle_context_barrier(rank.context, rank.worker, Deadline::kNs), HEDDLE_ERR_PEER_FAILED, "barrier");
   say("survived", rank.rank);
-  static_cast<void>(heddle_context_leave(rank.context));  // PEER_FAILED or not: all have seen the death
+  static_cast<void>(heddle_context_leave(rank.context));  // or not: one is dead
 }
 
 }  // namespace

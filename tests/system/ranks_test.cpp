@@ -135,6 +135,20 @@ TEST(Ranks, TheLauncherIsStoppedWhileRanksMeet) {
   expect_all(job, "left", 4);
 }
 
+// All meet all, and it is stopped at any time of that.
+TEST(Ranks, TheLauncherIsStoppedAgainAndAgain) {
+  Launched job(words(40, {"whole"}));
+  for (int i = 0; i < 12; ++i) {
+    job.signal(SIGSTOP);
+    ::usleep(30'000);
+    job.signal(SIGCONT);
+    ::usleep(20'000);
+  }
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(job.err(), "");
+  expect_all(job, "left", 40);
+}
+
 TEST(Ranks, TheLauncherIsKilledWhileRanksMeet) {
   Launched job(words(4, {"stopped"}, kLate));
   ASSERT_TRUE(job.await_lines(4)) << job.err();

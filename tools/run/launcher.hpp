@@ -86,7 +86,7 @@ class Launcher {
   // Those of the ranks: five of each. The few others are polled.
   Interests interests_;
   std::vector<std::uint32_t> handled_;  // ranks of which what is to be waited for may have changed
-  bool output_paused_ = false;  // out_ was full when interests_ was told last
+  bool output_paused_ = false;          // out_ was full when interests_ was told last
   bool error_paused_ = false;
 
   Stage stage_ = Stage::running;
