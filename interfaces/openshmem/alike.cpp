@@ -13,6 +13,10 @@ struct Statement {
 };
 static_assert(sizeof(Statement) <= kExchangeBytes);
 
+// In a larger group each member looks at the next one only. Where not all are alike some member
+// differs from its next one; and to look at all, each would have to meet all.
+constexpr int kMostCompared = 64;
+
 }  // namespace
 
 void meet_alike(Call call, Group& group, const char* what, std::initializer_list<Given> values) {
@@ -22,11 +26,19 @@ void meet_alike(Call call, Group& group, const char* what, std::initializer_list
   for (const Given& one : values) mine.values[count++] = one.value;
   int other = -1;
   Statement theirs{};
-  contributions(call, group, &mine, sizeof mine, [&](int member, const std::byte* told) {
+  const auto compare = [&](int member, const std::byte* told) {
     if (other >= 0 || std::memcmp(told, &mine, sizeof mine) == 0) return;
     other = member;
     std::memcpy(&theirs, told, sizeof theirs);
-  });
+  };
+  if (group.members.size <= kMostCompared) {
+    contributions(call, group, &mine, sizeof mine, compare);
+  } else {
+    const std::byte* board = publish(call, group, &mine, sizeof mine);
+    alignas(Statement) std::byte scratch[sizeof mine];
+    const int next = (group.me + 1) % group.members.size;
+    compare(next, peer_bytes(call, group, board, sizeof mine, next, scratch));
+  }
   if (other < 0) return;
   const int pe = group.world(other);
   theirs.what[sizeof theirs.what - 1] = '\0';

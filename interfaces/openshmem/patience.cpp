@@ -23,11 +23,16 @@ constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
 constexpr std::uint64_t kNapShare = 16;
 constexpr std::uint64_t kShortestNapNs = 50'000;
 constexpr std::uint64_t kLongestNapNs = 1'000'000;
+// for each PE that shares the core: more than ten times the core time that a nap costs, so that
+// sleepers leave the core to others
+constexpr std::uint64_t kNapPerShareNs = 200'000;
+constexpr std::uint64_t kLongestCrowdedNapNs = 100'000'000;
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
-std::atomic<std::uint32_t> g_crowd{0};  // relaxed: a hint
-std::uint64_t g_report_ns = 0;          // written before anybody waits
+std::atomic<std::uint32_t> g_crowd{0};           // relaxed: a hint
+std::uint64_t g_report_ns = 0;                   // written before anybody waits
+std::uint64_t g_longest_nap_ns = kLongestNapNs;  // likewise
 
 // As far as known there is a core for each PE. Written before anybody waits.
 bool g_roomy = false;
@@ -85,9 +90,12 @@ void step_aside() {
 
 }  // namespace
 
-void expect_crowd(bool crowded) {
+void expect_crowd(std::uint32_t pes, std::uint32_t cores) {
+  const bool crowded = pes > cores;
   g_roomy = !crowded;
   g_crowd.store(crowded ? kMostLevel : 0, std::memory_order_relaxed);
+  const std::uint64_t shares = pes / std::max(cores, 1U);
+  g_longest_nap_ns = std::clamp(shares * kNapPerShareNs, kLongestNapNs, kLongestCrowdedNapNs);
 }
 
 std::uint32_t Patience::first_spins() {
@@ -135,7 +143,7 @@ bool Patience::give_way() {
   }
   // Meanwhile the engine's helpers answer messages. A store into the awaited word is noticed late,
   // by at most a sixteenth of the time waited.
-  const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, kLongestNapNs));
+  const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, g_longest_nap_ns));
   const timespec length{0, nap};
   ::nanosleep(&length, nullptr);
   return due(before);

@@ -14,9 +14,9 @@ namespace heddle::shmem {
 
 // Sets what the waits of this process assume about its cores: whether another thread usually runs
 // on a core after a yield. The waits update it. It is a hint, which may be wrong for a while and
-// whose updates may be lost; any thread may change it. Before the first wait: whether there are
-// more PEs than cores.
-void expect_crowd(bool crowded);
+// whose updates may be lost; any thread may change it. Before the first wait: how many PEs share
+// how many cores, as far as known.
+void expect_crowd(std::uint32_t pes, std::uint32_t cores);
 
 // A wait is reported after this many seconds, and again after each further interval of that length;
 // 0: never (HEDDLE_HANG_SECONDS).

@@ -20,12 +20,24 @@ using Call = const char*;
 struct Segment {
   std::uintptr_t base = 0;  // in this process
   std::size_t bytes = kAbsent;
-  std::byte* const* direct = nullptr;  // [PE]: where operations access it; null: through the engine
+  // [PE]: where operations access it; null: through the engine. Of large jobs also before the first
+  // access, see meet(). Any thread may write it at any time, and always the same value.
+  std::byte* const* direct = nullptr;
   // [PE]: its address in this process; null: none. Equal to direct, except under HEDDLE_CHECK=full
   std::byte* const* mapped = nullptr;
   const heddle_remote_region* remotes = nullptr;  // [PE]
   const std::size_t* skews = nullptr;             // [PE]: where in its region the segment begins
   const char* name = "";
+
+  // An element of direct or mapped. It changes once, from null, so that it may be read at any time
+  // and twice; a plain load, which the compiler may merge with another of the same operation.
+  [[gnu::always_inline]] static std::byte* of(std::byte* const* all, int world) {
+#if defined(__SANITIZE_THREAD__)
+    return __atomic_load_n(&all[world], __ATOMIC_RELAXED);
+#else
+    return all[world];
+#endif
+  }
 
   // Size of an absent segment. It lies at address 0 and its direct[] are all null, so that
   // operations need no check for it; locate() refuses addresses in it.
@@ -124,7 +136,7 @@ inline int world_pe(const Context& context, int pe) {
     offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
     if (!fits(bytes, offset, segment->bytes)) return nullptr;
   }
-  std::byte* base = segment->direct[world];
+  std::byte* base = Segment::of(segment->direct, world);
   return base == nullptr ? nullptr : base + offset;
 }
 
@@ -151,7 +163,8 @@ std::byte* mapped(const void* address, int world);
 struct Place {
   const Segment* segment;
   std::size_t offset;
-  [[nodiscard]] heddle_remote on(int world) const { return {segment->remotes[world], segment->skews[world] + offset}; }
+  // Whoever asks accesses it next: the PE is met.
+  [[nodiscard]] heddle_remote on(int world) const;
 };
 // Ends the job, naming the call and the argument, if [address, address + bytes) is not symmetric.
 Place locate(Call call, const char* argument, const void* address, std::size_t bytes);

@@ -10,6 +10,7 @@
 
 #include "openshmem/alike.hpp"
 #include "openshmem/contexts.hpp"
+#include "openshmem/memory/segments.hpp"
 
 namespace heddle::shmem {
 namespace {
@@ -71,7 +72,7 @@ struct ByMessages {
 bool all_mapped(const Members& members) {
   for (int i = 0; i < members.size; ++i) {
     const int pe = members.start + i * members.stride;
-    if (pe != g_state.my_pe && g_state.heap.mapped[pe] == nullptr) return false;
+    if (pe != g_state.my_pe && !memory::is_near(pe)) return false;
   }
   return true;
 }
@@ -96,7 +97,7 @@ Members sharing_members() {
   int count = 0;
   int stride = 0;
   for (int pe = 0; pe < g_state.n_pes; ++pe) {
-    if (pe != g_state.my_pe && g_state.heap.mapped[pe] == nullptr) continue;
+    if (pe != g_state.my_pe && !memory::is_near(pe)) continue;
     if (count == 1) stride = pe - last;
     if (count > 1 && pe - last != stride) return members;
     first = count == 0 ? pe : first;

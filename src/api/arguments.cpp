@@ -23,7 +23,7 @@ Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uin
         HEDDLE_ERR_ARGUMENT,
         "the worker and the remote region belong to different contexts; unpack the region in the worker's context");
   }
-  if (remote.failed.load(std::memory_order_relaxed)) {
+  if (remote.is(RemoteRegion::Barred::failed)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED,
                       "rank %u, the owner of the region, has failed or left; release the region and go on without it",
                       remote.rank);
@@ -36,6 +36,10 @@ Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uin
                       static_cast<unsigned long long>(remote.bytes));
   }
   return HEDDLE_DONE;
+}
+
+Status meet(RemoteRegion& remote) {
+  return guarded([&] { return remote.owner->meet(remote); });
 }
 
 Status out_of_memory() {
@@ -73,7 +77,8 @@ void raise_done(const heddle_completion& completion) {
 
 void describe_refused(Worker&, std::span<char> text) {
   std::snprintf(text.data(), text.size(),
-                "it is not accepted, since the worker's operations are all in use, or what takes it on is full");
+                "it is not accepted, since the worker's operations are all in use, or what takes it on is full, or its "
+                "target has not been met yet");
 }
 
 }  // namespace heddle::api

@@ -31,13 +31,19 @@ using engine::Worker;
 [[gnu::cold]] Status null_argument(const char* function, const char* argument);
 // True: `worker` may access [offset, offset + bytes) of `remote` by commands.
 inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t offset, std::uint64_t bytes) {
-  return &worker.core().objects == remote.owner && !remote.failed.load(std::memory_order_relaxed) &&
-         remote.range(offset, bytes);
+  return &worker.core().objects == remote.owner && remote.is(RemoteRegion::Barred::no) && remote.range(offset, bytes);
 }
 // Explains why `worker` may not access [offset, offset + bytes) of `remote` by commands; DONE if it
-// may.
+// may, once the owner has been met.
 [[gnu::cold]] Status explain_access(const Worker& worker, const RemoteRegion& remote, std::uint64_t offset,
                                     std::uint64_t bytes);
+// The owner of the region has not been met yet: this would be the first access to its memory.
+inline bool unmet(const RemoteRegion& remote) {
+  return remote.is(RemoteRegion::Barred::unmet);
+}
+// Meets the owner. DONE: try the operation again, which may be direct now. AGAIN: its card is under
+// way. Else why it cannot be met.
+[[gnu::cold]] Status meet(RemoteRegion& remote);
 [[gnu::cold]] Status out_of_memory();
 
 // Text for reports of threads that wait until their operation is accepted.

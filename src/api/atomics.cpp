@@ -19,7 +19,8 @@ namespace {
     return base::fail(HEDDLE_ERR_ALIGNMENT, "offset %llu is not a multiple of %llu, the width of the atomic",
                       static_cast<unsigned long long>(offset), static_cast<unsigned long long>(width));
   }
-  if (remote.direct != nullptr && (reinterpret_cast<std::uintptr_t>(remote.direct) + offset) % width != 0) {
+  if (const std::byte* at = remote.mapped();
+      at != nullptr && (reinterpret_cast<std::uintptr_t>(at) + offset) % width != 0) {
     return base::fail(HEDDLE_ERR_ALIGNMENT,
                       "offset %llu: the region's memory begins at an address that is no multiple of %llu",
                       static_cast<unsigned long long>(offset), static_cast<unsigned long long>(width));
@@ -32,11 +33,41 @@ inline Status done(Worker& worker, std::uint64_t width, const heddle_completion*
   return counted(HEDDLE_DONE, completion);
 }
 
+inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t offset) {
+  const std::uint64_t width = wire::atomic_bytes(op);
+  // Regions are page-aligned when allocated; registered ones may not be, so the address decides.
+  return remote.direct_range(offset, width) &&
+         (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
+}
+
+// On memory that is mapped.
+[[gnu::always_inline]] inline Status fetch_now(Worker& worker, const engine::Requester::AtomicRequest& request,
+                                               const heddle_completion* completion) {
+  const uint64_t old =
+      memory::execute_atomic(request.op, request.remote->direct + request.offset, request.operand, request.compare);
+  if (request.op >= HEDDLE_ADD64) {
+    if (request.result != nullptr) std::memcpy(request.result, &old, 8);
+    return done(worker, 8, completion);
+  }
+  const auto low = static_cast<uint32_t>(old);
+  if (request.result != nullptr) std::memcpy(request.result, &low, 4);
+  return done(worker, 4, completion);
+}
+
 [[gnu::noinline]] Status slow(Worker& worker, const engine::Requester::AtomicRequest& request, bool fetching,
                               const heddle_completion* completion) {
   if (const Status status = explain_atomic(worker, *request.remote, request.op, request.offset, fetching);
       status != HEDDLE_DONE) {
     return status;
+  }
+  if (unmet(*request.remote)) {
+    const Status status = meet(*request.remote);
+    if (status == HEDDLE_AGAIN) return again(worker);
+    if (status != HEDDLE_DONE) return status;
+    if (directly(*request.remote, request.op, request.offset) && counter_fits(worker, completion)) {
+      return fetch_now(worker, request, completion);
+    }
+    return slow(worker, request, fetching, completion);
   }
   engine::Completion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
@@ -44,13 +75,6 @@ inline Status done(Worker& worker, std::uint64_t width, const heddle_completion*
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) worker.counts().add_command(&Tally::atomics, wire::atomic_bytes(request.op));
   return counted(status, completion);
-}
-
-inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t offset) {
-  const std::uint64_t width = wire::atomic_bytes(op);
-  // Regions are page-aligned when allocated; registered ones may not be, so the address decides.
-  return remote.direct_range(offset, width) &&
-         (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
 }
 
 // Inline in both forms; the blocking form hardly ever needs more than this.

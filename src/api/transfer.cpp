@@ -58,13 +58,50 @@ template <Kind kind>
   return true;
 }
 
+// Where the memory is mapped.
+template <Kind kind>
+[[gnu::always_inline]] inline Status copy_directly(Worker& worker, const engine::Block& block,
+                                                   const heddle_completion* completion) {
+  if (!counter_fits(worker, completion)) return explain_counter(worker, *completion);
+  std::byte* memory = block.remote->direct + block.offset;
+  kind == Kind::put ? copy_bytes(memory, block.local, block.bytes) : copy_bytes(block.local, memory, block.bytes);
+  tally<kind>(worker, block.bytes);
+  return counted(HEDDLE_DONE, completion);
+}
+
+// What is left to do when the engine has been asked.
+template <Kind kind>
+[[gnu::always_inline]] inline Status asked(Worker& worker, Status status, std::uint64_t bytes,
+                                           const heddle_completion* completion) {
+  if (status == HEDDLE_AGAIN) return again(worker);
+  if (status >= 0) worker.counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
+  return counted(status, completion);
+}
+
+template <Kind kind>
+Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote, std::uint64_t offset,
+            const heddle_completion* completion);
+
+// The owner of the region has not been met yet.
+template <Kind kind>
+[[gnu::cold, gnu::noinline]] Status first_access(Worker& worker, const engine::Block& block,
+                                                 const heddle_completion* completion) {
+  const Status status = meet(*block.remote);
+  if (status != HEDDLE_DONE) return status == HEDDLE_AGAIN ? again(worker) : status;
+  if (block.remote->direct_range(block.offset, block.bytes)) return copy_directly<kind>(worker, block, completion);
+  return slow<kind>(worker, block.local, block.bytes, block.remote, block.offset, completion);
+}
+
 // Everything that is not direct, and every error.
 template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote,
                               std::uint64_t offset, const heddle_completion* completion) {
   const engine::Block block{kind, local, bytes, remote, offset};
-  if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]]
-    return explain_access(worker, *block.remote, block.offset, block.bytes);
+  if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]] {
+    const Status status = explain_access(worker, *block.remote, block.offset, block.bytes);
+    if (status != HEDDLE_DONE) return status;
+    if (bytes > 0 && unmet(*remote)) return first_access<kind>(worker, block, completion);
+  }
   if (block.bytes == 0) {
     // With no bytes, a counter that no longer exists is not an error; one that will be raised must
     // belong to this worker.
@@ -73,7 +110,7 @@ template <Kind kind>
   }
   engine::Completion told;
   if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;
-  return engine::post(worker, block, told);
+  return asked<kind>(worker, engine::post(worker, block, told), bytes, completion);
 }
 
 template <Kind kind>
@@ -92,22 +129,11 @@ template <Kind kind>
   if (worker == nullptr || remote == nullptr || (local == nullptr && bytes != 0)) [[unlikely]] {
     return explain_arguments<kind>(handle, address);
   }
-  if (remote->direct_range(address.offset, bytes)) {
-    if (!counter_fits(*worker, completion)) return explain_counter(*worker, *completion);
-    std::byte* memory = remote->direct + address.offset;
-    kind == Kind::put ? copy_bytes(memory, local, bytes) : copy_bytes(local, memory, bytes);
-    tally<kind>(*worker, bytes);
-    return counted(HEDDLE_DONE, completion);
-  }
-  auto* const here = static_cast<std::byte*>(local);
+  const engine::Block block{kind, static_cast<std::byte*>(local), bytes, remote, address.offset};
+  if (remote->direct_range(address.offset, bytes)) return copy_directly<kind>(*worker, block, completion);
   Status status = HEDDLE_DONE;
-  if (!by_one_command<kind>(*worker, {kind, here, bytes, remote, address.offset}, completion, &status)) {
-    status = slow<kind>(*worker, here, bytes, remote, address.offset, completion);
-    if (bytes == 0) return status;
-  }
-  if (status == HEDDLE_AGAIN) return again(*worker);
-  if (status >= 0) worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
-  return counted(status, completion);
+  if (by_one_command<kind>(*worker, block, completion, &status)) return asked<kind>(*worker, status, bytes, completion);
+  return slow<kind>(*worker, block.local, bytes, remote, address.offset, completion);
 }
 
 // The same, out of line. The arguments are in the registers in which the C functions got them, so
@@ -242,6 +268,11 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
     return status;
   }
   if (bytes == 0) return HEDDLE_DONE;
+  if (unmet(*remote)) {
+    const Status status = meet(*remote);
+    if (status == HEDDLE_AGAIN) return again(*worker);
+    return status == HEDDLE_DONE ? try_strided<kind>(handle, local, address, shape, completion) : status;
+  }
   const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
   const Status status = engine::start(*worker, engine::TransferStart{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
@@ -257,12 +288,13 @@ struct ListSummary {
   std::uint64_t bytes = 0;
   std::uint32_t rank = engine::kManyRanks;
   bool direct = true;
+  bool unmet = false;
 };
 
 Status check_list(const Worker& worker, const heddle_segment* segments, std::size_t count, ListSummary* summary) {
   for (std::size_t i = 0; i < count; ++i) {
     const heddle_segment& segment = segments[i];
-    const RemoteRegion* remote = find_handle<RemoteRegion>(segment.remote.region.id);
+    RemoteRegion* remote = find_handle<RemoteRegion>(segment.remote.region.id);
     if (remote == nullptr) return bad_handle("remote region of a segment", segment.remote.region.id);
     if (segment.local == nullptr && segment.bytes != 0)
       return null_argument("put_list or get_list", "the local address of a segment");
@@ -270,6 +302,7 @@ Status check_list(const Worker& worker, const heddle_segment* segments, std::siz
       summary->direct = false;
       const Status status = explain_access(worker, *remote, segment.remote.offset, segment.bytes);
       if (status != HEDDLE_DONE) return status;
+      if (unmet(*remote) && segment.bytes > 0) summary->unmet = true;
     }
     if (__builtin_add_overflow(summary->bytes, segment.bytes, &summary->bytes)) {
       return base::fail(HEDDLE_ERR_SIZE, "the segments' bytes do not fit 64 bits");
@@ -278,6 +311,19 @@ Status check_list(const Worker& worker, const heddle_segment* segments, std::siz
     if (remote->rank != summary->rank) summary->rank = engine::kManyRanks;
   }
   return HEDDLE_DONE;
+}
+
+// Meets the owners of a list's regions, all of which exist.
+Status meet_list(const heddle_segment* segments, std::size_t count) {
+  Status all = HEDDLE_DONE;
+  for (std::size_t i = 0; i < count; ++i) {
+    RemoteRegion& remote = *find_handle<RemoteRegion>(segments[i].remote.region.id);
+    if (segments[i].bytes == 0 || !unmet(remote)) continue;
+    const Status status = meet(remote);
+    if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) return status;
+    if (status == HEDDLE_AGAIN) all = status;  // the cards of the others are asked for meanwhile
+  }
+  return all;
 }
 
 template <Kind kind>
@@ -290,6 +336,11 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
   if (const Status status = check_list(*worker, segments, count_of, &summary); status != HEDDLE_DONE) return status;
   engine::Completion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (summary.unmet) {
+    const Status status = meet_list(segments, count_of);
+    if (status == HEDDLE_AGAIN) return again(*worker);
+    return status == HEDDLE_DONE ? try_list<kind>(handle, segments, count_of, completion) : status;
+  }
   if (summary.direct) {
     for (std::size_t i = 0; i < count_of; ++i) {
       const heddle_segment& segment = segments[i];
@@ -323,8 +374,8 @@ Status check_signal(const char* function, const Worker& worker, const RemoteRegi
     return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu is not a multiple of 8",
                       static_cast<unsigned long long>(signal->word.offset));
   }
-  if ((*word)->direct != nullptr &&
-      (reinterpret_cast<std::uintptr_t>((*word)->direct) + signal->word.offset) % 8 != 0) {
+  if (const std::byte* at = (*word)->mapped();
+      at != nullptr && (reinterpret_cast<std::uintptr_t>(at) + signal->word.offset) % 8 != 0) {
     return base::fail(HEDDLE_ERR_ALIGNMENT, "the signal's offset %llu: the region's memory is not 8-byte aligned",
                       static_cast<unsigned long long>(signal->word.offset));
   }
@@ -362,6 +413,13 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   if (const Status status = explain_access(*worker, *remote, target.offset, covered.remote_bytes);
       status != HEDDLE_DONE) {
     return status;
+  }
+  for (RemoteRegion* one : {word, remote}) {
+    if (!unmet(*one) || (one == remote && covered.bytes == 0)) continue;
+    const Status status = meet(*one);
+    if (status == HEDDLE_AGAIN) return again(*worker);
+    if (status != HEDDLE_DONE) return status;
+    return try_blocks_signal(function, handle, source, target, covered, signal, completion);
   }
   // Empty blocks are dropped: their number does not matter.
   const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;

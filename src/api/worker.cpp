@@ -110,25 +110,30 @@ Status open_region(heddle_context handle, void* address, size_t bytes, heddle_re
   });
 }
 
-Status import_region(Context& context, const void* buffer, size_t bytes, heddle_remote_region* remote) {
-  auto imported = context.objects().import({static_cast<const std::byte*>(buffer), bytes});
+Status give(Context& context, const base::Result<RemoteRegion*>& imported, heddle_remote_region* remote) {
   if (!imported) return imported.status();
   remote->id = context.objects().handle_of(*imported);
   return HEDDLE_DONE;
 }
 
 // Imports the region of each rank into all[rank]; or none, then all of them are null. Each rank
-// begins with its own, so that not all ask for the same card at once, and asks for some ahead.
+// begins with its own, so that not all ask for the same card at once, and asks for some ahead. In a
+// large job a peer is met at the first access to its memory, where the transport can: few programs
+// access the memory of all, and to meet takes time (decision 0045).
 Status import_all(Context& context, const std::vector<std::vector<std::byte>>& parts, heddle_remote_region* all) {
+  const bool large = parts.size() > context.environment().config.number(base::Var::meet_ranks);
+  const auto late = [&](uint32_t rank) { return large && context.transport().imports_late(rank); };
   constexpr size_t kAhead = 32;
   const size_t size = parts.size();
   const auto at = [&](size_t i) { return static_cast<uint32_t>((context.rank() + i) % size); };
   std::fill_n(all, size, heddle_remote_region{});
   for (size_t i = 0; i < size + kAhead; ++i) {
-    if (i < size) context.transport().prepare_import(at(i));
+    if (i < size && !late(at(i))) context.transport().prepare_import(at(i));
     if (i < kAhead) continue;
     const uint32_t rank = at(i - kAhead);
-    const Status status = import_region(context, parts[rank].data(), parts[rank].size(), &all[rank]);
+    engine::Objects& objects = context.objects();
+    const Status status =
+        give(context, late(rank) ? objects.import_late(parts[rank]) : objects.import(parts[rank]), &all[rank]);
     if (status == HEDDLE_DONE) continue;
     for (size_t undo = 0; undo < size; ++undo) {
       if (all[undo].id != 0) heddle_remote_region_release(all[undo]);
@@ -195,7 +200,9 @@ heddle_status heddle_region_unpack(heddle_context handle, const void* buffer, si
   if (buffer == nullptr) return null_argument("region_unpack", "buffer");
   if (remote == nullptr) return null_argument("region_unpack", "remote");
   *remote = {};
-  return guarded([&] { return import_region(*context, buffer, bytes, remote); });
+  return guarded([&] {
+    return give(*context, context->objects().import({static_cast<const std::byte*>(buffer), bytes}), remote);
+  });
 }
 
 heddle_status heddle_region_exchange(heddle_context handle, heddle_region region_handle, heddle_remote_region* all) {
@@ -241,7 +248,7 @@ heddle_status heddle_remote_region_bytes(heddle_remote_region handle, uint64_t* 
 }
 
 heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
-  const RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
   if (remote == nullptr) return bad_handle("remote region", address.region.id);
   if (pointer == nullptr) return null_argument("remote_pointer", "address");
   *pointer = nullptr;
@@ -249,6 +256,10 @@ heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
     return base::fail(HEDDLE_ERR_RANGE, "offset %llu leaves the region of rank %u, which has %llu bytes",
                       static_cast<unsigned long long>(address.offset), remote->rank,
                       static_cast<unsigned long long>(remote->bytes));
+  }
+  if (unmet(*remote)) {
+    const Status status = guarded([&] { return remote->owner->meet_wait(*remote); });
+    if (status != HEDDLE_DONE) return status;
   }
   if (remote->direct == nullptr) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the region of rank %u cannot be mapped here; use put and get",

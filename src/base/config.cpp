@@ -51,6 +51,14 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "64",
      "workers that one process may open; the same in all ranks",
      {1, 256}},
+    {Var::meet_ranks,
+     "HEDDLE_MEET_RANKS",
+     Type::count,
+     "64",
+     "heddle_region_exchange meets every peer in jobs of up to so many ranks; in larger ones a peer is met at the "
+     "first "
+     "access to its memory",
+     {0, 1024}},
     {Var::worker_operations,
      "HEDDLE_WORKER_OPERATIONS",
      Type::count,

@@ -29,6 +29,7 @@ enum class Var : std::size_t {
   executors,
   completer,
   max_workers,
+  meet_ranks,
   worker_operations,
   am_max_bytes,
   am_reassembly_bytes,

@@ -157,14 +157,17 @@ class CardWait {
   void take() {
     if (bell_ == nullptr) return nap_.take();
     bell_->wait(seen_, ns_);
+    ns_ = seen_ != bell_->rings() ? kFirstNs : std::min(2 * ns_, kMostNs);
     seen_ = bell_->rings();
-    ns_ = std::min(2 * ns_, kMostNs);
   }
 
  private:
   // Another thread may have been in the way of the request, or of the import: then nothing rings.
-  static constexpr std::int64_t kMostNs = 4'000'000;
-  std::int64_t ns_ = 50'000;
+  // Mostly something does, and a thousand ranks that look each millisecond would leave their
+  // launcher no core.
+  static constexpr std::int64_t kFirstNs = 50'000;
+  static constexpr std::int64_t kMostNs = 128'000'000;
+  std::int64_t ns_ = kFirstNs;
 
   const queue::Bell<>* bell_;
   std::uint32_t seen_;

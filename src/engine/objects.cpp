@@ -13,6 +13,14 @@ namespace heddle::engine {
 static_assert(wire::kTransportKeyBytes == transport::kKeyBytes &&
               wire::kTransportKeysBytes == transport::kWideKeyBytes);
 
+namespace {
+
+base::Status fail_owner(std::uint32_t rank) {
+  return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", rank);
+}
+
+}  // namespace
+
 base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
   auto memory =
       address == nullptr ? job_.transport().allocate(bytes) : job_.transport().register_memory(address, bytes);
@@ -90,8 +98,8 @@ std::array<std::byte, wire::kNarrowRegionBytes> Objects::pack_for(std::uint32_t 
   return wire::encode_narrow({job_.digest(), job_.rank(), region.number, region.memory.bytes, key.bytes});
 }
 
-base::Result<RemoteRegion*> Objects::import(std::span<const std::byte> packed) {
-  auto name = wire::decode_region(packed);
+base::Result<Objects::Named> Objects::decode(std::span<const std::byte> packed) const {
+  const auto name = wire::decode_region(packed);
   if (!name) return name.status();
   if (name->job != job_.digest()) return base::fail(HEDDLE_ERR_PROTOCOL, "this packed region is of another job");
   if (name->rank >= job_.size()) {
@@ -100,17 +108,100 @@ base::Result<RemoteRegion*> Objects::import(std::span<const std::byte> packed) {
   }
   transport::WideKey key;
   key.bytes = name->key;
-  auto memory =
-      job_.transport().import(name->rank, name->narrow ? key.front() : job_.transport().key_for(name->rank, key));
+  return Named{*name, name->narrow ? key.front() : job_.transport().key_for(name->rank, key)};
+}
+
+base::Result<RemoteRegion*> Objects::import(std::span<const std::byte> packed) {
+  const auto named = decode(packed);
+  return named ? import_named(*named) : named.status();
+}
+
+base::Result<RemoteRegion*> Objects::import_named(const Named& named) {
+  auto memory = job_.transport().import(named.name.rank, named.key);
   if (!memory) return memory.status();
   try {
-    auto added = add_remote(*name, *memory);
+    auto added = add_remote(named.name, *memory);
     if (!added) job_.transport().release(*memory);
     return added;
   } catch (...) {
     job_.transport().release(*memory);
     throw;
   }
+}
+
+base::Result<RemoteRegion*> Objects::import_late(std::span<const std::byte> packed) {
+  const auto named = decode(packed);
+  if (!named) return named.status();
+  const std::uint32_t rank = named->name.rank;
+  if (rank == job_.rank() || !job_.transport().imports_late(rank)) return import_named(*named);
+  if (job_.failed(rank)) return fail_owner(rank);
+  auto remote = std::make_unique<RemoteRegion>();
+  const RemoteRegion* const raw = remote.get();
+  remote->barred = RemoteRegion::Barred::unmet;
+  remote->bytes = named->name.bytes;
+  remote->rank = rank;
+  remote->owner = this;
+  remote->number = named->name.region;
+  // before anybody finds the region
+  note_unmet(raw, named->key);
+  auto added = remotes_.add(std::move(remote));
+  if (!added) static_cast<void>(forget_unmet(raw));
+  // the owner may have died between the check and the entry in the list
+  if (job_.failed(rank)) note_failures();
+  return added;
+}
+
+void Objects::note_unmet(const RemoteRegion* remote, const transport::MemoryKey& key) {
+  const std::lock_guard lock(meeting_);
+  unmet_.emplace(remote, key);
+}
+
+// True: nobody has met its owner.
+bool Objects::forget_unmet(const RemoteRegion* remote) {
+  const std::lock_guard lock(meeting_);
+  return unmet_.erase(remote) == 1;
+}
+
+base::Status Objects::meet_wait(RemoteRegion& remote) {
+  bootstrap::CardWait wait(job_.transport().card_bell());
+  for (;;) {
+    const base::Status status = meet(remote);
+    if (status != HEDDLE_AGAIN) return status;
+    wait.take();
+  }
+}
+
+base::Status Objects::meet(RemoteRegion& remote) {
+  transport::MemoryKey key;
+  {
+    const std::lock_guard lock(meeting_);
+    const auto entry = unmet_.find(&remote);
+    if (entry == unmet_.end()) return HEDDLE_DONE;  // another thread has met it
+    key = entry->second;
+  }
+  const auto memory = job_.transport().try_import(remote.rank, key);
+  if (!memory) return memory.status();
+  if (memory->bytes < remote.bytes) {
+    job_.transport().release(*memory);
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the key of a region of rank %u is for %llu bytes, its name for %llu",
+                      remote.rank, static_cast<unsigned long long>(memory->bytes),
+                      static_cast<unsigned long long>(remote.bytes));
+  }
+  {
+    const std::lock_guard lock(meeting_);
+    if (unmet_.erase(&remote) == 1) {
+      remote.memory = *memory;
+      remote.direct = memory->direct;
+      // not of one that has died since
+      if (remote.is(RemoteRegion::Barred::unmet)) {
+        remote.direct_bytes.store(memory->direct != nullptr ? remote.bytes : 0, std::memory_order_release);
+        remote.barred.store(RemoteRegion::Barred::no, std::memory_order_release);
+      }
+      return HEDDLE_DONE;
+    }
+  }
+  job_.transport().release(*memory);  // another thread was first
+  return HEDDLE_DONE;
 }
 
 base::Result<RemoteRegion*> Objects::add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory) {
@@ -122,9 +213,7 @@ base::Result<RemoteRegion*> Objects::add_remote(const wire::PackedRegion& name, 
   remote->owner = this;
   remote->number = name.region;
   remote->memory = memory;
-  if (name.rank != job_.rank() && job_.failed(name.rank)) {
-    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", name.rank);
-  }
+  if (name.rank != job_.rank() && job_.failed(name.rank)) return fail_owner(name.rank);
   auto added = remotes_.add(std::move(remote));
   // the owner may have died between the check and the entry in the list
   if (job_.failed(name.rank)) note_failures();
@@ -137,6 +226,7 @@ void Objects::close_remote(RemoteRegion* remote) {
     retired_remotes_.reserve(retired_remotes_.size() + 1);  // before anything has happened
     auto taken = remotes_.remove(remote);
     if (taken == nullptr) return;
+    if (forget_unmet(taken.get())) return;  // no operation names it, nothing to release
     taken->closed.store(true, std::memory_order_relaxed);
     retired_remotes_.push_back(std::move(taken));
     retired_.fetch_add(1, std::memory_order_relaxed);
@@ -188,7 +278,9 @@ void Objects::reclaim() noexcept {
 
 void Objects::clear() {
   reclaim();
-  while (const auto remote = remotes_.remove_any()) job_.transport().release(remote->memory);
+  while (const auto remote = remotes_.remove_any()) {
+    if (!forget_unmet(remote.get())) job_.transport().release(remote->memory);
+  }
   while (const auto region = owned_regions_.remove_any()) free_region(*region);
 }
 
@@ -196,9 +288,10 @@ void Objects::note_failures() {
   for (std::uint32_t rank = 0; rank < job_.size(); ++rank) {
     if (!job_.failed(rank)) continue;
     if (rank != job_.rank()) {
-      remotes_.for_each([rank](RemoteRegion& remote) {
+      remotes_.for_each([&](RemoteRegion& remote) {
         if (remote.rank != rank) return;
-        remote.failed.store(true, std::memory_order_relaxed);
+        const std::lock_guard lock(meeting_);
+        remote.barred.store(RemoteRegion::Barred::failed, std::memory_order_relaxed);
         remote.direct_bytes.store(0, std::memory_order_relaxed);
       });
     }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.hpp"
@@ -63,6 +64,13 @@ class Objects {
 
   // ---- remote regions ----
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
+  // The same, but where the transport can, the owner is met by meet(), before the first access.
+  base::Result<RemoteRegion*> import_late(std::span<const std::byte> packed);
+  // Makes a region usable that import_late() has returned. Returns at once. AGAIN: its owner's card
+  // is under way; else as import().
+  base::Status meet(RemoteRegion& remote);
+  // The same, but waits for the card.
+  base::Status meet_wait(RemoteRegion& remote);
   void close_remote(RemoteRegion* remote);
   // The failure epoch has moved: closes the regions of the dead for direct access.
   void note_failures();
@@ -93,6 +101,14 @@ class Objects {
   void clear();
 
  private:
+  struct Named {
+    wire::PackedRegion name;
+    transport::MemoryKey key;
+  };
+  base::Result<Named> decode(std::span<const std::byte> packed) const;
+  base::Result<RemoteRegion*> import_named(const Named& named);
+  void note_unmet(const RemoteRegion* remote, const transport::MemoryKey& key);
+  bool forget_unmet(const RemoteRegion* remote);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
@@ -102,6 +118,11 @@ class Objects {
   Owned<Region> owned_regions_;
   Owned<RemoteRegion> remotes_;
   Owned<Counter> counters_;
+
+  // Guards unmet_, and what meet() and note_failures() write into a region; taken after the mutex
+  // of remotes_.
+  queue::FetchingMutex meeting_;
+  std::unordered_map<const RemoteRegion*, transport::MemoryKey> unmet_;
 
   // guards the three lists; taken before the mutexes of the Owned lists
   queue::FetchingMutex retired_mutex_;

@@ -296,11 +296,11 @@ TEST_F(ObjectsTest, TheRegionsOfTheDeadAreClosedForDirectAccess) {
   others->direct_bytes = 10;
   static_cast<void>(inproc.fail(1));
   objects.note_failures();
-  EXPECT_TRUE(theirs->failed);
+  EXPECT_TRUE(theirs->is(RemoteRegion::Barred::failed));
   EXPECT_FALSE(theirs->direct_range(0, 1));
-  EXPECT_FALSE(own->failed);
+  EXPECT_FALSE(own->is(RemoteRegion::Barred::failed));
   EXPECT_TRUE(own->direct_range(0, 10));
-  EXPECT_FALSE(others->failed);
+  EXPECT_FALSE(others->is(RemoteRegion::Barred::failed));
   EXPECT_TRUE(others->direct_range(0, 10));
   name.rank = 1;
   EXPECT_LT(objects.import(wire::encode(name)).status(), HEDDLE_DONE) << "nothing of the dead is imported";

@@ -206,7 +206,7 @@ std::uint64_t Requester::post_piece(Operation& operation, const Piece& piece) {
     move_directly(operation, piece);
     return piece.bytes;
   }
-  if (piece.remote->failed.load(std::memory_order_relaxed)) {
+  if (piece.remote->is(RemoteRegion::Barred::failed)) {
     operation.fail(fail_dead(piece.remote->rank), piece.remote->rank);
     return piece.bytes;
   }
@@ -339,7 +339,7 @@ bool Requester::advance_word(Operation& operation) {
     operation.posted = true;
     return true;
   }
-  if (remote.failed.load(std::memory_order_relaxed)) {
+  if (remote.is(RemoteRegion::Barred::failed)) {
     operation.fail(fail_dead(remote.rank), remote.rank);
     operation.signal_due = false;
     operation.posted = true;

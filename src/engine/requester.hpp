@@ -118,7 +118,7 @@ class Requester {
  private:
   static bool reachable(const transport::RemoteMemory& memory) {
     const RemoteRegion& remote = *RemoteRegion::of(&memory);
-    return !remote.failed.load(std::memory_order_relaxed) && !remote.closed.load(std::memory_order_relaxed);
+    return !remote.is(RemoteRegion::Barred::failed) && !remote.closed.load(std::memory_order_relaxed);
   }
   base::Status post_with_care(transport::Command& command, const Completion& completion);
   template <Kind kind>

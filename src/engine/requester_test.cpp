@@ -250,7 +250,7 @@ TEST_F(RequesterTest, ADeadOwnerIsRefusedByItsRank) {
   for (const Kind kind : {Kind::put, Kind::get}) {
     Remote remote(2);
     Command command = transfer(kind, remote);
-    remote.failed = true;
+    remote.barred = RemoteRegion::Barred::failed;
     EXPECT_FALSE(Requester::prepare(command));
     EXPECT_EQ(core.requester.post(command, told.completion()), HEDDLE_ERR_PEER_FAILED);
     EXPECT_NE(std::string(base::last_message()).find("rank 2"), std::string::npos) << base::last_message();

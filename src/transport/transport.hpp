@@ -246,6 +246,12 @@ class Transport {
   // PEER_FAILED: the peer has died.
   // AGAIN: its card has not arrived yet; call again.
   [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
+  // True: any thread may call try_import() of that rank's memory at any time, also long after it
+  // got the key; the caller may put it off until the first access.
+  [[nodiscard]] virtual bool imports_late(std::uint32_t rank) const {
+    static_cast<void>(rank);
+    return false;
+  }
   // An import of that rank will follow: what it needs is asked for already. Optional.
   virtual void prepare_import(std::uint32_t rank) { static_cast<void>(rank); }
   // Rings when try_import() may say something new. Null: it has to be called now and then.

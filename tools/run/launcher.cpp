@@ -12,6 +12,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "base/clock.hpp"
 #include "bootstrap/common.hpp"
@@ -28,6 +29,7 @@ constexpr int kCannotRunCode = 126;                    // as a shell has
 constexpr int kNotFoundCode = 127;
 constexpr int kSystemCode = 125;  // the launcher itself failed
 constexpr int kCongestedMs = 2;
+constexpr int kUnwatchedMs = 100;
 // Per rank: socket, pidfd, pidfd of the joined process, two pipes, card.
 constexpr std::size_t kDescriptorsPerRank = 6;
 constexpr std::size_t kDescriptorsBesides = 128;
@@ -67,11 +69,11 @@ base::Status Launcher::prepare() {
   plan_.files = rank_descriptors(plan_.files, options_.ranks);
 
   ::signal(SIGPIPE, SIG_IGN);  // write(2) reports a reader of our output that has gone
-  sigemptyset(&handled_);
-  for (const int signal : kForwarded) sigaddset(&handled_, signal);
-  if (::sigprocmask(SIG_BLOCK, &handled_, &plan_.signals) != 0)
+  sigemptyset(&signals_handled_);
+  for (const int signal : kForwarded) sigaddset(&signals_handled_, signal);
+  if (::sigprocmask(SIG_BLOCK, &signals_handled_, &plan_.signals) != 0)
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "sigprocmask");
-  signals_.reset(::signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_.reset(::signalfd(-1, &signals_handled_, SFD_CLOEXEC | SFD_NONBLOCK));
   null_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   std::array<int, 2> ends{};
   if (!signals_.valid() || !null_.valid() || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -87,6 +89,7 @@ base::Status Launcher::prepare() {
   const auto secret = bootstrap::make_secret();
   if (!secret) return secret.status();
   broker_.emplace(options_.ranks, *secret);
+  if (const auto status = interests_.open(std::size_t{options_.ranks} * kSources); status != HEDDLE_DONE) return status;
   broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
   return HEDDLE_DONE;
 }
@@ -123,9 +126,11 @@ base::Status Launcher::start_ranks() {
     it.running = true;
     ++running_;
     broker_->attach(rank, bootstrap::ProcessFd::unlisted(std::move(it.child.socket)));
-    if (!options_.tag) continue;
-    it.output = TaggedStream(std::move(it.child.output), rank, &out_);
-    it.error = TaggedStream(std::move(it.child.error), rank, &err_);
+    if (options_.tag) {
+      it.output = TaggedStream(std::move(it.child.output), rank, &out_);
+      it.error = TaggedStream(std::move(it.child.error), rank, &err_);
+    }
+    if (const base::Status status = watch(rank); status != HEDDLE_DONE) return status;
   }
   return HEDDLE_DONE;
 }
@@ -146,11 +151,8 @@ void Launcher::take_failures() {
 
 void Launcher::loop() {
   while (running_ > 0) {
-    collect_watches();
-    const int ready = ::poll(polled_.data(), polled_.size(), wait_ms());
-    for (std::size_t i = 0; ready > 0 && i < polled_.size(); ++i) {
-      if (polled_[i].revents != 0) handle(watches_[i]);
-    }
+    watch_changed();
+    await();
     if (broker_->congested()) {
       for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) broker_->serve(rank);
     }
@@ -159,51 +161,72 @@ void Launcher::loop() {
   }
 }
 
-void Launcher::watch(int fd, short events, Source source, std::uint32_t rank) {
-  if (fd < 0 || events == 0) return;
-  polled_.push_back({fd, events, 0});
-  watches_.push_back({source, rank});
+base::Status Launcher::watch(std::uint32_t rank) {
+  const Rank& it = ranks_[rank];
+  const auto set = [&](Source source, int fd, short events) {
+    return interests_.set(rank * kSources + source, fd, events);
+  };
+  const short running = it.running ? POLLIN : 0;
+  base::Status status = set(output, it.output.fd(), it.output.readable_fd() >= 0 ? POLLIN : 0);
+  if (status == HEDDLE_DONE) status = set(error, it.error.fd(), it.error.readable_fd() >= 0 ? POLLIN : 0);
+  if (status == HEDDLE_DONE) status = set(socket, broker_->socket(rank), it.running ? broker_->events(rank) : 0);
+  if (status == HEDDLE_DONE) status = set(joined_process, it.joined_pidfd.get(), running);
+  if (status == HEDDLE_DONE) status = set(process, it.child.pidfd.get(), running);
+  return status;
 }
 
-void Launcher::collect_watches() {
-  polled_.clear();
-  watches_.clear();
-  watch(failures_.get(), POLLIN, Source::failures, 0);
-  watch(signals_.get(), POLLIN, Source::signals, 0);
-  if (out_.waiting()) watch(out_.fd(), POLLOUT, Source::sink, 0);
-  if (err_.waiting()) watch(err_.fd(), POLLOUT, Source::sink, 0);
-  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-    Rank& it = ranks_[rank];
-    watch(it.output.readable_fd(), POLLIN, Source::output, rank);
-    watch(it.error.readable_fd(), POLLIN, Source::error, rank);
-    if (!it.running) continue;
-    watch(broker_->socket(rank), broker_->events(rank), Source::socket, rank);
-    watch(it.joined_pidfd.get(), POLLIN, Source::joined_process, rank);
-    watch(it.child.pidfd.get(), POLLIN, Source::process, rank);
+// After what the last round has changed.
+void Launcher::watch_changed() {
+  const bool paused = out_.full() != output_paused_ || err_.full() != error_paused_;
+  output_paused_ = out_.full();
+  error_paused_ = err_.full();
+  std::vector<std::uint32_t> changed = broker_->take_touched();
+  changed.insert(changed.end(), handled_.begin(), handled_.end());
+  handled_.clear();
+  if (paused) {
+    changed.resize(options_.ranks);
+    std::iota(changed.begin(), changed.end(), 0U);
+  }
+  for (const std::uint32_t rank : changed) {
+    if (watch(rank) == HEDDLE_DONE) continue;
+    handled_.push_back(rank);  // tried again: its end must not be missed
+    failure(kSystemCode, "%s", base::last_message());
+    enter(Stage::killing);
   }
 }
 
-void Launcher::handle(const Watch& watch) {
-  switch (watch.source) {
-    case Source::failures:
-      return take_failures();
-    case Source::signals:
-      return take_signals();
-    case Source::socket:
-      return serve_socket(watch.rank);
-    case Source::process:
-      return process_ended(watch.rank);
-    case Source::joined_process:
-      return joined_process_ended(watch.rank);
-    case Source::output:
-      return ranks_[watch.rank].output.serve();
-    case Source::error:
-      return ranks_[watch.rank].error.serve();
-    case Source::sink:
-      out_.flush();
-      err_.flush();
-      return;
+// Waits for something to happen, and handles it.
+void Launcher::await() {
+  std::array<pollfd, 5> few{};
+  std::size_t count = 0;
+  const auto also = [&](int fd, short events) { few[count++] = {fd, events, 0}; };  // -1: none
+  also(interests_.fd(), POLLIN);
+  also(failures_.get(), POLLIN);
+  also(signals_.get(), POLLIN);
+  also(out_.waiting() ? out_.fd() : -1, POLLOUT);
+  also(err_.waiting() ? err_.fd() : -1, POLLOUT);
+  if (::poll(few.data(), count, wait_ms()) <= 0) return;
+  if (few[1].revents != 0) take_failures();
+  if (few[2].revents != 0) take_signals();
+  if (few[3].revents != 0 || few[4].revents != 0) {
+    out_.flush();
+    err_.flush();
   }
+  if (few[0].revents == 0) return;
+  for (const std::uint32_t number : interests_.ready()) {
+    handle(number / kSources, static_cast<Source>(number % kSources));
+  }
+}
+
+void Launcher::handle(std::uint32_t rank, Source source) {
+  handled_.push_back(rank);
+  Rank& it = ranks_[rank];
+  if (source == output) return it.output.serve();
+  if (source == error) return it.error.serve();
+  if (!it.running) return;  // its process has ended, as this round has shown before
+  if (source == socket) return serve_socket(rank);
+  if (source == process) return process_ended(rank);
+  if (it.joined_pidfd.valid()) joined_process_ended(rank);
 }
 
 // Called before the process learns that it has joined, so that the guardian knows every member at
@@ -215,6 +238,7 @@ void Launcher::joined(std::uint32_t rank) {
   // A process that has already ended has closed its socket; otherwise only the process that we
   // started can miss it.
   it.joined_pidfd = open_pidfd(pid);
+  handled_.push_back(rank);
   // If the guardian is gone, somebody killed it; the job goes on without it.
   if (it.joined_pidfd.valid()) static_cast<void>(guardian_->announce_process(pid));
 }
@@ -269,6 +293,7 @@ void Launcher::process_ended(std::uint32_t rank) {
   Rank& it = ranks_[rank];
   it.running = false;
   --running_;
+  handled_.push_back(rank);
   take_failures();       // written before the process ended; it says more than the exit code
   broker_->ended(rank);  // first: the other ranks learn of it before the launcher composes messages
   take_abort();
@@ -356,6 +381,7 @@ void Launcher::take_abort() {
 
 int Launcher::wait_ms() const {
   if (broker_->congested()) return kCongestedMs;
+  if (!handled_.empty()) return kUnwatchedMs;
   std::uint64_t next = UINT64_MAX;
   if (stage_ends_ns_ != 0) next = stage_ends_ns_;
   if (timeout_at_ns_ != 0) next = std::min(next, timeout_at_ns_);

@@ -2,12 +2,11 @@
 // signals and output, and returns only when all processes have ended.
 #pragma once
 
-#include <poll.h>
-
 #include <memory>
 #include <optional>
 
 #include "bootstrap/local/broker.hpp"
+#include "tools/run/interests.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/spawn.hpp"
 
@@ -35,12 +34,8 @@ class Launcher {
   };
   // Each stage includes the earlier ones.
   enum class Stage { running, grace, terminating, killing };
-  // The meaning of a polled descriptor.
-  enum class Source { failures, signals, socket, process, joined_process, output, error, sink };
-  struct Watch {
-    Source source;
-    std::uint32_t rank;
-  };
+  // What a rank's descriptors tell.
+  enum Source : std::uint32_t { output, error, socket, joined_process, process, kSources };
 
   base::Status prepare();
   base::Status prepare_utofu();
@@ -48,9 +43,10 @@ class Launcher {
   int start_failed(base::Status status);
   void take_failures();
   void loop();
-  void collect_watches();
-  void watch(int fd, short events, Source source, std::uint32_t rank);
-  void handle(const Watch& watch);
+  base::Status watch(std::uint32_t rank);
+  void watch_changed();
+  void await();
+  void handle(std::uint32_t rank, Source source);
   void serve_socket(std::uint32_t rank);
   void process_ended(std::uint32_t rank);
   [[nodiscard]] std::optional<std::uint32_t> killed_first(std::uint32_t rank) const;
@@ -81,14 +77,17 @@ class Launcher {
   base::Fd failures_;  // read end of the pipe of SpawnFailure
   base::Fd failures_writing_;
   base::Fd signals_;
-  sigset_t handled_{};
+  sigset_t signals_handled_{};
   Sink out_{STDOUT_FILENO};
   Sink err_{STDERR_FILENO};
   std::optional<bootstrap::local::Broker> broker_;
   std::vector<Rank> ranks_;
   std::uint32_t running_ = 0;
-  std::vector<pollfd> polled_;
-  std::vector<Watch> watches_;  // one per entry of polled_
+  // Those of the ranks: five of each. The few others are polled.
+  Interests interests_;
+  std::vector<std::uint32_t> handled_;  // ranks of which what is to be waited for may have changed
+  bool output_paused_ = false;          // out_ was full when interests_ was told last
+  bool error_paused_ = false;
 
   Stage stage_ = Stage::running;
   std::uint64_t stage_ends_ns_ = 0;  // 0: no end by time

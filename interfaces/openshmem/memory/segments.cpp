@@ -1,8 +1,17 @@
 #include "openshmem/memory/segments.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "openshmem/checks.hpp"
@@ -18,9 +27,11 @@ struct Backing {
   std::vector<std::byte*> mapped;
   std::vector<std::byte*> none;  // nulls, one per PE: what operations find under HEDDLE_CHECK=full
   std::vector<std::size_t> skews;
+  std::unique_ptr<std::atomic<bool>[]> met;  // [PE]; release when set, after mapped
 };
 Backing g_heap;
 Backing g_statics;
+std::vector<bool> g_near;  // [PE]
 
 // What must be equal on all PEs.
 struct Agreement {
@@ -28,6 +39,58 @@ struct Agreement {
   std::uint64_t static_bytes;
   std::uint64_t static_identity;
 };
+
+// PEs up to which all are met at the beginning. Up to as many the engine has met them anyway.
+constexpr std::size_t kMeetAtOnce = 64;
+
+// The machine on which this process runs, as far as shared memory is concerned.
+std::uint64_t this_machine() {
+  char seen[128] = {};
+  std::size_t used = 0;
+  if (const int file = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC); file >= 0) {
+    used = static_cast<std::size_t>(std::max<ssize_t>(::read(file, seen, 64), 0));
+    ::close(file);
+  }
+  for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    struct stat about{};
+    if (::stat(space, &about) != 0) continue;
+    std::memcpy(seen + used, &about.st_ino, sizeof about.st_ino);
+    used += sizeof about.st_ino;
+  }
+  return std::hash<std::string_view>()({seen, used});
+}
+
+// What is known of the PEs of a large job before they are met. PEs of other machines are not met
+// late; the engine knows at once how they are reached. Of this machine one stands for all.
+void learn_near(Call call) {
+  const auto n = static_cast<std::size_t>(g_state.n_pes);
+  const auto me = static_cast<std::size_t>(g_state.my_pe);
+  // nodes that are parts of a machine, for tests: no PE stands for another
+  const char* parts = std::getenv("HEDDLE_NODE_RANKS");
+  const bool divided = parts != nullptr && std::strtoull(parts, nullptr, 10) != 0;
+  g_near.assign(n, false);
+  for (std::size_t pe = 0; (n <= kMeetAtOnce || divided) && pe < n; ++pe) {
+    meet(g_state.heap, static_cast<int>(pe));
+    g_near[pe] = g_heap.mapped[pe] != nullptr;
+  }
+  if (n <= kMeetAtOnce || divided) return;
+  const std::uint64_t mine = this_machine();
+  std::vector<std::uint64_t> machines(n);
+  must(call, heddle_context_exchange(g_state.job, &mine, sizeof mine, machines.data()));
+  bool first = true;
+  bool of_first = false;
+  for (std::size_t i = 1; i <= n; ++i) {
+    const std::size_t pe = (me + i) % n;  // the next ones first, so that not all ask for PE 0
+    const bool here = machines[pe] == mine;
+    if (pe != me && here && !first) {
+      g_near[pe] = of_first;
+      continue;
+    }
+    meet(g_state.heap, static_cast<int>(pe));
+    g_near[pe] = g_heap.mapped[pe] != nullptr;
+    if (pe != me && here && std::exchange(first, false)) of_first = g_near[pe];
+  }
+}
 
 // Collective: exchanges the region, in which the segment begins at `skew`, and fills in `segment`.
 void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
@@ -38,18 +101,15 @@ void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void
   backing.skews.resize(n);
   must(call, heddle_context_exchange(g_state.job, &skew, sizeof skew, backing.skews.data()));
   must(call, heddle_region_exchange(g_state.job, backing.region, backing.remotes.data()));
-  for (std::size_t pe = 0; pe < n; ++pe) {
-    void* address = nullptr;
-    if (heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address) == HEDDLE_DONE) {
-      backing.mapped[pe] = static_cast<std::byte*>(address);
-    }
-  }
+  backing.met = std::make_unique<std::atomic<bool>[]>(n);
   segment.base = reinterpret_cast<std::uintptr_t>(base);
   segment.bytes = bytes;
   segment.mapped = backing.mapped.data();
   segment.direct = checks_everything() ? backing.none.data() : backing.mapped.data();
   segment.remotes = backing.remotes.data();
   segment.skews = backing.skews.data();
+  if (n > kMeetAtOnce) return;
+  for (std::size_t pe = 0; pe < n; ++pe) meet(segment, static_cast<int>(pe));
 }
 
 void open_heap(Call call, std::size_t bytes) {
@@ -101,12 +161,29 @@ void open_segments(Call call, std::size_t heap_bytes) {
     same_executable &= all[pe].static_bytes == mine.static_bytes && all[pe].static_identity == mine.static_identity;
   }
   open_heap(call, heap_bytes);
+  learn_near(call);
   if (same_executable) {
     open_statics(call, data);
   } else {
     g_statics.none.assign(n, nullptr);  // static data of different programs is not symmetric
     g_state.statics.direct = g_state.statics.mapped = g_statics.none.data();
   }
+}
+
+void meet(const Segment& segment, int world) {
+  Backing& backing = &segment == &g_state.heap ? g_heap : g_statics;
+  const auto pe = static_cast<std::size_t>(world);
+  if (backing.met == nullptr || backing.met[pe].load(std::memory_order_acquire)) return;
+  void* address = nullptr;
+  // Of a PE that has died, the operation that follows says so.
+  if (heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address) == HEDDLE_DONE) {
+    __atomic_store_n(&backing.mapped[pe], static_cast<std::byte*>(address), __ATOMIC_RELAXED);
+  }
+  backing.met[pe].store(true, std::memory_order_release);
+}
+
+bool is_near(int world) {
+  return g_near[static_cast<std::size_t>(world)];
 }
 
 void close_segments(Call call) {

@@ -20,8 +20,14 @@ short Broker::events(std::uint32_t rank) const {
   return static_cast<short>(events);
 }
 
-bool Broker::congested() const {
-  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) { return seat.outbox.congested(); });
+std::vector<std::uint32_t> Broker::take_touched() {
+  for (const std::uint32_t rank : touched_) seats_[rank].touched = false;
+  return std::exchange(touched_, {});
+}
+
+void Broker::touch(std::uint32_t rank) {
+  if (std::exchange(seats_[rank].touched, true)) return;
+  touched_.push_back(rank);
 }
 
 bool Broker::anybody_joined() const {
@@ -30,7 +36,10 @@ bool Broker::anybody_joined() const {
 }
 
 void Broker::hang_up() {
-  for (Seat& seat : seats_) seat.socket.reset();
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    seats_[rank].socket.reset();
+    touch(rank);
+  }
 }
 
 void Broker::serve(std::uint32_t rank) {
@@ -65,13 +74,13 @@ void Broker::ended(std::uint32_t rank) {
   Seat& seat = seats_[rank];
   // What a dead process has sent is finite; nothing is waited for.
   while (seat.socket.valid()) {
-    const Outbox dropped = std::exchange(seat.outbox, {});
+    drop_outbox(rank);
     pollfd readable{seat.socket.get(), POLLIN, 0};
     if (::poll(&readable, 1, 0) <= 0) break;
     serve(rank);
   }
   seat.socket.reset();
-  seat.outbox = {};
+  drop_outbox(rank);
   if (seat.membership != Membership::left) gone(rank, Membership::lost);
 }
 
@@ -208,8 +217,17 @@ void Broker::gone(std::uint32_t rank, Membership how) {
 
 void Broker::flush(std::uint32_t rank) {
   Seat& seat = seats_[rank];
+  touch(rank);
+  const bool before = seat.outbox.congested();
   // A socket that cannot be written to is left to serve(), which reads what came before its end.
   if (seat.socket.valid()) static_cast<void>(seat.outbox.flush(seat.socket.get()));
+  congested_ = congested_ - (before ? 1 : 0) + (seat.outbox.congested() ? 1 : 0);
+}
+
+void Broker::drop_outbox(std::uint32_t rank) {
+  touch(rank);
+  const Outbox dropped = std::exchange(seats_[rank].outbox, {});
+  if (dropped.congested()) --congested_;
 }
 
 }  // namespace heddle::bootstrap::local

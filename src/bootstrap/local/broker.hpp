@@ -35,6 +35,7 @@ class Broker {
   void attach(std::uint32_t rank, ProcessFd socket, bool passes_descriptors = true) {
     seats_[rank].socket = std::move(socket);
     seats_[rank].passes_descriptors = passes_descriptors;
+    touch(rank);
   }
 
   // Called for each process that joins, before it learns that it has joined: what must be true of
@@ -47,9 +48,11 @@ class Broker {
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
   [[nodiscard]] short events(std::uint32_t rank) const;
+  // The ranks of which socket() or events() may have changed since the last call.
+  [[nodiscard]] std::vector<std::uint32_t> take_touched();
   // Some socket looks writable, but the kernel refuses descriptors for now: call serve() again soon
   // in any case.
-  [[nodiscard]] bool congested() const;
+  [[nodiscard]] bool congested() const { return congested_ > 0; }
 
   // Reads and answers what this rank has sent, and writes what waits for it. Never blocks.
   void serve(std::uint32_t rank);
@@ -91,6 +94,7 @@ class Broker {
     Outbox outbox;
     Membership membership = Membership::outside;
     bool refused = false;  // said hello in another version
+    bool touched = false;  // in touched_
     bool has_joined = false;
     bool passes_descriptors = true;
     std::int32_t pid = 0;
@@ -108,11 +112,15 @@ class Broker {
   void gone(std::uint32_t rank, Membership how);
   void finish_round();
   void flush(std::uint32_t rank);
+  void drop_outbox(std::uint32_t rank);
+  void touch(std::uint32_t rank);
 
   std::uint32_t size_;
   JobSecret secret_;
   std::function<void(std::uint32_t rank)> joined_;
   std::vector<Seat> seats_;
+  std::vector<std::uint32_t> touched_;
+  std::uint32_t congested_ = 0;  // seats whose outbox is
   Gather gather_;
   std::vector<std::uint32_t> departures_;
   std::optional<Abort> abort_;

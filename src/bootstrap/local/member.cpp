@@ -139,8 +139,10 @@ base::Result<Card> Member::fetch(std::uint32_t rank) {
   if (failed(rank)) return fail_gone(rank);
   if (keeper_ != Gathered::kNobody) return fail_gone(keeper_);  // it kept this rank's own card too
   CardBox& box = boxes_[rank];
-  if (box.state == CardBox::State::idle) return ask(rank);
-  if (box.state == CardBox::State::asked) return HEDDLE_AGAIN;
+  if (box.state != CardBox::State::arrived) {
+    box.awaited = true;
+    return box.state == CardBox::State::idle ? ask(rank) : HEDDLE_AGAIN;
+  }
   CardBox arrived = std::exchange(box, {});
   if (arrived.fd_lost) {
     return base::fail(HEDDLE_ERR_NO_MEMORY,
@@ -249,10 +251,13 @@ base::Status Member::handle(Frame& frame) {
 base::Status Member::take_card(Frame& frame) {
   const std::lock_guard lock(mutex_);
   CardBox& box = boxes_[frame.header.rank];
+  const bool awaited = box.awaited;
   if (box.state != CardBox::State::asked) return base::fail(HEDDLE_ERR_PROTOCOL, "sent a card that nobody asked for");
   if (failed(frame.header.rank)) return base::fail(HEDDLE_ERR_PROTOCOL, "sent the card of a rank that is gone");
-  box = {CardBox::State::arrived, std::move(frame.fd), frame.fd_lost, frame.header.value, std::move(frame.payload)};
+  box = {CardBox::State::arrived, false, std::move(frame.fd), frame.fd_lost, frame.header.value,
+         std::move(frame.payload)};
   card_bell_.ring();
+  if (awaited) ring_bell();
   return HEDDLE_DONE;
 }
 

@@ -70,6 +70,8 @@ class Member : public Bootstrap {
   struct CardBox {
     enum class State { idle, asked, arrived };
     State state = State::idle;
+    // somebody was told that it is under way, and may sleep on the bell of set_bell()
+    bool awaited = false;
     // Once arrived.
     base::Fd fd;
     bool fd_lost = false;

@@ -52,6 +52,7 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return inner_->try_import(rank, key);
   }
+  [[nodiscard]] bool imports_late(std::uint32_t rank) const override { return inner_->imports_late(rank); }
   void prepare_import(std::uint32_t rank) override { inner_->prepare_import(rank); }
   [[nodiscard]] const queue::Bell<>* card_bell() const override { return inner_->card_bell(); }
   void release(const RemoteMemory& memory) override { inner_->release(memory); }

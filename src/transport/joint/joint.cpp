@@ -41,6 +41,7 @@ class Joint final : public Transport {
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return of(rank).try_import(rank, key);
   }
+  [[nodiscard]] bool imports_late(std::uint32_t rank) const override { return of(rank).imports_late(rank); }
   void prepare_import(std::uint32_t rank) override { of(rank).prepare_import(rank); }
   // Both get their cards by one bootstrap.
   [[nodiscard]] const queue::Bell<>* card_bell() const override { return inner_[kNear]->card_bell(); }

@@ -26,6 +26,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
   void deregister(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override;
+  [[nodiscard]] bool imports_late(std::uint32_t) const override { return true; }
   void prepare_import(std::uint32_t rank) override { device_->prepare_peer(rank); }
   [[nodiscard]] const queue::Bell<>* card_bell() const override { return device_->card_bell(); }
   void release(const RemoteMemory& memory) override;

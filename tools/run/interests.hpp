@@ -1,0 +1,42 @@
+// Descriptors that stay the same for long, and what is to be waited for on each: epoll(7), told
+// only of changes, so that a round costs what has happened and not how many descriptors there are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+
+namespace heddle::tools::run {
+
+class Interests {
+ public:
+  // For descriptors 0 to `count` - 1, in numbers of the caller's.
+  base::Status open(std::size_t count);
+
+  // Becomes readable when some descriptor is ready.
+  [[nodiscard]] int fd() const { return epoll_.get(); }
+
+  // From now on `number` is this descriptor, and these events of poll(2) are waited for; none: also
+  // not its end. -1: the descriptor has been closed. It must not be open elsewhere (dup(2), a child
+  // that keeps it): then the kernel would report it on. A number always means the same descriptor,
+  // but for -1 before and after.
+  base::Status set(std::uint32_t number, int fd, short events);
+
+  // The numbers of some that are ready, each once; empty: none is. Never waits. What it returns is
+  // valid until the next call. A descriptor may have been closed since it became ready.
+  [[nodiscard]] std::span<const std::uint32_t> ready();
+
+ private:
+  struct Entry {
+    int fd = -1;  // -1: the kernel knows nothing of it
+    short events = 0;
+  };
+  base::Fd epoll_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> ready_;
+};
+
+}  // namespace heddle::tools::run
