@@ -8,10 +8,11 @@
 
 namespace heddle::transport::shm {
 
-Transfers::Transfers(Device& device, Backlog& backlog)
+Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
     : device_(device),
       backlog_(backlog),
       pool_(device.bounce()),
+      small_(device, worker, backlog),
       min_bounce_(device.environment().config.number(base::Var::shm_bounce_min_bytes)),
       patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
@@ -24,15 +25,8 @@ Transfers::~Transfers() {
   for (const std::uint32_t index : active_) reclaim(transfers_[index]);
 }
 
-bool Transfers::cma_works(Peer& peer, std::uint64_t address) {
-  const Cma known = device_.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
-  if (known != Cma::untried) return known == Cma::allowed;
-  std::byte probe{};
-  return cma_copy(peer, Direction::get, &probe, address, 1) == HEDDLE_DONE;
-}
-
 bool Transfers::prefers_cma(const Command& command, Peer& peer) {
-  if (!cma_works(peer, command.remote->handle[0])) return false;
+  if (!cma_works(device_, peer, command.remote->handle[0])) return false;
   if (!pool_.enabled() || command.bytes < min_bounce_) return true;
   Patience& patience = patience_[peer.rank];
   if (patience.skip == 0) return false;
@@ -42,7 +36,12 @@ bool Transfers::prefers_cma(const Command& command, Peer& peer) {
 
 bool Transfers::start(Command& command, Outgoing& to) {
   if (command.alone) return copy_alone(command, *to.peer);
-  if (backlog_.full() || idle_.empty()) return false;
+  if (backlog_.full()) return false;
+  if (command.bytes <= kSmallBytes && small_.start(command, to)) {
+    note_under_way();
+    return true;
+  }
+  if (idle_.empty()) return false;
   Peer& peer = *to.peer;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
@@ -85,6 +84,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.impatient = false;
   transfer.first = 0;
   transfer.out = 0;
+  note_under_way();
   feed(transfer);
   command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
   transfer.source_given = command.source_free && direction == Direction::put;
@@ -95,13 +95,14 @@ bool Transfers::start(Command& command, Outgoing& to) {
 bool Transfers::copy_alone(Command& command, Peer& peer) {
   const std::uint64_t address = command.remote->handle[0];
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
-  if (!cma_works(peer, address)) return false;
+  if (!cma_works(device_, peer, address)) return false;
   command.done = cma_copy(peer, direction, command.local, address + command.offset, command.bytes) == HEDDLE_DONE;
   command.source_free = command.done;
   return command.done;
 }
 
 void Transfers::advance() {
+  if (!small_.idle()) small_.advance();
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
     collect(transfer);
@@ -115,6 +116,7 @@ void Transfers::advance() {
       ++position;
     }
   }
+  note_under_way();
 }
 
 void Transfers::retire(std::size_t position) {
@@ -205,7 +207,7 @@ void Transfers::collect(Transfer& transfer) {
 // if the kernel cannot, we wait.
 void Transfers::fall_back_to_cma(Transfer& transfer) {
   Peer& peer = *transfer.to->peer;
-  if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
+  if (transfer.status == HEDDLE_DONE && !cma_works(device_, peer, transfer.address)) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = now();
@@ -264,6 +266,7 @@ void Transfers::reclaim(Transfer& transfer) {
 }
 
 void Transfers::peer_failed(std::uint32_t rank) {
+  small_.peer_failed(rank);
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
     if (transfer.to->peer->rank != rank) {
@@ -274,13 +277,14 @@ void Transfers::peer_failed(std::uint32_t rank) {
     transfer.status = HEDDLE_ERR_PEER_FAILED;
     retire(position);
   }
+  note_under_way();
 }
 
 // ---- the target ---------------------------------------------------------------------------------
 
 // Mapping the pool needs memory for bookkeeping, but nothing may throw: the records taken in this
 // poll would be lost.
-Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
+Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
   const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;
   std::byte* base = peer.pool.load(std::memory_order_acquire);
@@ -300,7 +304,7 @@ Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   return Served::done;
 }
 
-Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
+Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
   TransferRequest request;
   if (record.bytes != sizeof request) return Served::malformed;
   std::memcpy(&request, record.data, sizeof request);

@@ -13,6 +13,7 @@
 #include "transport/shm/cma.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/rings.hpp"
+#include "transport/shm/small.hpp"
 
 namespace heddle::transport::shm {
 
@@ -29,7 +30,7 @@ class Transfers {
  public:
   static constexpr std::size_t kMost = 32;  // in flight per worker
 
-  Transfers(Device& device, Backlog& backlog);
+  Transfers(Device& device, std::uint32_t worker, Backlog& backlog);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -38,14 +39,15 @@ class Transfers {
   // possible. Otherwise command.done is set, or a completion follows.
   [[nodiscard]] bool start(Command& command, Outgoing& to);
 
-  [[nodiscard]] bool idle() const { return active_.empty(); }
+  [[nodiscard]] bool idle() const { return under_way_ == 0; }
   // Advances the transfers under way; called by poll.
   void advance();
 
-  // Target: executes the request in the record. no_memory: nothing has happened; serve the record
-  // again later.
-  enum class Served : std::uint8_t { done, malformed, no_memory };
+  // Target: executes the request in the record.
   [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
+  [[nodiscard]] Served serve_small(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept {
+    return small_.serve(peer, worker, record);
+  }
 
   void peer_failed(std::uint32_t rank);
 
@@ -84,7 +86,6 @@ class Transfers {
     std::array<Piece, kDepth> pieces;
   };
 
-  [[nodiscard]] bool cma_works(Peer& peer, std::uint64_t address);
   [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
   [[nodiscard]] bool prefers_cma(const Command& command, Peer& peer);
   void feed(Transfer& transfer);
@@ -98,9 +99,13 @@ class Transfers {
   [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
   [[nodiscard]] std::uint64_t now() const { return device_.environment().clock->now_ns(); }
 
+  void note_under_way() { under_way_ = static_cast<std::uint32_t>(active_.size()) + small_.under_way(); }
+
   Device& device_;
   Backlog& backlog_;
   BouncePool& pool_;
+  SmallTransfers small_;
+  std::uint32_t under_way_ = 0;
   std::uint64_t min_bounce_;
   std::uint64_t patience_ns_;
   std::vector<Transfer> transfers_;  // kMost
