@@ -179,7 +179,7 @@ TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
   EXPECT_EQ(std::memcmp(pair.target.data(), data.data(), data.size()), 0) << "copied by the kernel from the chunks";
 }
 
-// ---- the way, by a target that the test plays -----------------------------------------------------
+// ---- the way, by a target that the test plays ---------------------------------------------------
 
 // The initiator alone, its ring read by the test, and time that the test moves.
 struct Scripted {

@@ -3,8 +3,8 @@
 // tells, and on whether the peer has a core at all.
 //
 // What is slower now is tried now and then: the kernel once in 256 transfers; bounce space the less
-// often the slower it was, and then by one chunk first, which the target must have finished within
-// the time that the kernel needs for it. A target that does not take its chunks in time, or that
+// often the slower it was, and then by one chunk first, which must not take the target much longer
+// than the kernel. A target that does not take its chunks in time, or that
 // loses its core in the middle of one, is left to the kernel for a number of transfers that doubles
 // each time.
 //
