@@ -4,9 +4,8 @@
 //
 // What is slower now is tried now and then: the kernel once in 256 transfers; bounce space the less
 // often the slower it was, and then by one chunk first, which must not take the target much longer
-// than the kernel. A target that does not take its chunks in time, or that
-// loses its core in the middle of one, is left to the kernel for a number of transfers that doubles
-// each time.
+// than the kernel. A target that does not take its chunks in time, or that loses its core in the
+// middle of one, is left to the kernel for a number of transfers that doubles each time.
 //
 // No clock and no transfer in here: what is measured comes as numbers. One per worker; one thread
 // at a time.
