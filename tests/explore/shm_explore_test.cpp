@@ -1,13 +1,16 @@
 // The protocols of src/transport/shm between two processes, as models beside the code: that code
 // stands on std::atomic over mapped memory. Each function here does the atomic operations of the
 // function that it is named after, in its order and with its memory orders; whoever changes one
-// changes the other. The words of a chunk are made by the code itself (bounce.hpp).
+// changes the other. The words of a chunk are made by the code itself (bounce.hpp); the words of a
+// small slot and of a worker's attention are the code itself (small_slot.hpp, attention.hpp).
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "expect.hpp"
+#include "transport/shm/attention.hpp"
 #include "transport/shm/bounce.hpp"
+#include "transport/shm/small_slot.hpp"
 
 namespace heddle::explore {
 namespace {
@@ -149,6 +152,117 @@ TEST(BounceChunk, PlantedBugsAreFound) {
   expect_finds<ChunkModel<ChunkBug::done_before_copied>>("done before copied", kOrdered, "race");
 }
 
+// ---- small slots --------------------------------------------------------------------------------
+
+enum class SlotBug {
+  none,
+  any_request_taken,      // serve() takes the slot as it is, not as the request names it
+  not_taken,              // serve() copies first, and then ends the operation if it may
+  kernel_copies_at_once,  // the kernel copies though the request was not taken back
+  ended_before_copied,
+  read_before_ended,  // the initiator reads a get's data when the target has taken the slot
+};
+
+// One slot, used for a put that is taken back if the target has not looked, by a second put if it
+// was, and then by a get. The target serves all requests late or early. What a request says travels
+// in the ring, which is explored by itself: here a release store for each.
+template <SlotBug kBug>
+struct SlotModel final : Model {
+  static constexpr std::uint32_t kPuts = 2;
+  static constexpr std::uint32_t kRequests = kPuts + 1;
+
+  shm::SlotWord<Atomic> slot;
+  Plain<std::uint32_t> data;                            // the slot's
+  std::array<Atomic<std::uint64_t>, kRequests> asked;   // the word that it names, from 1 on
+  std::array<Plain<std::uint32_t>, kPuts> destination;  // in the target's memory
+  Plain<std::uint32_t> source{42};                      // of the get, in the target's memory
+  std::array<bool, kPuts> by_kernel{};
+
+  SlotModel() {
+    data.name("data");
+    for (auto& word : asked) word.name("asked");
+    for (auto& word : destination) word.name("destination");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override {
+    if (thread == 0) return initiate();
+    for (std::uint32_t request = 0; request < kRequests; ++request) {
+      std::uint64_t named = 0;
+      while ((named = asked[request].load(std::memory_order_acquire)) == 0) pause();
+      serve(request, named - 1);
+    }
+  }
+
+  // SmallTransfers::start
+  std::uint64_t ask(std::uint32_t request) {
+    const std::uint64_t word = slot.idle();
+    asked[request].store(word + 1, std::memory_order_release);
+    return word;
+  }
+  // SmallTransfers::advance
+  shm::ChunkState wait(std::uint64_t word) {
+    for (;;) {
+      const ChunkState state = slot.look(word);
+      const bool over = state != ChunkState::taken || kBug == SlotBug::read_before_ended;
+      if (state != ChunkState::requested && over) return state;
+      pause();
+    }
+  }
+  void initiate() {
+    for (std::uint32_t put = 0; put < kPuts; ++put) {
+      const std::uint64_t word = ask(put);
+      by_kernel[put] = kBug == SlotBug::kernel_copies_at_once ? slot.look(word) == ChunkState::requested
+                                                              : put == 0 && slot.take_back(word);
+      if (by_kernel[put]) {
+        destination[put].store(70 + put);
+        if (kBug == SlotBug::kernel_copies_at_once) static_cast<void>(slot.take_back(word));
+      } else {
+        static_cast<void>(wait(word));
+      }
+      check(destination[put].load() == 70 + put, "a put that has ended is there");
+    }
+    const std::uint64_t word = ask(kPuts);
+    check(wait(word) != ChunkState::failed, "the range is there");
+    check(data.load() == 42, "a get brings its data");
+  }
+
+  // SmallTransfers::serve
+  void serve(std::uint32_t request, std::uint64_t named) {
+    if (kBug == SlotBug::any_request_taken) named = slot.idle();
+    if (kBug == SlotBug::not_taken) copy(request);
+    if (!slot.take(named)) return;
+    if (kBug == SlotBug::ended_before_copied) slot.end(named, true);
+    if (kBug != SlotBug::not_taken) copy(request);
+    if (kBug != SlotBug::ended_before_copied) slot.end(named, true);
+  }
+  void copy(std::uint32_t request) {
+    if (request == kPuts) {
+      data.store(source.load());
+    } else {
+      destination[request].store(70 + request);
+    }
+  }
+
+  void finish() override {
+    for (std::uint32_t put = 0; put < kPuts; ++put) check(destination[put].load() == 70 + put, "both puts are there");
+  }
+};
+
+TEST(SmallSlot, HoldsInAllSchedules) {
+  expect_holds<SlotModel<SlotBug::none>>("small slot: request, take back, reuse", kOrdered);
+  expect_holds<SlotModel<SlotBug::none>>("small slot, data delayed", kByData);
+}
+
+TEST(SmallSlot, PlantedBugsAreFound) {
+  // The request that was taken back takes the slot of the next one.
+  expect_finds<SlotModel<SlotBug::any_request_taken>>("any request taken", kOrdered, "race");
+  expect_finds<SlotModel<SlotBug::not_taken>>("not taken", kOrdered, "race");
+  expect_finds<SlotModel<SlotBug::kernel_copies_at_once>>("kernel copies at once", kOrdered, "race");
+  expect_finds<SlotModel<SlotBug::ended_before_copied>>("ended before copied", kOrdered, "race");
+  expect_finds<SlotModel<SlotBug::ended_before_copied>>("ended before copied, data delayed", kByData, "is there");
+  expect_finds<SlotModel<SlotBug::read_before_ended>>("read before ended", kOrdered, "race");
+}
+
 // ---- new rings ----------------------------------------------------------------------------------
 
 enum class ConnectBug {
@@ -162,7 +276,8 @@ enum class ConnectBug {
 // Device::open_ring of two senders and Worker::discover of one receiver. The appending to a ring
 // list is under a mutex of the sender's process; each sender here is a process with one thread. The
 // bitmap is one word for both.
-template <ConnectBug kBug, std::uint32_t kSenders, std::uint32_t kRings>
+template <ConnectBug kBug, std::uint32_t kSenders, std::uint32_t kRings, class Attention = shm::Attention<Atomic>,
+          bool kIgnored = false>
 struct ConnectModel final : Model {
   struct Process {
     Atomic<std::uint64_t> ring_count;
@@ -170,16 +285,16 @@ struct ConnectModel final : Model {
   };
   std::array<Process, kSenders> peers;
   Atomic<std::uint64_t> senders;
-  Atomic<std::uint32_t> attention;
+  Attention attention;
 
   ConnectModel() {
     senders.name("senders");
-    attention.name("attention");
     for (Process& peer : peers) peer.ring_count.name("ring_count");
   }
-  [[nodiscard]] std::uint32_t threads() const override { return kSenders + 1; }
+  [[nodiscard]] std::uint32_t threads() const override { return kSenders + 1 + (kIgnored ? 1 : 0); }
   void run(std::uint32_t thread) override {
     if (thread == kSenders) return receive();
+    if (thread > kSenders) return attention.ignore();  // SmallTransfers::gives_up
     for (std::uint32_t ring = 0; ring < kRings; ++ring) open_ring(thread, 100 + ring);
   }
 
@@ -194,22 +309,22 @@ struct ConnectModel final : Model {
     if (kBug != ConnectBug::bit_before_count) announce(rank);
   }
   void announce(std::uint32_t rank) {
-    if (kBug == ConnectBug::attention_before_bit) attention.store(1, std::memory_order_release);
+    if (kBug == ConnectBug::attention_before_bit) attention.announce();
     senders.fetch_or(std::uint64_t{1} << rank, std::memory_order_release);
-    if (kBug != ConnectBug::attention_before_bit) attention.store(1, std::memory_order_release);
+    if (kBug != ConnectBug::attention_before_bit) attention.announce();
   }
 
   // Worker::poll until it knows all rings; Worker::discover and read_ring_list.
   void receive() {
     std::array<std::uint64_t, kSenders> cursors{};
     for (std::uint32_t known = 0; known < kSenders * kRings;) {
-      if (attention.load(std::memory_order_relaxed) == 0) {
+      if (!attention.wanted()) {
         pause();
         continue;
       }
       std::uint64_t bits = 0;
       if (kBug == ConnectBug::bits_before_attention) bits = senders.exchange(0, std::memory_order_acquire);
-      attention.exchange(0, std::memory_order_acquire);
+      if (!attention.take()) continue;
       if (kBug != ConnectBug::bits_before_attention) bits = senders.exchange(0, std::memory_order_acquire);
       for (std::uint32_t rank = 0; rank < kSenders; ++rank) {
         if ((bits >> rank & 1) == 0) continue;
@@ -228,9 +343,33 @@ using OneSender = ConnectModel<kBug, 1, 2>;
 template <ConnectBug kBug>
 using TwoSenders = ConnectModel<kBug, 2, 1>;
 
+// What is wrong: it stores where an announcement may come in between, or it forgets what it has
+// found.
+enum class IgnoreBug { stores, takes_all };
+template <IgnoreBug kBug>
+struct WrongAttention {
+  Atomic<std::uint32_t> word;
+  bool wanted() { return word.load(std::memory_order_relaxed) != 0; }
+  bool take() {
+    const std::uint32_t found = word.exchange(0, std::memory_order_acquire);
+    return kBug == IgnoreBug::takes_all ? found == 1 : (found & 1) != 0;
+  }
+  void announce() { word.fetch_or(1, std::memory_order_release); }
+  void ignore() {
+    if (kBug == IgnoreBug::takes_all) {
+      word.fetch_or(2, std::memory_order_relaxed);
+    } else {
+      word.store(word.load(std::memory_order_relaxed) | 2, std::memory_order_relaxed);
+    }
+  }
+};
+template <class Attention>
+using Ignored = ConnectModel<ConnectBug::none, 1, 2, Attention, true>;
+
 TEST(Connect, HoldsInAllSchedules) {
   expect_holds<OneSender<ConnectBug::none>>("connect, 1 sender, 2 rings", kOrdered);
   expect_holds<TwoSenders<ConnectBug::none>>("connect, 2 senders", kOrdered);
+  expect_holds<Ignored<shm::Attention<Atomic>>>("connect, ignored meanwhile", kOrdered);
 }
 
 TEST(Connect, PlantedBugsAreFound) {
@@ -243,6 +382,8 @@ TEST(Connect, PlantedBugsAreFound) {
   expect_finds<OneSender<ConnectBug::count_before_entry>>("count before the entry, data delayed", kByData,
                                                           "the entry is whole");
   expect_finds<TwoSenders<ConnectBug::bits_before_attention>>("bits before attention", kOrdered, "waits for ever");
+  expect_finds<Ignored<WrongAttention<IgnoreBug::stores>>>("ignored by a store", kOrdered, "waits for ever");
+  expect_finds<Ignored<WrongAttention<IgnoreBug::takes_all>>>("ignored and announced", kOrdered, "waits for ever");
 }
 
 }  // namespace

@@ -21,22 +21,11 @@
 #include <mutex>
 
 #include "queue/bounded_queue.hpp"
+#include "transport/shm/chunk_word.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/segment.hpp"
 
 namespace heddle::transport::shm {
-
-enum class ChunkState : std::uint64_t { free = 0, requested = 1, taken = 2, done = 3, failed = 4 };
-
-constexpr std::uint64_t chunk_word(std::uint64_t generation, ChunkState state) {
-  return generation << 3 | static_cast<std::uint64_t>(state);
-}
-constexpr ChunkState state_of(std::uint64_t word) {
-  return static_cast<ChunkState>(word & 7U);
-}
-constexpr std::uint64_t generation_of(std::uint64_t word) {
-  return word >> 3;
-}
 
 // A pool as mapped here: this process's own or a peer's.
 class BounceView {

@@ -43,4 +43,11 @@ base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_
   return HEDDLE_DONE;
 }
 
+bool cma_works(const Device& device, Peer& peer, std::uint64_t remote) {
+  const Cma known = device.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
+  if (known != Cma::untried) return known == Cma::allowed;
+  std::byte probe{};
+  return cma_copy(peer, Direction::get, &probe, remote, 1) == HEDDLE_DONE;
+}
+
 }  // namespace heddle::transport::shm

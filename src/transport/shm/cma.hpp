@@ -15,4 +15,7 @@ enum class Direction : std::uint8_t { put, get };
 // peer has no memory there.
 base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_t remote, std::uint64_t bytes);
 
+// Whether the kernel permits it for this peer. The first call tries, with a byte at `remote`.
+bool cma_works(const Device& device, Peer& peer, std::uint64_t remote);
+
 }  // namespace heddle::transport::shm

@@ -132,7 +132,7 @@ base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, Peer& ta
   // From here on the receiver may find the ring. If we die in between, it never learns of the ring.
   target.control.senders(target_worker, rank_ / 64)
       .fetch_or(std::uint64_t{1} << (rank_ % 64), std::memory_order_release);
-  target.control.worker(target_worker).attention.store(1, std::memory_order_release);
+  target.control.worker(target_worker).attention.announce();
   return extent->address;
 }
 

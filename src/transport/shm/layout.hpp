@@ -1,7 +1,8 @@
 // Layout of a process's segment: the control part, which peers read and write, and the card that
 // announces it.
 //
-//   [ header | common words | worker entries | ring list | … extents: rings, regions, bounce pool ]
+//   [ header | common words | worker entries | small slots | ring list | … extents: rings, regions,
+//   bounce pool ]
 //
 // Other processes write here, too, so every reader must treat what it reads as hostile.
 #pragma once
@@ -16,10 +17,12 @@
 #include "queue/bell.hpp"
 #include "queue/record_ring.hpp"
 #include "transport/agreed.hpp"
+#include "transport/shm/attention.hpp"
+#include "transport/shm/small_slot.hpp"
 
 namespace heddle::transport::shm {
 
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -50,10 +53,9 @@ base::Result<Agreement> decode_card(std::span<const std::byte> bytes, const Agre
 enum class WorkerState : std::uint32_t { unopened = 0, open = 1, closed = 2 };
 
 // One per worker that may exist. `attention` has its own line: its owner polls it, and it changes
-// only for a new ring.
+// only for a new ring, and when the owner begins to poll or is found not to.
 struct WorkerEntry {
-  // release by Device::open_ring; acquire by the owner's poll
-  alignas(kLine) std::atomic<std::uint32_t> attention{0};
+  alignas(kLine) Attention<> attention;
   // WorkerState. release by the owner; acquire by senders whose ring is full
   alignas(kLine) std::atomic<std::uint32_t> state{0};
   // Set by the owner before it sleeps, cleared by the sender that then rings (queue/bell.hpp states
@@ -89,6 +91,7 @@ struct Layout {
   // one per rank; those of rank 0 are the job's (Transport::common_words)
   std::uint64_t words_at;
   std::uint64_t workers_at;
+  std::uint64_t slots_at;
   std::uint64_t rings_at;
   std::uint64_t max_rings;
   std::uint64_t control_bytes;  // whole pages
@@ -116,6 +119,9 @@ class ControlView {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout_->workers_at +
                                                           worker * layout_->worker_stride + sizeof(WorkerEntry) +
                                                           word * sizeof(std::uint64_t));
+  }
+  [[nodiscard]] SmallSlot& slot(std::uint32_t worker, std::uint32_t index) const {
+    return reinterpret_cast<SmallSlot*>(base_ + layout_->slots_at)[worker * kSmallSlots + index];
   }
   [[nodiscard]] RingEntry& ring(std::uint64_t index) const {
     return reinterpret_cast<RingEntry*>(base_ + layout_->rings_at)[index];

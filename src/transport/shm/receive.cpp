@@ -19,7 +19,7 @@ inline bool Worker::rests(Incoming& from) {
 
 std::size_t Worker::poll(std::span<Completion> completions) {
   if (!lent_.empty()) release_lent();
-  if (entry_.attention.load(std::memory_order_relaxed) != 0) [[unlikely]]
+  if (entry_.attention.wanted()) [[unlikely]]
     discover();
   if (!transfers_.idle()) [[unlikely]]
     transfers_.advance();
@@ -40,11 +40,12 @@ std::size_t Worker::poll(std::span<Completion> completions) {
 bool Worker::arm() {
   if (!lent_.empty() || !backlog_.empty() || !transfers_.idle()) return false;
   entry_.armed.store(1, std::memory_order_relaxed);
+  entry_.attention.ignore();
   return true;
 }
 
 bool Worker::has_arrivals() {
-  return entry_.attention.load(std::memory_order_relaxed) != 0 ||
+  return entry_.attention.has_rings() ||
          std::any_of(incoming_.begin(), incoming_.end(), [](const Incoming* from) { return from->ring.has_more(); });
 }
 
@@ -80,15 +81,18 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
+      const bool small = record.type == kSmallPutType || record.type == kSmallGetType;
       const bool transfer = record.type == kPutType || record.type == kGetType;
-      const auto outcome = transfer ? transfers_.serve(*from.peer, record) : Transfers::Served::malformed;
-      if (outcome == Transfers::Served::done) {
-        ++served;
+      const auto outcome = small      ? transfers_.serve_small(*from.peer, number, record)
+                           : transfer ? transfers_.serve(*from.peer, record)
+                                      : Served::malformed;
+      if (outcome == Served::done) {
+        served += small ? 1 : kChunkWeight;
         continue;
       }
       // the next poll takes it again
-      if (outcome == Transfers::Served::no_memory) from.ring.put_back(record);
-      taken = outcome == Transfers::Served::no_memory ? queue::Take::none : queue::Take::malformed;
+      if (outcome == Served::no_memory) from.ring.put_back(record);
+      taken = outcome == Served::no_memory ? queue::Take::none : queue::Take::malformed;
       break;
     }
     arrived(out[n++], record.data, record.bytes, record.immediate);
@@ -155,13 +159,12 @@ void Worker::drop(std::size_t position) {
                                    base::last_message());
   }
   device_.control().senders(index_, rank / 64).fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
-  entry_.attention.store(1, std::memory_order_release);
+  entry_.attention.announce();
 }
 
 [[gnu::cold]] void Worker::discover() {
-  // Acquire: pairs with the release of `attention` in open_ring. An announcement after this
-  // exchange sets it again.
-  entry_.attention.exchange(0, std::memory_order_acquire);
+  // An announcement after this sets it again.
+  if (!entry_.attention.take()) return;
   for (std::uint32_t word = 0; word < device_.layout().sender_words; ++word) {
     std::uint64_t bits = device_.control().senders(index_, word).exchange(0, std::memory_order_acquire);
     while (bits != 0) {

@@ -9,8 +9,10 @@
 namespace heddle::transport::shm {
 
 inline constexpr std::uint8_t kMessageType = 2;
-inline constexpr std::uint8_t kPutType = 3;  // TransferRequest
-inline constexpr std::uint8_t kGetType = 4;  // TransferRequest
+inline constexpr std::uint8_t kPutType = 3;       // TransferRequest
+inline constexpr std::uint8_t kGetType = 4;       // TransferRequest
+inline constexpr std::uint8_t kSmallPutType = 5;  // SmallRequest, then the data
+inline constexpr std::uint8_t kSmallGetType = 6;  // SmallRequest
 
 // A ring to a peer's worker.
 struct Outgoing {
@@ -18,6 +20,7 @@ struct Outgoing {
   BellPull bell;
   Peer* peer = nullptr;
   std::uint32_t worker = 0;
+  WorkerEntry* entry = nullptr;  // the target's
 
   void publish() {
     ring.publish();

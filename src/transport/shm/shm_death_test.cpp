@@ -158,7 +158,7 @@ TEST(ShmDeath, SenderKilledLeavesWholeMessages) {
 
 // The target dies while it serves puts and gets: each transfer completes, or fails with
 // PEER_FAILED.
-void target_killed(const TestRank::Settings& settings) {
+void target_killed(const TestRank::Settings& settings, std::size_t bytes = Side::kBytes) {
   std::size_t well = 0;
   for (int round = 0; round < kRounds; ++round) {
     two_processes(
@@ -168,8 +168,8 @@ void target_killed(const TestRank::Settings& settings) {
             if (side.rank.poll().empty()) sched_yield();
           }
         },
-        [round, &well](Side& side, pid_t pid) {
-          auto data = bytes_of(1, Side::kBytes);
+        [round, bytes, &well](Side& side, pid_t pid) {
+          auto data = bytes_of(1, bytes);
           std::size_t started = 0;
           std::size_t finished = 0;
           std::size_t failed = 0;
@@ -213,14 +213,18 @@ TEST(ShmDeath, TargetKilledUnderTheKernelsCopy) {
   target_killed({{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
 }
 
+TEST(ShmDeath, TargetKilledWhileServingSmall) {
+  target_killed({{"HEDDLE_SHM_CMA", "0"}}, 8);
+}
+
 // The initiator dies while it puts into our memory: each byte there is old or new, and the target
 // goes on.
-TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
+void initiator_killed(std::size_t bytes) {
   for (int round = 0; round < kRounds; ++round) {
     two_processes(
         {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "256K"}},
-        [](Side& side) {
-          std::vector<std::byte> data(Side::kBytes, std::byte{7});
+        [bytes](Side& side) {
+          std::vector<std::byte> data(bytes, std::byte{7});
           for (;;) {
             static_cast<void>(side.rank.transfer(Opcode::put, side.remote, 0, data));
             static_cast<void>(side.rank.poll());
@@ -237,6 +241,14 @@ TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
           EXPECT_EQ(side.rank.poll().at(0).completion.immediate, 3U);
         });
   }
+}
+
+TEST(ShmDeath, InitiatorKilledLeavesTheTargetWorking) {
+  initiator_killed(Side::kBytes);
+}
+
+TEST(ShmDeath, InitiatorOfSmallKilledLeavesTheTargetWorking) {
+  initiator_killed(100);
 }
 
 // Anonymous memory only: no process of the job creates a name that outlives it.

@@ -8,14 +8,16 @@
 
 namespace heddle::transport::shm {
 
-Transfers::Transfers(Device& device, Backlog& backlog)
+Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
     : device_(device),
       backlog_(backlog),
       pool_(device.bounce()),
+      small_(device, worker, backlog),
       min_bounce_(device.environment().config.number(base::Var::shm_bounce_min_bytes)),
       patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
-      patience_(device.size()) {
+      ways_(device.size()),
+      last_end_(device.size()) {
   for (std::uint32_t i = 0; i < kMost; ++i) idle_.push_back(i);
   active_.reserve(kMost);
 }
@@ -24,32 +26,39 @@ Transfers::~Transfers() {
   for (const std::uint32_t index : active_) reclaim(transfers_[index]);
 }
 
-bool Transfers::cma_works(Peer& peer, std::uint64_t address) {
-  const Cma known = device_.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
-  if (known != Cma::untried) return known == Cma::allowed;
-  std::byte probe{};
-  return cma_copy(peer, Direction::get, &probe, address, 1) == HEDDLE_DONE;
+// A target that does not poll is left to the kernel at once.
+Way Transfers::way_of(const Command& command, const Outgoing& to) {
+  if (!cma_works(device_, *to.peer, command.remote->handle[0])) return Way::bounce;
+  if (!pool_.enabled() || command.bytes < min_bounce_ || !to.entry->attention.polls()) return Way::kernel;
+  return ways_.choose(to.peer->rank, command.bytes);
 }
 
-bool Transfers::prefers_cma(const Command& command, Peer& peer) {
-  if (!cma_works(peer, command.remote->handle[0])) return false;
-  if (!pool_.enabled() || command.bytes < min_bounce_) return true;
-  Patience& patience = patience_[peer.rank];
-  if (patience.skip == 0) return false;
-  --patience.skip;
-  return true;
+// By the kernel, as a whole.
+base::Status Transfers::copy_timed(const Command& command, Peer& peer, Direction direction) {
+  const std::uint64_t address = command.remote->handle[0] + command.offset;
+  if (command.bytes < min_bounce_) return cma_copy(peer, direction, command.local, address, command.bytes);
+  const std::uint64_t before = now();
+  const base::Status status = cma_copy(peer, direction, command.local, address, command.bytes);
+  if (status == HEDDLE_DONE) ways_.kernel_took(peer.rank, command.bytes, now() - before);
+  return status;
 }
 
 bool Transfers::start(Command& command, Outgoing& to) {
   if (command.alone) return copy_alone(command, *to.peer);
-  if (backlog_.full() || idle_.empty()) return false;
+  if (backlog_.full()) return false;
+  if (command.bytes <= kSmallBytes && small_.start(command, to)) {
+    note_under_way();
+    return true;
+  }
+  if (idle_.empty()) return false;
   Peer& peer = *to.peer;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
-  const bool by_cma = prefers_cma(command, peer);
+  const Way way = way_of(command, to);
+  const bool by_cma = way == Way::kernel;
   base::Status status = HEDDLE_DONE;
   if (by_cma && command.bytes <= kCmaStep) {
-    status = cma_copy(peer, direction, command.local, address + command.offset, command.bytes);
+    status = copy_timed(command, peer, direction);
     command.done = status == HEDDLE_DONE;
   } else if (!by_cma && !pool_.enabled()) {
     status = base::fail(HEDDLE_ERR_UNSUPPORTED,
@@ -64,6 +73,8 @@ bool Transfers::start(Command& command, Outgoing& to) {
     if (!command.done) backlog_.put(command.token, status);
     return true;
   }
+  const std::uint64_t began = now();
+  note_gap(began);
   const std::uint32_t index = idle_.back();
   idle_.pop_back();
   active_.push_back(index);
@@ -76,16 +87,26 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.offset = command.offset;
   transfer.bytes = command.bytes;
   transfer.next = 0;
-  transfer.last_progress = now();
+  transfer.began = began;
+  transfer.last_progress = began;
   transfer.direction = direction;
   transfer.status = HEDDLE_DONE;
   transfer.owes_source_free = false;
   transfer.source_given = false;
   transfer.by_cma = by_cma;
-  transfer.impatient = false;
+  transfer.stalled = false;
+  transfer.away = false;
+  transfer.cold = false;
+  transfer.probe = Probe::none;
+  if (!by_cma && peer.cma.load(std::memory_order_relaxed) == Cma::allowed) {
+    if (way == Way::trial) transfer.probe = Probe::alone;
+    if (way == Way::bounce && ways_.unknown(peer.rank, command.bytes)) transfer.probe = Probe::first;
+  }
   transfer.first = 0;
   transfer.out = 0;
+  note_under_way();
   feed(transfer);
+  transfer.looks = last_advance_ = now();  // what was copied just now took its time, too
   command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
   transfer.source_given = command.source_free && direction == Direction::put;
   transfer.owes_source_free = command.wants_source_free && !command.source_free;
@@ -95,25 +116,42 @@ bool Transfers::start(Command& command, Outgoing& to) {
 bool Transfers::copy_alone(Command& command, Peer& peer) {
   const std::uint64_t address = command.remote->handle[0];
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
-  if (!cma_works(peer, address)) return false;
+  if (!cma_works(device_, peer, address)) return false;
   command.done = cma_copy(peer, direction, command.local, address + command.offset, command.bytes) == HEDDLE_DONE;
   command.source_free = command.done;
   return command.done;
 }
 
 void Transfers::advance() {
+  if (!small_.idle()) small_.advance();
+  if (active_.empty()) return note_under_way();
+  const std::uint64_t before = now();
+  note_gap(before);
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
-    collect(transfer);
+    collect(transfer, before);
     if (transfer.status == HEDDLE_DONE) feed(transfer);
     // No piece is with the target; its ring may stay full as long as the target computes.
     const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
-    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) fall_back_to_cma(transfer);
+    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) {
+      give_up(transfer);
+    }
     if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
       retire(position);
     } else {
       ++position;
     }
+  }
+  last_advance_ = now();
+  note_under_way();
+}
+
+// What was under way while this thread was somewhere else measures nothing.
+void Transfers::note_gap(std::uint64_t now_ns) {
+  if (active_.empty() || now_ns - last_advance_ <= kAwayNs) return;
+  for (const std::uint32_t index : active_) {
+    transfers_[index].away = true;
+    transfers_[index].looks = now_ns;
   }
 }
 
@@ -122,7 +160,16 @@ void Transfers::retire(std::size_t position) {
   Transfer& transfer = transfers_[index];
   finish_source(transfer);
   backlog_.put(transfer.token, transfer.status);
-  if (!transfer.impatient && !transfer.by_cma) patience_[transfer.to->peer->rank].last = 0;
+  const std::uint32_t rank = transfer.to->peer->rank;
+  if (transfer.stalled) {
+    ways_.stalled(rank);
+  } else if (!transfer.by_cma && transfer.status == HEDDLE_DONE) {
+    const std::uint64_t end = now();
+    // Transfers to one peer that are under way together share the time.
+    if (!transfer.away && !transfer.cold)
+      ways_.bounce_took(rank, transfer.bytes, end - std::max(transfer.began, last_end_[rank]));
+    last_end_[rank] = end;
+  }
   active_[position] = active_.back();
   active_.pop_back();
   idle_.push_back(index);
@@ -141,7 +188,8 @@ void Transfers::feed(Transfer& transfer) {
   if (transfer.by_cma) {
     if (transfer.next < transfer.bytes) copy_by_cma(transfer);
   } else {
-    for (std::uint32_t i = 0; i < kBurst && transfer.next < transfer.bytes && transfer.out < kDepth; ++i) {
+    const std::uint32_t most = transfer.probe == Probe::alone ? 1 : kDepth;
+    for (std::uint32_t i = 0; i < kBurst && transfer.next < transfer.bytes && transfer.out < most; ++i) {
       if (!feed_one(transfer)) break;
     }
   }
@@ -166,6 +214,7 @@ bool Transfers::feed_one(Transfer& transfer) {
     std::memcpy(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
   }
   request.generation = pool_.request(chunk);
+  if (request.generation == 1) transfer.cold = true;
   std::memcpy(room, &request, sizeof request);
   transfer.to->publish();
   if (transfer.out == 0) transfer.last_progress = now();
@@ -175,17 +224,16 @@ bool Transfers::feed_one(Transfer& transfer) {
   return true;
 }
 
-void Transfers::collect(Transfer& transfer) {
+void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
   std::uint32_t copied = 0;
   while (transfer.out != 0) {
     const Piece piece = transfer.pieces[transfer.first];
     const ChunkState state = state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
-    if (state == ChunkState::taken) return;  // the target finishes it or dies
-    if (state == ChunkState::requested) {
-      const bool doomed = transfer.status != HEDDLE_DONE;
-      if (doomed || now() - transfer.last_progress > patience_ns_) fall_back_to_cma(transfer);
+    if (state == ChunkState::taken || state == ChunkState::requested) {
+      look_at_waiting(transfer, state == ChunkState::taken, now_ns);
       return;
     }
+    transfer.probe = Probe::none;
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
       if (copied == kBurst) return;
       std::memcpy(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
@@ -201,11 +249,40 @@ void Transfers::collect(Transfer& transfer) {
   }
 }
 
-// The target does not poll its rings. The kernel copies the pieces that the target has not taken;
-// if the kernel cannot, we wait.
+// How long the first piece may take.
+std::uint64_t Transfers::probing_ns(const Transfer& transfer) const {
+  const std::uint64_t bytes = transfer.pieces[transfer.first].bytes;
+  return kLateTimes * ways_.kernel_ns(transfer.to->peer->rank, bytes) + (transfer.cold ? kColdNs : 0);
+}
+
+// The oldest piece that is out is not finished. The kernel takes over what it can if the target
+// does not poll, or takes longer than the kernel would.
+void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now_ns) {
+  const auto past = [now_ns](std::uint64_t since) { return now_ns > since ? now_ns - since : 0; };
+  const bool late = transfer.probe != Probe::none && past(transfer.looks) > probing_ns(transfer);
+  if (!taken) {
+    if (transfer.status != HEDDLE_DONE) return fall_back_to_cma(transfer);
+    if (late || past(transfer.last_progress) > patience_ns_) give_up(transfer);
+    return;
+  }
+  // The target finishes it or dies.
+  if (past(std::max(transfer.last_progress, transfer.looks)) > Ways::kStallNs) transfer.stalled = true;
+  if (transfer.by_cma || !(late || transfer.stalled)) return;
+  if (late && !transfer.away) ways_.bounce_slow(transfer.to->peer->rank, transfer.bytes);
+  fall_back_to_cma(transfer);
+}
+
+// The target does not poll.
+void Transfers::give_up(Transfer& transfer) {
+  transfer.to->entry->attention.ignore();
+  ways_.unanswered(transfer.to->peer->rank);
+  fall_back_to_cma(transfer);
+}
+
+// The kernel copies the pieces that the target has not taken; if the kernel cannot, we wait.
 void Transfers::fall_back_to_cma(Transfer& transfer) {
   Peer& peer = *transfer.to->peer;
-  if (transfer.status == HEDDLE_DONE && !cma_works(peer, transfer.address)) {
+  if (transfer.status == HEDDLE_DONE && !cma_works(device_, peer, transfer.address)) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = now();
@@ -227,17 +304,16 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
     --transfer.out;
   }
   transfer.by_cma = true;
-  transfer.impatient = true;
-  Patience& patience = patience_[peer.rank];
-  patience.last = static_cast<std::uint16_t>(std::clamp(patience.last * 2, 4, int{kMostSkips}));
-  patience.skip = patience.last;
+  transfer.probe = Probe::none;
 }
 
 void Transfers::copy_by_cma(Transfer& transfer) {
   const std::uint64_t step = std::min(transfer.bytes - transfer.next, kCmaStep);
+  const std::uint64_t before = now();
   const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
                                        transfer.address + transfer.offset + transfer.next, step);
   if (status == HEDDLE_DONE) {
+    ways_.kernel_took(transfer.to->peer->rank, step, now() - before);
     transfer.next += step;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());
@@ -264,6 +340,7 @@ void Transfers::reclaim(Transfer& transfer) {
 }
 
 void Transfers::peer_failed(std::uint32_t rank) {
+  small_.peer_failed(rank);
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
     if (transfer.to->peer->rank != rank) {
@@ -274,13 +351,14 @@ void Transfers::peer_failed(std::uint32_t rank) {
     transfer.status = HEDDLE_ERR_PEER_FAILED;
     retire(position);
   }
+  note_under_way();
 }
 
 // ---- the target ---------------------------------------------------------------------------------
 
 // Mapping the pool needs memory for bookkeeping, but nothing may throw: the records taken in this
 // poll would be lost.
-Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
+Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
   const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;
   std::byte* base = peer.pool.load(std::memory_order_acquire);
@@ -300,7 +378,7 @@ Transfers::Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   return Served::done;
 }
 
-Transfers::Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
+Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
   TransferRequest request;
   if (record.bytes != sizeof request) return Served::malformed;
   std::memcpy(&request, record.data, sizeof request);

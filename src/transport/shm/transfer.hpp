@@ -13,6 +13,8 @@
 #include "transport/shm/cma.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/rings.hpp"
+#include "transport/shm/small.hpp"
+#include "transport/shm/ways.hpp"
 
 namespace heddle::transport::shm {
 
@@ -29,7 +31,7 @@ class Transfers {
  public:
   static constexpr std::size_t kMost = 32;  // in flight per worker
 
-  Transfers(Device& device, Backlog& backlog);
+  Transfers(Device& device, std::uint32_t worker, Backlog& backlog);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -38,14 +40,15 @@ class Transfers {
   // possible. Otherwise command.done is set, or a completion follows.
   [[nodiscard]] bool start(Command& command, Outgoing& to);
 
-  [[nodiscard]] bool idle() const { return active_.empty(); }
+  [[nodiscard]] bool idle() const { return under_way_ == 0; }
   // Advances the transfers under way; called by poll.
   void advance();
 
-  // Target: executes the request in the record. no_memory: nothing has happened; serve the record
-  // again later.
-  enum class Served : std::uint8_t { done, malformed, no_memory };
+  // Target: executes the request in the record.
   [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
+  [[nodiscard]] Served serve_small(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept {
+    return small_.serve(peer, worker, record);
+  }
 
   void peer_failed(std::uint32_t rank);
 
@@ -55,7 +58,15 @@ class Transfers {
   static constexpr std::uint32_t kDepth = 64;
   static constexpr std::uint32_t kBurst = 4;
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
-  static constexpr std::uint16_t kMostSkips = 64;
+  // Between two calls of advance(): this thread was somewhere else, and measures nothing.
+  static constexpr std::uint64_t kAwayNs = 5'000;
+  // The first chunk may take so many times what the kernel takes for it: alone it is not as quick
+  // as in a row, and what a row takes is measured at its end. Pages of a chunk that is used for the
+  // first time have to be made and mapped.
+  static constexpr std::uint64_t kLateTimes = 3;
+  static constexpr std::uint64_t kColdNs = 8'000;
+  // Whether the first chunk still has to show that bounce space is worth it.
+  enum class Probe : std::uint8_t { none, first, alone };
 
   struct Piece {
     std::uint64_t at = 0;  // in the transfer
@@ -78,18 +89,27 @@ class Transfers {
     bool owes_source_free = false;
     bool source_given = false;  // the caller may reuse the source: only the chunks have the data
     bool by_cma = false;        // the kernel copies the rest
-    bool impatient = false;     // because the target did not react
+    bool stalled = false;       // the target has lost its core with a piece
+    bool away = false;          // this thread was somewhere else meanwhile
+    bool cold = false;          // it has had a chunk that was used for the first time
+    Probe probe = Probe::none;  // alone: nothing else is sent before
+    std::uint64_t began = 0;    // ns
+    std::uint64_t looks = 0;    // ns: since when this thread is here and looks
     std::uint32_t first = 0;    // index of the oldest piece that is out; `pieces` is a ring
     std::uint32_t out = 0;
     std::array<Piece, kDepth> pieces;
   };
 
-  [[nodiscard]] bool cma_works(Peer& peer, std::uint64_t address);
   [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
-  [[nodiscard]] bool prefers_cma(const Command& command, Peer& peer);
+  [[nodiscard]] Way way_of(const Command& command, const Outgoing& to);
+  [[nodiscard]] base::Status copy_timed(const Command& command, Peer& peer, Direction direction);
   void feed(Transfer& transfer);
   [[nodiscard]] bool feed_one(Transfer& transfer);
-  void collect(Transfer& transfer);
+  void collect(Transfer& transfer, std::uint64_t now);
+  void note_gap(std::uint64_t now);
+  void look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now);
+  [[nodiscard]] std::uint64_t probing_ns(const Transfer& transfer) const;
+  void give_up(Transfer& transfer);
   void fall_back_to_cma(Transfer& transfer);
   void copy_by_cma(Transfer& transfer);
   void finish_source(Transfer& transfer);
@@ -98,21 +118,21 @@ class Transfers {
   [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
   [[nodiscard]] std::uint64_t now() const { return device_.environment().clock->now_ns(); }
 
+  void note_under_way() { under_way_ = static_cast<std::uint32_t>(active_.size()) + small_.under_way(); }
+
   Device& device_;
   Backlog& backlog_;
   BouncePool& pool_;
+  SmallTransfers small_;
+  std::uint32_t under_way_ = 0;
   std::uint64_t min_bounce_;
   std::uint64_t patience_ns_;
   std::vector<Transfer> transfers_;  // kMost
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
-  // Per rank: after a target did not react, `skip` transfers go straight to the kernel before
-  // bounce space is tried again.
-  struct Patience {
-    std::uint16_t skip = 0;
-    std::uint16_t last = 0;
-  };
-  std::vector<Patience> patience_;
+  Ways ways_;
+  std::vector<std::uint64_t> last_end_;  // ns, by rank: of the last transfer through bounce space
+  std::uint64_t last_advance_ = 0;       // ns
 };
 
 }  // namespace heddle::transport::shm

@@ -25,14 +25,16 @@ Worker::Worker(Device& device, std::uint32_t index)
       failed_(device.size()),
       unmet_told_(device.size()),
       cursors_(device.size()),
-      backlog_(kBacklog, 2 * Transfers::kMost),
-      transfers_(device, backlog_) {
+      backlog_(kBacklog, 2 * Transfers::kMost + kSmallSlots),
+      transfers_(device, index, backlog_) {
+  entry_.attention.ignore();
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
 
 // The rings stay in the segment: the messages in them count as delivered, though their sender is
 // closed.
 Worker::~Worker() {
+  entry_.attention.ignore();
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::closed), std::memory_order_release);
 }
 
@@ -73,6 +75,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   made->bell = device_.bell_pull(**peer, worker);
   made->peer = *peer;
   made->worker = worker;
+  made->entry = &(*peer)->control.worker(worker);
   outgoing_[std::size_t{rank} * max_workers_ + worker] = made.get();
   owned_outgoing_.push_back(std::move(made));
   return owned_outgoing_.back().get();

@@ -39,8 +39,9 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
-  // transfer chunks copied for peers in one poll, per ring
-  static constexpr std::size_t kServed = 4;
+  // What is done for peers in one poll, per ring: small puts and gets, or fewer chunks.
+  static constexpr std::size_t kServed = 32;
+  static constexpr std::size_t kChunkWeight = 8;
 
   static std::size_t pull_bell(const Outgoing& to);
   std::size_t post_all(std::span<Command> batch);

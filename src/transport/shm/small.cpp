@@ -1,0 +1,231 @@
+#include "transport/shm/small.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/prefetch.hpp"
+
+namespace heddle::transport::shm {
+namespace {
+
+// Words of naturally aligned memory are single accesses.
+inline void copy_small(void* to, const void* from, std::uint32_t bytes) {
+  switch (bytes) {
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    default:
+      std::memcpy(to, from, bytes);
+      return;
+  }
+}
+
+}  // namespace
+
+SmallTransfers::SmallTransfers(Device& device, std::uint32_t worker, Backlog& backlog)
+    : device_(device),
+      backlog_(backlog),
+      slots_(&device.control().slot(worker, 0)),
+      patience_ns_(std::min(device.environment().config.number(base::Var::shm_bounce_patience_ns), kPatienceNs)),
+      operations_(kSmallSlots),
+      patience_(device.size()) {
+  if (!device.bounce().enabled()) return;  // the kernel's copy only
+  while (unused_ < kSmallSlots) {
+    free_[unused_] = static_cast<std::uint8_t>(kSmallSlots - 1 - unused_);
+    ++unused_;
+  }
+}
+
+SmallTransfers::~SmallTransfers() {
+  for (const std::uint8_t slot : std::span(order_).first(count_)) {
+    static_cast<void>(slots_[slot].word.take_back(operations_[slot].word));
+  }
+}
+
+// ---- the initiator ------------------------------------------------------------------------------
+
+inline bool SmallTransfers::may_ask(const Outgoing& to, std::uint64_t region) {
+  Patience& patience = patience_[to.peer->rank];
+  const bool polls = to.entry->attention.polls();
+  if (polls && patience.skip == 0) [[likely]]
+    return true;
+  if (!cma_works(device_, *to.peer, region)) return true;
+  if (polls) --patience.skip;
+  return false;
+}
+
+bool SmallTransfers::start(Command& command, Outgoing& to) {
+  const std::uint64_t region = command.remote->handle[0];
+  if (unused_ == 0 || !may_ask(to, region)) return false;
+  const auto bytes = static_cast<std::uint32_t>(command.bytes);
+  const bool put = command.opcode == Opcode::put;
+  std::byte* const room =
+      to.ring.begin(put ? kSmallPutType : kSmallGetType, 0, sizeof(SmallRequest) + (put ? bytes : std::uint32_t{0}));
+  if (room == nullptr) return false;
+  const std::uint32_t slot = free_[--unused_];
+  Operation& operation = operations_[slot];
+  const std::uint64_t word = slots_[slot].word.idle();
+  const SmallRequest request{command.remote->handle[1], command.offset, word, slot, bytes};
+  std::memcpy(room, &request, sizeof request);
+  if (put) {
+    copy_small(room + sizeof request, command.local, bytes);
+    copy_small(operation.data.data(), command.local, bytes);
+  }
+  to.publish();
+  operation.token = command.token;
+  operation.to = &to;
+  operation.local = static_cast<std::byte*>(command.local);
+  operation.region = region;
+  operation.address = region + command.offset;
+  operation.word = word;
+  operation.looks = 0;
+  operation.bytes = bytes;
+  operation.direction = put ? Direction::put : Direction::get;
+  order_[count_++] = static_cast<std::uint8_t>(slot);
+  command.source_free = true;
+  return true;
+}
+
+// Requests to one worker are served in their order. So only the oldest one that is not over is
+// looked at: to read the word of another one would take its line from a target that is just about
+// to write it.
+void SmallTransfers::advance() {
+  const Outgoing* waits = nullptr;
+  const Outgoing* given_up = nullptr;
+  base::Status failure = HEDDLE_DONE;
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    const std::uint8_t slot = order_[i];
+    Operation& operation = operations_[slot];
+    if (operation.to == waits) {
+      order_[kept++] = slot;
+      continue;
+    }
+    const ChunkState state = slots_[slot].word.look(operation.word);
+    if (state != ChunkState::requested && state != ChunkState::taken) {
+      finish(slot, state == ChunkState::done);
+      continue;
+    }
+    if (operation.to != given_up && state == ChunkState::requested && disappointed(operation)) {
+      if (gives_up(operation, &failure)) given_up = operation.to;
+    }
+    if (operation.to == given_up && slots_[slot].word.take_back(operation.word)) {
+      end(slot, failure != HEDDLE_DONE ? failure : copied_by_kernel(operation));
+      continue;
+    }
+    // Of those that are taken back, what the target has got hold of stays, and the others follow.
+    if (operation.to != given_up) waits = operation.to;
+    order_[kept++] = slot;
+  }
+  count_ = kept;
+}
+
+inline void SmallTransfers::finish(std::uint32_t slot, bool copied) {
+  const Operation& operation = operations_[slot];
+  base::Status status = HEDDLE_DONE;
+  if (!copied) [[unlikely]] {
+    status = base::fail(HEDDLE_ERR_RANGE, "rank %u has no living region for this transfer; was it released?",
+                        operation.to->peer->rank);
+  } else if (operation.direction == Direction::get) {
+    copy_small(operation.local, slots_[slot].data.data(), operation.bytes);
+  }
+  std::uint16_t& last = patience_[operation.to->peer->rank].last;
+  if (last != 0) [[unlikely]]
+    last = static_cast<std::uint16_t>(last - (last + 3) / 4);
+  end(slot, status);
+}
+
+inline void SmallTransfers::end(std::uint32_t slot, base::Status status) {
+  backlog_.put(operations_[slot].token, status);
+  free_[unused_++] = static_cast<std::uint8_t>(slot);
+}
+
+// It has waited for longer than a target needs that polls. Most operations are over before the
+// clock is read.
+inline bool SmallTransfers::disappointed(Operation& operation) const {
+  if (++operation.looks % kLooks != 0) return false;
+  const std::uint64_t now = device_.environment().clock->now_ns();
+  if (operation.looks == kLooks) operation.since = now;
+  return now - operation.since > patience_ns_;
+}
+
+// Whether the requests to that worker are to be taken back: the kernel copies then, or they end
+// with `failure`.
+[[gnu::cold]] bool SmallTransfers::gives_up(Operation& operation, base::Status* failure) {
+  const Outgoing& to = *operation.to;
+  Peer& peer = *to.peer;
+  *failure = HEDDLE_DONE;
+  if (cma_works(device_, peer, operation.region)) {
+    to.entry->attention.ignore();
+    Patience& patience = patience_[peer.rank];
+    patience.last = static_cast<std::uint16_t>(std::clamp(patience.last * 2, 4, int{kMostSkips}));
+    patience.skip = patience.last;
+    return true;
+  }
+  operation.looks = 0;
+  const auto state = static_cast<WorkerState>(to.entry->state.load(std::memory_order_acquire));
+  if (state != WorkerState::closed && !to.ring.refused()) return false;
+  *failure = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more", to.worker,
+                        peer.rank);
+  return true;
+}
+
+[[gnu::cold]] base::Status SmallTransfers::copied_by_kernel(Operation& operation) {
+  const bool put = operation.direction == Direction::put;
+  return cma_copy(*operation.to->peer, operation.direction, put ? operation.data.data() : operation.local,
+                  operation.address, operation.bytes);
+}
+
+void SmallTransfers::peer_failed(std::uint32_t rank) {
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    const std::uint8_t slot = order_[i];
+    const Operation& operation = operations_[slot];
+    if (operation.to->peer->rank != rank) {
+      order_[kept++] = slot;
+      continue;
+    }
+    // A target that died while it had the slot, or that lives and was only declared dead: the slot
+    // is not used again. That is one slot at most for each of its workers.
+    SlotWord<>& word = slots_[slot].word;
+    const bool ours = word.take_back(operation.word) || word.look(operation.word) != ChunkState::taken;
+    backlog_.put(operation.token, HEDDLE_ERR_PEER_FAILED);
+    if (ours) free_[unused_++] = slot;
+  }
+  count_ = kept;
+}
+
+// ---- the target ---------------------------------------------------------------------------------
+
+Served SmallTransfers::serve(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept {
+  SmallRequest request;
+  if (record.bytes < sizeof request) return Served::malformed;
+  std::memcpy(&request, record.data, sizeof request);
+  const bool put = record.type == kSmallPutType;
+  if (request.slot >= kSmallSlots || request.bytes == 0 || request.bytes > kSmallBytes ||
+      record.bytes != sizeof request + (put ? request.bytes : 0)) {
+    return Served::malformed;
+  }
+  SmallSlot& slot = peer.control.slot(worker, request.slot);
+  base::prefetch_for_writing(&slot);
+  const auto place = device_.regions().locate(request.region, request.offset, request.bytes);
+  if (!slot.word.take(request.word)) return Served::done;
+  if (place) {
+    if (put) {
+      copy_small(place->address, record.data + sizeof request, request.bytes);
+    } else {
+      copy_small(slot.data.data(), place->address, request.bytes);
+    }
+  }
+  slot.word.end(request.word, place.has_value());
+  return Served::done;
+}
+
+}  // namespace heddle::transport::shm
