@@ -104,7 +104,7 @@ struct LocalMemory {
 
 enum class Event : std::uint8_t {
   // the command with this token is finished at the target (message: in the target's memory), or
-  // failed
+  // failed. Token 0: no command of this worker; a peer was served, so it pays to go on polling
   done,
   source_free,  // the source of the command with this token may be reused; `done` follows
   message       // a message has arrived: data (header then payload), valid until the next poll()

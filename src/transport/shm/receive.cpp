@@ -33,7 +33,17 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     if (position < incoming_.size() && !rests(*incoming_[position])) n += drain(position, completions.subspan(n));
   }
   if (incoming_.size() > kHot) n += drain_cold(completions.subspan(n));
+  if (has_served_) [[unlikely]]
+    return note_served(completions, n);
   return n;
+}
+
+// Who waits should go on looking: the peers that it serves would find it asleep.
+[[gnu::cold]] std::size_t Worker::note_served(std::span<Completion> completions, std::size_t n) {
+  has_served_ = false;
+  if (n != 0 || completions.empty()) return n;
+  completions.front() = Completion{};
+  return 1;
 }
 
 // Our own transfers advance only in poll(): the target's part of a transfer does not ring.
@@ -97,6 +107,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     }
     arrived(out[n++], record.data, record.bytes, record.immediate);
   }
+  if (served != 0) [[unlikely]]
+    has_served_ = true;
   if (n + served != 0 && !from.lent) {
     from.lent = true;
     lent_.push_back(&from);

@@ -167,6 +167,7 @@ TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
   const auto data = bytes_of(4, 9000);  // three chunks, all fed by the post
   auto source = data;
   Command command;
+  command.token = 6;
   command.wants_source_free = true;
   ASSERT_TRUE(pair.a.transfer(Opcode::put, pair.remote, 0, source, &command));
   ASSERT_FALSE(command.done);
@@ -480,6 +481,7 @@ TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
     ASSERT_EQ(finished, 1U);
   }
   Command command;
+  command.token = 9;
   ASSERT_TRUE(a.transfer(Opcode::put, *to_b, 0, data, &command));
   ASSERT_EQ(a.poll().at(0).completion.status, HEDDLE_ERR_PEER_FAILED);
 }

@@ -61,6 +61,7 @@ class Worker final : public TransportWorker {
   void not_met(std::uint32_t rank, base::Status status);
   void accept(Peer& peer, const RingEntry& entry);
   bool rests(Incoming& from);
+  std::size_t note_served(std::span<Completion> completions, std::size_t n);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
   void drop(std::size_t position);
@@ -87,6 +88,7 @@ class Worker final : public TransportWorker {
   std::size_t cold_ = 0;                // cold ring at which the scan continues
   std::size_t victim_ = 0;              // hot ring that the next cold ring with records replaces
   Backlog backlog_;
+  bool has_served_ = false;  // something for a peer, in this poll
   Transfers transfers_;
 };
 
