@@ -39,7 +39,7 @@ MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
 # What programs there are, by what a library has.
 SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "halo"}
-MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
+MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pingpong_mt_own", "pingpong_mt_one", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
             "overlap_added"}
 PROGRAMS = {"shm": SIGNALS | MESSAGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
             "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS, "shmem": SIGNALS}

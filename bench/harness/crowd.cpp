@@ -28,12 +28,12 @@ void move_to(std::atomic<std::uint64_t>* word, std::uint64_t mine, Further&& fur
 
 }  // namespace
 
-void Crowd::measure(Session* session, const Figure& figure, const CrowdWork& work) {
+void Crowd::measure(Session* session, std::span<const Figure> figures, const CrowdWork& work) {
   if (session == nullptr) {
     follow(work);
     return;
   }
-  session->measure(figure, [&](std::uint64_t n) {
+  session->measure(figures, [&](std::uint64_t n) {
     if (rank_ == 0) call(n);
     return take_part(n, work);
   });

@@ -17,6 +17,7 @@ void run_own(Bench& bench, Library& own) {
     one_way(bench, own, "bw", "bandwidth", bench.sizes({8, 4096, 65536, 1U << 20}));
     both_ways(bench, own);
     one_way(bench, own, "mbw_mr", "rate", {8});
+    pingpongs(bench, own, "pingpong_mt_own");
     pairs(bench, own, "pairs_own", false);
     fan_in(bench, own);
     overlap(bench, own);
@@ -33,6 +34,7 @@ template <class Library>
 void run_one(Bench& bench, Library& one) {
   if constexpr (Library::kMessages) {
     latency_of_threads(bench, one);
+    pingpongs(bench, one, "pingpong_mt_one");
     pairs(bench, one, "pairs_one", false);
     pairs(bench, one, "pairs_any", true);
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,12 @@ class Bench {
   // at work.
   template <class Library, class Prepare, class Work, class Right>
   void measure(Library& library, const Figure& what, std::uint32_t threads, Prepare&& prepare, Work&& work,
+               Right&& right) {
+    measure(library, std::span(&what, 1), threads, prepare, work, right);
+  }
+  // The same time as several figures.
+  template <class Library, class Prepare, class Work, class Right>
+  void measure(Library& library, std::span<const Figure> what, std::uint32_t threads, Prepare&& prepare, Work&& work,
                Right&& right) {
     CrowdWork parts;
     parts.prepare = [&] { prepare(++runs_); };

@@ -30,7 +30,7 @@ inline std::vector<std::string> programs_of(Group group) {
     case Group::alone:
       return {"latency", "bw", "bibw", "mbw_mr", "put_latency", "put_window", "get_window", "rpc", "overlap"};
     case Group::threads:
-      return {"latency_mt", "pairs", "halo"};
+      return {"latency_mt", "pingpong_mt", "pairs", "halo"};
     case Group::many:
       return {"mbw_mr", "fan_in"};
   }
