@@ -39,10 +39,11 @@ MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
 # What programs there are, by what a library has.
 SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "halo"}
+EXCHANGES = {"exchange_flag", "exchange_count", "exchange_barrier"}
 MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pingpong_mt_own", "pingpong_mt_one", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
             "overlap_added"}
-PROGRAMS = {"shm": SIGNALS | MESSAGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
-            "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS, "shmem": SIGNALS}
+PROGRAMS = {"shm": SIGNALS | MESSAGES | EXCHANGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
+            "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS | EXCHANGES, "shmem": SIGNALS | EXCHANGES}
 LIMIT = 580  # s
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 
@@ -150,6 +151,11 @@ def check_programs(tool, arguments):
             sys.exit(f"quick_check: pairs_one in {sorted(modes)}")
         if not few and {r["processes"] for r in records if r["op"] in ("mbw_mr", "fan_in")} != {2, 8}:
             sys.exit("quick_check: mbw_mr and fan_in were not measured with 2 and 8 processes")
+        if not few:
+            exchanged = {(r["transport"], r["processes"]) for r in records if r["op"] in EXCHANGES}
+            wanted = {(library, count) for library, _ in exchanged for count in (2, 8)}
+            if not exchanged or wanted - exchanged:
+                sys.exit(f"quick_check: exchanges: {sorted(wanted - exchanged)} were not measured")
 
 
 def main(arguments):

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "programs/bench.hpp"
+#include "programs/exchange.hpp"
 #include "programs/messages.hpp"
 #include "programs/one_sided.hpp"
 #include "programs/overlapping.hpp"
@@ -23,6 +24,7 @@ void run_own(Bench& bench, Library& own) {
     overlap(bench, own);
   }
   if constexpr (Library::kSignals) put_latency(bench, own);
+  if constexpr (Library::kCounts) exchanges(bench, own);
   windows(bench, own, "put_window", true);
   windows(bench, own, "get_window", false);
   rpc(bench, own);
