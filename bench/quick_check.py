@@ -16,7 +16,8 @@ import tempfile
 
 TEXT = {"bench", "op", "transport", "sharing", "memory", "metric", "unit", "distance"}
 NUMBERS = {"processes", "threads", "workers", "size_bytes", "median", "low95", "high95", "repeats", "p_ns"}
-UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks"}
+UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks",
+         "voluntary": "sleeps", "involuntary": "yields"}
 PROMISED = {
     "limit": {"pingpong_1line", "pingpong_2lines", "ring_each", "ring_16", "fadd_alone", "fadd_contended", "memcpy",
               "memcpy_fresh", "copy_in_out_256K", "copy_in_out_4M"},
@@ -55,8 +56,8 @@ def check_record(record):
     for name in NUMBERS:
         assert isinstance(record[name], (int, float)) and math.isfinite(record[name]) and record[name] >= 0, name
     assert record["unit"] == UNITS[record["metric"]], "unit"
-    # A thread may have run no handler at all, or all threads the same number.
-    measured = record["median"] > 0 or record["metric"] == "callbacks"
+    # A thread may have run no handler at all, or all threads the same number; nobody may have given a core away.
+    measured = record["median"] > 0 or record["metric"] in ("callbacks", "voluntary", "involuntary")
     assert measured and record["p_ns"] > 0 and record["repeats"] >= 1, "nothing was measured"
     assert record["low95"] <= record["median"] <= record["high95"], "interval"
     assert record["distance"] in ("near", "close", "far", "changed"), "distance"
@@ -120,7 +121,7 @@ def check_networks(records):
 
 def check_programs(tool, arguments):
     """Every program of every library that is there, and two of them beside processes that compute."""
-    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo"], "programs_busy_2", {"latency", "halo"}):
+    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo,bw", "--switches"], "programs_busy_2", {"latency", "halo", "bw"}):
         if few and "--peers" in arguments:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -146,6 +147,9 @@ def check_programs(tool, arguments):
             wanted = few or operations
             if wanted - measured:
                 sys.exit(f"quick_check: {library}: {sorted(wanted - measured)} were not measured")
+        counted = {r["metric"] for r in records if r["op"] == "bw"}
+        if counted != {"bandwidth"} | ({"voluntary", "involuntary"} if "--switches" in more else set()):
+            sys.exit(f"quick_check: bw: {sorted(counted)}")
         modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
         if not few and modes != {"shared", "offload", "delegate"}:
             sys.exit(f"quick_check: pairs_one in {sorted(modes)}")

@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +17,12 @@ constexpr std::uint32_t kSpins = 200;
 
 void futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), op, value, nullptr, nullptr, 0);
+}
+
+rusage usage() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return used;
 }
 
 // To `mine`, if that is further.
@@ -77,15 +84,24 @@ Run Crowd::take_part(std::uint64_t n, const CrowdWork& work) {
     memory.wrong.store(0, std::memory_order_relaxed);
     memory.begin_ns.store(~std::uint64_t{0}, std::memory_order_relaxed);
     memory.end_ns.store(0, std::memory_order_relaxed);
+    memory.voluntary.store(0, std::memory_order_relaxed);
+    memory.involuntary.store(0, std::memory_order_relaxed);
   }
   barrier();
+  const rusage before = usage();
   const Interval own = work.run(n);
+  const rusage after = usage();
+  memory.voluntary.fetch_add(static_cast<std::uint64_t>(after.ru_nvcsw - before.ru_nvcsw), std::memory_order_relaxed);
+  memory.involuntary.fetch_add(static_cast<std::uint64_t>(after.ru_nivcsw - before.ru_nivcsw),
+                               std::memory_order_relaxed);
   move_to(&memory.begin_ns, own.begin_ns, [](std::uint64_t now, std::uint64_t mine) { return mine < now; });
   move_to(&memory.end_ns, own.end_ns, [](std::uint64_t now, std::uint64_t mine) { return mine > now; });
   barrier();
   Run run;
   run.elapsed_ns = static_cast<double>(memory.end_ns.load(std::memory_order_relaxed) -
                                        memory.begin_ns.load(std::memory_order_relaxed));
+  run.voluntary = static_cast<double>(memory.voluntary.load(std::memory_order_relaxed));
+  run.involuntary = static_cast<double>(memory.involuntary.load(std::memory_order_relaxed));
   if (!work.right()) memory.wrong.fetch_add(1, std::memory_order_relaxed);
   barrier();
   run.verified = memory.wrong.load(std::memory_order_relaxed) == 0;

@@ -22,6 +22,7 @@ struct Options {
   std::uint32_t repeat = 9;
   // processes that compute while a measurement runs, one to each core in turn
   std::uint32_t busy = 0;
+  bool switches = false;  // count context switches of windows
   bool peers = false;
   bool quick = false;
   bool demo = false;

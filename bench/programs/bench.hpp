@@ -117,6 +117,19 @@ class Bench {
     return out;
   }
 
+  // What a program of windows measures, by iterations of so many windows: with --switches also how
+  // often threads of all processes gave their cores away for one.
+  [[nodiscard]] std::vector<Figure> by_windows(Figure what, std::uint64_t windows) const {
+    std::vector<Figure> out = {what};
+    for (const char* metric : {"voluntary", "involuntary"}) {
+      if (!options_.switches) break;
+      what.key.metric = metric;
+      what.per_iteration = static_cast<double>(windows);
+      out.push_back(what);
+    }
+    return out;
+  }
+
   // prepare(run): before each run, with its number; work(lane, n): n iterations by each of
   // `threads` threads; right(run): afterwards. The time is from the first beginning to the last
   // end; then all meet by the library's own barrier, which makes progress for those that are still
